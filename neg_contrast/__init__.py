@@ -1,0 +1,1 @@
+"""Trains dense passage retrievers with improved negative contrast."""

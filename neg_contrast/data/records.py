@@ -1,0 +1,110 @@
+"""The canonical form that every data format is read into."""
+
+import collections
+import dataclasses
+import pathlib
+from collections.abc import Iterator
+from typing import Protocol
+
+from neg_contrast import errors
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Passage:
+  """A retrievable text.
+
+  Attributes:
+    id: unique in the corpus.
+    title: may be empty.
+    text: may be empty if there is a title.
+    document_id: the document it was cut from; empty when unknown.
+    where: `file:line` (or the like) it was read from, for error messages.
+  """
+
+  id: str
+  title: str
+  text: str
+  document_id: str = ''
+  where: str = dataclasses.field(default='', compare=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Query:
+  """A question; `answers` are strings (or patterns) that a passage may hold."""
+
+  id: str
+  text: str
+  answers: tuple[str, ...] = ()
+  where: str = dataclasses.field(default='', compare=False)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Judgement:
+  """A graded judgement: above 0 a positive, 0 or below a known negative."""
+
+  query_id: str
+  passage_id: str
+  grade: int
+  where: str = dataclasses.field(default='', compare=False)
+
+
+class InvalidRecords:
+  """What to do with a record that can't be used: raise, or count and skip.
+
+  Attributes:
+    counts: how many records were skipped, by kind.
+  """
+
+  def __init__(self, skip: bool):
+    self._skip = skip
+    self.counts: collections.Counter[str] = collections.Counter()
+
+  def report(self, kind: str, where: str, message: str) -> None:
+    """Counts the record under `kind` where config says skip, else raises.
+
+    Args:
+      kind: `broken_record`, `empty_passage`, `empty_query`, `duplicate_id` or
+        `unknown_id`.
+      where: `file:line` of the record.
+      message: what is wrong, naming the id.
+
+    Raises:
+      UserError: unless invalid records are to be skipped.
+    """
+    if not self._skip:
+      raise errors.UserError(
+          f'{where}: {message}. Repair it, or count and skip such records '
+          'with --config.data.on_invalid=skip'
+      )
+    self.counts[kind] += 1
+
+
+class Source(Protocol):
+  """A data set in some format. Iterating twice gives the same records.
+
+  Readers report lines that do not parse to the `InvalidRecords` they were made
+  with. Checks that hold for all formats (empty passages, duplicate ids, unknown
+  judged ids) are not theirs: `prepared.py` makes them.
+  """
+
+  @property
+  def files(self) -> tuple[pathlib.Path, ...]:
+    """The files read, in a fixed order: what the fingerprint is taken of."""
+    ...
+
+  @property
+  def splits(self) -> tuple[str, ...]:
+    """Names of the splits that have judgements."""
+    ...
+
+  def passages(self) -> Iterator[Passage]:
+    """All passages, in corpus order."""
+    ...
+
+  def queries(self) -> Iterator[Query]:
+    """All queries of all splits."""
+    ...
+
+  def judgements(self, split: str) -> Iterator[Judgement]:
+    """The judgements of one split."""
+    ...

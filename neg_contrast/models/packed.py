@@ -1,0 +1,25 @@
+"""The layout in which encoders take their input: several sequences a row."""
+
+import flax.struct
+import jax
+from jaxtyping import Int
+
+
+@flax.struct.dataclass
+class PackedSequences:
+  """Sequences packed into rows. Leading axes (groups) may stand before these.
+
+  Attributes:
+    token_ids: `[rows, length] int32`; padding holds 0.
+    segment_ids: `[rows, length] int32`; s + 1 where the token belongs to the
+      sequence of slot s, 0 on padding. A slot's tokens stand in one row, side
+      by side.
+    positions: `[rows, length] int32`; place of the token in its sequence.
+    first_index: `[slots] int32`; index of a slot's first token ([CLS]) among
+      the `rows * length` tokens; 0 for an empty slot.
+  """
+
+  token_ids: Int[jax.Array, '*groups rows length']
+  segment_ids: Int[jax.Array, '*groups rows length']
+  positions: Int[jax.Array, '*groups rows length']
+  first_index: Int[jax.Array, '*groups slots']
