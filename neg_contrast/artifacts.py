@@ -95,6 +95,11 @@ def sha256_file(path: pathlib.Path) -> str:
     return hashlib.file_digest(f, 'sha256').hexdigest()
 
 
+def as_json(value: Any) -> Any:
+  """A value as it reads back from json (tuples become lists)."""
+  return json.loads(json.dumps(value))
+
+
 def sha256_json(value: Any) -> str:
   """The hex sha256 of a json value, whatever the order of its keys."""
   text = json.dumps(value, sort_keys=True, ensure_ascii=False)

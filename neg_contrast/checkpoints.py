@@ -1,0 +1,199 @@
+"""Checkpoints of a run: the latest and the best, saved asynchronously.
+
+`checkpoints/<step>` holds `params`, `optimizer` and `progress`. A process that
+dies while saving leaves the one before untouched.
+"""
+
+import dataclasses
+import pathlib
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import orbax.checkpoint as ocp
+from orbax.checkpoint import checkpoint_managers
+
+from neg_contrast import errors
+from neg_contrast.training import state as state_lib
+
+FOLDER = 'checkpoints'
+
+
+@dataclasses.dataclass
+class Progress:
+  """What a resumed run must know beside the state.
+
+  Attributes:
+    best_step: step of the best evaluation, -1 before any.
+    best_value: its tune accuracy@1.
+    evaluations_without_better: since the best one.
+    evaluation: metrics of the last evaluation.
+    evaluated_step: its step.
+    finished: training is over, by steps or by early stopping.
+  """
+
+  best_step: int = -1
+  best_value: float = -1.0
+  evaluations_without_better: int = 0
+  evaluation: dict[str, float] = dataclasses.field(default_factory=dict)
+  evaluated_step: int = -1
+  finished: bool = False
+
+
+class Checkpoints:
+  """Saves and restores; keeps the latest and the best."""
+
+  def __init__(self, workdir: pathlib.Path):
+    """Opens (or makes) the folder `checkpoints` in `workdir`."""
+    self._folder = (workdir / FOLDER).absolute()
+    keep = checkpoint_managers.AnyPreservationPolicy([
+        checkpoint_managers.LatestN(1),
+        checkpoint_managers.BestN(
+            get_metric_fn=lambda m: (m['value'], -m['step']),  # type: ignore[arg-type,return-value]
+            n=1,
+            keep_checkpoints_without_metrics=False,
+        ),
+    ])
+    self._manager = ocp.CheckpointManager(
+        self._folder,
+        options=ocp.CheckpointManagerOptions(
+            preservation_policy=keep,
+            cleanup_tmp_directories=True,
+        ),
+    )
+
+  def latest_step(self) -> int | None:
+    """The newest finished checkpoint."""
+    return self._manager.latest_step()
+
+  def save(self, state: state_lib.TrainState, progress: Progress) -> None:
+    """Starts to save; returns when the state may be donated.
+
+    On CPU an array handed over to be written may share its memory with the
+    state, which the next step overwrites: so a copy is handed over.
+    """
+    step = int(state.step)
+    if step == self._manager.latest_step():
+      return
+    copy = jax.tree.map(jnp.copy, state)
+    metrics = None
+    if progress.evaluated_step == step:
+      metrics = {'value': progress.evaluation['accuracy@1'], 'step': step}
+    saved = self._manager.save(
+        step,
+        args=ocp.args.Composite(
+            params=ocp.args.StandardSave(copy.params),
+            optimizer=ocp.args.StandardSave(copy.opt_state),
+            progress=ocp.args.JsonSave(dataclasses.asdict(progress)),
+        ),
+        metrics=metrics,
+    )
+    if not saved:
+      raise RuntimeError(f'checkpoint {step} was not saved')
+
+  def restore(
+      self, like: state_lib.TrainState, step: int
+  ) -> tuple[state_lib.TrainState, Progress]:
+    """Restores a whole state.
+
+    Args:
+      like: abstract state (shapes, dtypes, shardings) to restore into.
+      step: a saved step.
+
+    Raises:
+      UserError: shapes or names differ.
+    """
+    self._check_shapes(step, 'params', like.params)
+    restored = self._manager.restore(step, args=ocp.args.Composite(
+        params=ocp.args.StandardRestore(like.params),
+        optimizer=ocp.args.StandardRestore(like.opt_state),
+        progress=ocp.args.JsonRestore(),
+    ))
+    state = state_lib.TrainState(
+        jax.device_put(jnp.int32(step), like.step.sharding),
+        restored.params,
+        restored.optimizer,
+    )
+    return state, Progress(**restored.progress)
+
+  def restore_encoder(self, like: Any, step: int) -> Any:
+    """Restores the towers only, as host arrays.
+
+    Args:
+      like: abstract towers.
+      step: a saved step.
+
+    Raises:
+      UserError: shapes or names differ.
+    """
+    saved = self._manager.item_metadata(step)['params']
+    target = {'encoder': like, 'loss': jax.tree.map(
+        lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), saved['loss']
+    )}
+    self._check_shapes(step, 'params', target)
+    device = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
+    target = jax.tree.map(
+        lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=device),
+        target,
+    )
+    restored = self._manager.restore(step, args=ocp.args.Composite(
+        params=ocp.args.StandardRestore(target)
+    ))
+    return jax.tree.map(np.asarray, restored.params['encoder'])
+
+  def selected_step(self) -> int:
+    """The step that counts as trained: the best, or the latest if none is.
+
+    Raises:
+      UserError: nothing was saved.
+    """
+    latest = self.latest_step()
+    if latest is None:
+      raise errors.UserError(
+          f'{self._folder}: holds no finished checkpoint; train first'
+      )
+    best = self.progress(latest).best_step
+    return latest if best < 0 else best
+
+  def progress(self, step: int) -> Progress:
+    """What was known at a saved step."""
+    restored = self._manager.restore(
+        step, args=ocp.args.Composite(progress=ocp.args.JsonRestore())
+    )
+    return Progress(**restored.progress)
+
+  def wait(self) -> None:
+    """Returns when everything is on disk."""
+    self._manager.wait_until_finished()
+
+  def close(self) -> None:
+    """Waits and lets go."""
+    self._manager.close()
+
+  def _check_shapes(self, step: int, item: str, like: Any) -> None:
+    saved = self._manager.item_metadata(step)[item]
+    have = {name: (tuple(a.shape), jnp.dtype(a.dtype))
+            for name, a in _flat(saved).items()}
+    want = {name: (tuple(a.shape), jnp.dtype(a.dtype))
+            for name, a in _flat(like).items()}
+    for name in sorted(have.keys() | want.keys()):
+      if have.get(name) != want.get(name):
+        raise errors.UserError(
+            f'{self._folder / str(step)}: the checkpoint does not fit the '
+            f'model: {name} is {_describe(have.get(name))} there and '
+            f'{_describe(want.get(name))} here. Use the model settings it was '
+            'trained with, or another --workdir'
+        )
+
+
+def _flat(tree: Any) -> dict[str, Any]:
+  leaves = jax.tree_util.tree_flatten_with_path(tree)[0]
+  return {jax.tree_util.keystr(path): leaf for path, leaf in leaves}
+
+
+def _describe(shape_dtype: tuple[tuple[int, ...], Any] | None) -> str:
+  if shape_dtype is None:
+    return 'missing'
+  shape, dtype = shape_dtype
+  return f'{dtype}{list(shape)}'

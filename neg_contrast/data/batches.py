@@ -1,0 +1,173 @@
+"""From a step number to a packed batch: pure, restorable, ready to shard."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+
+import flax.struct
+import grain
+import jax
+import numpy as np
+from jaxtyping import Bool, Int
+
+from neg_contrast.data import examples as examples_lib
+from neg_contrast.data import packing
+from neg_contrast.models import packed
+
+# Draws N hard negatives: (step, example numbers, query rows) -> [batch, N].
+Draw = Callable[[int, np.ndarray, np.ndarray], np.ndarray]
+# Row -> token ids of a whole input sequence, [CLS] and [SEP] included.
+Tokens = Callable[[int], np.ndarray]
+
+
+@flax.struct.dataclass
+class Batch:
+  """What a training step takes. B queries, N hard negatives for each.
+
+  Attributes:
+    sequences: packed input by tower: `shared`, or `query` and `passage`.
+    query_slots: `[B] int32`, index of each query among the `groups * slots`
+      outputs of its tower.
+    positive_slots: `[B] int32`.
+    negative_slots: `[B, N] int32`; 0 where there is no hard negative.
+    forward_mask: `[B, B * (1 + N)] bool`, see `losses.batch_softmax`.
+    backward_mask: `[B, B] bool`.
+  """
+
+  sequences: dict[str, packed.PackedSequences]
+  query_slots: Int[jax.Array, ' batch']
+  positive_slots: Int[jax.Array, ' batch']
+  negative_slots: Int[jax.Array, 'batch negatives']
+  forward_mask: Bool[jax.Array, 'batch candidates']
+  backward_mask: Bool[jax.Array, 'batch batch']
+
+
+@dataclasses.dataclass(frozen=True)
+class BatchStats:
+  """Host-side facts of a batch, for the log.
+
+  Attributes:
+    useful_tokens: tokens that are not padding.
+    processed_tokens: all tokens the encoder sees.
+    missing_negatives: slots for hard negatives that stayed empty.
+  """
+
+  useful_tokens: int
+  processed_tokens: int
+  missing_negatives: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Batcher:
+  """Makes the batch of any step by random access.
+
+  Attributes:
+    examples: the training examples.
+    batch_size: B.
+    negatives: N.
+    groups: groups a batch is packed into.
+    row_lengths: tokens a row holds, by tower; `{'shared': ...}` or both.
+    seed: of the order of the data.
+    draw: draws the hard negatives.
+    query_tokens: input tokens of a query row.
+    passage_tokens: input tokens of a passage row.
+    passage_groups: `[passages] int32`, equal for passages of the same text.
+    mask_known_positives: whether other known positives leave the loss.
+  """
+
+  examples: examples_lib.Examples
+  batch_size: int
+  negatives: int
+  groups: int
+  row_lengths: Mapping[str, int]
+  seed: int
+  draw: Draw
+  query_tokens: Tokens
+  passage_tokens: Tokens
+  passage_groups: Int[np.ndarray, ' passages']
+  mask_known_positives: bool = True
+
+  def example_numbers(self, step: int) -> Int[np.ndarray, ' batch']:
+    """The examples of a step: every example once an epoch, anew shuffled."""
+    order = grain.MapDataset.range(len(self.examples)).seed(self.seed)
+    order = order.shuffle().repeat()
+    start = step * self.batch_size
+    return np.array([order[start + i] for i in range(self.batch_size)])
+
+  def __call__(self, step: int) -> tuple[Batch, BatchStats]:
+    """The batch of a step, as numpy arrays."""
+    numbers = self.example_numbers(step)
+    query_rows = self.examples.query_rows[numbers]
+    positive_rows = self.examples.positive_rows[numbers]
+    negative_rows = self.draw(step, numbers, query_rows)
+    queries = [self.query_tokens(row) for row in query_rows]
+    kept = negative_rows.reshape(-1) >= 0
+    passages = [self.passage_tokens(row) for row in positive_rows]
+    passages += [self.passage_tokens(row)
+                 for row in negative_rows.reshape(-1)[kept]]
+    sequences, layouts, slots = self._pack(queries, passages)
+    query_slots, passage_slots = slots
+    negative_slots = np.zeros(negative_rows.size, np.int32)
+    negative_slots[kept] = passage_slots[len(queries):]
+    forward_mask, backward_mask = self._masks(
+        query_rows, positive_rows, negative_rows
+    )
+    batch = Batch(
+        sequences,
+        query_slots,  # type: ignore[arg-type]
+        passage_slots[:len(queries)],  # type: ignore[arg-type]
+        negative_slots.reshape(negative_rows.shape),  # type: ignore[arg-type]
+        forward_mask,  # type: ignore[arg-type]
+        backward_mask,  # type: ignore[arg-type]
+    )
+    return batch, BatchStats(
+        useful_tokens=sum(map(len, queries)) + sum(map(len, passages)),
+        processed_tokens=sum(layout.tokens for layout in layouts),
+        missing_negatives=int((~kept).sum()),
+    )
+
+  def _pack(self, queries, passages):
+    batch = len(queries)
+    most_passages = batch * (1 + self.negatives)
+    if 'shared' in self.row_lengths:
+      layout, sequences = self._pack_tower(
+          'shared', queries + passages, batch + most_passages
+      )
+      slots = layout.flat_slot[:batch], layout.flat_slot[batch:]
+      return {'shared': sequences}, (layout,), slots
+    query_layout, packed_queries = self._pack_tower('query', queries, batch)
+    layout, packed_passages = self._pack_tower(
+        'passage', passages, most_passages
+    )
+    return (
+        {'query': packed_queries, 'passage': packed_passages},
+        (query_layout, layout),
+        (query_layout.flat_slot, layout.flat_slot),
+    )
+
+  def _pack_tower(self, tower, sequences, most_sequences):
+    layout = packing.plan(
+        np.array([len(s) for s in sequences]),
+        self.groups,
+        self.row_lengths[tower],
+        slots=-(-most_sequences // self.groups),
+    )
+    return layout, packing.fill(layout, sequences)
+
+  def _masks(self, query_rows, positive_rows, negative_rows):
+    candidates = np.concatenate([positive_rows, negative_rows.reshape(-1)])
+    batch = len(query_rows)
+    forward = np.tile(candidates >= 0, (batch, 1))
+    backward = np.ones((batch, batch), bool)
+    if self.mask_known_positives:
+      known = self.examples.positive_groups[query_rows]
+      groups = self.passage_groups[candidates]
+      is_positive = np.zeros(forward.shape, bool)
+      for column in known.T:
+        is_positive |= column[:, None] == groups[None, :]
+      forward &= ~is_positive
+      backward = ~(is_positive[:, :batch].T
+                   | (query_rows[:, None] == query_rows[None, :]))
+    own = np.arange(batch)
+    forward[own, own] = True
+    backward[own, own] = True
+    return forward, backward

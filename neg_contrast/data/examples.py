@@ -1,0 +1,149 @@
+"""Training examples: (query, positive) pairs with all they must not contrast.
+
+The tune split is made here too, where the data has none.
+"""
+
+import dataclasses
+import hashlib
+
+import numpy as np
+from jaxtyping import Int
+
+from neg_contrast import errors
+from neg_contrast.data import prepared as prepared_lib
+
+
+@dataclasses.dataclass(frozen=True)
+class Examples:
+  """Pairs to train on; a query with several positives has several.
+
+  Attributes:
+    query_rows: `[examples] int32`.
+    positive_rows: `[examples] int32` passage rows.
+    positive_groups: `[queries, positives] int32`: groups of equal text of all
+      known positives of each query, in any split; -1 pads.
+    negative_rows: `[queries, depth] int32`: passages judged not relevant to the
+      query, -1 pads.
+  """
+
+  query_rows: Int[np.ndarray, ' examples']
+  positive_rows: Int[np.ndarray, ' examples']
+  positive_groups: Int[np.ndarray, 'queries positives']
+  negative_rows: Int[np.ndarray, 'queries depth']
+
+  def __len__(self) -> int:
+    return len(self.query_rows)
+
+
+def make_examples(
+    prepared: prepared_lib.Prepared,
+    judgements: prepared_lib.Judgements,
+    pool_size: int,
+) -> Examples:
+  """The examples of a split.
+
+  Positives of every split are known positives, so that a passage judged
+  relevant only among the test judgements is never a negative either.
+
+  Args:
+    prepared: the corpus and its queries.
+    judgements: of the split to train on.
+    pool_size: negatives kept for a query, the first in corpus order.
+
+  Raises:
+    UserError: the split holds no positive.
+  """
+  positive = judgements.grades > 0
+  if not positive.any():
+    raise errors.UserError(
+        f'{prepared.manifest["spec"]}: no judgement of the training split has '
+        'a grade above 0, so there is nothing to train on'
+    )
+  known = [prepared.judgements(split) for split in prepared.splits]
+  query_rows = np.concatenate([j.query_rows[j.grades > 0] for j in known])
+  passage_rows = np.concatenate([j.passage_rows[j.grades > 0] for j in known])
+  groups = prepared.passage_groups[passage_rows]
+  pairs = np.unique(np.stack([query_rows, groups], axis=1), axis=0)
+  negatives = np.stack([judgements.query_rows[~positive],
+                        judgements.passage_rows[~positive]], axis=1)
+  is_known = _rows_in(
+      np.stack([negatives[:, 0], prepared.passage_groups[negatives[:, 1]]], 1),
+      pairs,
+  )
+  count = len(prepared.queries)
+  return Examples(
+      query_rows=judgements.query_rows[positive],
+      positive_rows=judgements.passage_rows[positive],
+      positive_groups=_padded(pairs, count),
+      negative_rows=_padded(negatives[~is_known], count)[:, :pool_size],
+  )
+
+
+def split_by_document(
+    prepared: prepared_lib.Prepared,
+    judgements: prepared_lib.Judgements,
+    fraction: float,
+) -> tuple[prepared_lib.Judgements, prepared_lib.Judgements]:
+  """Sets the judgements of some documents apart for tuning.
+
+  A document goes to the tune split by a hash of its first passage's id, so the
+  split does not depend on the order of anything. A query goes with the document
+  of its first positive, and then all its judgements do. Where documents are
+  unknown, passages of equal text stand for them.
+
+  Args:
+    prepared: the corpus.
+    judgements: the training judgements.
+    fraction: part of the documents to set apart.
+
+  Returns:
+    (judgements to train on, judgements to tune on).
+
+  Raises:
+    UserError: one of the two would hold no positive.
+  """
+  documents = np.where(
+      prepared.passage_documents >= 0,
+      prepared.passage_documents.astype(np.int64),
+      -1 - prepared.passage_groups.astype(np.int64),
+  )
+  positive = judgements.grades > 0
+  queries, first = np.unique(
+      judgements.query_rows[positive], return_index=True
+  )
+  of_query = np.full(len(prepared.queries), np.iinfo(np.int64).min)
+  of_query[queries] = documents[judgements.passage_rows[positive][first]]
+  names, first_rows = np.unique(documents, return_index=True)
+  ids = prepared.passage_ids
+  chosen = [name for name, row in zip(names, first_rows, strict=True)
+            if _fraction(bytes(ids[row])) < fraction]
+  is_tune = np.isin(of_query[judgements.query_rows], chosen)
+  parts = judgements.select(~is_tune), judgements.select(is_tune)
+  if not all((part.grades > 0).any() for part in parts):
+    raise errors.UserError(
+        f'config.data.tune_fraction={fraction}: of {len(names)} documents it '
+        f'leaves {len(chosen)} for tuning, and training or tuning would be '
+        'empty. Change it, or name a config.data.tune_split'
+    )
+  return parts
+
+
+def _fraction(key: bytes) -> float:
+  """A number in [0, 1) that depends on nothing but the key."""
+  return int.from_bytes(hashlib.sha256(key).digest()[:8], 'big') / 2.0**64
+
+
+def _rows_in(pairs, known):
+  """For each pair, whether it stands in the sorted unique `known`."""
+  as_int = lambda p: (p[:, 0].astype(np.int64) << 32) | p[:, 1]
+  return np.isin(as_int(pairs), as_int(known))
+
+
+def _padded(pairs: Int[np.ndarray, 'pairs 2'], count: int):
+  """`[count, widest] int32` of the second entries by the first; -1 pads."""
+  pairs = pairs[np.argsort(pairs[:, 0], kind='stable')]
+  sizes = np.bincount(pairs[:, 0], minlength=count)
+  table = np.full((count, max(1, sizes.max(initial=0))), -1, np.int32)
+  place = np.arange(len(pairs)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+  table[pairs[:, 0], place] = pairs[:, 1]
+  return table

@@ -1,0 +1,167 @@
+"""Puts many sequences into few rows, the same way on any machine.
+
+Sequences are dealt to groups so that every group gets the same number of slots
+and nearly the same number of tokens, then packed into rows by best fit. The
+number of rows comes from a short ladder of sizes, so that a training step is
+compiled for a few shapes only. Everything is a pure function of the lengths.
+"""
+
+import bisect
+import dataclasses
+import heapq
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Int, Shaped
+
+from neg_contrast.models import packed
+
+# Sizes up to 32 rows are all allowed; above, 16 to 32 sizes an octave, so that
+# rounding up adds at most 1/16 and on average about 1/50.
+_LADDER_BITS = 5
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+  """Where each sequence goes.
+
+  Attributes:
+    groups: number of groups.
+    rows: rows in each group, a size of the ladder.
+    row_length: tokens a row holds.
+    slots: sequences a group can hold.
+    group: `[sequences] int32`.
+    slot: `[sequences] int32`, within the group.
+    start: `[sequences] int32`, index of the first token among the group's
+      `rows * row_length`.
+  """
+
+  groups: int
+  rows: int
+  row_length: int
+  slots: int
+  group: Int[np.ndarray, ' sequences']
+  slot: Int[np.ndarray, ' sequences']
+  start: Int[np.ndarray, ' sequences']
+
+  @property
+  def flat_slot(self) -> Int[np.ndarray, ' sequences']:
+    """`[sequences] int32`, index among the `groups * slots` outputs."""
+    return self.group * self.slots + self.slot
+
+  @property
+  def tokens(self) -> int:
+    """Tokens processed, padding included."""
+    return self.groups * self.rows * self.row_length
+
+
+def round_up_rows(rows: int) -> int:
+  """The smallest size of the ladder that holds `rows`."""
+  step = 1 << max(0, (max(rows, 1) - 1).bit_length() - _LADDER_BITS)
+  return -(-max(rows, 1) // step) * step
+
+
+def plan(
+    lengths: Int[np.ndarray, ' sequences'],
+    groups: int,
+    row_length: int,
+    slots: int | None = None,
+) -> Layout:
+  """Decides group, row and offset of each sequence.
+
+  Args:
+    lengths: `[sequences] int`, tokens of each, at least 1.
+    groups: how many groups; `ceil(sequences / groups)` must not exceed `slots`.
+    row_length: tokens a row holds.
+    slots: sequences a group can hold, for a static shape; default: as many as
+      needed.
+
+  Returns:
+    The layout. Nothing is dropped or cut.
+
+  Raises:
+    ValueError: a sequence is longer than a row, or there are too few slots.
+  """
+  lengths = np.asarray(lengths, np.int64)
+  needed_slots = -(-len(lengths) // groups)
+  slots = needed_slots if slots is None else slots
+  if needed_slots > slots:
+    raise ValueError(f'{len(lengths)} sequences, {groups} x {slots} slots')
+  if len(lengths) and lengths.max() > row_length:
+    raise ValueError(f'sequence of {lengths.max()} tokens, row of {row_length}')
+  longest_first = np.argsort(-lengths, kind='stable')
+  group = _deal(lengths, longest_first, groups, needed_slots)
+  start = np.zeros(len(lengths), np.int32)
+  slot = np.zeros(len(lengths), np.int32)
+  rows = 0
+  for g in range(groups):
+    members = longest_first[group[longest_first] == g]
+    slot[members] = np.arange(len(members))
+    start[members], used = _best_fit(lengths[members], row_length)
+    rows = max(rows, used)
+  return Layout(
+      groups, round_up_rows(rows), row_length, slots, group, slot, start
+  )
+
+
+def fill(
+    layout: Layout, sequences: Sequence[Shaped[np.ndarray, ' tokens']]
+) -> packed.PackedSequences:
+  """Packs token ids as `layout` says; numpy arrays with a `groups` axis.
+
+  Args:
+    layout: of the lengths of `sequences`.
+    sequences: integer token ids of each.
+
+  Returns:
+    Arrays `[groups, rows, row_length]` and `first_index` `[groups, slots]`.
+  """
+  shape = (layout.groups, layout.rows, layout.row_length)
+  token_ids, segment_ids, positions = (np.zeros(shape, np.int32)
+                                       for _ in range(3))
+  first_index = np.zeros((layout.groups, layout.slots), np.int32)
+  if len(sequences):
+    lengths = np.array([len(s) for s in sequences])
+    ends = np.cumsum(lengths)
+    place = np.arange(ends[-1]) - np.repeat(ends - lengths, lengths)
+    base = layout.group.astype(np.int64) * (shape[1] * shape[2]) + layout.start
+    target = np.repeat(base, lengths) + place
+    token_ids.reshape(-1)[target] = np.concatenate(sequences)
+    segment_ids.reshape(-1)[target] = np.repeat(layout.slot + 1, lengths)
+    positions.reshape(-1)[target] = place
+    first_index[layout.group, layout.slot] = layout.start
+  return packed.PackedSequences(token_ids, segment_ids, positions, first_index)  # type: ignore[arg-type]
+
+
+def _deal(lengths, longest_first, groups, capacity):
+  """Each sequence, longest first, to the group with the fewest tokens."""
+  group = np.zeros(len(lengths), np.int32)
+  heap = [(0, 0, g) for g in range(groups)]  # tokens, sequences, group
+  for i in longest_first:
+    tokens, count, g = heapq.heappop(heap)
+    group[i] = g
+    if count + 1 < capacity:
+      heapq.heappush(heap, (tokens + int(lengths[i]), count + 1, g))
+  return group
+
+
+def _best_fit(lengths, row_length):
+  """Start of each sequence, in the fullest row that still holds it.
+
+  Returns:
+    `[sequences]` starts, and the number of rows.
+  """
+  free: list[tuple[int, int]] = []  # sorted (tokens left, row)
+  starts = np.zeros(len(lengths), np.int32)
+  rows = 0
+  for i, length in enumerate(lengths.tolist()):
+    at = bisect.bisect_left(free, (length, -1))
+    if at < len(free):
+      left, row = free.pop(at)
+    else:
+      left, row = row_length, rows
+      rows += 1
+    starts[i] = (row + 1) * row_length - left
+    if left > length:
+      bisect.insort(free, (left - length, row))
+  return starts, rows

@@ -1,0 +1,78 @@
+"""A prepared corpus as model input: token ids of any passage or query."""
+
+import dataclasses
+import pathlib
+
+import numpy as np
+from jaxtyping import Int
+
+from neg_contrast.data import inputs, token_store
+from neg_contrast.data import prepared as prepared_lib
+from neg_contrast.data import tokenizer as tokenizer_lib
+
+
+@dataclasses.dataclass(frozen=True)
+class TokenizedTexts:
+  """Input sequences of one role.
+
+  Attributes:
+    store: token ids without specials, untruncated.
+    tokenizer: gives the special tokens.
+    max_length: tokens a sequence is cut to.
+    prefix_ids: put after [CLS].
+  """
+
+  store: token_store.TokenStore
+  tokenizer: tokenizer_lib.Tokenizer
+  max_length: int
+  prefix_ids: tuple[int, ...]
+
+  def tokens(self, row: int) -> Int[np.ndarray, ' tokens']:
+    """Token ids of a row, [CLS] and [SEP] included."""
+    return inputs.sequence_tokens(
+        self.store.title(row),
+        self.store.text(row),
+        cls_id=self.tokenizer.cls_id,
+        sep_id=self.tokenizer.sep_id,
+        max_length=self.max_length,
+        prefix_ids=self.prefix_ids,
+    )
+
+  def lengths(self) -> Int[np.ndarray, ' rows']:
+    """`[rows] int64`, the length of every sequence, without building any."""
+    return inputs.sequence_lengths(
+        self.store.title_lengths,
+        self.store.text_lengths,
+        max_length=self.max_length,
+        prefix_length=len(self.prefix_ids),
+    )
+
+
+def tokenize(
+    prepared: prepared_lib.Prepared,
+    role: str,
+    tokenizer: tokenizer_lib.Tokenizer,
+    max_length: int,
+    prefix: str,
+) -> TokenizedTexts:
+  """Tokenizes `passage` or `query` texts once, beside the prepared corpus.
+
+  Args:
+    prepared: the corpus and its queries.
+    role: `passage` or `query`.
+    tokenizer: the model's.
+    max_length: tokens a sequence is cut to when it is used.
+    prefix: text put before each when it is used.
+  """
+  if role == 'passage':
+    texts = ((p.title, p.text) for p in prepared.passages)
+    fingerprint = prepared.manifest['corpus_fingerprint']
+  else:
+    texts = (('', q.text) for q in prepared.queries)
+    fingerprint = prepared.manifest['queries_fingerprint']
+  folder = pathlib.Path(prepared.folder) / 'tokens' / (
+      f'{role}-{tokenizer.sha256[:12]}'
+  )
+  store = token_store.make_token_store(texts, tokenizer, folder, fingerprint)
+  prefix_ids = tuple(tokenizer.encode(prefix)) if prefix else ()
+  return TokenizedTexts(store, tokenizer, max_length, prefix_ids)

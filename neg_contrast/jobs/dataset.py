@@ -1,0 +1,125 @@
+"""The data of a job: prepared corpus, splits, and tokens for a model."""
+
+import dataclasses
+import functools
+import pathlib
+from collections.abc import Callable
+
+import numpy as np
+from absl import logging
+from jaxtyping import Int
+
+from neg_contrast import config as config_lib
+from neg_contrast import errors, plan
+from neg_contrast.data import examples, records, sources, tokenized
+from neg_contrast.data import prepared as prepared_lib
+from neg_contrast.models import loading
+from neg_contrast.retrieval import hits
+
+
+@dataclasses.dataclass(frozen=True)
+class Splits:
+  """Judgements to train on, to tune on, and to report."""
+
+  train: prepared_lib.Judgements
+  tune: prepared_lib.Judgements
+  test: prepared_lib.Judgements
+
+
+class Dataset:
+  """A prepared corpus; what is derived from it is made once, when asked."""
+
+  def __init__(self, config: config_lib.DataConfig):
+    """Prepares the source, or opens what was prepared before.
+
+    Raises:
+      UserError: the source is missing or broken; says how to get it.
+    """
+    try:
+      self.prepared = prepared_lib.prepare(
+          config.source,
+          pathlib.Path(config.prepared_dir),
+          skip_invalid=config.on_invalid == 'skip',
+      )
+    except errors.UserError as e:
+      raise errors.UserError(f'{e}\n{config.how_to_get}'.rstrip()) from None
+    self._config = config
+
+  @property
+  def name(self) -> str:
+    """Short name, for the keys of `metrics.json`."""
+    scheme, _, place = self._config.source.partition(':')
+    return pathlib.Path(place).resolve().name if place else scheme
+
+  @functools.cached_property
+  def tie_ranks(self) -> Int[np.ndarray, ' passages']:
+    """Order of passages among equal scores."""
+    return hits.tie_ranks(self.prepared.passage_ids)
+
+  @functools.cached_property
+  def splits(self) -> Splits:
+    """The three splits of a training job.
+
+    Raises:
+      UserError: tuning and reporting share queries.
+    """
+    config = self._config
+    train = self.prepared.judgements(config.train_split)
+    test = self.prepared.judgements(config.test_split)
+    if config.tune_split:
+      tune = self.prepared.judgements(config.tune_split)
+    else:
+      train, tune = examples.split_by_document(
+          self.prepared, train, config.tune_fraction
+      )
+    shared = np.intersect1d(tune.query_rows, test.query_rows)
+    if len(shared):
+      raise errors.UserError(
+          f'{config.source}: {len(shared)} queries, such as '
+          f'"{self.prepared.queries[int(shared[0])].id}", are in the tune '
+          f'split and in data.test_split="{config.test_split}". Numbers tuned '
+          'on test queries mean nothing; name other splits'
+      )
+    seen = np.intersect1d(train.query_rows, test.query_rows)
+    if len(seen):
+      logging.warning('%d test queries are also trained on', len(seen))
+    return Splits(train, tune, test)
+
+  def tokenize(
+      self, model: loading.Model, role: str
+  ) -> tokenized.TokenizedTexts:
+    """The `query` or `passage` texts as input of a model."""
+    return tokenized.tokenize(
+        self.prepared, role, model.tokenizer, model.text.length(role),
+        model.text.prefix(role),
+    )
+
+
+def preparation_step(
+    config: config_lib.DataConfig, make: Callable[[], Dataset]
+) -> plan.Step:
+  """The step that reads the source into its prepared form."""
+
+  def missing() -> str | None:
+    if is_prepared():
+      return None
+    try:
+      sources.open_source(config.source, records.InvalidRecords(skip=True))
+    except errors.UserError as e:
+      return f'{e}\n{config.how_to_get}'.rstrip()
+    return None
+
+  def is_prepared() -> bool:
+    return prepared_lib.is_prepared(
+        config.source, pathlib.Path(config.prepared_dir)
+    )
+
+  return plan.Step(
+      'data', f'{config.source} prepared in {config.prepared_dir}',
+      is_prepared, lambda: _show(make()), missing, opens_rest=True,
+  )
+
+
+def _show(dataset: Dataset) -> None:
+  counts = dataset.prepared.manifest['counts']
+  logging.info('%s: %s', dataset.name, counts)

@@ -1,0 +1,100 @@
+"""`python -m neg_contrast.main --config=configs/FILE.py [--workdir=DIR]`.
+
+Prints the plan, does what is not done yet, and ends with the numbers. The same
+command goes on where an interrupted one stopped.
+"""
+
+import logging as standard_logging
+import pathlib
+import sys
+from collections.abc import Sequence
+
+from absl import app, flags, logging
+from ml_collections import config_flags
+
+from neg_contrast import artifacts, errors, plan
+from neg_contrast import config as config_lib
+
+_CONFIG = config_flags.DEFINE_config_file(
+    'config', None,
+    'Config file, with an argument after a colon if it takes one: '
+    'configs/squad_stage2.py:negatives=random. --config.KEY=VALUE overrides.',
+)
+_WORKDIR = flags.DEFINE_string(
+    'workdir', None,
+    'Where checkpoints, logs and results go (workdirs/<config name>).',
+)
+_PLAN = flags.DEFINE_boolean(
+    'plan', False, 'Print the plan, with what is missing, and leave.'
+)
+
+
+def main(argv: Sequence[str]) -> None:
+  """Runs the job of the config."""
+  if len(argv) > 1:
+    raise errors.UserError(f'unexpected argument {argv[1]!r}: flags start '
+                           'with --')
+  if _CONFIG.value is None:
+    raise errors.UserError('--config=configs/FILE.py is needed; '
+                           'configs/quickstart.py runs without any data')
+  _log_plainly()
+  name = pathlib.Path(
+      config_flags.get_config_filename(flags.FLAGS['config'])
+      .partition(':')[0]
+  ).stem
+  workdir = pathlib.Path(_WORKDIR.value or f'workdirs/{name}')
+  config = config_lib.parse(_CONFIG.value)
+  job = _make_job(config, workdir)
+  steps = job.steps()
+  print(plan.describe(steps), flush=True)
+  if _PLAN.value:
+    return
+  artifacts.make_folder(workdir)
+  plan.run(steps)
+  job.finish()
+  print(f'\nAll of it is in {workdir}', flush=True)
+
+
+def _make_job(config: config_lib.Config, workdir: pathlib.Path):
+  """The job that `config.job` names; imports only what it needs."""
+  if config.job == 'evaluate':
+    from neg_contrast.jobs import evaluate
+
+    return evaluate.EvaluateJob(config, workdir)
+  from neg_contrast.jobs import train
+
+  return train.TrainJob(config, workdir)
+
+
+def _log_plainly() -> None:
+  """Time and message, on standard output."""
+  handler = logging.get_absl_handler()
+  handler.python_handler.stream = sys.stdout
+  handler.setFormatter(standard_logging.Formatter('%(asctime)s  %(message)s',
+                                                  '%H:%M:%S'))
+  logging.set_verbosity(logging.INFO)
+  for chatty in ('orbax', 'jax', 'tensorboardX', 'bm25s'):
+    standard_logging.getLogger(chatty).setLevel(standard_logging.WARNING)
+
+
+def _parse_flags(argv: Sequence[str]) -> list[str]:
+  """Flags, with mistakes in them told plainly."""
+  try:
+    return flags.FLAGS(argv)
+  except flags.Error as e:
+    raise errors.UserError(f'{e}') from None
+  except (AttributeError, KeyError, TypeError, ValueError, OSError,
+          ImportError) as e:
+    raise errors.UserError(f'config: {e}') from None
+
+
+def _run() -> None:
+  try:
+    app.run(main, flags_parser=_parse_flags)
+  except errors.UserError as e:
+    print(f'error: {e}', file=sys.stderr)
+    sys.exit(2)
+
+
+if __name__ == '__main__':
+  _run()

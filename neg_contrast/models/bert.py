@@ -1,0 +1,289 @@
+"""BERT over packed rows, equal to the PyTorch reference.
+
+Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers", as in
+transformers' BertModel without its pooler. Token types are 0 throughout.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int, Key, UInt32
+
+ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
+    'gelu': functools.partial(nn.gelu, approximate=False),
+    'gelu_new': functools.partial(nn.gelu, approximate=True),
+    'gelu_pytorch_tanh': functools.partial(nn.gelu, approximate=True),
+    'relu': nn.relu,
+}
+REMATS = ('none', 'attention', 'full')
+
+
+@dataclasses.dataclass(frozen=True)
+class BertConfig:
+  """Shapes and constants of a BERT; defaults are those of bert-base-uncased.
+
+  Attributes:
+    vocab_size: rows of the word embeddings.
+    hidden_size: features of a token.
+    num_layers: transformer layers.
+    num_heads: attention heads; divides `hidden_size`.
+    intermediate_size: features inside the feed-forward blocks.
+    max_positions: rows of the position embeddings: the longest sequence.
+    type_vocab_size: rows of the token type embeddings; only row 0 is used.
+    hidden_act: a key of `ACTIVATIONS`; `gelu` is the exact one.
+    hidden_dropout: rate on embeddings and on the output of each block.
+    attention_dropout: rate on attention probabilities.
+    layer_norm_eps: added to the variance.
+    initializer_range: standard deviation of random weights.
+  """
+
+  vocab_size: int = 30522
+  hidden_size: int = 768
+  num_layers: int = 12
+  num_heads: int = 12
+  intermediate_size: int = 3072
+  max_positions: int = 512
+  type_vocab_size: int = 2
+  hidden_act: str = 'gelu'
+  hidden_dropout: float = 0.1
+  attention_dropout: float = 0.1
+  layer_norm_eps: float = 1e-12
+  initializer_range: float = 0.02
+
+  def __post_init__(self):
+    """Checks ranges.
+
+    Raises:
+      ValueError: names the field and its value.
+    """
+    for name in ('vocab_size', 'hidden_size', 'num_layers', 'num_heads',
+                 'intermediate_size', 'max_positions', 'type_vocab_size'):
+      if getattr(self, name) < 1:
+        raise ValueError(f'{name}={getattr(self, name)} must be at least 1')
+    if self.hidden_size % self.num_heads:
+      raise ValueError(f'hidden_size={self.hidden_size} must be a multiple of '
+                       f'num_heads={self.num_heads}')
+    if self.hidden_act not in ACTIVATIONS:
+      raise ValueError(f'hidden_act={self.hidden_act!r} is not one of '
+                       + ', '.join(ACTIVATIONS))
+    for name in ('hidden_dropout', 'attention_dropout'):
+      if not 0 <= getattr(self, name) < 1:
+        raise ValueError(f'{name}={getattr(self, name)} must be at least 0 and '
+                         'below 1')
+
+
+BERT_SIZES = {
+    'bert-base-uncased': BertConfig(),
+    'bert-large-uncased': BertConfig(
+        hidden_size=1024, num_layers=24, num_heads=16, intermediate_size=4096
+    ),
+    'minilm-l6': BertConfig(
+        hidden_size=384, num_layers=6, intermediate_size=1536
+    ),
+}
+
+
+class Bert(nn.Module):
+  """Hidden states of packed sequences.
+
+  Layers run in a loop over parameters stacked on a leading `layers` axis,
+  whatever `scan_unroll` is.
+
+  Attributes:
+    config: shapes and constants.
+    dtype: of activations and matrix products; parameters, softmax and layer
+      norms are float32.
+    remat: what the backward pass computes again. `attention` keeps the outputs
+      of the dense layers only; `full` keeps the inputs of each layer only.
+    scan_unroll: layers in one iteration of the loop.
+  """
+
+  config: BertConfig
+  dtype: Any = jnp.float32
+  remat: str = 'none'
+  scan_unroll: int = 1
+
+  @nn.compact
+  def __call__(
+      self,
+      token_ids: Int[Array, 'rows length'],
+      segment_ids: Int[Array, 'rows length'],
+      positions: Int[Array, 'rows length'],
+      deterministic: bool,
+  ) -> Float[Array, 'rows length features']:
+    """Runs the encoder.
+
+    Args:
+      token_ids: `[rows, length] int32`.
+      segment_ids: `[rows, length] int32`; a token attends to the tokens of its
+        row with its own id. Padding holds 0 and attends to padding.
+      positions: `[rows, length] int32`, below `max_positions`.
+      deterministic: whether dropout is off; else a `dropout` rng is needed.
+
+    Returns:
+      `[rows, length, features]` in `dtype`; meaningless on padding.
+    """
+    hidden = _Embeddings(
+        self.config, self.dtype, deterministic, name='embeddings'
+    )(token_ids, positions)
+    layers = nn.scan(
+        _remat(_Layer, self.remat),
+        variable_axes={'params': 0},
+        split_rngs={'params': True, 'dropout': True},
+        in_axes=nn.broadcast,
+        length=self.config.num_layers,
+        unroll=self.scan_unroll,
+    )(self.config, self.dtype, deterministic, name='layers')
+    hidden, _ = layers(hidden, _segment_bias(segment_ids))
+    return hidden
+
+
+class _Embeddings(nn.Module):
+  config: BertConfig
+  dtype: Any
+  deterministic: bool
+
+  @nn.compact
+  def __call__(self, token_ids, positions):
+    c = self.config
+    embed = functools.partial(
+        nn.Embed,
+        features=c.hidden_size,
+        embedding_init=nn.initializers.normal(c.initializer_range),
+    )
+    token_types = embed(c.type_vocab_size, name='token_type')
+    hidden = (
+        embed(c.vocab_size, name='word')(token_ids)
+        + embed(c.max_positions, name='position')(positions)
+        + token_types(jnp.zeros((1, 1), jnp.int32))
+    )
+    hidden = _norm(c, 'norm')(hidden)
+    hidden = _Dropout(c.hidden_dropout, self.deterministic)(hidden)
+    return hidden.astype(self.dtype)
+
+
+class _Layer(nn.Module):
+  config: BertConfig
+  dtype: Any
+  deterministic: bool
+
+  @nn.compact
+  def __call__(self, hidden, bias):
+    c = self.config
+    drop = functools.partial(
+        _Dropout, c.hidden_dropout, self.deterministic
+    )
+    update = _Attention(
+        c, self.dtype, self.deterministic, name='attention'
+    )(hidden, bias)
+    hidden = _norm(c, 'attention_norm')(hidden + drop()(update))
+    hidden = hidden.astype(self.dtype)
+    update = _dense(c, self.dtype, c.intermediate_size, 'intermediate')(hidden)
+    update = ACTIVATIONS[c.hidden_act](update)
+    update = _dense(c, self.dtype, c.hidden_size, 'output')(update)
+    hidden = _norm(c, 'output_norm')(hidden + drop()(update))
+    return hidden.astype(self.dtype), None
+
+
+class _Attention(nn.Module):
+  config: BertConfig
+  dtype: Any
+  deterministic: bool
+
+  @nn.compact
+  def __call__(self, hidden, bias):
+    c = self.config
+    heads = lambda x: x.reshape(*x.shape[:2], c.num_heads, -1).swapaxes(1, 2)
+    query, key, value = (
+        heads(_dense(c, self.dtype, c.hidden_size, name)(hidden))
+        for name in ('query', 'key', 'value')
+    )
+    mixed = attend(
+        query, key, value, bias,
+        _Dropout(c.attention_dropout, self.deterministic),
+    )
+    mixed = mixed.swapaxes(1, 2).reshape(hidden.shape)
+    return _dense(c, self.dtype, c.hidden_size, 'output')(mixed)
+
+import os
+VAR=os.environ.get('VAR','post')
+def attend(query, key, value, bias, drop):
+  query = query * query.shape[-1] ** -0.5
+  if VAR=='post_kt':
+    key=key.swapaxes(2,3)
+    scores = jnp.einsum('rhqd,rhdk->rhqk', query, key, preferred_element_type=jnp.float32)
+  else:
+    scores = jnp.einsum(
+      'rhqd,rhkd->rhqk', query, key, preferred_element_type=jnp.float32
+    )
+  scores = scores + bias
+  if VAR.startswith('post'):
+    peak = jax.lax.stop_gradient(scores.max(-1, keepdims=True))
+    weights = jnp.exp(scores - peak)
+    mixed = jnp.einsum('rhqk,rhkd->rhqd', drop(weights).astype(value.dtype), value, preferred_element_type=jnp.float32)
+    return (mixed / weights.sum(-1, keepdims=True)).astype(value.dtype)
+  return jnp.einsum('rhqk,rhkd->rhqd', drop(nn.softmax(scores)).astype(value.dtype), value)
+
+
+def _segment_bias(segment_ids):
+  same = segment_ids[:, None, :, None] == segment_ids[:, None, None, :]
+  return jnp.where(same, 0.0, -1e30)
+
+
+class _Dropout(nn.Module):
+  rate: float
+  deterministic: bool
+
+  @nn.compact
+  def __call__(self, inputs):
+    if self.deterministic or self.rate == 0:
+      return inputs
+    return dropout(inputs, self.make_rng('dropout'), self.rate)
+
+
+DROP=os.environ.get('DROP','outer')
+def dropout(x, key, rate):
+  if DROP=='outer':
+    ka,kb=jax.random.split(key)
+    a=jax.random.bits(ka,(*x.shape[:-1],1)); b=jax.random.bits(kb,(*x.shape[:-2],1,x.shape[-1])); h=a^b; h=h*jnp.uint32(0x21f0aaad); h=h^(h>>15); h=h*jnp.uint32(0x735a2d97); h=h^(h>>15)
+    kept=round((1-rate)*2**16)
+    keep = h<jnp.uint32(kept<<16)
+    keep_prob=kept/65536
+  elif DROP=='bro':
+    w=jax.random.bits(key,(*x.shape[:-2],1,x.shape[-2]//4,x.shape[-1]))
+    kept=round((1-rate)*256)
+    keep= (((w>>(8*jnp.arange(4,dtype=jnp.uint32)[:,None,None]))&255)<kept).reshape(x.shape)
+    keep_prob=kept/256
+  else:
+    keep=jax.random.bernoulli(key,1-rate,x.shape); keep_prob=1-rate
+  return jnp.where(keep, x/keep_prob, 0)
+
+
+def _remat(layer, remat):
+  if remat == 'none':
+    return layer
+  policy = {
+      'attention': jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
+      'full': None,
+  }[remat]
+  return nn.remat(layer, policy=policy)
+
+
+def _dense(c, dtype, features, name):
+  return nn.Dense(
+      features,
+      dtype=dtype,
+      kernel_init=nn.initializers.normal(c.initializer_range),
+      name=name,
+  )
+
+
+def _norm(c, name):
+  return nn.LayerNorm(
+      c.layer_norm_eps, dtype=jnp.float32, use_fast_variance=False, name=name
+  )

@@ -1,0 +1,224 @@
+"""Which model a config or a checkpoint means: its spec, text settings, weights.
+
+Reads files; the modules it assembles are pure.
+"""
+
+import dataclasses
+import pathlib
+from typing import Any
+
+import jax
+import numpy as np
+
+from neg_contrast import artifacts, errors
+from neg_contrast import config as config_lib
+from neg_contrast.data import tokenizer as tokenizer_lib
+from neg_contrast.models import dual_encoder, pretrained
+
+ENCODER_FILE = 'encoder.json'
+TOKENIZER_FOLDER = 'tokenizer'
+
+# What a plain BERT gets (Lu et al., section 5.3, "size 64 and 384").
+_PAPER_QUERY_LENGTH = 64
+_PAPER_PASSAGE_LENGTH = 384
+
+
+@dataclasses.dataclass(frozen=True)
+class TextSpec:
+  """How text becomes input; saved with the model.
+
+  Attributes:
+    query_length: tokens a query is cut to, [CLS] and [SEP] included.
+    passage_length: the same for passages.
+    query_prefix: text put before every query.
+    passage_prefix: text put before every passage.
+  """
+
+  query_length: int
+  passage_length: int
+  query_prefix: str = ''
+  passage_prefix: str = ''
+
+  def length(self, role: str) -> int:
+    """The length of `query` or `passage` inputs."""
+    return self.query_length if role == 'query' else self.passage_length
+
+  def prefix(self, role: str) -> str:
+    """The prefix of `query` or `passage` inputs."""
+    return self.query_prefix if role == 'query' else self.passage_prefix
+
+
+@dataclasses.dataclass(frozen=True)
+class Model:
+  """A dual encoder, ready to train or to encode.
+
+  Attributes:
+    spec: shapes and layers of a tower.
+    text: how text becomes input.
+    tokenizer: makes token ids.
+    params: towers, numpy or jax arrays.
+    name: where it came from.
+    fingerprint: of weights and settings.
+  """
+
+  spec: dual_encoder.EncoderSpec
+  text: TextSpec
+  tokenizer: tokenizer_lib.Tokenizer
+  params: Any
+  name: str
+  fingerprint: str
+
+
+def from_pretrained(
+    name: str, config: config_lib.ModelConfig, seed: int
+) -> Model:
+  """A model with the weights of a BERT-family or sentence-transformers folder.
+
+  Args:
+    name: folder, hub name, or `minilm`.
+    config: settings that override what the folder brings.
+    seed: of a new projection.
+
+  Raises:
+    UserError: the folder can't be used, or a setting does not fit it.
+  """
+  source = pretrained.load_pretrained(name)
+  tokenizer = tokenizer_lib.load_tokenizer(str(source.folder))
+  if tokenizer.vocab_size > source.bert.vocab_size:
+    raise errors.UserError(
+        f'{name}: its tokenizer has {tokenizer.vocab_size} tokens and its '
+        f'model {source.bert.vocab_size} embeddings; the tokenizer belongs to '
+        'another model'
+    )
+  spec = _spec(source, config)
+  text = _text(source, config, name)
+  params = _towers(source, spec, seed)
+  return Model(
+      spec=spec,
+      text=text,
+      tokenizer=tokenizer,
+      params=params,
+      name=name,
+      fingerprint=artifacts.sha256_json({
+          'weights': source.fingerprint,
+          'spec': spec.to_json(),
+          'text': dataclasses.asdict(text),
+          'tokenizer': tokenizer.sha256,
+          'seed': seed if spec.projection_dim else 0,
+      }),
+  )
+
+
+def save_description(model: Model, workdir: pathlib.Path) -> None:
+  """Writes all of a model but its weights, so that a workdir is complete."""
+  model.tokenizer.save(workdir / TOKENIZER_FOLDER)
+  artifacts.write_json(workdir / ENCODER_FILE, {
+      'encoder': model.spec.to_json(),
+      'text': dataclasses.asdict(model.text),
+      'tokenizer': model.tokenizer.sha256,
+      'init': model.name,
+      'init_fingerprint': model.fingerprint,
+  })
+
+
+def read_description(
+    workdir: pathlib.Path,
+) -> tuple[dual_encoder.EncoderSpec, TextSpec, tokenizer_lib.Tokenizer]:
+  """Reads back what `save_description` wrote.
+
+  Raises:
+    UserError: a file is missing or broken, or the tokenizer is another one.
+  """
+  path = workdir / ENCODER_FILE
+  saved = artifacts.read_json(path)
+  try:
+    spec = dual_encoder.EncoderSpec.from_json(saved['encoder'])
+    text = TextSpec(**saved['text'])
+  except (KeyError, TypeError, ValueError) as e:
+    raise errors.UserError(f'{path}: not a description of an encoder: {e}'
+                           ) from None
+  tokenizer = tokenizer_lib.load_tokenizer(str(workdir / TOKENIZER_FOLDER))
+  if tokenizer.sha256 != saved['tokenizer']:
+    raise errors.UserError(
+        f'{workdir / TOKENIZER_FOLDER}: tokenizer {tokenizer.sha256[:12]} is '
+        f'not the one the model was trained with '
+        f'({saved["tokenizer"][:12]}); put the original back'
+    )
+  return spec, text, tokenizer
+
+
+def _spec(
+    source: pretrained.Pretrained, config: config_lib.ModelConfig
+) -> dual_encoder.EncoderSpec:
+  own = source.projection
+  own_dim = 0 if own is None else own['kernel'].shape[1]
+  dim = own_dim if config.projection_dim is None else config.projection_dim
+  is_own = own is not None and dim == own_dim
+  dropout = {
+      key: getattr(config, key)
+      for key in ('hidden_dropout', 'attention_dropout')
+      if getattr(config, key) is not None
+  }
+  return dual_encoder.EncoderSpec(
+      bert=dataclasses.replace(source.bert, **dropout),
+      pooling=config.pooling or source.pooling or 'cls',
+      projection_dim=dim or None,
+      projection_bias='bias' in own if own is not None and is_own else True,
+      projection_activation=(
+          source.projection_activation if is_own else 'identity'
+      ),
+      normalize=_first(config.normalize, source.normalize, True),
+      shared=config.shared,
+  )
+
+
+def _text(
+    source: pretrained.Pretrained, config: config_lib.ModelConfig, name: str
+) -> TextSpec:
+  text = TextSpec(
+      query_length=_first(
+          config.query_length, source.max_length, _PAPER_QUERY_LENGTH
+      ),
+      passage_length=_first(
+          config.passage_length, source.max_length, _PAPER_PASSAGE_LENGTH
+      ),
+      query_prefix=_first(config.query_prefix, source.query_prompt, ''),
+      passage_prefix=_first(config.passage_prefix, source.passage_prompt, ''),
+  )
+  for role in ('query', 'passage'):
+    if text.length(role) > source.bert.max_positions:
+      raise errors.UserError(
+          f'config.model.{role}_length={text.length(role)}: {name} has '
+          f'{source.bert.max_positions} positions; choose at most that'
+      )
+  return text
+
+
+def _towers(
+    source: pretrained.Pretrained, spec: dual_encoder.EncoderSpec, seed: int
+) -> dict[str, Any]:
+  """The pretrained weights in each tower; a new projection is random."""
+  tower: dict[str, Any] = {'bert': source.bert_params}
+  if spec.projection_dim:
+    own = source.projection
+    if own is not None and own['kernel'].shape[1] == spec.projection_dim:
+      tower['projection'] = own
+    else:
+      tower['projection'] = dual_encoder.init_projection(
+          spec, jax.random.key(seed)
+      )
+  names = ('shared',) if spec.shared else ('query', 'passage')
+  return {name: jax.tree.map(np.asarray, tower) for name in names}
+
+
+def _first(*values: Any) -> Any:
+  """The first value that is not None."""
+  return next(value for value in values if value is not None)
+
+
+def shape_of(spec: dual_encoder.EncoderSpec) -> Any:
+  """Abstract parameters (ShapeDtypeStructs) of a spec."""
+  return jax.eval_shape(
+      lambda: dual_encoder.init_params(spec, jax.random.key(0))
+  )
+

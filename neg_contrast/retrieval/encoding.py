@@ -1,0 +1,115 @@
+"""Encodes many sequences into one table, packed, on every device of the mesh.
+
+Work is cut into blocks by row, and every block into groups of a fixed number of
+sequences. A device computes one group at a time, so that the bytes of a vector
+depend on its block alone, not on the number of devices.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jaxtyping import Float, Int
+
+from neg_contrast.data import packing
+from neg_contrast.models import dual_encoder
+
+_GROUPS_PER_BLOCK = 64
+
+
+class TableEncoder:
+  """Encodes sequences with one tower."""
+
+  def __init__(
+      self,
+      encoder: dual_encoder.Encoder,
+      mesh: Mesh,
+      row_length: int,
+      chunk_tokens: int,
+  ):
+    """Sets up; compiles at first use.
+
+    Args:
+      encoder: the encoder module.
+      mesh: devices to use; groups are spread over its `data` axis.
+      row_length: tokens of a packed row, at least the longest sequence.
+      chunk_tokens: tokens a device encodes at once, roughly.
+    """
+    self._mesh = mesh
+    self._row_length = row_length
+    self._chunk_tokens = chunk_tokens
+    by_group = NamedSharding(mesh, PartitionSpec('data'))
+    self._put = lambda batch: jax.device_put(batch, by_group)
+    self._encode = jax.jit(
+        lambda params, batch: dual_encoder.encode(encoder, params, batch, None)
+    )
+
+  def __call__(
+      self,
+      tower_params: Any,
+      tokens: Callable[[int], np.ndarray],
+      lengths: Int[np.ndarray, ' sequences'],
+      on_progress: Callable[[int], None] | None = None,
+  ) -> Float[np.ndarray, 'sequences features']:
+    """Encodes sequences 0 .. n-1.
+
+    Args:
+      tower_params: parameters of the tower, on the mesh.
+      tokens: sequence number -> its token ids.
+      lengths: `[sequences] int`, tokens of each.
+      on_progress: called with the number of sequences done so far.
+
+    Returns:
+      `[sequences, features] float32`.
+    """
+    blocks = []
+    done = 0
+    for start, stop, slots in self._blocks(lengths):
+      sequences = [tokens(row) for row in range(start, stop)]
+      blocks.append(self._encode_block(tower_params, sequences, slots))
+      done += stop - start
+      if on_progress:
+        on_progress(done)
+    return np.concatenate(blocks)
+
+  def _blocks(
+      self, lengths: Int[np.ndarray, ' sequences']
+  ) -> Iterator[tuple[int, int, int]]:
+    """(first row, end row, sequences a group) of each block."""
+    mean = max(1.0, float(np.mean(lengths)))
+    slots = 2 ** max(0, round(math.log2(max(1.0, self._chunk_tokens / mean))))
+    size = slots * _GROUPS_PER_BLOCK
+    for start in range(0, len(lengths), size):
+      yield start, min(start + size, len(lengths)), slots
+
+  def _encode_block(
+      self, tower_params: Any, sequences: Sequence[np.ndarray], slots: int
+  ) -> Float[np.ndarray, 'sequences features']:
+    lengths = np.array([len(s) for s in sequences])
+    groups = -(-len(sequences) // slots)
+    layout = packing.plan(lengths, groups, self._row_length, slots)
+    batch = packing.fill(layout, sequences)
+    devices = self._mesh.shape['data']
+    outputs = []
+    for first in range(0, groups, devices):
+      part = jax.tree.map(
+          lambda a, first=first: _take_groups(a, first, devices), batch
+      )
+      vecs = self._encode(tower_params, self._put(part))
+      if outputs:  # At most one step ahead of the device.
+        outputs[-1] = np.asarray(outputs[-1])
+      outputs.append(vecs)
+    table = np.concatenate([np.asarray(o) for o in outputs])
+    return table.reshape(-1, table.shape[-1])[layout.flat_slot]
+
+
+def _take_groups(array: np.ndarray, first: int, count: int) -> np.ndarray:
+  """`count` groups from `first` on; empty ones beyond the end."""
+  part = array[first : first + count]
+  missing = count - len(part)
+  return np.pad(part, [(0, missing)] + [(0, 0)] * (part.ndim - 1))
+
+

@@ -1,0 +1,110 @@
+"""What a search returns, and the one order all rankings here follow.
+
+Scores descend as float32, and equal scores are ordered by passage id, bytes
+descending: trec_eval's order, so that our ranks are the ranks it judges.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Protocol, TypeVar
+
+import numpy as np
+from jaxtyping import Float32, Int32
+
+_Queries = TypeVar('_Queries', contravariant=True)
+
+
+@dataclasses.dataclass(frozen=True)
+class Hits:
+  """The best passages of each query, best first.
+
+  Attributes:
+    rows: [queries, depth] int32, corpus rows; -1 where fewer were found.
+    scores: [queries, depth] float32, descending; -inf where fewer were found.
+  """
+
+  rows: Int32[np.ndarray, '*queries depth']
+  scores: Float32[np.ndarray, '*queries depth']
+
+
+class Index(Protocol[_Queries]):
+  """A corpus that can be searched.
+
+  `_Queries` is whatever the index ranks by: a sequence of texts for BM25, query
+  vectors [queries, features] float32 for exact search and ScaNN.
+  """
+
+  def search(self, queries: _Queries, depth: int) -> Hits:
+    """The `depth` best passages of each query, in the order of this module."""
+    ...
+
+
+def tie_ranks(passage_ids: Sequence[str]) -> Int32[np.ndarray, 'passages']:
+  """The place of each corpus row when ids are sorted by bytes, descending.
+
+  Strings compare by code point, which is the order of their UTF-8 bytes, so
+  nothing is encoded here.
+
+  Args:
+    passage_ids: the id of each corpus row.
+
+  Returns:
+    [passages] int32: 0 for the largest id. Among equal scores the lower rank
+    comes first.
+  """
+  order = sorted(
+      range(len(passage_ids)), key=passage_ids.__getitem__, reverse=True
+  )
+  ranks = np.empty(len(order), np.int32)
+  ranks[order] = np.arange(len(order), dtype=np.int32)
+  return ranks
+
+
+def top_k(
+    scores: Float32[np.ndarray, '*queries passages'],
+    ranks: Int32[np.ndarray, '... passages'],
+    k: int,
+) -> Hits:
+  """The k best columns of each line by (score descending, rank ascending).
+
+  Exact also where the k-th and the next have the same score. One line is
+  worked on at a time: beyond its arguments it needs O(passages) memory.
+
+  Args:
+    scores: [..., passages] float32; -inf stands for "not found".
+    ranks: [passages] or [..., passages] int32, from `tie_ranks`.
+    k: how many to return; lines with fewer finds are padded.
+
+  Returns:
+    Hits of shape [..., k]; its rows are columns of `scores`.
+
+  Raises:
+    ValueError: a score is NaN, or k is not positive.
+  """
+  if k < 1:
+    raise ValueError(f'k is {k}; it must be at least 1')
+  if np.isnan(scores).any():
+    raise ValueError('a score is NaN: the model or its vectors are broken')
+  ranks = np.broadcast_to(ranks, scores.shape)
+  shape = (*scores.shape[:-1], k)
+  hits = Hits(
+      np.full(shape, -1, np.int32), np.full(shape, -np.inf, np.float32)
+  )
+  for line in np.ndindex(scores.shape[:-1]):
+    rows = _best_rows(scores[line], ranks[line], k)
+    hits.rows[line][:len(rows)] = rows
+    hits.scores[line][:len(rows)] = scores[line][rows]
+  return hits
+
+
+def _best_rows(
+    scores: Float32[np.ndarray, 'passages'],
+    ranks: Int32[np.ndarray, 'passages'],
+    k: int,
+) -> np.ndarray:
+  """The columns of the at most k best finite scores, best first."""
+  rows = np.flatnonzero(scores > -np.inf)
+  if len(rows) > k:
+    kth_best = np.partition(scores, -k)[-k]
+    rows = np.flatnonzero(scores >= kth_best)  # all that tie with the k-th
+  return rows[np.lexsort((ranks[rows], -scores[rows]))[:k]]

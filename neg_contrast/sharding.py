@@ -1,0 +1,137 @@
+"""The device mesh, and which array axis lies on which mesh axis."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+
+from neg_contrast import config as config_lib
+from neg_contrast import errors
+
+# Parameter name -> axes, for the last path entries of a leaf. Weights of
+# attention and feed-forward layers are split so that one all-reduce follows
+# each block; stacked layers come first. The first match counts, and every rule
+# must match something.
+PARAMETER_RULES: tuple[tuple[str, PartitionSpec], ...] = (
+    (r'layers/(query|key|value|intermediate)/kernel',
+     PartitionSpec(None, None, 'model')),
+    (r'layers/(query|key|value|intermediate)/bias',
+     PartitionSpec(None, 'model')),
+    (r'layers/(attention_output|output)/kernel',
+     PartitionSpec(None, 'model', None)),
+    (r'embeddings/word/embedding', PartitionSpec(None, 'model')),
+    (r'.*', PartitionSpec()),
+)
+
+
+def make_mesh(
+    config: config_lib.MeshConfig, devices: Sequence[Any] | None = None
+) -> Mesh:
+  """A `data` x `model` mesh of all devices (or of those given).
+
+  Raises:
+    UserError: the numbers don't divide the devices.
+  """
+  devices = jax.devices() if devices is None else devices
+  count = len(devices)
+  data = config.data if config.data != -1 else max(1, count // config.model)
+  if data * config.model != count and (
+      config.data == -1 or data * config.model > count
+  ):
+    raise errors.UserError(
+        f'config.mesh: data={config.data} x model={config.model} does not fit '
+        f'{count} devices; choose mesh.model so that it divides {count}, and '
+        'mesh.data=-1 to use all the rest'
+    )
+  return jax.make_mesh(
+      (data, config.model),
+      ('data', 'model'),
+      axis_types=(AxisType.Auto, AxisType.Auto),
+      devices=np.asarray(devices)[: data * config.model],
+  )
+
+
+def check_batch(batch_size: int, groups: int, mesh: Mesh) -> None:
+  """Refuses a batch that the mesh can't split.
+
+  Raises:
+    UserError: `groups` is no multiple of the mesh's data axis.
+  """
+  data = mesh.shape['data']
+  if groups % data:
+    raise errors.UserError(
+        f'config.data.groups={groups}: must be a multiple of the {data} '
+        f'devices that share the batch. Set --config.data.groups={data} (with '
+        f'data.batch_size={batch_size} a multiple of it), or fewer devices '
+        'with --config.mesh.data'
+    )
+
+
+def parameter_shardings(params: Any, mesh: Mesh) -> Any:
+  """A NamedSharding for every leaf, by the rules above.
+
+  Works on parameters and on optimizer states alike, whose leaves carry the
+  parameter's path at the end of their own.
+
+  Args:
+    params: tree of arrays or ShapeDtypeStructs.
+    mesh: the mesh.
+
+  Raises:
+    UserError: a rule matches no leaf, or an axis does not divide.
+  """
+  unused = {pattern for pattern, _ in PARAMETER_RULES[:-1]}
+
+  def sharding_of(path, leaf):
+    name = '/'.join(_entry(entry) for entry in path)
+    for pattern, spec in PARAMETER_RULES:
+      if re.search(f'(?:{pattern})$', name):
+        unused.discard(pattern)
+        _check_divides(name, leaf.shape, spec, mesh)
+        return NamedSharding(mesh, spec)
+    raise AssertionError('the last rule matches everything')
+
+  shardings = jax.tree_util.tree_map_with_path(sharding_of, params)
+  if unused:
+    raise ValueError(f'sharding rules match no parameter: {sorted(unused)}')
+  return shardings
+
+
+def batch_shardings(batch: Any, mesh: Mesh) -> Any:
+  """Shardings of a batch: first axes over `data`.
+
+  Packed arrays are split by group and masks by row. Slot numbers are small and
+  every device needs them all.
+  """
+  split = NamedSharding(mesh, PartitionSpec('data'))
+  whole = NamedSharding(mesh, PartitionSpec())
+
+  def sharding_of(path, _):
+    is_slots = _entry(path[0]).endswith('_slots')
+    return whole if is_slots else split
+
+  return jax.tree_util.tree_map_with_path(sharding_of, batch)
+
+
+def replicated(mesh: Mesh) -> NamedSharding:
+  """The sharding of what every device holds whole."""
+  return NamedSharding(mesh, PartitionSpec())
+
+
+def _check_divides(name, shape, spec, mesh):
+  for size, axis in zip(shape, spec, strict=False):
+    if axis is not None and size % mesh.shape[axis]:
+      raise errors.UserError(
+          f'config.mesh.{axis}={mesh.shape[axis]}: does not divide an axis of '
+          f'{size} in {name}; choose a divisor'
+      )
+
+
+def _entry(entry: Any) -> str:
+  for attribute in ('key', 'name', 'idx'):
+    if hasattr(entry, attribute):
+      return str(getattr(entry, attribute))
+  return str(entry)

@@ -1,0 +1,266 @@
+"""The one training loop."""
+
+import collections
+import contextlib
+import dataclasses
+import math
+import signal
+import threading
+import time
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+import jax
+import numpy as np
+import optax
+from absl import logging
+
+from neg_contrast import checkpoints as checkpoints_lib
+from neg_contrast import errors
+from neg_contrast.data import batches
+from neg_contrast.training import prefetch, run_log
+from neg_contrast.training import state as state_lib
+from neg_contrast.training import step as step_lib
+
+# More steps than this are never queued on the device: enough to hide the host,
+# few enough that simulated CPU devices don't starve each other.
+_STEPS_IN_FLIGHT = 2
+
+
+class Interrupted(SystemExit):
+  """Asked to stop by a signal; the state is saved."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Schedule:
+  """When the loop does what.
+
+  Attributes:
+    total_steps: where training ends.
+    eval_steps: steps between evaluations, 0: never.
+    patience: evaluations without a better one before it stops, 0: no limit.
+    save_steps: steps between checkpoints.
+    log_steps: steps between log lines.
+    batch_size: queries in a step.
+    learning_rate: of a step.
+  """
+
+  total_steps: int
+  eval_steps: int
+  patience: int
+  save_steps: int
+  log_steps: int
+  batch_size: int
+  learning_rate: optax.Schedule
+
+  def evaluates(self, step: int) -> bool:
+    """Whether step `step` is followed by an evaluation."""
+    return bool(self.eval_steps) and (
+        step % self.eval_steps == 0 or step == self.total_steps
+    )
+
+  def pauses(self, step: int) -> bool:
+    """Whether step `step` is followed by an evaluation or a checkpoint."""
+    return (self.evaluates(step) or step == self.total_steps
+            or step % self.save_steps == 0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Pending:
+  """A step that was started and not yet read back."""
+
+  step: int
+  metrics: step_lib.StepMetrics
+  stats: batches.BatchStats
+  host_wait_seconds: float
+  step_seconds: float
+
+
+class Trainer:
+  """Runs a training step over a schedule, and all that goes with it."""
+
+  def __init__(
+      self,
+      train_step: Callable[..., Any],
+      make_batch: Callable[[int], tuple[batches.Batch, batches.BatchStats]],
+      evaluate: Callable[[Any], dict[str, float]],
+      checkpoints: checkpoints_lib.Checkpoints,
+      log: run_log.RunLog,
+      schedule: Schedule,
+  ):
+    """Takes what a run is made of.
+
+    Args:
+      train_step: jitted `(state, batch) -> (state, metrics)`, state donated.
+      make_batch: step -> batch on the devices, and its facts.
+      evaluate: parameters -> metrics on the tune split, with `accuracy@1`.
+      checkpoints: where to save.
+      log: where to record.
+      schedule: when to do what.
+    """
+    self._train_step = train_step
+    self._make_batch = make_batch
+    self._evaluate = evaluate
+    self._checkpoints = checkpoints
+    self._log = log
+    self._schedule = schedule
+    self._pending: collections.deque[Pending] = collections.deque()
+
+  def fit(
+      self, state: state_lib.TrainState, progress: checkpoints_lib.Progress
+  ) -> tuple[state_lib.TrainState, checkpoints_lib.Progress]:
+    """Trains from `state` to the end of the schedule.
+
+    An evaluation and the checkpoint after it belong together: a run that dies
+    in between repeats both.
+
+    Args:
+      state: where to start; it is donated.
+      progress: what was known there.
+
+    Returns:
+      The last state, and the progress with `finished` set.
+
+    Raises:
+      UserError: the loss is not finite.
+      Interrupted: SIGTERM or SIGINT came; everything is saved.
+    """
+    numbers = range(int(state.step), self._schedule.total_steps)
+    made = prefetch.prefetch(self._make_batch, numbers)
+    with _Signals() as signals, contextlib.closing(made):
+      last = time.monotonic()
+      for number, ((batch, stats), waited) in zip(numbers, made, strict=True):
+        step = number + 1
+        state, metrics = self._train_step(state, batch)
+        if len(self._pending) >= _STEPS_IN_FLIGHT:
+          jax.block_until_ready(self._pending[-_STEPS_IN_FLIGHT].metrics)
+        now = time.monotonic()
+        self._pending.append(Pending(step, metrics, stats, waited, now - last))
+        last = now
+        if len(self._pending) >= self._schedule.log_steps:
+          self._drain()
+        if self._schedule.pauses(step) or signals.received:
+          progress = self._pause(state, progress, step)
+          last = time.monotonic()
+        if progress.finished:
+          break
+        if signals.received:
+          self._checkpoints.wait()
+          logging.info('%s: saved step %d; the same command goes on from there',
+                       signals.received.name, step)
+          raise Interrupted(128 + signals.received)
+    self._checkpoints.wait()
+    return state, progress
+
+  def _pause(self, state, progress, step):
+    """Evaluates when due, and saves. Returns the progress."""
+    self._drain()
+    if self._schedule.evaluates(step):
+      metrics = self._evaluate(state.params)
+      self._log.write_evaluation(step, metrics)
+      progress = judge(progress, step, metrics, self._schedule.patience)
+      logging.info(
+          'step %d: tune %s; best accuracy@1 %.4f at step %d', step,
+          '  '.join(f'{name} {value:.4f}' for name, value in metrics.items()),
+          progress.best_value, progress.best_step,
+      )
+    if step == self._schedule.total_steps:
+      progress = dataclasses.replace(progress, finished=True)
+    self._log.flush()
+    self._checkpoints.save(state, progress)
+    return progress
+
+  def _drain(self) -> None:
+    """Reads back and records every started step.
+
+    Raises:
+      UserError: a loss is not finite; names the step and the last checkpoint.
+    """
+    record = None
+    seconds = sum(item.step_seconds for item in self._pending)
+    mean_seconds = seconds / max(1, len(self._pending))
+    while self._pending:
+      item = self._pending.popleft()
+      values = jax.tree.map(float, jax.device_get(item.metrics))
+      if not math.isfinite(values.loss):
+        self._stop_at_bad_loss(item.step, values.loss)
+      record = _record(item, values, self._schedule, mean_seconds)
+      self._log.write_step(record)
+    if record:
+      self._log.print_step(record)
+
+  def _stop_at_bad_loss(self, step: int, loss: float) -> NoReturn:
+    self._log.flush()
+    good = self._checkpoints.latest_step()
+    last = ('No checkpoint was saved yet' if good is None
+            else f'The last good checkpoint is step {good}')
+    raise errors.UserError(
+        f'step {step}: the loss is {loss}. {last}. Try a lower '
+        'config.optim.learning_rate, config.optim.clip_norm=1.0 or '
+        'config.model.dtype=float32'
+    )
+
+
+def judge(
+    progress: checkpoints_lib.Progress,
+    step: int,
+    metrics: dict[str, float],
+    patience: int,
+) -> checkpoints_lib.Progress:
+  """The progress after an evaluation; of equals the earlier stays the best."""
+  value = metrics['accuracy@1']
+  is_better = value > progress.best_value
+  without_better = 0 if is_better else progress.evaluations_without_better + 1
+  return checkpoints_lib.Progress(
+      best_step=step if is_better else progress.best_step,
+      best_value=value if is_better else progress.best_value,
+      evaluations_without_better=without_better,
+      evaluation=metrics,
+      evaluated_step=step,
+      finished=bool(patience) and without_better >= patience,
+  )
+
+
+def _record(item, values, schedule, seconds) -> run_log.StepRecord:
+  stats = item.stats
+  return run_log.StepRecord(
+      step=item.step,
+      loss=values.loss,
+      forward_loss=values.forward_loss,
+      backward_loss=values.backward_loss,
+      accuracy=values.accuracy,
+      gradient_norm=values.gradient_norm,
+      learning_rate=float(np.asarray(schedule.learning_rate(item.step - 1))),
+      scale=values.scale,
+      queries_per_second=schedule.batch_size / seconds,
+      useful_tokens_per_second=stats.useful_tokens / seconds,
+      padding=1 - stats.useful_tokens / stats.processed_tokens,
+      missing_negatives=stats.missing_negatives,
+      step_seconds=seconds,
+      host_wait_seconds=item.host_wait_seconds,
+  )
+
+
+class _Signals:
+  """Notes SIGTERM and SIGINT while training, instead of dying."""
+
+  def __init__(self):
+    self.received: signal.Signals | None = None
+
+  def __enter__(self):
+    self._before = {}
+    if threading.current_thread() is threading.main_thread():
+      for number in (signal.SIGTERM, signal.SIGINT):
+        self._before[number] = signal.signal(number, self._note)
+    return self
+
+  def _note(self, number, frame):
+    del frame
+    if self.received:  # Asked twice: leave at once.
+      raise KeyboardInterrupt
+    self.received = signal.Signals(number)
+    logging.info('%s: leaving after this step', self.received.name)
+
+  def __exit__(self, *exc):
+    for number, handler in self._before.items():
+      signal.signal(number, handler)

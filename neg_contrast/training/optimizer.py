@@ -1,0 +1,40 @@
+"""The optimizer of a config. Pure."""
+
+import optax
+
+from neg_contrast import config as config_lib
+from neg_contrast.training import state as state_lib
+
+
+def make_schedule(
+    config: config_lib.OptimConfig, total_steps: int
+) -> optax.Schedule:
+  """Step -> learning rate: warm-up from 0, then constant, or decay to 0."""
+  rate = config.learning_rate
+  decay_steps = max(1, total_steps - config.warmup_steps)
+  after = {
+      'constant': optax.constant_schedule(rate),
+      'linear': optax.linear_schedule(rate, 0.0, decay_steps),
+      'cosine': optax.cosine_decay_schedule(rate, decay_steps),
+  }[config.schedule]
+  if not config.warmup_steps:
+    return after
+  warmup = optax.linear_schedule(0.0, rate, config.warmup_steps)
+  return optax.join_schedules([warmup, after], [config.warmup_steps])
+
+
+def make_optimizer(
+    config: config_lib.OptimConfig, total_steps: int
+) -> optax.GradientTransformation:
+  """Clipping, then Adam or AdamW (decay on kernels and embeddings only)."""
+  schedule = make_schedule(config, total_steps)
+  parts = []
+  if config.clip_norm:
+    parts.append(optax.clip_by_global_norm(config.clip_norm))
+  parts.append(optax.scale_by_adam(config.b1, config.b2, config.eps))
+  if config.optimizer == 'adamw' and config.weight_decay:
+    parts.append(optax.add_decayed_weights(
+        config.weight_decay, mask=state_lib.decay_mask
+    ))
+  parts.append(optax.scale_by_learning_rate(schedule))
+  return optax.chain(*parts)

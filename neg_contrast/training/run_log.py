@@ -1,0 +1,151 @@
+"""The record of a run: `log.jsonl` (each step once), TensorBoard, console."""
+
+import collections
+import dataclasses
+import json
+import os
+import pathlib
+import time
+from typing import Any
+
+from absl import logging
+
+
+@dataclasses.dataclass(frozen=True)
+class StepRecord:
+  """What is logged of a step.
+
+  Attributes:
+    step: number of the step, from 1.
+    loss: mean of both directions.
+    forward_loss: query to passage.
+    backward_loss: passage to query.
+    accuracy: in-batch, of the forward direction.
+    gradient_norm: global, before clipping.
+    learning_rate: of this step.
+    scale: factor on the scores.
+    queries_per_second: over the step.
+    useful_tokens_per_second: tokens without padding.
+    padding: part of the processed tokens that is padding.
+    missing_negatives: hard-negative slots that stayed empty.
+    step_seconds: wall time since the step before.
+    host_wait_seconds: of these, waiting for the batch.
+  """
+
+  step: int
+  loss: float
+  forward_loss: float
+  backward_loss: float
+  accuracy: float
+  gradient_norm: float
+  learning_rate: float
+  scale: float
+  queries_per_second: float
+  useful_tokens_per_second: float
+  padding: float
+  missing_negatives: int
+  step_seconds: float
+  host_wait_seconds: float
+
+
+class RunLog:
+  """Appends records; a resumed run first cuts the log back to its step."""
+
+  def __init__(self, workdir: pathlib.Path, start_step: int, total_steps: int):
+    """Opens the log of a run that has `start_step` steps behind it."""
+    import tensorboardX  # Slow to import, and only training needs it.
+
+    path = workdir / 'log.jsonl'
+    _cut_back(path, start_step)
+    self._file = open(path, 'a', encoding='utf-8')
+    self._writer = tensorboardX.SummaryWriter(
+        str(workdir / 'tensorboard'), purge_step=start_step + 1
+    )
+    self._total_steps = total_steps
+    self._recent: collections.deque[float] = collections.deque(maxlen=50)
+
+  def write_step(self, record: StepRecord) -> None:
+    """Appends a step."""
+    self._append(dataclasses.asdict(record))
+    self._recent.append(record.step_seconds)
+    for name, value in dataclasses.asdict(record).items():
+      if name != 'step':
+        self._writer.add_scalar(f'train/{name}', value, record.step)
+
+  def write_evaluation(self, step: int, metrics: dict[str, float]) -> None:
+    """Appends an evaluation on the tune split."""
+    self._append({'step': step, 'evaluation': metrics})
+    for name, value in metrics.items():
+      self._writer.add_scalar(f'tune/{name}', value, step)
+
+  def print_step(self, record: StepRecord) -> None:
+    """Prints a line with speed and remaining time."""
+    remaining = self._total_steps - record.step
+    eta = remaining * sum(self._recent) / max(1, len(self._recent))
+    logging.info(
+        'step %d/%d  loss %.4f (%.4f, %.4f)  accuracy %.3f  '
+        '%.1f queries/s  %.0f tokens/s  padding %.1f%%  wait %.2fs  ETA %s',
+        record.step, self._total_steps, record.loss, record.forward_loss,
+        record.backward_loss, record.accuracy, record.queries_per_second,
+        record.useful_tokens_per_second, 100 * record.padding,
+        record.host_wait_seconds, format_seconds(eta),
+    )
+
+  def flush(self) -> None:
+    """Puts on disk what was written."""
+    self._file.flush()
+    os.fsync(self._file.fileno())
+    self._writer.flush()
+
+  def close(self) -> None:
+    """Flushes and closes."""
+    self.flush()
+    self._file.close()
+    self._writer.close()
+
+  def _append(self, value: dict[str, Any]) -> None:
+    self._file.write(json.dumps(value) + '\n')
+
+
+class Ticker:
+  """Says, at most every few seconds, how far a long piece of work is."""
+
+  def __init__(self, what: str, total: int, every_seconds: float = 5.0):
+    """Starts the clock."""
+    self._what, self._total, self._every = what, total, every_seconds
+    self._began = self._said = time.monotonic()
+
+  def __call__(self, done: int) -> None:
+    """Reports `done` of the total."""
+    now = time.monotonic()
+    if now - self._said < self._every and done < self._total:
+      return
+    self._said = now
+    rate = done / max(now - self._began, 1e-9)
+    logging.info(
+        '%s: %d/%d  %.0f/s  ETA %s', self._what, done, self._total, rate,
+        format_seconds((self._total - done) / max(rate, 1e-9)),
+    )
+
+
+def format_seconds(seconds: float) -> str:
+  """Seconds as `h:mm:ss`."""
+  hours, rest = divmod(int(seconds + 0.5), 3600)
+  return f'{hours}:{rest // 60:02d}:{rest % 60:02d}'
+
+
+def _cut_back(path: pathlib.Path, step: int) -> None:
+  """Drops records after `step`, and a last line that a crash cut short."""
+  if not path.exists():
+    return
+  kept = []
+  for line in path.read_text(encoding='utf-8').split('\n'):
+    try:
+      record = json.loads(line)
+    except json.JSONDecodeError:
+      continue
+    if record['step'] <= step:
+      kept.append(line + '\n')
+  partial = path.with_name(path.name + '.partial')
+  partial.write_text(''.join(kept), encoding='utf-8')
+  os.replace(partial, path)

@@ -1,0 +1,122 @@
+"""The training step. Pure: the caller jits it with shardings and donation."""
+
+from collections.abc import Callable
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+import optax
+from jaxtyping import Array, Float
+
+from neg_contrast import losses
+from neg_contrast.data import batches
+from neg_contrast.models import dual_encoder
+from neg_contrast.training import state as state_lib
+
+
+@flax.struct.dataclass
+class StepMetrics:
+  """Scalars of one step, float32.
+
+  Attributes:
+    loss: mean of both directions.
+    forward_loss: query to passage.
+    backward_loss: passage to query.
+    accuracy: part of the queries whose positive scores best.
+    gradient_norm: global, before clipping.
+    scale: factor on the scores.
+  """
+
+  loss: Float[Array, '']
+  forward_loss: Float[Array, '']
+  backward_loss: Float[Array, '']
+  accuracy: Float[Array, '']
+  gradient_norm: Float[Array, '']
+  scale: Float[Array, '']
+
+
+def make_train_step(
+    encoder: dual_encoder.Encoder,
+    optimizer: optax.GradientTransformation,
+    scale: float,
+    seed: int,
+) -> Callable[
+    [state_lib.TrainState, batches.Batch],
+    tuple[state_lib.TrainState, StepMetrics],
+]:
+  """Returns `train_step(state, batch) -> (state, metrics)`, not jitted.
+
+  Dropout keys are a function of (seed, step, tower, group), so the masks do not
+  depend on the mesh.
+
+  Args:
+    encoder: the encoder module of a tower.
+    optimizer: the optimizer.
+    scale: factor on the scores, unless the state holds a learned one.
+    seed: of the dropout keys.
+  """
+
+  def loss_fn(params, batch, key):
+    terms, used_scale = batch_terms(encoder, params, batch, scale, key)
+    return terms.loss, (terms, used_scale)
+
+  def train_step(state, batch):
+    key = jax.random.fold_in(jax.random.key(seed), state.step)
+    (loss, (terms, used_scale)), grads = jax.value_and_grad(
+        loss_fn, has_aux=True
+    )(state.params, batch, key)
+    updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
+    metrics = StepMetrics(
+        loss=loss,
+        forward_loss=jnp.mean(terms.forward),
+        backward_loss=jnp.mean(terms.backward),
+        accuracy=jnp.mean(terms.correct.astype(jnp.float32)),
+        gradient_norm=optax.global_norm(grads),
+        scale=used_scale,
+    )
+    params = optax.apply_updates(state.params, updates)
+    return state_lib.TrainState(state.step + 1, params, opt_state), metrics
+
+  return train_step
+
+
+def batch_terms(
+    encoder: dual_encoder.Encoder,
+    params,
+    batch: batches.Batch,
+    scale: float,
+    dropout_key: jax.Array | None,
+) -> tuple[losses.BatchSoftmax, Float[Array, '']]:
+  """Encodes a batch and compares it with itself.
+
+  Args:
+    encoder: the encoder module of a tower.
+    params: `TrainState.params`.
+    batch: the batch.
+    scale: used unless `params['loss']` holds a learned one.
+    dropout_key: None: no dropout.
+
+  Returns:
+    The loss terms, and the scale used.
+  """
+  vecs = {}
+  for number, (name, sequences) in enumerate(sorted(batch.sequences.items())):
+    key = (None if dropout_key is None
+           else jax.random.fold_in(dropout_key, number))
+    by_group = dual_encoder.encode(
+        encoder, params['encoder'][name], sequences, key
+    )
+    vecs[name] = by_group.reshape(-1, by_group.shape[-1])
+  query_table = vecs['shared'] if 'shared' in vecs else vecs['query']
+  passage_table = vecs['shared'] if 'shared' in vecs else vecs['passage']
+  log_scale = params['loss'].get('log_scale')
+  used_scale = jnp.float32(scale) if log_scale is None else jnp.exp(log_scale)
+  terms = losses.batch_softmax(
+      query_table[batch.query_slots],
+      passage_table[batch.positive_slots],
+      passage_table[batch.negative_slots],
+      used_scale,
+      batch.forward_mask,
+      batch.backward_mask,
+  )
+  return terms, used_scale
