@@ -342,15 +342,15 @@ class Config:
   job: str = 'train'
   checkpoint: str = ''
   seed: int = 0
-  data: DataConfig = DataConfig()
-  model: ModelConfig = ModelConfig()
-  loss: LossConfig = LossConfig()
-  negatives: NegativesConfig = NegativesConfig()
-  optim: OptimConfig = OptimConfig()
-  mesh: MeshConfig = MeshConfig()
-  checkpointing: CheckpointingConfig = CheckpointingConfig()
-  evaluation: EvaluationConfig = EvaluationConfig()
-  index: IndexConfig = IndexConfig()
+  data: DataConfig = dataclasses.field(default_factory=DataConfig)
+  model: ModelConfig = dataclasses.field(default_factory=ModelConfig)
+  loss: LossConfig = dataclasses.field(default_factory=LossConfig)
+  negatives: NegativesConfig = dataclasses.field(default_factory=NegativesConfig)
+  optim: OptimConfig = dataclasses.field(default_factory=OptimConfig)
+  mesh: MeshConfig = dataclasses.field(default_factory=MeshConfig)
+  checkpointing: CheckpointingConfig = dataclasses.field(default_factory=CheckpointingConfig)
+  evaluation: EvaluationConfig = dataclasses.field(default_factory=EvaluationConfig)
+  index: IndexConfig = dataclasses.field(default_factory=IndexConfig)
 
   def __post_init__(self):
     """Checks what concerns several sections."""
@@ -374,7 +374,7 @@ class Config:
 
 def base_config() -> ml_collections.ConfigDict:
   """All keys with their defaults, locked against new ones."""
-  return config_dict.ConfigDict(_as_fields(Config())).lock()
+  return config_dict.ConfigDict(_defaults(Config)).lock()
 
 
 def parse(config: ml_collections.ConfigDict) -> Config:
@@ -421,16 +421,16 @@ def unknown_argument(key: str, value: str, known: typing.Iterable[str]):
   )
 
 
-def _as_fields(value: Any) -> dict[str, Any]:
-  fields = {}
-  for field in dataclasses.fields(value):
-    default = getattr(value, field.name)
-    if dataclasses.is_dataclass(default):
-      default = _as_fields(default)
-    elif default is None:
-      default = config_dict.placeholder(_plain_type(field.type))
-    fields[field.name] = default
-  return fields
+def _defaults(cls: type) -> dict[str, Any]:
+  values: dict[str, Any] = {}
+  for field in dataclasses.fields(cls):
+    if dataclasses.is_dataclass(field.type):
+      values[field.name] = _defaults(typing.cast(type, field.type))
+    elif field.default is None:
+      values[field.name] = config_dict.placeholder(_plain_type(field.type))
+    else:
+      values[field.name] = field.default
+  return values
 
 
 def _plain_type(annotation: Any) -> type:

@@ -16,11 +16,11 @@ from neg_contrast import errors
 # each block; stacked layers come first. The first match counts, and every rule
 # must match something.
 PARAMETER_RULES: tuple[tuple[str, PartitionSpec], ...] = (
-    (r'layers/(query|key|value|intermediate)/kernel',
+    (r'layers/(attention/(query|key|value)|intermediate)/kernel',
      PartitionSpec(None, None, 'model')),
-    (r'layers/(query|key|value|intermediate)/bias',
+    (r'layers/(attention/(query|key|value)|intermediate)/bias',
      PartitionSpec(None, 'model')),
-    (r'layers/(attention_output|output)/kernel',
+    (r'layers/(attention/)?output/kernel',
      PartitionSpec(None, 'model', None)),
     (r'embeddings/word/embedding', PartitionSpec(None, 'model')),
     (r'.*', PartitionSpec()),

@@ -2,9 +2,10 @@
 
 import collections
 import dataclasses
+import gzip
 import pathlib
 from collections.abc import Iterator
-from typing import Protocol
+from typing import IO, Protocol
 
 from neg_contrast import errors
 
@@ -77,6 +78,25 @@ class InvalidRecords:
           'with --config.data.on_invalid=skip'
       )
     self.counts[kind] += 1
+
+
+def open_text(path: pathlib.Path) -> IO[bytes]:
+  """Opens a file for reading bytes, through gzip if it ends in `.gz`.
+
+  Raises:
+    UserError: there is no such file.
+  """
+  if not path.is_file():
+    raise errors.UserError(f'{path}: no such file')
+  if path.suffix == '.gz':
+    return gzip.open(path, 'rb')  # type: ignore[return-value]
+  return open(path, 'rb')
+
+
+def plain_or_gzip(path: pathlib.Path) -> pathlib.Path:
+  """`path`, or `path.gz` where only that exists."""
+  compressed = path.with_name(path.name + '.gz')
+  return compressed if not path.exists() and compressed.exists() else path
 
 
 class Source(Protocol):

@@ -123,12 +123,9 @@ def _measure(
       measures,
       relevance_level,
   )
-  rankings = {
-      query: trec.ranked(run[query]) for query in qrels if query in run
-  }
   return evaluator.evaluate({
-      query: _distinct_scores(ranking)
-      for query, ranking in rankings.items() if ranking
+      query: _distinct_scores(trec.ranked(run[query]))
+      for query in qrels if query in run
   })
 
 

@@ -173,7 +173,7 @@ class Evaluation:
     """
     names = self.config.metrics if names is None else names
     scores = metrics.evaluate(self._qrels, run, names)
-    means, by_query = dict(scores.means), dict(scores.per_query)
+    means, by_query = dict(scores.mean), dict(scores.per_query)
     if self.config.answer_ks:
       prepared = self.dataset.prepared
       queries = [prepared.queries[int(row)] for row in self.query_rows]

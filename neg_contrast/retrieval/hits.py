@@ -39,24 +39,23 @@ class Index(Protocol[_Queries]):
     ...
 
 
-def tie_ranks(passage_ids: Sequence[str]) -> Int32[np.ndarray, 'passages']:
+def tie_ranks(
+    passage_ids: Sequence[str] | np.ndarray,
+) -> Int32[np.ndarray, ' passages']:
   """The place of each corpus row when ids are sorted by bytes, descending.
 
-  Strings compare by code point, which is the order of their UTF-8 bytes, so
-  nothing is encoded here.
-
   Args:
-    passage_ids: the id of each corpus row.
+    passage_ids: the id of each corpus row, as text or as an array of UTF-8
+      bytes.
 
   Returns:
-    [passages] int32: 0 for the largest id. Among equal scores the lower rank
+    `[passages] int32`: 0 for the largest id. Among equal scores the lower rank
     comes first.
   """
-  order = sorted(
-      range(len(passage_ids)), key=passage_ids.__getitem__, reverse=True
-  )
-  ranks = np.empty(len(order), np.int32)
-  ranks[order] = np.arange(len(order), dtype=np.int32)
+  if not isinstance(passage_ids, np.ndarray):
+    passage_ids = np.array([text.encode() for text in passage_ids], np.bytes_)
+  ranks = np.empty(len(passage_ids), np.int32)
+  ranks[np.argsort(passage_ids)[::-1]] = np.arange(len(ranks), dtype=np.int32)
   return ranks
 
 

@@ -38,6 +38,7 @@ def test_agrees_with_every_labelled_row(name, rule):
     ('Lutheran', 'Luther', False),
     ('caf\u00e9', 'cafe\u0301', True),
     ('cafe', 'caf\u00e9', False),
+    ('caf\u00e9', 'cafe', False),
     ('$1,000', '1,000', True),
     ('1000', '1,000', False),
     ('a_b', 'a', True),
@@ -77,7 +78,7 @@ def test_endless_pattern_is_named(monkeypatch):
   start = time.monotonic()
   with pytest.raises(errors.UserError, match=r'\(a\|aa\)\+\$'):
     answers.has_answer('a' * 60 + 'b', ['(a|aa)+$'], 'regex')
-  assert time.monotonic() - start < 5
+  assert time.monotonic() - start < 1
 
 
 def test_unknown_rule_is_refused():

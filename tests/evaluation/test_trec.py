@@ -133,7 +133,9 @@ def test_written_lines(tmp_path):
 def test_compressed_runs_are_equal_files(tmp_path):
   for name in ('a.gz', 'b.gz'):
     trec.write_run(tmp_path / name, {'q': [('d', 1.0)]}, 'tag')
-  assert (tmp_path / 'a.gz').read_bytes() == (tmp_path / 'b.gz').read_bytes()
+  packed = (tmp_path / 'a.gz').read_bytes()
+  assert packed == (tmp_path / 'b.gz').read_bytes()
+  assert packed[4:8] == bytes(4)  # the time of writing in a gzip header
 
 
 @pytest.mark.parametrize('run, tag, message', [

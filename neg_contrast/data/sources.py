@@ -1,0 +1,50 @@
+"""`scheme:place` -> reader. A new format is one file and one line here."""
+
+import pathlib
+from collections.abc import Callable
+
+from neg_contrast import errors
+from neg_contrast.data import records
+from neg_contrast.data.formats import beir, python_docs, squad
+
+_READERS: dict[
+    str, Callable[[str, records.InvalidRecords], records.Source]
+] = {
+    'squad': squad.Squad,
+    'beir': beir.Beir,
+    'python_docs': lambda place, invalid: python_docs.PythonDocs(
+        pathlib.Path(place) if place else None
+    ),
+}
+_EXAMPLES = 'squad:data/squad, beir:data/msmarco, python_docs'
+
+
+def open_source(
+    spec: str, invalid: records.InvalidRecords
+) -> records.Source:
+  """The reader of `scheme:place`.
+
+  Args:
+    spec: for instance `beir:data/msmarco`.
+    invalid: what to do with records that can't be used.
+
+  Raises:
+    UserError: the scheme is unknown, or the place lacks a file.
+  """
+  scheme, _, place = spec.partition(':')
+  if scheme not in _READERS:
+    path = pathlib.Path(spec)
+    hint = ''
+    if path.exists():
+      likely = 'squad' if path.is_file() else 'beir'
+      hint = f'. {spec} exists; did you mean {likely}:{spec}?'
+    raise errors.UserError(
+        f'config.data.source="{spec}": unknown scheme "{scheme}"; write one of '
+        f'{_EXAMPLES}{hint}'
+    )
+  if not place and scheme != 'python_docs':
+    raise errors.UserError(
+        f'config.data.source="{spec}": names no file or folder, as in '
+        f'{_EXAMPLES}'
+    )
+  return _READERS[scheme](place, invalid)
