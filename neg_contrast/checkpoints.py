@@ -57,6 +57,11 @@ class Checkpoints:
     ])
     self._manager = ocp.CheckpointManager(
         self._folder,
+        item_handlers={
+            'params': ocp.StandardCheckpointHandler(),
+            'optimizer': ocp.StandardCheckpointHandler(),
+            'progress': ocp.JsonCheckpointHandler(),
+        },
         options=ocp.CheckpointManagerOptions(
             preservation_policy=keep,
             cleanup_tmp_directories=True,
@@ -129,7 +134,7 @@ class Checkpoints:
     """
     saved = self._manager.item_metadata(step)['params']
     target = {'encoder': like, 'loss': jax.tree.map(
-        lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), saved['loss']
+        lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), saved['loss'] or {}
     )}
     self._check_shapes(step, 'params', target)
     device = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])

@@ -73,8 +73,11 @@ def _log_plainly() -> None:
   handler.setFormatter(standard_logging.Formatter('%(asctime)s  %(message)s',
                                                   '%H:%M:%S'))
   logging.set_verbosity(logging.INFO)
-  for chatty in ('orbax', 'jax', 'tensorboardX', 'bm25s'):
-    standard_logging.getLogger(chatty).setLevel(standard_logging.WARNING)
+  ours = str(pathlib.Path(__file__).parent)
+  handler.addFilter(  # Libraries speak up when something is wrong.
+      lambda record: record.levelno >= standard_logging.WARNING
+      or record.pathname.startswith(ours)
+  )
 
 
 def _parse_flags(argv: Sequence[str]) -> list[str]:

@@ -1,5 +1,7 @@
 """Text records as a tensorflow-datasets ArrayRecord data set."""
 
+import contextlib
+import io
 import pathlib
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -48,8 +50,10 @@ def write(
     folder: pathlib.Path, fields: Sequence[str], rows: Iterable[dict[str, Any]]
 ) -> None:
   """Writes a data set below `folder`."""
-  builder = TextRecords(fields, rows, data_dir=str(folder))
-  builder.download_and_prepare()
+  tfds.disable_progress_bar()
+  with contextlib.redirect_stdout(io.StringIO()):  # It chats about downloads.
+    builder = TextRecords(fields, rows, data_dir=str(folder))
+    builder.download_and_prepare()
 
 
 def read(folder: pathlib.Path) -> Any:

@@ -54,12 +54,8 @@ class TrainJob:
         ),
         evaluate.evaluation_step(
             'trained', workdir, lambda: self._test, split,
-            identity=lambda: self._identity_of(
-                evaluate.load_workdir(workdir).fingerprint
-            ),
-            search=lambda rows: self._search(
-                evaluate.load_workdir(workdir).params, rows
-            ),
+            identity=lambda: self._identity_of(self._trained.fingerprint),
+            search=lambda rows: self._search(self._trained.params, rows),
         ),
     ]
 
@@ -86,6 +82,10 @@ class TrainJob:
     return loading.from_pretrained(
         self._config.model.init, self._config.model, self._config.seed
     )
+
+  @functools.cached_property
+  def _trained(self) -> loading.Model:
+    return evaluate.load_workdir(self._workdir)
 
   @functools.cached_property
   def _test(self) -> evaluate.Evaluation:

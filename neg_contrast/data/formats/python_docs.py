@@ -21,9 +21,9 @@ _SKIPPED = frozenset((
     'pydoc_data',
 ))
 _LEAST_QUERY_WORDS = 3
-_LEAST_PASSAGE_WORDS = 8
+_LEAST_PASSAGE_WORDS = 15
 # Parts of a hundred modules; the rest trains.
-_TEST_PERCENT = 17
+_TEST_PERCENT = 25
 _TUNE_PERCENT = 11
 
 

@@ -1,0 +1,39 @@
+"""Test set-up: eight simulated devices, shape checks on, data located."""
+
+import os
+import pathlib
+
+# Before jax starts its backend. NPROC keeps simulated devices from starving
+# each other.
+os.environ.setdefault('NPROC', '16')
+os.environ.setdefault('JAX_PLATFORMS', 'cpu')
+os.environ['XLA_FLAGS'] = (
+    os.environ.get('XLA_FLAGS', '')
+    + ' --xla_force_host_platform_device_count=8'
+)
+os.environ.setdefault('TOKENIZERS_PARALLELISM', 'false')
+
+from jaxtyping import install_import_hook  # noqa: E402
+
+install_import_hook('neg_contrast', 'beartype.beartype')
+
+import pytest  # noqa: E402
+
+ROOT = pathlib.Path(__file__).parents[1]
+DATA = ROOT.parent / 'shared' / 'data'
+
+
+@pytest.fixture
+def shared_data():
+  """The folder of real data sets beside the project."""
+  if not DATA.is_dir():
+    pytest.skip('no ../shared/data here')
+  return DATA
+
+
+@pytest.fixture(scope='session')
+def minilm():
+  """The packaged all-MiniLM-L6-v2, read."""
+  from neg_contrast.models import pretrained
+
+  return pretrained.load_pretrained('minilm')

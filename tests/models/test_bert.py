@@ -1,0 +1,277 @@
+"""BERT against transformers: values and gradients; packing changes nothing."""
+
+import dataclasses
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from neg_contrast.data import packing
+from neg_contrast.models import bert, dual_encoder, pretrained
+from tests import tiny
+
+torch = pytest.importorskip('torch')
+transformers = pytest.importorskip('transformers')
+
+
+def reference(folder):
+  return transformers.BertModel.from_pretrained(
+      folder, add_pooling_layer=False, attn_implementation='eager'
+  ).eval()
+
+
+def padded(sequences):
+  width = max(map(len, sequences))
+  ids = np.zeros((len(sequences), width), np.int64)
+  mask = np.zeros_like(ids)
+  for i, s in enumerate(sequences):
+    ids[i, :len(s)], mask[i, :len(s)] = s, 1
+  return torch.tensor(ids), torch.tensor(mask)
+
+
+def random_sequences(seed=0, vocab=60, lengths=(3, 11, 7, 1, 14, 5)):
+  rng = np.random.default_rng(seed)
+  return [rng.integers(5, vocab, n).astype(np.int32) for n in lengths]
+
+
+def packed_tokens(config, params, sequences, row_length=16, **kwargs):
+  """Hidden states of each sequence, from packed rows."""
+  layout = packing.plan(np.array([len(s) for s in sequences]), 1, row_length)
+  batch = packing.fill(layout, sequences)
+  hidden = bert.Bert(config, **kwargs).apply(
+      {'params': params}, batch.token_ids[0], batch.segment_ids[0],
+      batch.positions[0], True,
+  ).reshape(-1, config.hidden_size)
+  return [hidden[start : start + len(s)]
+          for start, s in zip(layout.start, sequences, strict=True)]
+
+
+def test_tokens_and_gradients_equal_transformers(tmp_path):
+  config, params = tiny.write_model(tmp_path)
+  loaded = pretrained.load_pretrained(str(tmp_path))
+  jax.tree.map(np.testing.assert_array_equal, loaded.bert_params, params)
+  model = reference(tmp_path)
+  sequences = random_sequences()
+  weights = np.random.default_rng(1).normal(
+      size=(sum(map(len, sequences)), config.hidden_size)
+  ).astype(np.float32)
+  ids, mask = padded(sequences)
+  theirs = model(ids, attention_mask=mask).last_hidden_state[mask.bool()]
+  (theirs * torch.tensor(weights)).sum().backward()
+
+  def loss(params):
+    ours = jnp.concatenate(packed_tokens(config, params, sequences))
+    return jnp.sum(ours * weights), ours
+
+  (_, ours), grads = jax.value_and_grad(loss, has_aux=True)(params)
+  np.testing.assert_allclose(ours, theirs.detach(), atol=1e-5)
+  ours = tiny.hf_names(grads, config)
+  for name, tensor in model.named_parameters():
+    want = tensor.grad.numpy()
+    scale = max(1.0, np.abs(want).max())
+    np.testing.assert_allclose(ours[name] / scale, want / scale, atol=1e-5,
+                               err_msg=name)
+
+
+def test_unrolling_and_remat_change_nothing():
+  config = tiny.bert_config()
+  params = dual_encoder.init_params(
+      dual_encoder.EncoderSpec(config), jax.random.key(1)
+  )['shared']['bert']
+  sequences = random_sequences(2)
+
+  def value_and_grads(**kwargs):
+    return jax.value_and_grad(lambda p: jnp.sum(jnp.square(jnp.concatenate(
+        packed_tokens(config, p, sequences, **kwargs)
+    )[:, :5])))(params)
+
+  want = value_and_grads()
+  for kwargs in ({'scan_unroll': 2}, {'remat': 'attention'}, {'remat': 'full'}):
+    got = value_and_grads(**kwargs)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4),
+        got, want,
+    )
+
+
+def test_row_mates_and_padding_change_nothing():
+  config = tiny.bert_config()
+  params = dual_encoder.init_params(
+      dual_encoder.EncoderSpec(config), jax.random.key(1)
+  )['shared']['bert']
+  sequences = random_sequences(3)
+  together = packed_tokens(config, params, sequences, row_length=32)
+  for i, sequence in enumerate(sequences):
+    alone = packed_tokens(config, params, [sequence], row_length=20)[0]
+    np.testing.assert_allclose(together[i], alone, atol=1e-5)
+
+
+def test_bfloat16_stays_close():
+  config = tiny.bert_config()
+  params = dual_encoder.init_params(
+      dual_encoder.EncoderSpec(config), jax.random.key(1)
+  )['shared']['bert']
+  sequences = random_sequences(3)
+  exact = jnp.concatenate(packed_tokens(config, params, sequences))
+  half = jnp.concatenate(
+      packed_tokens(config, params, sequences, dtype=jnp.bfloat16)
+  )
+  assert half.dtype == jnp.bfloat16
+  error = np.abs(np.asarray(half, np.float32) - np.asarray(exact))
+  assert 1e-5 < error.mean() < 0.03
+
+
+def test_dropout_keeps_the_mean_and_its_rate():
+  ones = jnp.ones((3, 50, 41))
+  dropped = np.asarray(bert.dropout(ones, jax.random.key(0), 0.1))
+  assert abs(dropped.mean() - 1) < 0.02
+  assert abs((dropped == 0).mean() - 26 / 256) < 0.01
+  assert (np.asarray(bert.dropout(ones, jax.random.key(1), 0.1))
+          != dropped).any()
+
+
+def test_dropout_of_a_group_depends_on_its_number_only():
+  spec = dual_encoder.EncoderSpec(
+      tiny.bert_config(hidden_dropout=0.5), pooling='mean'
+  )
+  params = dual_encoder.init_params(spec, jax.random.key(0))['shared']
+  sequences = random_sequences(4)[:4]
+  layout = packing.plan(np.array([len(s) for s in sequences]), 2, 16)
+  batch = packing.fill(layout, sequences)
+  encode = lambda b: dual_encoder.encode(
+      dual_encoder.Encoder(spec), params, b, jax.random.key(5)
+  )
+  both = encode(batch)
+  first = encode(jax.tree.map(lambda a: a[:1], batch))
+  np.testing.assert_allclose(both[0], first[0], atol=1e-6)
+  same = jax.tree.map(lambda a: np.stack([a[0], a[0]]), batch)
+  out = encode(same)
+  assert np.abs(out[0] - out[1]).max() > 1e-3
+
+
+@pytest.mark.parametrize('pooling', ['cls', 'mean'])
+def test_sentence_transformers_folder_with_projection(tmp_path, pooling):
+  st = pytest.importorskip('sentence_transformers')
+  tiny.write_model(tmp_path / 'bert')
+  words = tiny.WORDS
+  base = transformers.BertModel.from_pretrained(tmp_path / 'bert')
+  vocab = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', *words]
+  (tmp_path / 'vocab.txt').write_text('\n'.join(vocab))
+  base.save_pretrained(tmp_path / 'hf')
+  transformers.BertTokenizer(str(tmp_path / 'vocab.txt')).save_pretrained(
+      tmp_path / 'hf')
+  body = st.models.Transformer(str(tmp_path / 'hf'), max_seq_length=12)
+  torch.manual_seed(0)
+  model = st.SentenceTransformer(device='cpu', modules=[
+      body, st.models.Pooling(16, pooling),
+      st.models.Dense(16, 6, activation_function=torch.nn.Tanh()),
+      st.models.Normalize(),
+  ])
+  model.save(str(tmp_path / 'st'))
+  loaded = pretrained.load_pretrained(str(tmp_path / 'st'))
+  assert (loaded.pooling, loaded.normalize) == (pooling, True)
+  assert loaded.max_length == 12
+  from neg_contrast import config as config_lib
+  from neg_contrast.models import loading
+  ours = loading.from_pretrained(
+      str(tmp_path / 'st'), config_lib.ModelConfig(init='x'), 0
+  )
+  texts = ['word1 word2', 'word3', 'word5 ' * 30, 'unknown word7 word8']
+  np.testing.assert_allclose(
+      embed(ours, texts), model.encode(texts), atol=1e-5
+  )
+
+
+def embed(model, texts, role='query'):
+  """Embeddings of texts by one of our models."""
+  from neg_contrast.data import inputs
+
+  sequences = [
+      inputs.sequence_tokens(
+          np.zeros(0, np.int32), np.array(model.tokenizer.encode(t), np.int32),
+          cls_id=model.tokenizer.cls_id, sep_id=model.tokenizer.sep_id,
+          max_length=model.text.length(role),
+      ) for t in texts
+  ]
+  layout = packing.plan(
+      np.array([len(s) for s in sequences]), 2, model.text.length(role)
+  )
+  vecs = dual_encoder.encode(
+      dual_encoder.Encoder(model.spec), dual_encoder.tower(model.params, role),
+      packing.fill(layout, sequences), None,
+  )
+  return np.asarray(vecs).reshape(-1, vecs.shape[-1])[layout.flat_slot]
+
+
+TEXTS = [
+    'How tall is the Eiffel Tower?', 'Paris is the capital of France.',
+    'naïve café — “quotes” and ünïcödé', 'a', 'x' * 300,
+    'The quick brown fox jumps over the lazy dog. ' * 12,
+    '日本語のテキスト', 'Return a list of the words in the string.',
+] * 2
+
+
+def test_real_minilm_equals_sentence_transformers(minilm):
+  st = pytest.importorskip('sentence_transformers')
+  from neg_contrast import config as config_lib
+  from neg_contrast.models import loading
+
+  theirs = st.SentenceTransformer(str(minilm.folder), device='cpu')
+  ours = loading.from_pretrained(
+      'minilm', config_lib.ModelConfig(init='minilm'), 0
+  )
+  assert ours.text.query_length == theirs.max_seq_length
+  np.testing.assert_allclose(
+      embed(ours, TEXTS), theirs.encode(TEXTS), atol=1e-4
+  )
+
+
+def test_real_minilm_tokens_equal_transformers(minilm):
+  model = reference(minilm.folder)
+  config = dataclasses.replace(minilm.bert)
+  sequences = random_sequences(0, vocab=30000, lengths=(9, 40, 3, 64, 17))
+  ids, mask = padded(sequences)
+  with torch.no_grad():
+    theirs = model(ids, attention_mask=mask).last_hidden_state[mask.bool()]
+  ours = jnp.concatenate(packed_tokens(config, minilm.bert_params, sequences, 64))
+  np.testing.assert_allclose(ours, theirs, atol=1e-4)
+
+
+def test_old_names_and_prefix_are_read(tmp_path):
+  from safetensors.numpy import load_file, save_file
+
+  _, params = tiny.write_model(tmp_path)
+  path = str(tmp_path / 'model.safetensors')
+  tensors = {
+      'bert.' + k.replace('LayerNorm.weight', 'LayerNorm.gamma')
+      .replace('LayerNorm.bias', 'LayerNorm.beta'): v
+      for k, v in load_file(path).items()
+  }
+  save_file(tensors, path)
+  loaded = pretrained.load_pretrained(str(tmp_path))
+  jax.tree.map(np.testing.assert_array_equal, loaded.bert_params, params)
+
+
+def test_messages(tmp_path):
+  from neg_contrast import errors
+
+  tiny.write_model(tmp_path)
+  config = json.loads((tmp_path / 'config.json').read_text())
+  change = lambda **kw: (tmp_path / 'config.json').write_text(
+      json.dumps({**config, **kw}))
+  change(hidden_size=32)
+  with pytest.raises(errors.UserError, match=r'word_embeddings.weight is '
+                     r'\[65, 16\], config.json asks for \[65, 32\]'):
+    pretrained.load_pretrained(str(tmp_path))
+  change(model_type='t5')
+  with pytest.raises(errors.UserError, match='model_type "t5"'):
+    pretrained.load_pretrained(str(tmp_path))
+  change()
+  (tmp_path / 'model.safetensors').unlink()
+  (tmp_path / 'pytorch_model.bin').touch()
+  with pytest.raises(errors.UserError, match='pickle'):
+    pretrained.load_pretrained(str(tmp_path))
+  with pytest.raises(errors.UserError, match='no such model folder'):
+    pretrained.load_pretrained(str(tmp_path / 'nowhere'))

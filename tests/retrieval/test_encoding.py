@@ -1,0 +1,30 @@
+"""Encoding in blocks: same bytes on any mesh, same values as one by one."""
+
+import jax
+import numpy as np
+
+from neg_contrast import config as config_lib
+from neg_contrast import sharding
+from neg_contrast.models import dual_encoder
+from neg_contrast.retrieval import encoding
+from tests import tiny
+
+
+def test_same_bytes_on_one_and_eight_devices_and_equal_to_single():
+  spec = dual_encoder.EncoderSpec(tiny.bert_config(), 'mean')
+  params = dual_encoder.init_params(spec, jax.random.key(0))['shared']
+  rng = np.random.default_rng(0)
+  sequences = [rng.integers(5, 60, rng.integers(3, 20)) for _ in range(300)]
+  lengths = np.array([len(s) for s in sequences])
+  tables = []
+  for devices in (1, 8):
+    mesh = sharding.make_mesh(config_lib.MeshConfig(), jax.devices()[:devices])
+    encoder = encoding.TableEncoder(
+        dual_encoder.Encoder(spec), mesh, 24, chunk_tokens=40
+    )
+    tables.append(encoder(params, lambda i: sequences[i], lengths))
+  assert tables[0].tobytes() == tables[1].tobytes()
+  assert tables[0].shape == (300, 16)
+  for i in (0, 137, 299):
+    alone = encoder(params, lambda _, i=i: sequences[i], lengths[i : i + 1])
+    np.testing.assert_allclose(tables[0][i], alone[0], atol=1e-5)

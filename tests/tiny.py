@@ -1,0 +1,140 @@
+"""A tiny model, corpus and config that whole jobs run on in seconds."""
+
+import json
+import pathlib
+
+import numpy as np
+import tokenizers
+from safetensors.numpy import save_file
+from tokenizers import models, normalizers, pre_tokenizers
+
+from neg_contrast import config as config_lib
+from neg_contrast.models import bert, dual_encoder
+
+WORDS = [f'word{i}' for i in range(60)]
+
+
+def write_tokenizer(folder: pathlib.Path, words=WORDS) -> None:
+  names = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', *words]
+  tokenizer = tokenizers.Tokenizer(models.WordLevel(
+      {name: i for i, name in enumerate(names)}, unk_token='[UNK]'
+  ))
+  tokenizer.normalizer = normalizers.Lowercase()
+  tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+  tokenizer.add_special_tokens(names[:5])
+  folder.mkdir(parents=True, exist_ok=True)
+  tokenizer.save(str(folder / 'tokenizer.json'))
+
+
+def bert_config(**kwargs) -> bert.BertConfig:
+  values = dict(vocab_size=65, hidden_size=16, num_layers=2, num_heads=4,
+                intermediate_size=24, max_positions=40,
+                initializer_range=0.3)
+  return bert.BertConfig(**{**values, **kwargs})
+
+
+def hf_names(params, config: bert.BertConfig) -> dict[str, np.ndarray]:
+  """The tensors of our tree under the names of transformers' BertModel."""
+  layers, out = params['layers'], {}
+  embeddings = params['embeddings']
+  for name in ('word', 'position', 'token_type'):
+    out[f'embeddings.{name}_embeddings.weight'] = embeddings[name]['embedding']
+  out['embeddings.LayerNorm.weight'] = embeddings['norm']['scale']
+  out['embeddings.LayerNorm.bias'] = embeddings['norm']['bias']
+  pieces = {
+      'attention.self.query': layers['attention']['query'],
+      'attention.self.key': layers['attention']['key'],
+      'attention.self.value': layers['attention']['value'],
+      'attention.output.dense': layers['attention']['output'],
+      'attention.output.LayerNorm': layers['attention_norm'],
+      'intermediate.dense': layers['intermediate'],
+      'output.dense': layers['output'],
+      'output.LayerNorm': layers['output_norm'],
+  }
+  for i in range(config.num_layers):
+    for name, piece in pieces.items():
+      weight = (piece['kernel'][i].T if 'kernel' in piece
+                else piece['scale'][i])
+      out[f'encoder.layer.{i}.{name}.weight'] = weight
+      out[f'encoder.layer.{i}.{name}.bias'] = piece['bias'][i]
+  return {k: np.ascontiguousarray(v, np.float32) for k, v in out.items()}
+
+
+def write_model(folder: pathlib.Path, seed=0, words=WORDS, **kwargs):
+  """A BERT folder with random weights."""
+  import jax
+
+  write_tokenizer(folder, words)
+  config = bert_config(**kwargs)
+  params = dual_encoder.init_params(
+      dual_encoder.EncoderSpec(config), jax.random.key(seed)
+  )['shared']['bert']
+  params = jax.tree.map(np.asarray, params)
+  save_file(hf_names(params, config), str(folder / 'model.safetensors'),
+            metadata={'format': 'pt'})
+  (folder / 'config.json').write_text(json.dumps({
+      'model_type': 'bert', 'vocab_size': config.vocab_size,
+      'hidden_size': config.hidden_size,
+      'num_hidden_layers': config.num_layers,
+      'num_attention_heads': config.num_heads,
+      'intermediate_size': config.intermediate_size,
+      'max_position_embeddings': config.max_positions,
+      'type_vocab_size': config.type_vocab_size, 'hidden_act': 'gelu',
+      'hidden_dropout_prob': 0.1, 'attention_probs_dropout_prob': 0.1,
+      'layer_norm_eps': 1e-12,
+  }))
+  return config, params
+
+
+def write_beir(folder: pathlib.Path, documents=12, per_document=4) -> None:
+  """Passages whose queries repeat two of their words; grade-0 judgements too."""
+  rng = np.random.default_rng(0)
+  (folder / 'qrels').mkdir(parents=True)
+  passages, queries, lines = [], [], {'train': [], 'test': []}
+  for d in range(documents):
+    split = 'test' if d % 4 == 3 else 'train'
+    for n in range(per_document):
+      words = rng.choice(WORDS, rng.integers(4, 16), replace=False)
+      pid, qid = f'd{d}p{n}', f'q{d}-{n}'
+      passages.append({'_id': pid, 'title': '', 'text': ' '.join(words),
+                       'metadata': {'document_id': f'd{d}'}})
+      queries.append({'_id': qid, 'text': ' '.join(words[:3]),
+                      'answers': [str(words[0])]})
+      lines[split].append(f'{qid}\t{pid}\t1')
+      for other in rng.choice(documents, 3, replace=False):
+        if other != d:
+          lines[split].append(f'{qid}\td{other}p{n}\t0')
+  dump = lambda rows: ''.join(json.dumps(row) + '\n' for row in rows)
+  (folder / 'corpus.jsonl').write_text(dump(passages))
+  (folder / 'queries.jsonl').write_text(dump(queries))
+  for split, rows in lines.items():
+    (folder / 'qrels' / f'{split}.tsv').write_text(
+        '\n'.join(['query-id\tcorpus-id\tscore', *rows, ''])
+    )
+
+
+def make_config(tmp_path: pathlib.Path, **overrides):
+  """A training config over the tiny corpus and model, made if missing."""
+  if not (tmp_path / 'data').exists():
+    write_beir(tmp_path / 'data')
+    write_model(tmp_path / 'model')
+  config = config_lib.base_config()
+  config.data.source = f'beir:{tmp_path / "data"}'
+  config.data.prepared_dir = str(tmp_path / 'prepared')
+  config.data.batch_size = 8
+  config.data.groups = 8
+  config.data.tune_fraction = 0.3
+  config.model.init = str(tmp_path / 'model')
+  config.model.query_length = 16
+  config.model.passage_length = 24
+  config.negatives.strategy = 'given'
+  config.negatives.per_query = 2
+  config.optim.learning_rate = 1e-3
+  config.optim.steps = 20
+  config.evaluation.eval_steps = 5
+  config.checkpointing.save_steps = 3
+  config.checkpointing.log_steps = 2
+  config.index.chunk_tokens = 64
+  for key, value in overrides.items():
+    config.update_from_flattened_dict({key.replace('__', '.'): value})
+  return config
