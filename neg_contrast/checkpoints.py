@@ -50,7 +50,7 @@ class Checkpoints:
     keep = checkpoint_managers.AnyPreservationPolicy([
         checkpoint_managers.LatestN(1),
         checkpoint_managers.BestN(
-            get_metric_fn=lambda m: (m['value'], -m['step']),  # type: ignore[arg-type,return-value]
+            get_metric_fn=lambda m: (m['value'], -m['step']),
             n=1,
             keep_checkpoints_without_metrics=False,
         ),

@@ -37,7 +37,8 @@ class DataConfig:
     batch_size: examples (query, positive) in a batch, over all devices.
     groups: groups a batch is packed into; a multiple of the data axis, and part
       of what a run is: changing it changes the dropout masks.
-    row_length: tokens a packed row holds; 0: the longest sequence allowed.
+    row_length: tokens a packed row holds in training, at least the longest
+      sequence; 0: a quarter more than that, see `packing.default_row_length`.
   """
 
   source: str = ''

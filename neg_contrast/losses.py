@@ -73,13 +73,11 @@ def batch_softmax(
   own_scores = jnp.diagonal(scores)
   candidate_scores = jnp.where(forward_mask, scores, -jnp.inf)
   query_scores = jnp.where(backward_mask, scores[:, :batch].T, -jnp.inf)
-  others = jnp.where(_diagonal(scores.shape), -jnp.inf, candidate_scores)
+  others = jnp.where(jnp.eye(*scores.shape, dtype=bool), -jnp.inf,
+                     candidate_scores)
   return BatchSoftmax(
       forward=jax.nn.logsumexp(candidate_scores, axis=1) - own_scores,
       backward=jax.nn.logsumexp(query_scores, axis=1) - own_scores,
       correct=own_scores > jnp.max(others, axis=1),
   )
 
-
-def _diagonal(shape: tuple[int, int]) -> Bool[Array, 'batch candidates']:
-  return jnp.arange(shape[0])[:, None] == jnp.arange(shape[1])[None, :]

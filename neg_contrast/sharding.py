@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
-import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from neg_contrast import config as config_lib
@@ -50,7 +49,7 @@ def make_mesh(
       (data, config.model),
       ('data', 'model'),
       axis_types=(AxisType.Auto, AxisType.Auto),
-      devices=np.asarray(devices)[: data * config.model],
+      devices=list(devices)[: data * config.model],
   )
 
 

@@ -13,7 +13,7 @@ os.environ['XLA_FLAGS'] = (
 )
 os.environ.setdefault('TOKENIZERS_PARALLELISM', 'false')
 
-from jaxtyping import install_import_hook  # noqa: E402
+from jaxtyping import install_import_hook
 
 install_import_hook('neg_contrast', 'beartype.beartype')
 

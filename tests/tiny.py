@@ -87,7 +87,7 @@ def write_model(folder: pathlib.Path, seed=0, words=WORDS, **kwargs):
 
 
 def write_beir(folder: pathlib.Path, documents=12, per_document=4) -> None:
-  """Passages whose queries repeat two of their words; grade-0 judgements too."""
+  """Queries repeat three words of their passage; some grade-0 judgements."""
   rng = np.random.default_rng(0)
   (folder / 'qrels').mkdir(parents=True)
   passages, queries, lines = [], [], {'train': [], 'test': []}

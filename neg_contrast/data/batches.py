@@ -113,11 +113,11 @@ class Batcher:
     )
     batch = Batch(
         sequences,
-        query_slots,  # type: ignore[arg-type]
-        passage_slots[:len(queries)],  # type: ignore[arg-type]
-        negative_slots.reshape(negative_rows.shape),  # type: ignore[arg-type]
-        forward_mask,  # type: ignore[arg-type]
-        backward_mask,  # type: ignore[arg-type]
+        query_slots,
+        passage_slots[:len(queries)],
+        negative_slots.reshape(negative_rows.shape),
+        forward_mask,
+        backward_mask,
     )
     return batch, BatchStats(
         useful_tokens=sum(map(len, queries)) + sum(map(len, passages)),

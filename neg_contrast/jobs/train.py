@@ -12,7 +12,7 @@ from jax.sharding import Mesh
 from neg_contrast import artifacts, errors, plan, sharding
 from neg_contrast import checkpoints as checkpoints_lib
 from neg_contrast import config as config_lib
-from neg_contrast.data import batches, examples
+from neg_contrast.data import batches, examples, packing
 from neg_contrast.jobs import dataset as dataset_lib
 from neg_contrast.jobs import evaluate
 from neg_contrast.models import loading
@@ -253,8 +253,11 @@ class TrainJob:
         batch_size=config.data.batch_size,
         negatives=config.negatives.per_query,
         groups=config.data.groups,
-        row_lengths={tower: max(length, config.data.row_length)
-                     for tower, length in row_lengths.items()},
+        row_lengths={
+            tower: max(length, config.data.row_length
+                       or packing.default_row_length(length))
+            for tower, length in row_lengths.items()
+        },
         seed=config.seed,
         draw=self._draw(pairs),
         query_tokens=dataset.tokenize(self._model, 'query').tokens,

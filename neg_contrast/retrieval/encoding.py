@@ -93,7 +93,7 @@ class TableEncoder:
     layout = packing.plan(lengths, groups, self._row_length, slots)
     batch = packing.fill(layout, sequences)
     devices = self._mesh.shape['data']
-    outputs = []
+    outputs: list[Any] = []
     for first in range(0, groups, devices):
       part = jax.tree.map(
           lambda a, first=first: _take_groups(a, first, devices), batch

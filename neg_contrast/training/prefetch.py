@@ -3,7 +3,7 @@
 import queue
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from typing import TypeVar
 
 Item = TypeVar('Item')
@@ -13,7 +13,7 @@ _END = object()
 
 def prefetch(
     make: Callable[[int], Item], numbers: Iterable[int], depth: int = 2
-) -> Iterator[tuple[Item, float]]:
+) -> Generator[tuple[Item, float], None, None]:
   """Yields `make(n)` for each number, with the seconds spent waiting for it.
 
   Args:

@@ -47,8 +47,8 @@ def test_ladder_is_short_and_tight():
   rows = np.arange(1, 4096)
   rounded = np.array([packing.round_up_rows(r) for r in rows])
   assert (rounded >= rows).all()
-  assert ((rounded - rows) / rows).max() <= 1 / 16
-  assert len(set(rounded)) < 32 + 7 * 32
+  assert ((rounded - rows) / rows).max() <= 1 / 8
+  assert len(set(rounded)) == 16 + 8 * 8
   np.testing.assert_array_equal(
       rounded, [packing.round_up_rows(r) for r in rounded]
   )

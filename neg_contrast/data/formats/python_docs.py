@@ -5,6 +5,7 @@ docstring is the query and the rest of it the passage.
 """
 
 import ast
+import functools
 import hashlib
 import inspect
 import pathlib
@@ -51,21 +52,25 @@ class PythonDocs:
 
   def passages(self) -> Iterator[records.Passage]:
     """The descriptions."""
-    for _, passage in self._pairs():
+    for _, passage in self._pairs:
       yield passage
 
   def queries(self) -> Iterator[records.Query]:
     """The summaries."""
-    for query, _ in self._pairs():
+    for query, _ in self._pairs:
       yield query
 
   def judgements(self, split: str) -> Iterator[records.Judgement]:
     """Each summary's own description."""
-    for query, passage in self._pairs():
+    for query, passage in self._pairs:
       if _split_of(passage.document_id) == split:
         yield records.Judgement(query.id, passage.id, 1, query.where)
 
-  def _pairs(self) -> Iterator[tuple[records.Query, records.Passage]]:
+  @functools.cached_property
+  def _pairs(self) -> list[tuple[records.Query, records.Passage]]:
+    return list(self._read())
+
+  def _read(self) -> Iterator[tuple[records.Query, records.Passage]]:
     seen: set[str] = set()
     names: dict[str, int] = {}
     for path in self.files:

@@ -1,0 +1,70 @@
+"""Every config loads, every module imports, and the keys say what they mean."""
+
+import importlib
+import importlib.util
+import pathlib
+import pkgutil
+
+import pytest
+
+import neg_contrast
+from neg_contrast import config as config_lib
+from neg_contrast import errors
+
+ROOT = pathlib.Path(__file__).parents[1]
+CONFIGS = sorted((ROOT / 'configs').glob('*.py'))
+
+
+def load(path, arg=None):
+  spec = importlib.util.spec_from_file_location(path.stem, path)
+  module = importlib.util.module_from_spec(spec)
+  spec.loader.exec_module(module)
+  return module.get_config(arg)
+
+
+@pytest.mark.parametrize('path', CONFIGS, ids=lambda p: p.stem)
+def test_config_loads_and_is_locked(path):
+  config = load(path)
+  if config.job == 'evaluate':
+    config.checkpoint, config.data.source = 'somewhere', 'beir:somewhere'
+  parsed = config_lib.parse(config)
+  assert parsed.job == config.job
+  with pytest.raises(AttributeError):
+    config.optim.learning_rat = 1
+  with pytest.raises(errors.UserError, match='unknown key "nonsense"'):
+    load(path, 'nonsense=1')
+  assert '"""' in path.read_text()[:5]
+
+
+@pytest.mark.parametrize('name', [
+    m.name for m in pkgutil.walk_packages(
+        neg_contrast.__path__, 'neg_contrast.')
+])
+def test_module_imports(name):
+  importlib.import_module(name)
+
+
+@pytest.mark.parametrize('name', ['nq_stage2', 'msmarco_stage2',
+                                  'squad_stage2'])
+def test_paper_values(name):
+  config = load(ROOT / 'configs' / f'{name}.py')
+  assert config.data.batch_size == 2048
+  assert config.optim.learning_rate == 1e-5
+  assert config.optim.epochs == 200
+  assert (config.model.query_length, config.model.passage_length) == (64, 384)
+  assert config.model.projection_dim == 768
+
+
+def test_arguments():
+  assert config_lib.arguments('a=1,word', preset='', a='0') == {
+      'preset': 'word', 'a': '1'}
+  with pytest.raises(errors.UserError, match='takes a, preset'):
+    config_lib.arguments('b=1', preset='', a='0')
+
+
+def test_none_means_what_the_checkpoint_brings():
+  config = config_lib.base_config()
+  config.data.source, config.model.init = 'python_docs', 'minilm'
+  assert config_lib.parse(config).model.pooling is None
+  config.model.pooling = 'cls'
+  assert config_lib.parse(config).model.pooling == 'cls'

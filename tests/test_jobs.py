@@ -1,0 +1,267 @@
+"""Whole jobs on a tiny corpus: train, interrupt, resume, evaluate, any mesh."""
+
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+import jax
+import numpy as np
+import pytest
+
+from neg_contrast import artifacts, checkpoints, errors, plan
+from neg_contrast import config as config_lib
+from neg_contrast.evaluation import trec
+from neg_contrast.jobs import evaluate, train
+from neg_contrast.models import loading
+from tests import tiny
+
+
+def run_train(config, workdir):
+  artifacts.make_folder(workdir)
+  job = train.TrainJob(config_lib.parse(config), workdir)
+  plan.run(job.steps())
+  job.finish()
+  return job
+
+
+def losses_of(workdir):
+  lines = (workdir / 'log.jsonl').read_text().splitlines()
+  records = [json.loads(line) for line in lines]
+  return {r['step']: r['loss'] for r in records if 'loss' in r}
+
+
+def params_of(workdir, step):
+  spec, _, _ = loading.read_description(workdir)
+  opened = checkpoints.Checkpoints(workdir)
+  params = opened.restore_encoder(loading.shape_of(spec), step)
+  opened.close()
+  return params
+
+
+@pytest.fixture(scope='module')
+def finished(tmp_path_factory):
+  """A finished run: its folder and config."""
+  root = tmp_path_factory.mktemp('run')
+  config = tiny.make_config(root)
+  run_train(config, root / 'work')
+  return root
+
+
+def test_leaves_metrics_runs_checkpoint_and_log(finished):
+  work = finished / 'work'
+  metrics = json.loads((work / 'metrics.json').read_text())
+  for system in ('bm25', 'initial', 'trained'):
+    assert 0 <= metrics[f'data/test/{system}/accuracy@1'] <= 1
+    run = trec.read_run(work / 'evaluation' / f'test-{system}' / 'run.trec')
+    assert len(run) == 12
+  records = [json.loads(line) for line
+             in (work / 'log.jsonl').read_text().splitlines()]
+  steps = [r['step'] for r in records if 'loss' in r]
+  assert steps == list(range(1, 21))
+  assert [r['step'] for r in records if 'evaluation' in r] == [5, 10, 15, 20]
+  for key in ('forward_loss', 'backward_loss', 'gradient_norm', 'accuracy',
+              'learning_rate', 'queries_per_second', 'padding',
+              'useful_tokens_per_second', 'step_seconds', 'host_wait_seconds'):
+    assert key in records[0]
+  assert list((work / 'tensorboard').iterdir())
+  assert losses_of(work)[20] < losses_of(work)[1]
+
+
+def test_second_run_does_nothing(finished):
+  config = tiny.make_config(finished)
+  work = finished / 'work'
+  before = {p: p.stat().st_mtime_ns for p in (work / 'checkpoints').rglob('*')}
+  run_train(config, work)
+  after = {p: p.stat().st_mtime_ns for p in (work / 'checkpoints').rglob('*')}
+  assert before == after
+
+
+def test_other_settings_are_refused(finished):
+  config = tiny.make_config(finished, optim__learning_rate=2e-3)
+  with pytest.raises(errors.UserError,
+                     match='optim.learning_rate: 0.001 there, 0.002 here'):
+    run_train(config, finished / 'work')
+
+
+def test_evaluate_job_gives_the_same_numbers(finished, tmp_path):
+  config = tiny.make_config(finished, job='evaluate',
+                            checkpoint=str(finished / 'work'))
+  job = evaluate.EvaluateJob(config_lib.parse(config), tmp_path)
+  plan.run(job.steps())
+  job.finish()
+  again = json.loads((tmp_path / 'metrics.json').read_text())
+  first = json.loads((finished / 'work' / 'metrics.json').read_text())
+  assert again == {k: v for k, v in first.items() if '/initial/' not in k}
+
+
+def test_evaluate_bert_folder(finished, tmp_path):
+  config = tiny.make_config(
+      finished, job='evaluate', checkpoint=str(finished / 'model'),
+      evaluation__bm25=False, evaluation__answer_ks=(1, 5),
+  )
+  job = evaluate.EvaluateJob(config_lib.parse(config), tmp_path)
+  plan.run(job.steps())
+  job.finish()
+  values = json.loads((tmp_path / 'metrics.json').read_text())
+  first = json.loads((finished / 'work' / 'metrics.json').read_text())
+  assert (values['data/test/initial/accuracy@5']
+          == first['data/test/initial/accuracy@5'])
+  assert (values['data/test/initial/answer_accuracy@5']
+          >= values['data/test/initial/accuracy@5'])
+
+
+@pytest.mark.parametrize('mesh', [
+    {'mesh__data': 1}, {'mesh__data': 4, 'mesh__model': 2},
+])
+def test_any_mesh_gives_the_same_losses(finished, tmp_path, mesh):
+  """Dropout on, N = 2, 20 steps; the other run used eight devices."""
+  assert len(jax.devices()) == 8
+  config = tiny.make_config(finished, evaluation__bm25=False, **mesh)
+  run_train(config, tmp_path)
+  want, got = losses_of(finished / 'work'), losses_of(tmp_path)
+  assert min(want.values()) > 0.5
+  assert want.keys() == got.keys()
+  for step, value in want.items():
+    # Relative 1e-5 where losses are above 1, as the contract says.
+    assert abs(got[step] - value) <= 1e-5 * max(1, value), step
+
+
+def command(root, workdir, steps=20):
+  code = (
+      'import sys, pathlib\n'
+      f'sys.path.insert(0, {str(pathlib.Path.cwd())!r})\n'
+      'from tests import test_jobs, tiny\n'
+      f'config = tiny.make_config(pathlib.Path({str(root)!r}), '
+      f'optim__steps={steps}, evaluation__bm25=False)\n'
+      f'test_jobs.run_train(config, pathlib.Path({str(workdir)!r}))\n'
+  )
+  env = dict(os.environ, XLA_FLAGS='--xla_force_host_platform_device_count=1')
+  return subprocess.Popen([sys.executable, '-c', code], env=env,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+
+def wait(process):
+  output = process.communicate(timeout=300)[0].decode()
+  assert process.returncode == 0, output[-3000:]
+
+
+def wait_for(condition, process, seconds=120):
+  end = time.monotonic() + seconds
+  while time.monotonic() < end and process.poll() is None:
+    if condition():
+      return
+    time.sleep(0.005)
+  assert condition(), process.communicate()[0].decode()[-3000:]
+
+
+def assert_same_run(first, second, step=20):
+  assert losses_of(first) == losses_of(second)  # To the last bit.
+  jax.tree.map(np.testing.assert_array_equal, params_of(first, step),
+               params_of(second, step))
+
+
+def test_killed_at_random_moments_ends_the_same(finished, tmp_path):
+  """kill -9, three times in one run; launch/kill_test.py does it ten times."""
+  wait(command(finished, tmp_path / 'whole'))
+  work = tmp_path / 'killed'
+  log = work / 'log.jsonl'
+  rng = np.random.default_rng(int(time.time()))
+  for wanted in (3, 9, 15):
+    process = command(finished, work)
+    wait_for(lambda wanted=wanted: log.exists()
+             and log.read_text().count('"loss"') >= wanted, process)
+    time.sleep(rng.random() * 0.3)
+    process.kill()
+    process.wait()
+  wait(command(finished, work))
+  assert_same_run(tmp_path / 'whole', work)
+  steps = [json.loads(line)['step'] for line in log.read_text().splitlines()
+           if 'loss' in line]
+  assert steps == list(range(1, 21))
+
+
+def test_sigterm_saves_and_leaves(finished, tmp_path):
+  work = tmp_path / 'stopped'
+  process = command(finished, work, steps=2000)
+  log = work / 'log.jsonl'
+  wait_for(lambda: log.exists() and '"loss"' in log.read_text(), process)
+  process.send_signal(signal.SIGTERM)
+  process.communicate(timeout=120)
+  assert process.returncode == 128 + signal.SIGTERM
+  latest = max(int(p.name) for p in (work / 'checkpoints').iterdir()
+               if p.name.isdigit())
+  assert max(losses_of(work)) == latest
+
+
+def test_saved_state_is_the_state_at_saving(tmp_path, finished):
+  """Steps that donate their state after a save do not reach the checkpoint."""
+  del finished
+  adam_like = {'w': np.random.default_rng(0).normal(size=(300, 300))}
+  state = jax.tree.map(jax.numpy.float32, adam_like)
+  import optax
+
+  from neg_contrast.training import state as state_lib
+  optimizer = optax.adam(1e-1)
+  state = state_lib.init_state(state, optimizer, 20.0)
+  step = jax.jit(
+      lambda s: state_lib.TrainState(
+          s.step + 1, jax.tree.map(lambda a: a * 1.01 + 0.5, s.params),
+          jax.tree.map(lambda a: a + 1, s.opt_state)),
+      donate_argnums=0,
+  )
+  state = step(state)
+  copy = jax.tree.map(lambda a: np.array(a, copy=True), state)
+  opened = checkpoints.Checkpoints(tmp_path)
+  opened.save(state, checkpoints.Progress())
+  for _ in range(50):
+    state = step(state)
+  opened.wait()
+  like = jax.tree.map(
+      lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=a.sharding),
+      state)
+  restored, _ = opened.restore(like, 1)
+  opened.close()
+  jax.tree.map(np.testing.assert_array_equal, restored, copy)
+
+
+def test_nan_loss_names_step_and_checkpoint(finished, tmp_path):
+  config = tiny.make_config(finished, optim__learning_rate=1e38,
+                            evaluation__bm25=False)
+  with pytest.raises(errors.UserError,
+                     match=r'step \d+: the loss is (nan|inf)'):
+    run_train(config, tmp_path)
+
+
+def test_early_stopping_keeps_the_best(finished, tmp_path):
+  config = tiny.make_config(
+      finished, evaluation__bm25=False, evaluation__patience=1,
+      evaluation__eval_steps=2, optim__learning_rate=1e-12, optim__steps=20,
+  )
+  run_train(config, tmp_path)
+  assert max(losses_of(tmp_path)) == 4  # The second evaluation was no better.
+  opened = checkpoints.Checkpoints(tmp_path)
+  assert opened.selected_step() == 2
+  opened.close()
+
+
+def test_separate_towers_and_learned_scale(finished, tmp_path):
+  config = tiny.make_config(
+      finished, evaluation__bm25=False, model__shared=False,
+      model__projection_dim=5, loss__learn_scale=True, optim__steps=4,
+      negatives__strategy='corpus', optim__optimizer='adamw',
+      optim__weight_decay=0.01, optim__clip_norm=1.0,
+      optim__schedule='linear', optim__warmup_steps=2,
+  )
+  run_train(config, tmp_path)
+  params = params_of(tmp_path, 4)
+  kernels = [params[t]['projection']['kernel'] for t in ('query', 'passage')]
+  assert kernels[0].shape == (16, 5)
+  assert np.abs(kernels[0] - kernels[1]).max() > 0
+  lines = [json.loads(line) for line
+           in (tmp_path / 'log.jsonl').read_text().splitlines()]
+  assert lines[0]['scale'] == pytest.approx(20)
+  assert lines[0]['learning_rate'] == 0
