@@ -320,6 +320,10 @@ class IndexConfig:
     _at_least('index.block_rows', self.block_rows, 1)
 
 
+def _section(cls: type) -> Any:
+  return dataclasses.field(default_factory=cls)
+
+
 @dataclasses.dataclass(frozen=True)
 class Config:
   """All settings of one command.
@@ -343,15 +347,15 @@ class Config:
   job: str = 'train'
   checkpoint: str = ''
   seed: int = 0
-  data: DataConfig = dataclasses.field(default_factory=DataConfig)
-  model: ModelConfig = dataclasses.field(default_factory=ModelConfig)
-  loss: LossConfig = dataclasses.field(default_factory=LossConfig)
-  negatives: NegativesConfig = dataclasses.field(default_factory=NegativesConfig)
-  optim: OptimConfig = dataclasses.field(default_factory=OptimConfig)
-  mesh: MeshConfig = dataclasses.field(default_factory=MeshConfig)
-  checkpointing: CheckpointingConfig = dataclasses.field(default_factory=CheckpointingConfig)
-  evaluation: EvaluationConfig = dataclasses.field(default_factory=EvaluationConfig)
-  index: IndexConfig = dataclasses.field(default_factory=IndexConfig)
+  data: DataConfig = _section(DataConfig)
+  model: ModelConfig = _section(ModelConfig)
+  loss: LossConfig = _section(LossConfig)
+  negatives: NegativesConfig = _section(NegativesConfig)
+  optim: OptimConfig = _section(OptimConfig)
+  mesh: MeshConfig = _section(MeshConfig)
+  checkpointing: CheckpointingConfig = _section(CheckpointingConfig)
+  evaluation: EvaluationConfig = _section(EvaluationConfig)
+  index: IndexConfig = _section(IndexConfig)
 
   def __post_init__(self):
     """Checks what concerns several sections."""

@@ -6,6 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from neg_contrast import scoring
+from neg_contrast.models.packed import AnyArray
 
 
 @flax.struct.dataclass
@@ -33,8 +34,8 @@ def batch_softmax(
     positive_vecs: Float[Array, 'batch features'],
     negative_vecs: Float[Array, 'batch negatives features'],
     scale: Float[Array, ''] | float,
-    forward_mask: Bool[Array, 'batch candidates'],
-    backward_mask: Bool[Array, 'batch batch'],
+    forward_mask: Bool[AnyArray, 'batch candidates'],
+    backward_mask: Bool[AnyArray, 'batch batch'],
 ) -> BatchSoftmax:
   """Bidirectional batch softmax with hard negatives in the forward direction.
 
@@ -73,8 +74,9 @@ def batch_softmax(
   own_scores = jnp.diagonal(scores)
   candidate_scores = jnp.where(forward_mask, scores, -jnp.inf)
   query_scores = jnp.where(backward_mask, scores[:, :batch].T, -jnp.inf)
-  others = jnp.where(jnp.eye(*scores.shape, dtype=bool), -jnp.inf,
-                     candidate_scores)
+  others = jnp.where(
+      jnp.eye(batch, scores.shape[1], dtype=bool), -jnp.inf, candidate_scores
+  )
   return BatchSoftmax(
       forward=jax.nn.logsumexp(candidate_scores, axis=1) - own_scores,
       backward=jax.nn.logsumexp(query_scores, axis=1) - own_scores,

@@ -15,7 +15,7 @@ os.environ.setdefault('TOKENIZERS_PARALLELISM', 'false')
 
 from jaxtyping import install_import_hook
 
-install_import_hook('neg_contrast', 'beartype.beartype')
+install_import_hook('neg_contrast', 'tests.check')
 
 import pytest  # noqa: E402
 

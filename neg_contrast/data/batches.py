@@ -5,7 +5,6 @@ from collections.abc import Callable, Mapping
 
 import flax.struct
 import grain
-import jax
 import numpy as np
 from jaxtyping import Bool, Int
 
@@ -34,11 +33,11 @@ class Batch:
   """
 
   sequences: dict[str, packed.PackedSequences]
-  query_slots: Int[jax.Array, ' batch']
-  positive_slots: Int[jax.Array, ' batch']
-  negative_slots: Int[jax.Array, 'batch negatives']
-  forward_mask: Bool[jax.Array, 'batch candidates']
-  backward_mask: Bool[jax.Array, 'batch batch']
+  query_slots: Int[packed.AnyArray, ' batch']
+  positive_slots: Int[packed.AnyArray, ' batch']
+  negative_slots: Int[packed.AnyArray, 'batch negatives']
+  forward_mask: Bool[packed.AnyArray, 'batch candidates']
+  backward_mask: Bool[packed.AnyArray, 'batch batch']
 
 
 @dataclasses.dataclass(frozen=True)
@@ -112,12 +111,12 @@ class Batcher:
         query_rows, positive_rows, negative_rows
     )
     batch = Batch(
-        sequences,
-        query_slots,
-        passage_slots[:len(queries)],
-        negative_slots.reshape(negative_rows.shape),
-        forward_mask,
-        backward_mask,
+        sequences=sequences,
+        query_slots=query_slots,
+        positive_slots=passage_slots[:len(queries)],
+        negative_slots=negative_slots.reshape(negative_rows.shape),
+        forward_mask=forward_mask,
+        backward_mask=backward_mask,
     )
     return batch, BatchStats(
         useful_tokens=sum(map(len, queries)) + sum(map(len, passages)),

@@ -115,7 +115,7 @@ def plan(
 
 
 def fill(
-    layout: Layout, sequences: Sequence[Shaped[np.ndarray, ' tokens']]
+    layout: Layout, sequences: Sequence[Shaped[np.ndarray, ' _tokens']]
 ) -> packed.PackedSequences:
   """Packs token ids as `layout` says; numpy arrays with a `groups` axis.
 
@@ -140,7 +140,7 @@ def fill(
     segment_ids.reshape(-1)[target] = np.repeat(layout.slot + 1, lengths)
     positions.reshape(-1)[target] = place
     first_index[layout.group, layout.slot] = layout.start
-  return packed.PackedSequences(token_ids, segment_ids, positions, first_index)  # type: ignore[arg-type]
+  return packed.PackedSequences(token_ids, segment_ids, positions, first_index)
 
 
 def _deal(lengths, longest_first, groups, capacity):

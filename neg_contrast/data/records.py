@@ -3,9 +3,10 @@
 import collections
 import dataclasses
 import gzip
+import io
 import pathlib
 from collections.abc import Iterator
-from typing import IO, Protocol
+from typing import Protocol, runtime_checkable
 
 from neg_contrast import errors
 
@@ -80,7 +81,7 @@ class InvalidRecords:
     self.counts[kind] += 1
 
 
-def open_text(path: pathlib.Path) -> IO[bytes]:
+def open_text(path: pathlib.Path) -> io.BufferedIOBase:
   """Opens a file for reading bytes, through gzip if it ends in `.gz`.
 
   Raises:
@@ -89,7 +90,7 @@ def open_text(path: pathlib.Path) -> IO[bytes]:
   if not path.is_file():
     raise errors.UserError(f'{path}: no such file')
   if path.suffix == '.gz':
-    return gzip.open(path, 'rb')  # type: ignore[return-value]
+    return gzip.GzipFile(path, 'rb')
   return open(path, 'rb')
 
 
@@ -99,6 +100,7 @@ def plain_or_gzip(path: pathlib.Path) -> pathlib.Path:
   return compressed if not path.exists() and compressed.exists() else path
 
 
+@runtime_checkable
 class Source(Protocol):
   """A data set in some format. Iterating twice gives the same records.
 

@@ -96,8 +96,10 @@ def make_token_store(
 
 def _write(texts, tokenizer, folder, dtype) -> int:
   rows = 0
+  names = [f'{field}_{kind}' for field in _FIELDS
+           for kind in ('ids', 'offsets')]
   files = {name: open(folder / f'{name}.bin', 'wb')  # noqa: SIM115
-           for field in _FIELDS for name in (f'{field}_ids', f'{field}_offsets')}
+           for name in names}
   ends = dict.fromkeys(_FIELDS, 0)
   for field in _FIELDS:
     files[f'{field}_offsets'].write(np.zeros(1, np.int64).tobytes())

@@ -14,6 +14,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 
+from neg_contrast.models import packed
+
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     'gelu': functools.partial(nn.gelu, approximate=False),
     'gelu_new': functools.partial(nn.gelu, approximate=True),
@@ -111,9 +113,9 @@ class Bert(nn.Module):
   @nn.compact
   def __call__(
       self,
-      token_ids: Int[Array, 'rows length'],
-      segment_ids: Int[Array, 'rows length'],
-      positions: Int[Array, 'rows length'],
+      token_ids: Int[packed.AnyArray, 'rows length'],
+      segment_ids: Int[packed.AnyArray, 'rows length'],
+      positions: Int[packed.AnyArray, 'rows length'],
       deterministic: bool,
   ) -> Float[Array, 'rows length features']:
     """Runs the encoder.

@@ -125,7 +125,7 @@ class Encoder(nn.Module):
 
 def mean_pool(
     hidden: Float[Array, 'tokens features'],
-    segment_ids: Int[Array, ' tokens'],
+    segment_ids: Int[packed.AnyArray, ' tokens'],
     slots: int,
 ) -> Float[Array, 'slots features']:
   """Mean over the tokens of each slot, summed in float32; zeros if empty.

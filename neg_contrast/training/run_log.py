@@ -57,7 +57,7 @@ class RunLog:
 
     path = workdir / 'log.jsonl'
     _cut_back(path, start_step)
-    self._file = open(path, 'a', encoding='utf-8')
+    self._file = open(path, 'a', encoding='utf-8')  # noqa: SIM115
     self._writer = tensorboardX.SummaryWriter(
         str(workdir / 'tensorboard'), purge_step=start_step + 1
     )

@@ -144,7 +144,8 @@ def test_squad(tmp_path, gz):
           {'id': '3', 'question': 'What?', 'answers': [{'text': 'Third'}]}]}]}))
   corpus = prepared.prepare(f'squad:{tmp_path / "d"}', tmp_path / 'out', False)
   assert corpus.splits == ('dev', 'train')
-  assert {p.id for p in corpus.passages} == {f'Super_Bowl#{n}' for n in (1, 2, 3)}
+  assert ({p.id for p in corpus.passages}
+          == {f'Super_Bowl#{n}' for n in (1, 2, 3)})
   assert {p.title for p in corpus.passages} == {'Super Bowl'}
   assert {q.id: q.answers for q in corpus.queries} == {
       '3': ('Third',), '1': ('2016', 'in 2016')}

@@ -154,6 +154,7 @@ def test_dropout_of_a_group_depends_on_its_number_only():
 @pytest.mark.parametrize('pooling', ['cls', 'mean'])
 def test_sentence_transformers_folder_with_projection(tmp_path, pooling):
   st = pytest.importorskip('sentence_transformers')
+  from sentence_transformers import models as modules
   tiny.write_model(tmp_path / 'bert')
   words = tiny.WORDS
   base = transformers.BertModel.from_pretrained(tmp_path / 'bert')
@@ -162,12 +163,12 @@ def test_sentence_transformers_folder_with_projection(tmp_path, pooling):
   base.save_pretrained(tmp_path / 'hf')
   transformers.BertTokenizer(str(tmp_path / 'vocab.txt')).save_pretrained(
       tmp_path / 'hf')
-  body = st.models.Transformer(str(tmp_path / 'hf'), max_seq_length=12)
+  body = modules.Transformer(str(tmp_path / 'hf'), max_seq_length=12)
   torch.manual_seed(0)
   model = st.SentenceTransformer(device='cpu', modules=[
-      body, st.models.Pooling(16, pooling),
-      st.models.Dense(16, 6, activation_function=torch.nn.Tanh()),
-      st.models.Normalize(),
+      body, modules.Pooling(16, pooling),
+      modules.Dense(16, 6, activation_function=torch.nn.Tanh()),
+      modules.Normalize(),
   ])
   model.save(str(tmp_path / 'st'))
   loaded = pretrained.load_pretrained(str(tmp_path / 'st'))
@@ -235,7 +236,9 @@ def test_real_minilm_tokens_equal_transformers(minilm):
   ids, mask = padded(sequences)
   with torch.no_grad():
     theirs = model(ids, attention_mask=mask).last_hidden_state[mask.bool()]
-  ours = jnp.concatenate(packed_tokens(config, minilm.bert_params, sequences, 64))
+  ours = jnp.concatenate(
+      packed_tokens(config, minilm.bert_params, sequences, 64)
+  )
   np.testing.assert_allclose(ours, theirs, atol=1e-4)
 
 
@@ -262,8 +265,8 @@ def test_messages(tmp_path):
   change = lambda **kw: (tmp_path / 'config.json').write_text(
       json.dumps({**config, **kw}))
   change(hidden_size=32)
-  with pytest.raises(errors.UserError, match=r'word_embeddings.weight is '
-                     r'\[65, 16\], config.json asks for \[65, 32\]'):
+  with pytest.raises(errors.UserError, match=r'query.weight is '
+                     r'\[16, 16\], config.json asks for \[32, 32\]'):
     pretrained.load_pretrained(str(tmp_path))
   change(model_type='t5')
   with pytest.raises(errors.UserError, match='model_type "t5"'):

@@ -26,7 +26,8 @@ class Beir:
     self._invalid = invalid
     self._corpus = records.plain_or_gzip(folder / 'corpus.jsonl')
     self._queries = records.plain_or_gzip(folder / 'queries.jsonl')
-    qrels = sorted([*folder.glob('qrels/*.tsv'), *folder.glob('qrels/*.tsv.gz')])
+    qrels = sorted([*(folder / 'qrels').glob('*.tsv'),
+                    *(folder / 'qrels').glob('*.tsv.gz')])
     self._qrels = {path.name.partition('.tsv')[0]: path for path in qrels}
     self.files = (self._corpus, self._queries, *self._qrels.values())
     lacking = [str(path) for path in (self._corpus, self._queries)
@@ -119,12 +120,15 @@ def _lines(path: pathlib.Path) -> Iterator[tuple[int, str]]:
   with records.open_text(path) as f:
     number = 0
     try:
-      for number, line in enumerate(f, 1):
+      for line in f:
         text = line.decode('utf-8').rstrip('\r\n')
+        number += 1
         if text:
           yield number, text
     except UnicodeDecodeError as e:
-      raise errors.UserError(f'{path}:{number}: not UTF-8: {e.reason}') from None
+      raise errors.UserError(
+          f'{path}:{number + 1}: not UTF-8 ({e.reason}); convert the file'
+      ) from None
     except (EOFError, OSError) as e:
       raise errors.UserError(
           f'{path}: broken after line {number}: {e}. Get the file again'
