@@ -41,20 +41,27 @@ class Progress:
   finished: bool = False
 
 
+@dataclasses.dataclass
+class _KeepBest(checkpoint_managers.PreservationPolicy):
+  """Keeps the checkpoint that the progress calls best."""
+
+  step: int = -1
+
+  def should_preserve(self, checkpoints, *, context):
+    del context
+    return [checkpoint.step == self.step for checkpoint in checkpoints]
+
+
 class Checkpoints:
   """Saves and restores; keeps the latest and the best."""
 
   def __init__(self, workdir: pathlib.Path):
     """Opens (or makes) the folder `checkpoints` in `workdir`."""
     self._folder = (workdir / FOLDER).absolute()
-    keep = checkpoint_managers.AnyPreservationPolicy([
-        checkpoint_managers.LatestN(1),
-        checkpoint_managers.BestN(
-            get_metric_fn=lambda m: (m['value'], -m['step']),
-            n=1,
-            keep_checkpoints_without_metrics=False,
-        ),
-    ])
+    self._best = _KeepBest()
+    keep = checkpoint_managers.AnyPreservationPolicy(
+        [checkpoint_managers.LatestN(1), self._best]
+    )
     self._manager = ocp.CheckpointManager(
         self._folder,
         item_handlers={
@@ -82,9 +89,7 @@ class Checkpoints:
     if step == self._manager.latest_step():
       return
     copy = jax.tree.map(jnp.copy, state)
-    metrics = None
-    if progress.evaluated_step == step:
-      metrics = {'value': progress.evaluation['accuracy@1'], 'step': step}
+    self._best.step = progress.best_step
     saved = self._manager.save(
         step,
         args=ocp.args.Composite(
@@ -92,7 +97,6 @@ class Checkpoints:
             optimizer=ocp.args.StandardSave(copy.opt_state),
             progress=ocp.args.JsonSave(dataclasses.asdict(progress)),
         ),
-        metrics=metrics,
     )
     if not saved:
       raise RuntimeError(f'checkpoint {step} was not saved')
@@ -120,7 +124,9 @@ class Checkpoints:
         restored.params,
         restored.optimizer,
     )
-    return state, Progress(**restored.progress)
+    progress = Progress(**restored.progress)
+    self._best.step = progress.best_step
+    return state, progress
 
   def restore_encoder(self, like: Any, step: int) -> Any:
     """Restores the towers only, as host arrays.

@@ -2,11 +2,12 @@
 
 import dataclasses
 from collections.abc import Callable, Mapping
+from typing import Any
 
 import flax.struct
 import grain
 import numpy as np
-from jaxtyping import Bool, Int
+from jaxtyping import Int
 
 from neg_contrast.data import examples as examples_lib
 from neg_contrast.data import packing
@@ -33,11 +34,11 @@ class Batch:
   """
 
   sequences: dict[str, packed.PackedSequences]
-  query_slots: Int[packed.AnyArray, ' batch']
-  positive_slots: Int[packed.AnyArray, ' batch']
-  negative_slots: Int[packed.AnyArray, 'batch negatives']
-  forward_mask: Bool[packed.AnyArray, 'batch candidates']
-  backward_mask: Bool[packed.AnyArray, 'batch batch']
+  query_slots: Any
+  positive_slots: Any
+  negative_slots: Any
+  forward_mask: Any
+  backward_mask: Any
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,11 +99,11 @@ class Batcher:
     query_rows = self.examples.query_rows[numbers]
     positive_rows = self.examples.positive_rows[numbers]
     negative_rows = self.draw(step, numbers, query_rows)
-    queries = [self.query_tokens(row) for row in query_rows]
+    queries = [self.query_tokens(row) for row in query_rows.tolist()]
     kept = negative_rows.reshape(-1) >= 0
-    passages = [self.passage_tokens(row) for row in positive_rows]
+    passages = [self.passage_tokens(row) for row in positive_rows.tolist()]
     passages += [self.passage_tokens(row)
-                 for row in negative_rows.reshape(-1)[kept]]
+                 for row in negative_rows.reshape(-1)[kept].tolist()]
     sequences, layouts, slots = self._pack(queries, passages)
     query_slots, passage_slots = slots
     negative_slots = np.zeros(negative_rows.size, np.int32)

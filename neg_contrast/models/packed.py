@@ -1,9 +1,10 @@
 """The layout in which encoders take their input: several sequences a row."""
 
+from typing import Any
+
 import flax.struct
 import jax
 import numpy as np
-from jaxtyping import Int
 
 # Made by numpy on the host, by jax inside a traced function.
 AnyArray = jax.Array | np.ndarray
@@ -12,6 +13,8 @@ AnyArray = jax.Array | np.ndarray
 @flax.struct.dataclass
 class PackedSequences:
   """Sequences packed into rows. Leading axes (groups) may stand before these.
+
+  As any pytree it may hold shapes or shardings instead of arrays.
 
   Attributes:
     token_ids: `[rows, length] int32`; padding holds 0.
@@ -23,7 +26,7 @@ class PackedSequences:
       the `rows * length` tokens; 0 for an empty slot.
   """
 
-  token_ids: Int[AnyArray, '*groups rows length']
-  segment_ids: Int[AnyArray, '*groups rows length']
-  positions: Int[AnyArray, '*groups rows length']
-  first_index: Int[AnyArray, '*groups slots']
+  token_ids: Any
+  segment_ids: Any
+  positions: Any
+  first_index: Any

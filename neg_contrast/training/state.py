@@ -6,7 +6,6 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Int
 
 
 @flax.struct.dataclass
@@ -14,13 +13,13 @@ class TrainState:
   """Parameters and all else that a step updates.
 
   Attributes:
-    step: steps done.
+    step: steps done, `[] int32`.
     params: `{'encoder': towers, 'loss': {'log_scale'}}`; `loss` is empty when
       the scale is fixed.
     opt_state: of the optimizer.
   """
 
-  step: Int[Array, '']
+  step: Any
   params: Any
   opt_state: Any
 

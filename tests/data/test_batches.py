@@ -1,0 +1,138 @@
+"""Examples, splits and the masks of a batch, against explicit loops."""
+
+import numpy as np
+import pytest
+
+from neg_contrast import errors
+from neg_contrast.data import batches, examples, prepared
+from tests import tiny
+
+
+@pytest.fixture
+def corpus(tmp_path):
+  tiny.write_beir(tmp_path / 'data')
+  return prepared.prepare(f'beir:{tmp_path / "data"}', tmp_path / 'out', False)
+
+
+def make_batcher(groups, mask=True, batch_size=6, negatives=2, towers=False):
+  """Ten examples of five queries; passages 0 and 7 hold the same text."""
+  passage_groups = np.array([0, 1, 2, 3, 4, 5, 6, 0, 8, 9], np.int32)
+  pairs = examples.Examples(
+      query_rows=np.array([0, 0, 1, 1, 2, 2, 3, 3, 4, 4], np.int32),
+      positive_rows=np.arange(10, dtype=np.int32),
+      positive_groups=np.array(
+          [[0, 1, -1], [2, 3, 5], [4, 5, -1], [6, 0, -1], [8, 9, -1]],
+          np.int32),
+      negative_rows=np.full((5, 1), -1, np.int32),
+  )
+  rng = np.random.default_rng(0)
+  texts = [rng.integers(5, 60, rng.integers(3, 12)) for _ in range(10)]
+
+  def draw(step, numbers, queries):
+    rows = np.random.default_rng(step).integers(0, 10, (len(numbers),
+                                                        negatives))
+    return np.where(rows == 4, -1, rows).astype(np.int32)
+
+  lengths = {'query': 12, 'passage': 12} if towers else {'shared': 12}
+  return batches.Batcher(
+      pairs, batch_size, negatives, groups, lengths, 3, draw,
+      lambda row: texts[row][:3], lambda row: texts[row], passage_groups, mask,
+  ), texts, draw
+
+
+def unpacked(batch, tower, slots):
+  """The sequences that stand in flat slots."""
+  sequences = batch.sequences[tower]
+  per_group = sequences.first_index.shape[1]
+  out = []
+  for flat in slots:
+    group, slot = divmod(int(flat), per_group)
+    out.append(sequences.token_ids[group][
+        sequences.segment_ids[group] == slot + 1])
+  return out
+
+
+@pytest.mark.parametrize('groups', [1, 2, 6])
+@pytest.mark.parametrize('towers', [False, True])
+def test_slots_hold_the_right_sequences(groups, towers):
+  batcher, texts, draw = make_batcher(groups, towers=towers)
+  names = ('query', 'passage') if towers else ('shared', 'shared')
+  for step in range(4):
+    batch, stats = batcher(step)
+    numbers = batcher.example_numbers(step)
+    pairs = batcher.examples
+    queries, positives = pairs.query_rows[numbers], pairs.positive_rows[numbers]
+    for row, got in zip(queries, unpacked(batch, names[0], batch.query_slots),
+                        strict=True):
+      np.testing.assert_array_equal(got, texts[row][:3])
+    for row, got in zip(
+        positives, unpacked(batch, names[1], batch.positive_slots),
+        strict=True):
+      np.testing.assert_array_equal(got, texts[row])
+    negatives = draw(step, numbers, queries)
+    flat = unpacked(batch, names[1], batch.negative_slots.reshape(-1))
+    for row, got in zip(negatives.reshape(-1), flat, strict=True):
+      if row >= 0:
+        np.testing.assert_array_equal(got, texts[row])
+    assert stats.missing_negatives == (negatives < 0).sum()
+
+
+@pytest.mark.parametrize('mask', [True, False])
+def test_masks_equal_the_contract(mask):
+  batcher, _, draw = make_batcher(2, mask)
+  groups, known = batcher.passage_groups, batcher.examples.positive_groups
+  for step in range(6):
+    batch, _ = batcher(step)
+    numbers = batcher.example_numbers(step)
+    queries = batcher.examples.query_rows[numbers]
+    positives = batcher.examples.positive_rows[numbers]
+    candidates = [*positives, *draw(step, numbers, queries).reshape(-1)]
+    for i in range(6):
+      for j, passage in enumerate(candidates):
+        is_known = passage >= 0 and groups[passage] in known[queries[i]]
+        keep = passage >= 0 and (i == j or not (mask and is_known))
+        assert batch.forward_mask[i, j] == keep
+      for n in range(6):
+        other = (queries[i] == queries[n]
+                 or groups[positives[i]] in known[queries[n]])
+        assert batch.backward_mask[i, n] == (n == i or not (mask and other))
+
+
+def test_order_visits_every_example_each_epoch():
+  batcher, _, _ = make_batcher(1, batch_size=5)
+  epochs = [np.concatenate([batcher.example_numbers(2 * e + h) for h in (0, 1)])
+            for e in range(3)]
+  for epoch in epochs:
+    assert sorted(epoch) == list(range(10))
+  assert (epochs[0] != epochs[1]).any()
+
+
+def test_examples_of_a_split(corpus):
+  train = corpus.judgements('train')
+  pairs = examples.make_examples(corpus, train, 100)
+  assert len(pairs) == (train.grades > 0).sum() == 36
+  for query in np.unique(train.query_rows):
+    of_query = train.query_rows == query
+    want = set(train.passage_rows[of_query & (train.grades == 0)])
+    assert set(pairs.negative_rows[query]) - {-1} == want
+    positive = train.passage_rows[of_query & (train.grades > 0)]
+    assert set(corpus.passage_groups[positive]) <= set(
+        pairs.positive_groups[query])
+  # Test positives are known too.
+  test = corpus.judgements('test')
+  first = test.query_rows[test.grades > 0][0]
+  assert pairs.positive_groups[first].max() >= 0
+
+
+def test_split_by_document_is_disjoint_and_stable(corpus):
+  train = corpus.judgements('train')
+  rest, tune = examples.split_by_document(corpus, train, 0.3)
+  documents = lambda part: set(corpus.passage_documents[
+      part.passage_rows[part.grades > 0]])
+  assert not documents(rest) & documents(tune)
+  assert documents(rest) | documents(tune) == documents(train)
+  assert not set(rest.query_rows) & set(tune.query_rows)
+  again = examples.split_by_document(corpus, train, 0.3)[1]
+  np.testing.assert_array_equal(again.query_rows, tune.query_rows)
+  with pytest.raises(errors.UserError, match='tune_fraction=0.001'):
+    examples.split_by_document(corpus, train, 0.001)

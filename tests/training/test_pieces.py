@@ -1,0 +1,94 @@
+"""Prefetching, the log, early stopping, schedules, sharding rules."""
+
+import json
+import threading
+import time
+
+import jax
+import numpy as np
+import pytest
+
+from neg_contrast import artifacts, checkpoints, errors, sharding
+from neg_contrast import config as config_lib
+from neg_contrast.training import loop, optimizer, prefetch, run_log
+
+
+def test_prefetch_keeps_order_and_hands_over_errors():
+  assert [x for x, _ in prefetch.prefetch(lambda n: n * n, range(5))] == [
+      0, 1, 4, 9, 16]
+
+  def fails(n):
+    if n == 2:
+      raise ValueError('at 2')
+    return n
+
+  got = []
+  with pytest.raises(ValueError, match='at 2'):
+    for item, _ in prefetch.prefetch(fails, range(5)):
+      got.append(item)
+  assert got == [0, 1]
+
+
+def test_prefetch_leaves_no_thread_when_closed_early():
+  made = prefetch.prefetch(lambda n: n, range(1000))
+  next(made)
+  made.close()
+  time.sleep(0.05)
+  assert not [t for t in threading.enumerate() if t.name == 'prefetch']
+
+
+def test_log_is_cut_back_to_the_restored_step(tmp_path):
+  path = tmp_path / 'log.jsonl'
+  path.write_text(''.join(json.dumps({'step': n}) + '\n' for n in (1, 2, 3, 4))
+                  + '{"step": 5, "lo')
+  run_log.RunLog(tmp_path, 3, 10).close()
+  assert [json.loads(line)['step'] for line
+          in path.read_text().splitlines()] == [1, 2, 3]
+
+
+def test_early_stopping_counts_and_prefers_the_earlier_of_equals():
+  progress = checkpoints.Progress()
+  for step, value in ((1, 0.5), (2, 0.7), (3, 0.7), (4, 0.6)):
+    assert not progress.finished
+    progress = loop.judge(progress, step, {'accuracy@1': value}, 2)
+  assert (progress.best_step, progress.best_value) == (2, 0.7)
+  assert progress.evaluations_without_better == 2 and progress.finished
+
+
+def test_schedules():
+  make = lambda **kw: optimizer.make_schedule(
+      config_lib.OptimConfig(learning_rate=0.1, **kw), 10)
+  rates = lambda schedule: [round(float(schedule(s)), 5) for s in range(11)]
+  assert rates(make()) == [0.1] * 11
+  linear = rates(make(schedule='linear', warmup_steps=2))
+  assert linear[:4] == [0.0, 0.05, 0.1, 0.0875] and linear[10] == 0
+  assert rates(make(schedule='cosine'))[10] == 0
+
+
+def test_every_sharding_rule_must_match():
+  mesh = sharding.make_mesh(config_lib.MeshConfig(model=2))
+  with pytest.raises(ValueError, match='match no parameter'):
+    sharding.parameter_shardings({'w': np.zeros(3)}, mesh)
+
+
+def test_mesh_sizes():
+  assert dict(sharding.make_mesh(config_lib.MeshConfig(model=4)).shape) == {
+      'data': 2, 'model': 4}
+  assert sharding.make_mesh(config_lib.MeshConfig(data=2)).size == 2
+  with pytest.raises(errors.UserError, match='does not fit 8 devices'):
+    sharding.make_mesh(config_lib.MeshConfig(data=5, model=2))
+  assert len(jax.devices()) == 8
+
+
+def test_unfinished_artifact_is_made_anew(tmp_path):
+  folder = tmp_path / 'a'
+  with (pytest.raises(RuntimeError),
+        artifacts.writing(folder, {}) as scratch):
+    (scratch / 'x').touch()
+    raise RuntimeError
+  assert artifacts.read_manifest(folder) is None
+  manifest = {'n': 1}
+  with artifacts.writing(folder, manifest) as scratch:
+    assert not (scratch / 'x').exists()
+    manifest['n'] = 2
+  assert artifacts.read_manifest(folder) == {'n': 2}
