@@ -133,10 +133,12 @@ def command(root, workdir, steps=20):
   code = (
       'import sys, pathlib\n'
       f'sys.path.insert(0, {str(pathlib.Path.cwd())!r})\n'
+      'from absl import logging\n'
       'from tests import test_jobs, tiny\n'
+      'logging.set_verbosity(logging.INFO)\n'
       f'config = tiny.make_config(pathlib.Path({str(root)!r}), '
       f'optim__steps={steps}, evaluation__bm25=False, '
-      'evaluation__patience=3)\n'
+      'evaluation__patience=6)\n'
       f'test_jobs.run_train(config, pathlib.Path({str(workdir)!r}))\n'
   )
   env = dict(os.environ, XLA_FLAGS='--xla_force_host_platform_device_count=1')
@@ -164,26 +166,46 @@ def assert_same_run(first, second, step):
                params_of(second, step))
 
 
-def test_killed_at_random_moments_ends_the_same(finished, tmp_path):
-  """kill -9 while compiling, stepping, saving, evaluating: nothing is lost.
+# What the command prints when it gets there; None: a checkpoint is being made.
+MOMENTS = {
+    'compiling': 'training: ', 'in a step': 'step ', 'saving': None,
+    'evaluating': 'encoding passages', 'before the save': ': tune ',
+}
 
-  Moments are spread over the whole run; KILLS=10 in the environment makes it
-  ten of them.
-  """
-  began = time.monotonic()
-  wait(command(finished, tmp_path / 'whole'))
-  seconds = time.monotonic() - began
+
+def kill_at(process, moment, work, rng):
+  """kill -9 at a moment, plus a little; whether it came before the end."""
+  mark = MOMENTS[moment]
+  if mark is None:
+    while process.poll() is None and not list(
+        work.glob('checkpoints/*orbax-checkpoint-tmp*')):
+      time.sleep(0.001)
+  else:
+    trained = False
+    for line in process.stdout:
+      trained = trained or b'training: ' in line
+      if trained and mark.encode() in line:
+        break
+  time.sleep(rng.uniform(0, 0.1))
+  came = process.poll() is None
+  process.kill()
+  process.communicate()
+  return came
+
+
+def test_killed_at_any_moment_ends_the_same(finished, tmp_path):
+  """Nothing is lost and nothing differs; KILLS=10 does each moment twice."""
+  wait(command(finished, tmp_path / 'whole', steps=40))
   work = tmp_path / 'killed'
   rng = np.random.default_rng(int(time.time()))
-  for fraction in rng.uniform(0.3, 1, int(os.environ.get('KILLS', '3'))):
-    process = command(finished, work)
-    time.sleep(fraction * seconds)
-    process.kill()
-    process.communicate()
-    saved = sorted(p.name for p in (work / 'checkpoints').glob('*'))
-    print(f'killed after {fraction * seconds:.1f}s of {seconds:.1f}s, '
+  moments = rng.permutation(list(MOMENTS) * 2)
+  for moment in moments[:int(os.environ.get('KILLS', '4'))]:
+    came = kill_at(command(finished, work, steps=40), moment, work, rng)
+    saved = sorted(int(p.name) for p in work.glob('checkpoints/*')
+                   if p.name.isdigit())
+    print(f'killed {moment} ({"in time" if came else "too late"}), '
           f'checkpoints {saved}')
-  wait(command(finished, work))
+  wait(command(finished, work, steps=40))
   last = max(losses_of(work))
   assert_same_run(tmp_path / 'whole', work, last)
   steps = [json.loads(line)['step'] for line
