@@ -11,9 +11,7 @@ comparable.
 
 Arguments, as in `squad_stage2.py:size=small,negatives=random`:
   size: `full` (the paper's values) or `small` (all-MiniLM-L6-v2, one epoch of
-    batch 64: minutes to tens of minutes on two cores; on the ten held-out
-    articles of SQuAD's dev set it went from .6336 to about .69 accuracy@1 with
-    PyTorch, see README for ours).
+    batch 64: half an hour on two cores; README has what it reaches).
   negatives: `random` (the batch only), `corpus` or `given`.
   stage1: `none` starts from `model.init`.
 """

@@ -73,7 +73,6 @@ class Pending:
   metrics: step_lib.StepMetrics
   stats: batches.BatchStats
   host_wait_seconds: float
-  step_seconds: float
 
 
 class Trainer:
@@ -105,6 +104,7 @@ class Trainer:
     self._log = log
     self._schedule = schedule
     self._pending: collections.deque[Pending] = collections.deque()
+    self._drained = 0.0  # When the device was last known to be idle.
 
   def fit(
       self, state: state_lib.TrainState, progress: checkpoints_lib.Progress
@@ -128,20 +128,18 @@ class Trainer:
     numbers = range(int(state.step), self._schedule.total_steps)
     made = prefetch.prefetch(self._make_batch, numbers)
     with _Signals() as signals, contextlib.closing(made):
-      last = time.monotonic()
+      self._drained = time.monotonic()
       for number, ((batch, stats), waited) in zip(numbers, made, strict=True):
         step = number + 1
         state, metrics = self._train_step(state, batch)
         if len(self._pending) >= _STEPS_IN_FLIGHT:
           jax.block_until_ready(self._pending[-_STEPS_IN_FLIGHT].metrics)
-        now = time.monotonic()
-        self._pending.append(Pending(step, metrics, stats, waited, now - last))
-        last = now
+        self._pending.append(Pending(step, metrics, stats, waited))
         if len(self._pending) >= self._schedule.log_steps:
           self._drain()
         if self._schedule.pauses(step) or signals.received:
           progress = self._pause(state, progress, step)
-          last = time.monotonic()
+          self._drained = time.monotonic()
         if progress.finished:
           break
         if signals.received:
@@ -176,9 +174,12 @@ class Trainer:
     Raises:
       UserError: a loss is not finite; names the step and the last checkpoint.
     """
-    record = None
-    seconds = sum(item.step_seconds for item in self._pending)
-    mean_seconds = seconds / max(1, len(self._pending))
+    if not self._pending:
+      return
+    jax.block_until_ready(self._pending[-1].metrics)
+    now = time.monotonic()
+    mean_seconds = (now - self._drained) / len(self._pending)
+    self._drained = now
     while self._pending:
       item = self._pending.popleft()
       values = jax.tree.map(float, jax.device_get(item.metrics))
@@ -186,8 +187,7 @@ class Trainer:
         self._stop_at_bad_loss(item.step, values.loss)
       record = _record(item, values, self._schedule, mean_seconds)
       self._log.write_step(record)
-    if record:
-      self._log.print_step(record)
+    self._log.print_step(record)
 
   def _stop_at_bad_loss(self, step: int, loss: float) -> NoReturn:
     self._log.flush()

@@ -28,7 +28,7 @@ class StepRecord:
     useful_tokens_per_second: tokens without padding.
     padding: part of the processed tokens that is padding.
     missing_negatives: hard-negative slots that stayed empty.
-    step_seconds: wall time since the step before.
+    step_seconds: wall time of a step, averaged between two log lines.
     host_wait_seconds: of these, waiting for the batch.
   """
 
