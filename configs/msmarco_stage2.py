@@ -36,6 +36,7 @@ def get_config(arg=None):
   config.model.projection_dim = 768
   config.model.query_length = 64
   config.model.passage_length = 384
+  config.model.remat = 'attention'  # Else it keeps every attention matrix.
   config.optim.learning_rate = 1e-5
   config.optim.epochs = 200
   config.evaluation.eval_steps = 500

@@ -94,7 +94,9 @@ class Bert(nn.Module):
   """Hidden states of packed sequences.
 
   Layers run in a loop over parameters stacked on a leading `layers` axis,
-  whatever `scan_unroll` is.
+  whatever `scan_unroll` is: the TPU compiler takes 111 to 197 s for twelve
+  unrolled layers at batch 2048, and 3 to 40 s for a loop. A loop without remat
+  keeps every attention matrix, so `attention` belongs to it on TPUs.
 
   Attributes:
     config: shapes and constants.

