@@ -1,13 +1,17 @@
 """A source read once, checked, and stored for random access.
 
-Passages, queries and judgements are tensorflow-datasets ArrayRecord data sets
-(no TensorFlow needed), in source order: a row number is a place in the corpus.
-Beside them lie, as .npy files, what is asked of all passages at once.
+Passages and queries are tensorflow-datasets ArrayRecord data sets (no
+TensorFlow needed), in source order: a row number is a place in the corpus.
+Beside them lie, as .npy files, the judgements by row and what is asked of all
+passages at once.
 """
 
+import contextlib
 import dataclasses
+import fcntl
 import functools
 import hashlib
+import itertools
 import os
 import pathlib
 import re
@@ -22,7 +26,7 @@ from neg_contrast import artifacts, errors
 from neg_contrast.data import records, sources
 
 Record = TypeVar('Record')
-_FORMAT = 1  # Of the folder; another one is prepared anew.
+_FORMAT = 2  # Of the folder; another one is prepared anew.
 _PROGRESS_EVERY = 100_000
 
 
@@ -97,6 +101,16 @@ class Prepared:
     """Names of the splits."""
     return tuple(self.manifest['counts']['judgements'])
 
+  @property
+  def fingerprint(self) -> str:
+    """Of the passages, the queries and their judgements together."""
+    return self.manifest['fingerprint']
+
+  @functools.cached_property
+  def query_ids(self) -> np.ndarray:
+    """`[queries]` UTF-8 bytes."""
+    return np.load(self.folder / 'query_ids.npy', mmap_mode='r')
+
   @functools.cached_property
   def passage_ids(self) -> np.ndarray:
     """`[passages]` UTF-8 bytes."""
@@ -137,15 +151,18 @@ def is_prepared(spec: str, root: pathlib.Path) -> bool:
     source = sources.open_source(spec, records.InvalidRecords(skip=True))
   except errors.UserError:
     return False
-  manifest = artifacts.read_manifest(_folder(spec, root))
-  return manifest is not None and _is_current(manifest, source)
+  known = _known_files(_folder(spec, root), skip_invalid=True)
+  return bool(known) and (
+      _contents(known) == _contents(_file_facts(source, known))
+  )
 
 
 def prepare(spec: str, root: pathlib.Path, skip_invalid: bool) -> Prepared:
   """Reads a source into its prepared form, unless that is there already.
 
   The folder is kept as long as the files' sizes and times, or else their
-  contents, are what they were.
+  contents, are what they were; one with skipped records is not kept when they
+  may not be skipped. Of several processes one prepares and the others wait.
 
   Args:
     spec: `scheme:place`.
@@ -159,20 +176,43 @@ def prepare(spec: str, root: pathlib.Path, skip_invalid: bool) -> Prepared:
   invalid = records.InvalidRecords(skip_invalid)
   source = sources.open_source(spec, invalid)
   folder = _folder(spec, root)
-  manifest = artifacts.read_manifest(folder)
-  if manifest is not None:
-    if _is_current(manifest, source):
-      return Prepared(folder)
-    logging.info('%s changed since it was prepared; preparing it again', spec)
+  known = _known_files(folder, skip_invalid)
+  if not known or known != _file_facts(source, known):
+    with only_one(folder):
+      # Another process may have done it while this one waited.
+      known = _known_files(folder, skip_invalid)
+      _update_folder(spec, source, invalid, folder, known)
+  return Prepared(folder)
+
+
+def _update_folder(spec, source, invalid, folder, known) -> None:
+  """Prepares the source, or only notes new file times if no more changed."""
+  files = _file_facts(source, known)
+  if _contents(known) == _contents(files):
+    path = folder / artifacts.MANIFEST
+    artifacts.write_json(path, {**artifacts.read_json(path), 'files': files})
+    return
+  if known:
+    logging.info('%s changed since it was prepared', spec)
   logging.info('preparing %s into %s', spec, folder)
-  new: dict[str, Any] = {
-      'format': _FORMAT, 'spec': spec, 'files': _file_facts(source),
-  }
-  with artifacts.writing(folder, new) as scratch:
-    _Writer(source, invalid, scratch).write(new)
+  manifest = {'format': _FORMAT, 'spec': spec, 'files': files}
+  with artifacts.writing(folder, manifest) as scratch:
+    _Writer(source, invalid, scratch).write(manifest)
   if invalid.counts:
     logging.warning('%s: skipped %s', spec, dict(invalid.counts))
-  return Prepared(folder)
+
+
+@contextlib.contextmanager
+def only_one(folder: pathlib.Path) -> Iterator[None]:
+  """Lets one process at a time make `folder`; the end of it frees the next.
+
+  Raises:
+    UserError: the folder around it can't be written to.
+  """
+  artifacts.make_folder(folder.parent)
+  with open(folder.with_name(f'{folder.name}.lock'), 'w') as lock:
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    yield
 
 
 class _Writer:
@@ -182,18 +222,24 @@ class _Writer:
     self._source, self._invalid, self._folder = source, invalid, folder
     self._passage_rows: dict[str, int] = {}
     self._query_rows: dict[str, int] = {}
+    self._tables = hashlib.sha256()
 
   def write(self, manifest: dict[str, Any]) -> None:
     """Writes everything and completes the manifest."""
+    spec = manifest['spec']
     manifest['corpus_fingerprint'] = self._write_passages()
     if not self._passage_rows:
-      raise errors.UserError('the source holds no passages')
+      raise errors.UserError(f'{spec}: holds no passages')
     wanted = self._judged_queries()
     manifest['queries_fingerprint'] = self._write_queries(wanted)
     counts = {split: self._write_judgements(split)
               for split in self._source.splits}
     if not any(counts.values()):
-      raise errors.UserError('the source holds no judgements')
+      raise errors.UserError(f'{spec}: holds no judgements')
+    manifest['fingerprint'] = artifacts.sha256_json([
+        manifest['corpus_fingerprint'], manifest['queries_fingerprint'],
+        self._tables.hexdigest(),
+    ])
     manifest['counts'] = {
         'passages': len(self._passage_rows),
         'queries': len(self._query_rows),
@@ -209,6 +255,10 @@ class _Writer:
 
     def usable():
       for passage in self._source.passages():
+        name = passage.document_id
+        if not self._is_utf8('passage', passage, passage.title, passage.text,
+                             name):
+          continue
         if not (passage.title.strip() or passage.text.strip()):
           self._invalid.report('empty_passage', passage.where,
                                f'passage "{passage.id}" has no title or text')
@@ -218,7 +268,6 @@ class _Writer:
         row = self._passage_rows[passage.id]
         key = hashlib.sha256(_folded(passage).encode()).digest()
         group_of.append(groups.setdefault(key, row))
-        name = passage.document_id
         document_of.append(
             documents.setdefault(name, len(documents)) if name else -1
         )
@@ -232,9 +281,7 @@ class _Writer:
            ('id', 'title', 'text', 'document_id'), usable())
     self._save('passage_groups', np.array(group_of, np.int32))
     self._save('passage_documents', np.array(document_of, np.int32))
-    self._save('passage_ids', np.array(
-        [name.encode() for name in self._passage_rows], np.bytes_
-    ))
+    self._save('passage_ids', _as_bytes(self._passage_rows))
     return digest.hexdigest()
 
   def _judged_queries(self) -> set[str]:
@@ -254,6 +301,8 @@ class _Writer:
       for query in self._source.queries():
         if query.id not in wanted:
           continue
+        if not self._is_utf8('query', query, query.text, *query.answers):
+          continue
         if not query.text.strip():
           self._invalid.report('empty_query', query.where,
                                f'query "{query.id}" has no text')
@@ -264,6 +313,7 @@ class _Writer:
                  'answers': list(query.answers)}
 
     _store(self._folder / 'queries', ('id', 'text', 'answers'), usable())
+    self._save('query_ids', _as_bytes(self._query_rows))
     return digest.hexdigest()
 
   def _write_judgements(self, split: str) -> int:
@@ -291,7 +341,20 @@ class _Writer:
     table = np.array([(*pair, grade) for pair, grade in sorted(grades.items())],
                      np.int32).reshape(-1, 3)
     self._save(f'judgements-{split}', table)
+    _update(self._tables, split)
+    self._tables.update(table.tobytes())
     return len(table)
+
+  def _is_utf8(self, kind, record, *texts) -> bool:
+    """Json can hold half of a surrogate pair; UTF-8 and files can't."""
+    try:
+      ''.join((record.id, *texts)).encode()
+    except UnicodeEncodeError as e:
+      self._invalid.report('broken_record', record.where,
+                           f'{kind} {ascii(record.id)} is no valid Unicode '
+                           f'({e.reason})')
+      return False
+    return True
 
   def _is_new(self, kind, record, rows) -> bool:
     """Gives the record a row, unless its id has one."""
@@ -309,10 +372,13 @@ class _Writer:
 def _store(
     folder: pathlib.Path, fields: Sequence[str], rows: Iterable[dict[str, Any]]
 ) -> None:
-  """Writes rows of text fields as one ArrayRecord data set."""
+  """Writes rows of text fields as one ArrayRecord data set; none if no rows."""
   from neg_contrast.data import tfds_records  # Slow to import.
 
-  tfds_records.write(folder, fields, rows)
+  rows = iter(rows)
+  first = list(itertools.islice(rows, 1))
+  if first:  # tfds can't store an empty set, and the caller refuses it.
+    tfds_records.write(folder, fields, itertools.chain(first, rows))
 
 
 def _open(folder: pathlib.Path) -> Any:
@@ -329,6 +395,10 @@ def _to_passage(row: dict[str, Any]) -> records.Passage:
 def _to_query(row: dict[str, Any]) -> records.Query:
   answers = tuple(answer.decode() for answer in row['answers'])
   return records.Query(row['id'].decode(), row['text'].decode(), answers)
+
+
+def _as_bytes(ids: Iterable[str]) -> np.ndarray:
+  return np.array([name.encode() for name in ids], np.bytes_)
 
 
 def _folded(passage: records.Passage) -> str:
@@ -354,25 +424,38 @@ def _folder(spec: str, root: pathlib.Path) -> pathlib.Path:
   return root / '-'.join(filter(None, (scheme, slug, code)))
 
 
-def _file_facts(source: records.Source) -> list[dict[str, Any]]:
-  return [
-      {'name': path.name, 'size': path.stat().st_size,
-       'mtime_ns': path.stat().st_mtime_ns,
-       'sha256': artifacts.sha256_file(path)}
-      for path in source.files
-  ]
+def _known_files(
+    folder: pathlib.Path, skip_invalid: bool
+) -> list[dict[str, Any]]:
+  """The files that `folder` was prepared from; none if it can't be reused."""
+  manifest = artifacts.read_manifest(folder)
+  if manifest is None or manifest['format'] != _FORMAT:
+    return []
+  if manifest['counts']['skipped'] and not skip_invalid:
+    return []
+  return manifest['files']
 
 
-def _is_current(manifest: dict[str, Any], source: records.Source) -> bool:
-  """Whether the files are those that were prepared."""
-  known, files = manifest['files'], source.files
-  if manifest['format'] != _FORMAT or len(known) != len(files):
-    return False
-  for path, fact in zip(files, known, strict=True):
+def _file_facts(
+    source: records.Source, known: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
+  """Path, size, time and sha256 of the source's files.
+
+  One with the path, size and time of a known file is not hashed again.
+  """
+  keys = ('path', 'size', 'mtime_ns')
+  hashes = {tuple(fact[key] for key in keys): fact['sha256'] for fact in known}
+  facts = []
+  for path in source.files:
     stat = path.stat()
-    if stat.st_size != fact['size']:
-      return False
-    if (stat.st_mtime_ns != fact['mtime_ns']
-        and artifacts.sha256_file(path) != fact['sha256']):
-      return False
-  return True
+    values = os.path.realpath(path), stat.st_size, stat.st_mtime_ns
+    facts.append({
+        **dict(zip(keys, values, strict=True)),
+        'sha256': hashes.get(values) or artifacts.sha256_file(path),
+    })
+  return facts
+
+
+def _contents(facts: list[dict[str, Any]]) -> list[tuple[str, str]]:
+  """What must stay the same; names count, since splits are named by them."""
+  return [(fact['path'], fact['sha256']) for fact in facts]

@@ -33,14 +33,9 @@ def open_source(
   """
   scheme, _, place = spec.partition(':')
   if scheme not in _READERS:
-    path = pathlib.Path(spec)
-    hint = ''
-    if path.exists():
-      likely = 'squad' if path.is_file() else 'beir'
-      hint = f'. {spec} exists; did you mean {likely}:{spec}?'
     raise errors.UserError(
         f'config.data.source="{spec}": unknown scheme "{scheme}"; write one of '
-        f'{_EXAMPLES}{hint}'
+        f'{_EXAMPLES}{_hint(spec) or _hint(place)}'
     )
   if not place and scheme != 'python_docs':
     raise errors.UserError(
@@ -48,3 +43,13 @@ def open_source(
         f'{_EXAMPLES}'
     )
   return _READERS[scheme](place, invalid)
+
+
+def _hint(place: str) -> str:
+  """The likeliest reader of a place, if there is anything."""
+  path = pathlib.Path(place)
+  if not place or not path.exists():
+    return ''
+  has_corpus = records.plain_or_gzip(path / 'corpus.jsonl').exists()
+  likely = 'beir' if has_corpus else 'squad'
+  return f'. {place} exists; did you mean {likely}:{place}?'

@@ -6,6 +6,7 @@ Nothing is cut and no special token is in it, so that one store serves every
 length and prefix.
 """
 
+import contextlib
 import itertools
 import pathlib
 from collections.abc import Iterable, Iterator
@@ -14,6 +15,7 @@ import numpy as np
 from jaxtyping import Int, Integer
 
 from neg_contrast import artifacts, errors
+from neg_contrast.data import prepared as prepared_lib
 from neg_contrast.data import tokenizer as tokenizer_lib
 
 _BATCH = 4096
@@ -38,11 +40,15 @@ class TokenStore:
     return len(self._offsets['text']) - 1
 
   def title(self, row: int) -> Integer[np.ndarray, ' tokens']:
-    """Token ids of a title; empty where there is none."""
+    """Token ids of a title; empty where there is none.
+
+    Raises:
+      IndexError: there is no such row; -1, which pads pools, is none.
+    """
     return self._slice('title', row)
 
   def text(self, row: int) -> Integer[np.ndarray, ' tokens']:
-    """Token ids of a text."""
+    """Token ids of a text; raises as `title` does."""
     return self._slice('text', row)
 
   @property
@@ -57,6 +63,8 @@ class TokenStore:
 
   def _slice(self, field, row):
     offsets = self._offsets[field]
+    if not 0 <= row < len(self):
+      raise IndexError(f'row {row} of a store of {len(self)} rows')
     return self._ids[field][offsets[row] : offsets[row + 1]]
 
 
@@ -68,6 +76,8 @@ def make_token_store(
 ) -> TokenStore:
   """Tokenizes (title, text) pairs once; later calls map what is there.
 
+  Of several processes one tokenizes and the others wait.
+
   Args:
     texts: consumed only if the store is made now.
     tokenizer: the model's.
@@ -78,28 +88,40 @@ def make_token_store(
     UserError: the folder holds the tokens of other texts or another tokenizer.
   """
   wanted = {'fingerprint': fingerprint, 'tokenizer': tokenizer.sha256}
-  manifest = artifacts.read_manifest(folder)
-  if manifest is not None:
-    for key, value in wanted.items():
-      if manifest[key] != value:
-        raise errors.UserError(
-            f'{folder}: made for {key} {manifest[key]}, but {value} is at '
-            'hand. Remove the folder to have it made anew'
-        )
-    return TokenStore(folder)
-  dtype = np.dtype(np.uint16 if tokenizer.vocab_size <= 2**16 else np.uint32)
-  new = {**wanted, 'dtype': dtype.name, 'rows': 0}
-  with artifacts.writing(folder, new) as scratch:
-    new['rows'] = _write(texts, tokenizer, scratch, dtype)
+  if artifacts.read_manifest(folder) is None:
+    with prepared_lib.only_one(folder):
+      if artifacts.read_manifest(folder) is None:  # Not made while waiting.
+        _make(texts, tokenizer, folder, wanted)
+  made = artifacts.read_json(folder / artifacts.MANIFEST)
+  for key, value in wanted.items():
+    if made[key] != value:
+      raise errors.UserError(
+          f'{folder}: made for {key} {made[key]}, but {value} is at '
+          'hand. Remove the folder to have it made anew'
+      )
   return TokenStore(folder)
 
 
+def _make(texts, tokenizer, folder, wanted) -> None:
+  dtype = np.dtype('uint16' if tokenizer.vocab_size <= 2**16 else 'uint32')
+  manifest = {**wanted, 'dtype': dtype.name, 'rows': 0}
+  with artifacts.writing(folder, manifest) as scratch:
+    manifest['rows'] = _write(texts, tokenizer, scratch, dtype)
+
+
 def _write(texts, tokenizer, folder, dtype) -> int:
+  with contextlib.ExitStack() as stack:
+    files = {
+        f'{field}_{kind}': stack.enter_context(
+            open(folder / f'{field}_{kind}.bin', 'wb')
+        )
+        for field in _FIELDS for kind in ('ids', 'offsets')
+    }
+    return _write_batches(texts, tokenizer, files, dtype)
+
+
+def _write_batches(texts, tokenizer, files, dtype) -> int:
   rows = 0
-  names = [f'{field}_{kind}' for field in _FIELDS
-           for kind in ('ids', 'offsets')]
-  files = {name: open(folder / f'{name}.bin', 'wb')  # noqa: SIM115
-           for name in names}
   ends = dict.fromkeys(_FIELDS, 0)
   for field in _FIELDS:
     files[f'{field}_offsets'].write(np.zeros(1, np.int64).tobytes())
@@ -114,8 +136,6 @@ def _write(texts, tokenizer, folder, dtype) -> int:
           (ends[field] + np.cumsum(lengths)).tobytes()
       )
       ends[field] += int(lengths.sum())
-  for file in files.values():
-    file.close()
   return rows
 
 

@@ -16,7 +16,7 @@ class Tokenizer:
   Attributes:
     cls_id: id of [CLS].
     sep_id: id of [SEP].
-    vocab_size: number of ids.
+    vocab_size: one more than the highest id.
   """
 
   def __init__(self, backend: tokenizers.Tokenizer):
@@ -30,7 +30,8 @@ class Tokenizer:
     self._backend = backend
     self.cls_id = self._special('[CLS]')
     self.sep_id = self._special('[SEP]')
-    self.vocab_size = backend.get_vocab_size(with_added_tokens=True)
+    # Ids may have gaps, so their number would be too low.
+    self.vocab_size = 1 + max(backend.get_vocab().values())
 
   @functools.cached_property
   def sha256(self) -> str:
@@ -66,7 +67,7 @@ def load_tokenizer(folder: str) -> Tokenizer:
   """Reads `tokenizer.json`, or `vocab.txt` through transformers.
 
   Raises:
-    UserError: the folder holds neither.
+    UserError: the folder holds neither, or they are broken.
   """
   path = pathlib.Path(folder)
   if (path / 'tokenizer.json').exists():
@@ -87,5 +88,11 @@ def load_tokenizer(folder: str) -> Tokenizer:
     )
   import transformers  # Slow to import, rarely needed.
 
-  loaded = transformers.AutoTokenizer.from_pretrained(folder)
+  try:
+    loaded = transformers.AutoTokenizer.from_pretrained(folder)
+  except (OSError, ValueError) as e:
+    raise errors.UserError(
+        f'{path}: transformers makes no tokenizer of vocab.txt: {e}. A '
+        "config.json with the model's model_type must be there too"
+    ) from None
   return Tokenizer(loaded.backend_tokenizer)

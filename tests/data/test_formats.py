@@ -2,7 +2,9 @@
 
 import gzip
 import json
+import os
 import pathlib
+import threading
 
 import numpy as np
 import pytest
@@ -58,6 +60,10 @@ def test_beir_round_trip(tmp_path, gz):
   np.testing.assert_array_equal(corpus.passage_groups, [0, 1, 2, 0])
   np.testing.assert_array_equal(corpus.passage_documents, [-1, 0, -1, -1])
   assert list(corpus.passage_ids) == [b'a', b'7', b'c', b'a2']
+  assert list(corpus.query_ids) == [b'q1', b'q2']
+  assert corpus.passages[1:3] == [corpus.passages[1], corpus.passages[2]]
+  with pytest.raises(ValueError, match='num_records'):
+    corpus.passages[-1]  # What pads pools is no passage.
   judgements = corpus.judgements('test')
   np.testing.assert_array_equal(judgements.query_rows, [0, 0, 1])
   np.testing.assert_array_equal(judgements.passage_rows, [0, 1, 2])
@@ -83,6 +89,23 @@ def test_beir_round_trip(tmp_path, gz):
     (dict(qrels=QRELS + 'qq\ta\t1\n'),
      'test.tsv:5: judgement of an unknown query "qq"'),
     (dict(qrels=QRELS + 'q1\ta\tx\n'), 'test.tsv:5: expected query-id'),
+    (dict(qrels=QRELS + 'q1\ta2\t²\n'), 'test.tsv:5: expected query-id'),
+    (dict(qrels=QRELS + 'q1\ta2\t9999999999\n'), 'test.tsv:5: expected'),
+    (dict(qrels=QRELS + 'q1 a2 1\n'), 'test.tsv:5: expected query-id'),
+    (dict(corpus=[*CORPUS, {'_id': 'x', 'text': 'y', 'metadata': 'z'}]),
+     'corpus.jsonl:5: "x": key "metadata" holds str'),
+    (dict(corpus=[*CORPUS, {'_id': 'x', 'text': 'y', 'title': ['z']}]),
+     'corpus.jsonl:5: "x": key "title" holds list'),
+    (dict(corpus=[*CORPUS, '{"_id": "x", "text": "\\ud800"}']),
+     "corpus.jsonl:5: passage 'x' is no valid Unicode"),
+    (dict(queries=[*QUERIES, {'_id': 'q', 'text': 'y', 'answers': 'abc'}]),
+     'queries.jsonl:4: query "q": key "answers" holds str, not a list'),
+    (dict(queries=[*QUERIES, '{"_id": "q3", "text": "\\ud800"}'],
+          qrels=QRELS.replace('q2\tc\t0', 'q2\tc\t0\r\nq3\tc\t1')),
+     "queries.jsonl:4: query 'q3' is no valid Unicode"),
+    (dict(queries=[*QUERIES, {'_id': 'q3', 'text': ' '}],
+          qrels=QRELS.replace('q2\tc\t0', 'q2\tc\t0\r\nq3\tc\t1')),
+     'queries.jsonl:4: query "q3" has no text'),
     (dict(qrels=QRELS + 'q1\ta\t1\n'), 'judged twice, with grades 2 and 1'),
 ])
 def test_bad_records_are_named_or_skipped(tmp_path, kwargs, message):
@@ -91,8 +114,56 @@ def test_bad_records_are_named_or_skipped(tmp_path, kwargs, message):
     prepared.prepare(spec, tmp_path / 'out', False)
   assert 'on_invalid=skip' in str(caught.value)
   corpus = prepared.prepare(spec, tmp_path / 'out', True)
-  assert sum(corpus.manifest['counts']['skipped'].values()) == 1
+  skipped = corpus.manifest['counts']['skipped']
+  # The judgement of a query that was skipped is skipped too.
+  assert sum(skipped.values()) == 1 + ('q3' in message)
   assert len(corpus.passages) == 4
+  assert len(corpus.judgements('test').grades) == 3
+  with pytest.raises(errors.UserError, match=message):
+    prepared.prepare(spec, tmp_path / 'out', False)
+
+
+def test_document_number_zero_is_a_document(tmp_path):
+  corpus = [{**row, 'metadata': {'document_id': 0}} for row in CORPUS]
+  spec = f'beir:{make_beir(tmp_path / "data", corpus=corpus)}'
+  rows = prepared.prepare(spec, tmp_path / 'out', False).passage_documents
+  assert rows.tolist() == [0, 0, 0, 0]
+
+
+def test_equal_judgements_are_one(tmp_path):
+  folder = make_beir(tmp_path / 'data', qrels=QRELS + 'q1\ta\t2\n')
+  corpus = prepared.prepare(f'beir:{folder}', tmp_path / 'out', False)
+  assert corpus.manifest['counts']['judgements'] == {'test': 3}
+
+
+@pytest.mark.parametrize('kwargs, message', [
+    (dict(corpus=[]), 'holds no passages'),
+    (dict(qrels=QRELS.splitlines()[0]), 'holds no judgements'),
+])
+def test_empty_sources(tmp_path, kwargs, message):
+  spec = f'beir:{make_beir(tmp_path / "data", **kwargs)}'
+  with pytest.raises(errors.UserError, match=f'{spec}: {message}'):
+    prepared.prepare(spec, tmp_path / 'out', False)
+  assert not prepared.is_prepared(spec, tmp_path / 'out')
+
+
+@pytest.mark.parametrize('damage', ['cut', 'flip'])
+@pytest.mark.parametrize('scheme, name, text', [
+    ('beir', 'corpus.jsonl.gz', '{"_id": "a", "text": "x"}\n'),
+    ('squad', 'dev.json.gz', '{"data": [\n'),
+])
+def test_damaged_gzip(tmp_path, scheme, name, text, damage):
+  make_beir(tmp_path, gz='.gz')
+  path = write(tmp_path / name, text + 'white space \n' * 9)
+  data = path.read_bytes()
+  # The third byte of the deflate stream: an impossible block.
+  path.write_bytes(data[:-9] if damage == 'cut' else
+                   data[:20] + b'\xff' * 30 + data[50:])
+  place = tmp_path if scheme == 'beir' else path
+  with pytest.raises(errors.UserError, match=name):
+    source = sources.open_source(
+        f'{scheme}:{place}', records.InvalidRecords(skip=True))
+    list(source.passages())
 
 
 def test_beir_without_header_or_files(tmp_path):
@@ -103,21 +174,66 @@ def test_beir_without_header_or_files(tmp_path):
     beir.Beir(str(tmp_path / 'nowhere'), STRICT)
 
 
-def test_changes_are_noticed_and_touches_are_not(tmp_path):
+def test_changes_are_noticed_and_touches_are_not(tmp_path, monkeypatch):
   data = make_beir(tmp_path / 'data')
   spec, out = f'beir:{data}', tmp_path / 'out'
   first = prepared.prepare(spec, out, False)
-  made = (first.folder / 'manifest.json').stat().st_mtime_ns
-  (data / 'corpus.jsonl').touch()
+  made = (first.folder / 'passage_ids.npy').stat().st_mtime_ns
+  os.utime(data / 'corpus.jsonl', (1, 1))
   assert prepared.is_prepared(spec, out)
   again = prepared.prepare(spec, out, False)
-  assert (again.folder / 'manifest.json').stat().st_mtime_ns == made
+  assert (again.folder / 'passage_ids.npy').stat().st_mtime_ns == made
+  monkeypatch.setattr(prepared.artifacts, 'sha256_file', None)
+  prepared.prepare(spec, out, False)  # The new time is known: nothing hashed.
+  monkeypatch.undo()
   make_beir(data, corpus=[*CORPUS, {'_id': 'new', 'text': 'new'}])
   assert not prepared.is_prepared(spec, out)
   changed = prepared.prepare(spec, out, False)
   assert len(changed.passages) == 5
   assert (changed.manifest['corpus_fingerprint']
           != first.manifest['corpus_fingerprint'])
+  (data / 'qrels' / 'test.tsv').rename(data / 'qrels' / 'dev.tsv')
+  assert prepared.prepare(spec, out, False).splits == ('dev',)
+
+
+def test_fingerprints(tmp_path):
+  """Each tells of its own records and of nothing else."""
+  def of(name, **kwargs):
+    spec = f'beir:{make_beir(tmp_path / name, **kwargs)}'
+    made = prepared.prepare(spec, tmp_path / 'out', False)
+    return (made.manifest['corpus_fingerprint'],
+            made.manifest['queries_fingerprint'], made.fingerprint)
+
+  base = of('base')
+  assert of('copy', gz='.gz') == base
+  other = of('grade', qrels=QRELS.replace('q1\ta\t2', 'q1\ta\t1'))
+  assert other[:2] == base[:2] and other[2] != base[2]
+  other = of('query', queries=[{'_id': 'q1', 'text': 'why'}, *QUERIES[1:]])
+  assert other[0] == base[0] and other[1] != base[1] and other[2] != base[2]
+  other = of('corpus', corpus=[*CORPUS, {'_id': 'new', 'text': 'new'}])
+  assert other[0] != base[0] and other[1] == base[1] and other[2] != base[2]
+
+
+def test_one_process_prepares_and_others_wait(tmp_path):
+  spec, out = f'beir:{make_beir(tmp_path / "data")}', tmp_path / 'out'
+  done = []
+  waiting = threading.Thread(
+      target=lambda: done.append(prepared.prepare(spec, out, False)))
+  with prepared.only_one(prepared._folder(spec, out)):
+    waiting.start()
+    waiting.join(0.5)
+    assert waiting.is_alive()
+    assert not list(out.glob('*/manifest.json'))
+  waiting.join(60)
+  assert len(done[0].passages) == 4
+
+
+def test_reading_what_is_made_writes_nothing(tmp_path, monkeypatch):
+  """A prepared folder may lie where nothing can be written."""
+  spec, out = f'beir:{make_beir(tmp_path / "data")}', tmp_path / 'out'
+  prepared.prepare(spec, out, False)
+  monkeypatch.setattr(prepared, 'only_one', None)
+  assert len(prepared.prepare(spec, out, False).passages) == 4
 
 
 def squad_json(*articles):
@@ -132,7 +248,8 @@ ARTICLE = {'title': 'Super_Bowl', 'paragraphs': [
                      {'text': 'in 2016', 'answer_start': 4}]},
         {'id': '2', 'question': 'Who?', 'answers': [], 'is_impossible': True},
     ]},
-    {'context': 'Another.', 'qas': []},
+    {'context': 'Another.', 'qas': [
+        {'id': '4', 'question': 'No answers key?', 'is_impossible': True}]},
 ]}
 
 
@@ -163,8 +280,62 @@ def test_squad_messages(tmp_path):
   path = write(tmp_path / 'cut.json', squad_json(ARTICLE)[:-10])
   with pytest.raises(errors.UserError, match='cut.json: not valid json'):
     list(squad.Squad(str(path), STRICT).passages())
+  path = write(tmp_path / 'other.json', '{"rows": []}')
+  with pytest.raises(errors.UserError, match='no articles under the key'):
+    list(squad.Squad(str(path), STRICT).passages())
   with pytest.raises(errors.UserError, match='no such file'):
     squad.Squad(str(tmp_path / 'none.json'), STRICT)
+
+
+GOOD = {'id': 'good', 'question': 'Which?', 'answers': [{'text': 'c'}]}
+
+
+@pytest.mark.parametrize('article, message', [
+    ({'paragraphs': []}, "article 2: key 'title' is missing"),
+    ({'title': None, 'paragraphs': []}, "key 'title' holds NoneType"),
+    ({'title': 'T', 'paragraphs': 'ab'}, "key 'paragraphs' holds str"),
+    ({'title': 'T', 'paragraphs': ['ab']},
+     r'article 2 \("T"\), paragraph 1: .* found .ab.'),
+    ({'title': 'T', 'paragraphs': [{'context': None, 'qas': []}]},
+     r'paragraph 1: .*key .context. holds NoneType'),
+    ({'title': 'T', 'paragraphs': [{'context': 'c', 'qas': [
+        {**GOOD, 'id': None}, GOOD]}]},
+     r'paragraph 1, question 1: .*key .id. holds NoneType'),
+    ({'title': 'T', 'paragraphs': [{'context': 'c', 'qas': [
+        GOOD, {**GOOD, 'question': 3}]}]},
+     r'paragraph 1, question 2: .*key .question. holds int'),
+    ({'title': 'T', 'paragraphs': [{'context': 'c', 'qas': [
+        GOOD, {'id': 'x', 'question': 'y', 'answers': [{'answer': 'c'}]}]}]},
+     r'paragraph 1, question 2: key .text. is missing'),
+])
+def test_broken_squad_is_named_or_skipped(tmp_path, article, message):
+  path = write(tmp_path / 'dev.json', squad_json(ARTICLE, article))
+  with pytest.raises(errors.UserError, match=f'dev.json: .*{message}'):
+    prepared.prepare(f'squad:{path}', tmp_path / 'out', False)
+  corpus = prepared.prepare(f'squad:{path}', tmp_path / 'out', True)
+  assert corpus.manifest['counts']['skipped'] == {'broken_record': 1}
+  # A broken question leaves its paragraph and its neighbours in place.
+  expected = ['1', 'good'] if 'question ' in message else ['1']
+  assert [q.id for q in corpus.queries] == expected
+  assert len(corpus.passages) == 1 + len(expected)
+
+
+def test_fingerprints_do_not_depend_on_the_format(tmp_path):
+  path = write(tmp_path / 'dev.json', squad_json(ARTICLE))
+  by_squad = prepared.prepare(f'squad:{path}', tmp_path / 'out', False)
+  folder = make_beir(
+      tmp_path / 'data',
+      corpus=[{'_id': f'Super_Bowl#{n}', 'title': 'Super Bowl', 'text': text,
+               'metadata': {'document_id': 'Super_Bowl'}}
+              for n, text in enumerate(['It was 2016.', 'Another.'], 1)],
+      queries=[{'_id': '1', 'text': 'When?', 'answers': ['2016', 'in 2016']}],
+      qrels='query-id\tcorpus-id\tscore\n1\tSuper_Bowl#1\t1\n',
+  )
+  (folder / 'qrels' / 'test.tsv').rename(folder / 'qrels' / 'dev.tsv')
+  by_beir = prepared.prepare(f'beir:{folder}', tmp_path / 'out', False)
+  assert by_squad.fingerprint == by_beir.fingerprint
+  assert (by_squad.manifest['corpus_fingerprint']
+          == by_beir.manifest['corpus_fingerprint'])
 
 
 def test_same_corpus_in_two_formats(shared_data):
@@ -174,8 +345,9 @@ def test_same_corpus_in_two_formats(shared_data):
   by_beir = beir.Beir(str(folder), STRICT)
   texts = lambda source: sorted(p.text for p in source.passages())
   assert texts(by_squad) == texts(by_beir)
-  assert ({q.id for q in by_squad.queries()}
-          == {q.id for q in by_beir.queries()})
+  questions = lambda source: {
+      q.id: (q.text.strip(), set(q.answers)) for q in source.queries()}
+  assert questions(by_squad) == questions(by_beir)
 
 
 def test_python_docs(tmp_path):
@@ -208,6 +380,11 @@ def test_python_docs_of_this_machine(tmp_path):
 def test_schemes(tmp_path):
   with pytest.raises(errors.UserError, match='unknown scheme "squadd"'):
     sources.open_source('squadd:x', STRICT)
+  with pytest.raises(errors.UserError, match='python_docs$'):
+    sources.open_source('squadd:x', STRICT)  # No such place: no hint.
+  with pytest.raises(errors.UserError, match=f'did you mean squad:{tmp_path}'):
+    sources.open_source(f'squadd:{tmp_path}', STRICT)
+  make_beir(tmp_path, gz='.gz')
   with pytest.raises(errors.UserError, match=f'did you mean beir:{tmp_path}'):
     sources.open_source(str(tmp_path), STRICT)
   with pytest.raises(errors.UserError, match='names no file'):

@@ -3,6 +3,7 @@
 import hypothesis
 import numpy as np
 import pytest
+import tokenizers
 from hypothesis import strategies as st
 
 from neg_contrast import errors
@@ -41,9 +42,12 @@ def test_lengths_equal_those_built(title, text, max_length, prefix):
       np.array([title]), np.array([text]), max_length=max_length,
       prefix_length=prefix,
   )
-  if prefix + 3 <= max_length:
-    assert told.tolist() == [len(built)]
-  assert built[-1] == SEP and len(built) <= max_length
+  assert told.tolist() == [len(built)]
+  assert built[0] == CLS and built[-1] == SEP and len(built) <= max_length
+  if 3 + prefix + title <= max_length:  # Then only the text is cut.
+    assert built.count(7) == title and built.count(5) == prefix
+    room = max_length - 2 - prefix - title - (title > 0)
+    assert built.count(8) == min(text, room)
 
 
 @pytest.fixture
@@ -64,6 +68,9 @@ def test_store_round_trip(tmp_path, tokenizer):
     assert store.text(row).tolist() == tokenizer.encode(text)
   assert store.title_lengths.tolist() == [2, 0, 1]
   assert store.text_lengths.tolist() == [1, 3, 0]
+  for row in (-1, 3):
+    with pytest.raises(IndexError, match=f'row {row} of a store of 3'):
+      store.text(row)
   made = (tmp_path / 's' / 'text_ids.bin').stat().st_mtime_ns
   make()
   assert (tmp_path / 's' / 'text_ids.bin').stat().st_mtime_ns == made
@@ -73,6 +80,60 @@ def test_store_of_empty_titles(tmp_path, tokenizer):
   store = token_store.make_token_store(
       [('', 'word1')], tokenizer, tmp_path / 's', 'abc')
   assert store.title(0).size == 0
+
+
+def test_store_of_nothing(tmp_path, tokenizer):
+  store = token_store.make_token_store([], tokenizer, tmp_path / 's', 'abc')
+  assert len(store) == 0 and store.text_lengths.tolist() == []
+
+
+def test_large_vocabularies_and_gaps_between_ids(tmp_path):
+  """An id above 65535 is stored whole, even if there are few ids."""
+  backend = tokenizers.Tokenizer(tokenizers.models.WordLevel(
+      {'[UNK]': 0, '[CLS]': 1, '[SEP]': 2, 'far': 70_000}, unk_token='[UNK]'))
+  own = tokenizer_lib.Tokenizer(backend)
+  assert own.vocab_size == 70_001
+  store = token_store.make_token_store(
+      [('', 'far')], own, tmp_path / 's', 'abc')
+  assert store.text(0).dtype == np.uint32
+  assert store.text(0).tolist() == [70_000]
+
+
+def test_store_is_made_in_batches_and_texts_are_read_once(
+    tmp_path, tokenizer, monkeypatch):
+  monkeypatch.setattr(token_store, '_BATCH', 2)
+  texts = [(f'word{i}', f'word{i} word{i + 1}' * (i % 3)) for i in range(5)]
+  store = token_store.make_token_store(
+      iter(texts), tokenizer, tmp_path / 's', 'abc')
+  assert [store.text(i).tolist() for i in range(5)] == [
+      tokenizer.encode(text) for _, text in texts]
+  unread = iter([('', 'word1')])
+  monkeypatch.setattr(token_store.prepared_lib, 'only_one', None)
+  token_store.make_token_store(unread, tokenizer, tmp_path / 's', 'abc')
+  assert len(list(unread)) == 1
+
+
+def test_interrupted_store_is_made_anew(tmp_path, tokenizer):
+  def broken():
+    yield '', 'word1'
+    raise KeyboardInterrupt
+
+  make = lambda texts: token_store.make_token_store(
+      texts, tokenizer, tmp_path / 's', 'abc')
+  with pytest.raises(KeyboardInterrupt):
+    make(broken())
+  assert not (tmp_path / 's').exists()
+  assert len(make([('', 'word1'), ('', 'word2')])) == 2
+
+
+def test_store_of_another_tokenizer_is_refused(tmp_path, tokenizer):
+  token_store.make_token_store([('', 'a')], tokenizer, tmp_path / 's', 'abc')
+  tiny.write_tokenizer(tmp_path / 'u', words=['other'])
+  other = tokenizer_lib.load_tokenizer(str(tmp_path / 'u'))
+  with pytest.raises(
+      errors.UserError,
+      match=f'tokenizer {tokenizer.sha256}, but {other.sha256}'):
+    token_store.make_token_store([('', 'a')], other, tmp_path / 's', 'abc')
 
 
 def test_store_of_other_texts_is_refused(tmp_path, tokenizer):
@@ -96,4 +157,17 @@ def test_vocab_txt_alone_is_enough(tmp_path):
   (tmp_path / 'vocab.txt').write_text(
       '\n'.join(['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', 'hello']))
   (tmp_path / 'config.json').write_text('{"model_type": "bert"}')
-  assert tokenizer_lib.load_tokenizer(str(tmp_path)).encode('Hello') == [5]
+  own = tokenizer_lib.load_tokenizer(str(tmp_path))
+  assert own.encode('Hello') == [5]
+  own.save(tmp_path / 'copy')
+  again = tokenizer_lib.load_tokenizer(str(tmp_path / 'copy'))
+  assert again.sha256 == own.sha256
+
+
+def test_broken_tokenizer_files(tmp_path):
+  (tmp_path / 'tokenizer.json').write_text('{}')
+  with pytest.raises(errors.UserError, match='tokenizer.json: not a tokenizer'):
+    tokenizer_lib.load_tokenizer(str(tmp_path))
+  with pytest.raises(errors.UserError, match=r'has no \[CLS\]'):
+    tokenizer_lib.Tokenizer(tokenizers.Tokenizer(
+        tokenizers.models.WordLevel({'a': 0}, unk_token='a')))

@@ -2,11 +2,16 @@
 
 import json
 import pathlib
+import re
+import zlib
 from collections.abc import Iterator
 from typing import Any
 
 from neg_contrast import errors
 from neg_contrast.data import records
+
+# Nine digits fit the int32 that grades are stored in.
+_SCORE = re.compile(r'[+-]?[0-9]{1,9}')
 
 
 class Beir:
@@ -47,20 +52,26 @@ class Beir:
   def passages(self) -> Iterator[records.Passage]:
     """The corpus, in file order."""
     for where, row in self._rows(self._corpus):
-      metadata = row.get('metadata') or {}
+      document_id = _metadata(row).get('document_id')
       yield records.Passage(
           str(row['_id']), row.get('title') or '', row['text'],
-          str(metadata.get('document_id') or ''), where,
+          '' if document_id is None else str(document_id), where,
       )
 
   def queries(self) -> Iterator[records.Query]:
     """All queries, in file order."""
     for where, row in self._rows(self._queries):
-      metadata = row.get('metadata') or {}
-      answers = row.get('answers') or metadata.get('answers') or ()
-      yield records.Query(
-          str(row['_id']), row['text'], tuple(map(str, answers)), where
-      )
+      answers = row.get('answers') or _metadata(row).get('answers') or []
+      if isinstance(answers, list):
+        yield records.Query(
+            str(row['_id']), row['text'], tuple(map(str, answers)), where
+        )
+      else:
+        self._invalid.report(
+            'broken_record', where,
+            f'query "{row["_id"]}": key "answers" holds '
+            f'{type(answers).__name__}, not a list',
+        )
 
   def judgements(self, split: str) -> Iterator[records.Judgement]:
     """The lines of a qrels file."""
@@ -68,7 +79,7 @@ class Beir:
     for number, line in _lines(path):
       where = f'{path}:{number}'
       fields = line.split('\t')
-      is_data = len(fields) == 3 and _is_int(fields[2])
+      is_data = len(fields) == 3 and _SCORE.fullmatch(fields[2].strip())
       if number == 1:
         if is_data:
           raise errors.UserError(
@@ -110,9 +121,15 @@ def _problem(row: Any) -> str:
       return f'key "{key}" is missing; keys are {sorted(row)}'
     if not isinstance(row[key], kinds):
       return f'key "{key}" holds {type(row[key]).__name__}, not text'
-  if not isinstance(row.get('title') or '', str):
-    return 'key "title" holds no text'
+  for key, kind in (('title', str), ('metadata', dict)):
+    if not isinstance(row.get(key) or kind(), kind):
+      return (f'"{row["_id"]}": key "{key}" holds {type(row[key]).__name__}, '
+              f'not {kind.__name__}')
   return ''
+
+
+def _metadata(row: dict[str, Any]) -> dict[str, Any]:
+  return row.get('metadata') or {}
 
 
 def _lines(path: pathlib.Path) -> Iterator[tuple[int, str]]:
@@ -129,11 +146,7 @@ def _lines(path: pathlib.Path) -> Iterator[tuple[int, str]]:
       raise errors.UserError(
           f'{path}:{number + 1}: not UTF-8 ({e.reason}); convert the file'
       ) from None
-    except (EOFError, OSError) as e:
+    except (EOFError, OSError, zlib.error) as e:
       raise errors.UserError(
           f'{path}: broken after line {number}: {e}. Get the file again'
       ) from None
-
-
-def _is_int(text: str) -> bool:
-  return text.strip().lstrip('+-').isdigit()
