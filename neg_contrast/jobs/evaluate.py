@@ -259,7 +259,7 @@ def data_identity(
   return {
       'split': split,
       'corpus': manifest['corpus_fingerprint'],
-      'queries': manifest['queries_fingerprint'],
+      'data': manifest['fingerprint'],  # Judgements too.
       'evaluation': {
           key: list(value) if isinstance(value, tuple) else value
           for key, value in config_lib.to_dict(config.evaluation).items()

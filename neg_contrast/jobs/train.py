@@ -110,7 +110,7 @@ class TrainJob:
     return {
         'config': config,
         'corpus': manifest['corpus_fingerprint'],
-        'queries': manifest['queries_fingerprint'],
+        'data': manifest['fingerprint'],  # Judgements too.
         'init': self._model.fingerprint,
     }
 
