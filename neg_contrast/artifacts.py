@@ -11,6 +11,7 @@ import os
 import pathlib
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from typing import Any
 
@@ -79,9 +80,7 @@ def make_folder(folder: pathlib.Path) -> None:
   """
   try:
     folder.mkdir(parents=True, exist_ok=True)
-    probe = folder / f'.writable-{os.getpid()}'
-    probe.touch()
-    probe.unlink()
+    tempfile.TemporaryFile(dir=folder).close()
   except OSError as e:
     raise errors.UserError(
         f'{folder}: not a folder that can be written to ({e.strerror}). '
