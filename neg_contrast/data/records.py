@@ -2,8 +2,6 @@
 
 import collections
 import dataclasses
-import gzip
-import io
 import pathlib
 from collections.abc import Iterator
 from typing import Protocol, runtime_checkable
@@ -32,22 +30,42 @@ class Passage:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Query:
-  """A question; `answers` are strings (or patterns) that a passage may hold."""
+  """A question.
+
+  Attributes:
+    id: unique among the queries.
+    text: not empty.
+    answers: strings (or patterns) that a passage may hold.
+    where: as in `Passage`.
+    split: the split it belongs to although nothing may be judged for it, as in
+      files of questions and answers; empty: the splits that judge it.
+  """
 
   id: str
   text: str
   answers: tuple[str, ...] = ()
   where: str = dataclasses.field(default='', compare=False)
+  split: str = dataclasses.field(default='', compare=False)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Judgement:
-  """A graded judgement: above 0 a positive, 0 or below a known negative."""
+  """A graded judgement: above 0 a positive, 0 or below a known negative.
+
+  Attributes:
+    query_id: of the query.
+    passage_id: of the passage.
+    grade: whole number of at most nine digits.
+    where: as in `Passage`.
+    is_example: whether a positive is trained on, or only known as one (DPR's
+      files train on the first positive of a question).
+  """
 
   query_id: str
   passage_id: str
   grade: int
   where: str = dataclasses.field(default='', compare=False)
+  is_example: bool = True
 
 
 class InvalidRecords:
@@ -81,32 +99,15 @@ class InvalidRecords:
     self.counts[kind] += 1
 
 
-def open_text(path: pathlib.Path) -> io.BufferedIOBase:
-  """Opens a file for reading bytes, through gzip if it ends in `.gz`.
-
-  Raises:
-    UserError: there is no such file.
-  """
-  if not path.is_file():
-    raise errors.UserError(f'{path}: no such file')
-  if path.suffix == '.gz':
-    return gzip.GzipFile(path, 'rb')
-  return open(path, 'rb')
-
-
-def plain_or_gzip(path: pathlib.Path) -> pathlib.Path:
-  """`path`, or `path.gz` where only that exists."""
-  compressed = path.with_name(path.name + '.gz')
-  return compressed if not path.exists() and compressed.exists() else path
-
-
 @runtime_checkable
 class Source(Protocol):
   """A data set in some format. Iterating twice gives the same records.
 
   Readers report lines that do not parse to the `InvalidRecords` they were made
   with. Checks that hold for all formats (empty passages, duplicate ids, unknown
-  judged ids) are not theirs: `prepared.py` makes them.
+  judged ids) are not theirs: `prepared.py` makes them. A reader of pairs may
+  give the same passage or query many times; the first is kept, and one with the
+  same id but another content is an error.
   """
 
   @property
@@ -116,7 +117,7 @@ class Source(Protocol):
 
   @property
   def splits(self) -> tuple[str, ...]:
-    """Names of the splits that have judgements."""
+    """Names of the splits that have judgements or queries of their own."""
     ...
 
   def passages(self) -> Iterator[Passage]:

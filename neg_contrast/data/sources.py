@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from neg_contrast import errors
 from neg_contrast.data import records
-from neg_contrast.data.formats import beir, python_docs, squad
+from neg_contrast.data.formats import beir, files, python_docs, squad
 
 _READERS: dict[
     str, Callable[[str, records.InvalidRecords], records.Source]
@@ -50,6 +50,6 @@ def _hint(place: str) -> str:
   path = pathlib.Path(place)
   if not place or not path.exists():
     return ''
-  has_corpus = records.plain_or_gzip(path / 'corpus.jsonl').exists()
+  has_corpus = files.plain_or_gzip(path / 'corpus.jsonl').exists()
   likely = 'beir' if has_corpus else 'squad'
   return f'. {place} exists; did you mean {likely}:{place}?'

@@ -1,21 +1,20 @@
 """BEIR folders: corpus.jsonl, queries.jsonl, qrels/<split>.tsv."""
 
-import json
 import pathlib
 import re
-import zlib
 from collections.abc import Iterator
 from typing import Any
 
 from neg_contrast import errors
 from neg_contrast.data import records
+from neg_contrast.data.formats import files
 
 # Nine digits fit the int32 that grades are stored in.
 _SCORE = re.compile(r'[+-]?[0-9]{1,9}')
 
 
 class Beir:
-  """A folder in BEIR's layout; any file may be gzipped.
+  """A folder in BEIR's layout, or its corpus alone; any file may be gzipped.
 
   `metadata.document_id` of a passage says which document it is from, and
   `answers` of a query (at the top or in `metadata`) which answers it has.
@@ -29,19 +28,25 @@ class Beir:
     """
     folder = pathlib.Path(place)
     self._invalid = invalid
-    self._corpus = records.plain_or_gzip(folder / 'corpus.jsonl')
-    self._queries = records.plain_or_gzip(folder / 'queries.jsonl')
+    self._corpus = files.plain_or_gzip(folder / 'corpus.jsonl')
+    self._queries = files.plain_or_gzip(folder / 'queries.jsonl')
     qrels = sorted([*(folder / 'qrels').glob('*.tsv'),
                     *(folder / 'qrels').glob('*.tsv.gz')])
     self._qrels = {path.name.partition('.tsv')[0]: path for path in qrels}
-    self.files = (self._corpus, self._queries, *self._qrels.values())
-    lacking = [str(path) for path in (self._corpus, self._queries)
-               if not path.is_file()]
-    lacking += [] if qrels else [str(folder / 'qrels' / '<split>.tsv')]
+    self._has_queries = self._queries.is_file()
+    self.files = (self._corpus,
+                  *((self._queries,) if self._has_queries else ()),
+                  *self._qrels.values())
+    lacking = [] if self._corpus.is_file() else [self._corpus]
+    if qrels and not self._has_queries:
+      lacking.append(self._queries)
+    if self._has_queries and not qrels:
+      lacking.append(folder / 'qrels' / '<split>.tsv')
     if lacking:
       raise errors.UserError(
-          f'beir:{place}: no such file: {", ".join(lacking)}. A BEIR folder '
-          'holds corpus.jsonl, queries.jsonl and qrels/<split>.tsv'
+          f'beir:{place}: no such file: {", ".join(map(str, lacking))}. A BEIR '
+          'folder holds corpus.jsonl, queries.jsonl and qrels/<split>.tsv, or '
+          'corpus.jsonl alone'
       )
 
   @property
@@ -51,7 +56,9 @@ class Beir:
 
   def passages(self) -> Iterator[records.Passage]:
     """The corpus, in file order."""
-    for where, row in self._rows(self._corpus):
+    for where, row in files.json_rows(
+        self._corpus, self._invalid, _problem
+    ):
       document_id = _metadata(row).get('document_id')
       yield records.Passage(
           str(row['_id']), row.get('title') or '', row['text'],
@@ -59,8 +66,12 @@ class Beir:
       )
 
   def queries(self) -> Iterator[records.Query]:
-    """All queries, in file order."""
-    for where, row in self._rows(self._queries):
+    """All queries, in file order; none in a folder with a corpus alone."""
+    if not self._has_queries:
+      return
+    for where, row in files.json_rows(
+        self._queries, self._invalid, _problem
+    ):
       answers = row.get('answers') or _metadata(row).get('answers') or []
       if isinstance(answers, list):
         yield records.Query(
@@ -76,7 +87,7 @@ class Beir:
   def judgements(self, split: str) -> Iterator[records.Judgement]:
     """The lines of a qrels file."""
     path = self._qrels[split]
-    for number, line in _lines(path):
+    for number, line in files.numbered_lines(path):
       where = f'{path}:{number}'
       fields = line.split('\t')
       is_data = len(fields) == 3 and _SCORE.fullmatch(fields[2].strip())
@@ -96,26 +107,9 @@ class Beir:
         continue
       yield records.Judgement(fields[0], fields[1], int(fields[2]), where)
 
-  def _rows(self, path: pathlib.Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    for number, line in _lines(path):
-      where = f'{path}:{number}'
-      try:
-        row = json.loads(line)
-      except json.JSONDecodeError as e:
-        self._invalid.report('broken_record', where, f'not valid json: {e.msg} '
-                             f'at column {e.colno}')
-        continue
-      problem = _problem(row)
-      if problem:
-        self._invalid.report('broken_record', where, problem)
-      else:
-        yield where, row
 
-
-def _problem(row: Any) -> str:
+def _problem(row: dict[str, Any]) -> str:
   """What is wrong with a row; empty if nothing is."""
-  if not isinstance(row, dict):
-    return f'a json object was expected, found {type(row).__name__}'
   for key, kinds in (('_id', (str, int)), ('text', str)):
     if key not in row:
       return f'key "{key}" is missing; keys are {sorted(row)}'
@@ -130,23 +124,3 @@ def _problem(row: Any) -> str:
 
 def _metadata(row: dict[str, Any]) -> dict[str, Any]:
   return row.get('metadata') or {}
-
-
-def _lines(path: pathlib.Path) -> Iterator[tuple[int, str]]:
-  """Numbered lines, cut at newline characters only; blank ones are left out."""
-  with records.open_text(path) as f:
-    number = 0
-    try:
-      for line in f:
-        text = line.decode('utf-8').rstrip('\r\n')
-        number += 1
-        if text:
-          yield number, text
-    except UnicodeDecodeError as e:
-      raise errors.UserError(
-          f'{path}:{number + 1}: not UTF-8 ({e.reason}); convert the file'
-      ) from None
-    except (EOFError, OSError, zlib.error) as e:
-      raise errors.UserError(
-          f'{path}: broken after line {number}: {e}. Get the file again'
-      ) from None

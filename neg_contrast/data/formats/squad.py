@@ -9,8 +9,8 @@ import ijson
 
 from neg_contrast import errors
 from neg_contrast.data import records
+from neg_contrast.data.formats import files
 
-_SPLITS = ('train', 'dev', 'test')
 _Paragraph = tuple[records.Passage, list[Any], str]
 
 
@@ -44,7 +44,7 @@ class Squad:
   @property
   def splits(self) -> tuple[str, ...]:
     """Names of the splits."""
-    return tuple(dict.fromkeys(_split_of(file) for file in self.files))
+    return tuple(dict.fromkeys(files.split_of(file) for file in self.files))
 
   def passages(self) -> Iterator[records.Passage]:
     """All paragraphs."""
@@ -89,11 +89,11 @@ class Squad:
           passage = records.Passage(
               f'{title}#{count}', title.replace('_', ' '), text, title, spot
           )
-          yield passage, qas, _split_of(file)
+          yield passage, qas, files.split_of(file)
 
   def _articles(self, file: pathlib.Path) -> Iterator[tuple[int, Any]]:
     number = 0
-    with records.open_text(file) as f:
+    with files.open_text(file) as f:
       try:
         for number, article in enumerate(ijson.items(f, 'data.item'), 1):
           yield number, article
@@ -150,8 +150,3 @@ def _lack(error: Exception) -> str:
   if isinstance(error, KeyError):
     return f'key {error} is missing'
   return f'not of the expected form: {error}'
-
-
-def _split_of(file: pathlib.Path) -> str:
-  name = file.name.lower()
-  return next((split for split in _SPLITS if split in name), 'all')
