@@ -4,6 +4,7 @@ A folder without `manifest.json` is unfinished and is made anew.
 """
 
 import contextlib
+import fcntl
 import hashlib
 import importlib.metadata
 import json
@@ -70,6 +71,19 @@ def writing(
   if folder.exists():
     shutil.rmtree(folder)
   os.replace(scratch, folder)
+
+
+@contextlib.contextmanager
+def only_one(folder: pathlib.Path) -> Iterator[None]:
+  """Lets one process at a time make `folder`; the end of it frees the next.
+
+  Raises:
+    UserError: the folder around it can't be written to.
+  """
+  make_folder(folder.parent)
+  with open(folder.with_name(f'{folder.name}.lock'), 'w') as lock:
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    yield
 
 
 def make_folder(folder: pathlib.Path) -> None:

@@ -54,7 +54,8 @@ def make_examples(
     UserError: the split holds no positive.
   """
   positive = judgements.grades > 0
-  if not positive.any():
+  trained = positive & judgements.is_example
+  if not trained.any():
     raise errors.UserError(
         f'{prepared.manifest["spec"]}: no judgement of the training split has '
         'a grade above 0, so there is nothing to train on'
@@ -72,8 +73,8 @@ def make_examples(
   )
   count = len(prepared.queries)
   return Examples(
-      query_rows=judgements.query_rows[positive],
-      positive_rows=judgements.passage_rows[positive],
+      query_rows=judgements.query_rows[trained],
+      positive_rows=judgements.passage_rows[trained],
       positive_groups=_padded(pairs, count),
       negative_rows=_padded(negatives[~is_known], count)[:, :pool_size],
   )
@@ -116,7 +117,7 @@ def split_by_document(
   names, first_rows = np.unique(documents, return_index=True)
   ids = prepared.passage_ids
   chosen = [name for name, row in zip(names, first_rows, strict=True)
-            if _fraction(bytes(ids[row])) < fraction]
+            if _fraction(ids[row]) < fraction]
   is_tune = np.isin(of_query[judgements.query_rows], chosen)
   parts = judgements.select(~is_tune), judgements.select(is_tune)
   if not all((part.grades > 0).any() for part in parts):

@@ -2,20 +2,22 @@
 
 Passages and queries are tensorflow-datasets ArrayRecord data sets (no
 TensorFlow needed), in source order: a row number is a place in the corpus.
-Beside them lie, as .npy files, the judgements by row and what is asked of all
-passages at once.
+Beside them lie their ids, and, as .npy files, the judgements by row and what is
+asked of all passages at once. Memory does not hold the texts: preparing takes
+less than 24 bytes a passage beside a constant.
 """
 
+import array
 import contextlib
 import dataclasses
-import fcntl
 import functools
 import hashlib
 import itertools
 import os
 import pathlib
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import shutil
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -23,11 +25,13 @@ from absl import logging
 from jaxtyping import Bool, Int
 
 from neg_contrast import artifacts, errors
-from neg_contrast.data import records, sources
+from neg_contrast.data import id_table, records, sources
 
 Record = TypeVar('Record')
-_FORMAT = 2  # Of the folder; another one is prepared anew.
+_FORMAT = 3  # Of the folder; another one is prepared anew.
 _PROGRESS_EVERY = 100_000
+_READ_AT_ONCE = 1024
+_SINGULAR = {'passages': 'passage', 'queries': 'query'}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,16 +42,27 @@ class Judgements:
     query_rows: `[judgements] int32`.
     passage_rows: `[judgements] int32`.
     grades: `[judgements] int32`; above 0 is a positive.
+    is_example: `[judgements] bool`; whether a positive is trained on.
+    unjudged: `[unjudged] int32`, queries of the split that nothing is judged
+      for: they have answers alone.
   """
 
   query_rows: Int[np.ndarray, ' judgements']
   passage_rows: Int[np.ndarray, ' judgements']
   grades: Int[np.ndarray, ' judgements']
+  is_example: Bool[np.ndarray, ' judgements']
+  unjudged: Int[np.ndarray, ' unjudged']
+
+  @property
+  def queries(self) -> Int[np.ndarray, ' queries']:
+    """`[queries] int32`, all queries of the split, ascending."""
+    return np.union1d(self.query_rows, self.unjudged)
 
   def select(self, keep: Bool[np.ndarray, ' judgements']) -> 'Judgements':
-    """Those where `keep` is True."""
+    """Those where `keep` is True, without unjudged queries."""
     return Judgements(
-        self.query_rows[keep], self.passage_rows[keep], self.grades[keep]
+        self.query_rows[keep], self.passage_rows[keep], self.grades[keep],
+        self.is_example[keep], self.unjudged[:0],
     )
 
 
@@ -67,7 +82,9 @@ class Records(Sequence, Generic[Record]):
     return self._decode(self._source[int(row)])
 
   def __iter__(self) -> Iterator[Record]:
-    return (self[row] for row in range(len(self)))
+    for start in range(0, len(self), _READ_AT_ONCE):
+      rows = range(start, min(start + _READ_AT_ONCE, len(self)))
+      yield from map(self._decode, self._source.__getitems__(list(rows)))
 
 
 class Prepared:
@@ -77,11 +94,14 @@ class Prepared:
     folder: where it lies.
     manifest: its counts and fingerprints.
     passages: rows of the corpus.
-    queries: all queries with a judgement in some split.
+    queries: all queries that belong to some split.
+    passage_ids: UTF-8 bytes by row, and rows by id.
+    query_ids: the same of queries.
   """
 
   passages: Records[records.Passage]
   queries: Records[records.Query]
+  query_ids: Sequence[bytes]
 
   def __init__(self, folder: pathlib.Path):
     """Opens a finished folder.
@@ -94,7 +114,11 @@ class Prepared:
       raise errors.UserError(f'{folder}: not a prepared corpus')
     self.folder, self.manifest = folder, manifest
     self.passages = Records(_open(folder / 'passages'), _to_passage)
-    self.queries = Records(_open(folder / 'queries'), _to_query)
+    self.passage_ids = id_table.IdTable(folder / 'passages')
+    self.queries, self.query_ids = Records((), _to_query), ()
+    if manifest['counts']['queries']:
+      self.queries = Records(_open(folder / 'queries'), _to_query)
+      self.query_ids = id_table.IdTable(folder / 'queries')
 
   @property
   def splits(self) -> tuple[str, ...]:
@@ -107,14 +131,9 @@ class Prepared:
     return self.manifest['fingerprint']
 
   @functools.cached_property
-  def query_ids(self) -> np.ndarray:
-    """`[queries]` UTF-8 bytes."""
-    return np.load(self.folder / 'query_ids.npy', mmap_mode='r')
-
-  @functools.cached_property
-  def passage_ids(self) -> np.ndarray:
-    """`[passages]` UTF-8 bytes."""
-    return np.load(self.folder / 'passage_ids.npy', mmap_mode='r')
+  def tie_ranks(self) -> Int[np.ndarray, ' passages']:
+    """`[passages] int32`: the order among equal scores, see `hits.py`."""
+    return id_table.load_tie_ranks(self.folder / 'passages')
 
   @functools.cached_property
   def passage_groups(self) -> Int[np.ndarray, ' passages']:
@@ -133,16 +152,26 @@ class Prepared:
     """The judgements of a split.
 
     Raises:
-      UserError: there is no such split.
+      UserError: there is no such split, or it is empty.
     """
+    spec = self.manifest['spec']
+    remedy = ('Name one with --config.data.train_split, data.tune_split, '
+              'data.test_split or data.split')
     if split not in self.splits:
+      has = ', '.join(self.splits) or 'no splits: it is a corpus alone'
       raise errors.UserError(
-          f'{self.manifest["spec"]}: no split "{split}"; it has '
-          f'{", ".join(self.splits)}. Name one with --config.data.train_split, '
-          'data.tune_split, data.test_split or data.split'
+          f'{spec}: no split "{split}"; it has {has}. {remedy}'
       )
     table = np.load(self.folder / f'judgements-{split}.npy')
-    return Judgements(*np.ascontiguousarray(table.T))
+    unjudged = np.load(self.folder / f'unjudged-{split}.npy')
+    if not len(table) and not len(unjudged):
+      raise errors.UserError(
+          f'{spec}: split "{split}" holds no judgements. {remedy}'
+      )
+    queries, passages, grades, is_example = np.ascontiguousarray(table.T)
+    return Judgements(
+        queries, passages, grades, is_example.astype(bool), unjudged
+    )
 
 
 def is_prepared(spec: str, root: pathlib.Path) -> bool:
@@ -178,7 +207,7 @@ def prepare(spec: str, root: pathlib.Path, skip_invalid: bool) -> Prepared:
   folder = _folder(spec, root)
   known = _known_files(folder, skip_invalid)
   if not known or known != _file_facts(source, known):
-    with only_one(folder):
+    with artifacts.only_one(folder):
       # Another process may have done it while this one waited.
       known = _known_files(folder, skip_invalid)
       _update_folder(spec, source, invalid, folder, known)
@@ -188,7 +217,7 @@ def prepare(spec: str, root: pathlib.Path, skip_invalid: bool) -> Prepared:
 def _update_folder(spec, source, invalid, folder, known) -> None:
   """Prepares the source, or only notes new file times if no more changed."""
   files = _file_facts(source, known)
-  if _contents(known) == _contents(files):
+  if known and _contents(known) == _contents(files):
     path = folder / artifacts.MANIFEST
     artifacts.write_json(path, {**artifacts.read_json(path), 'files': files})
     return
@@ -202,148 +231,200 @@ def _update_folder(spec, source, invalid, folder, known) -> None:
     logging.warning('%s: skipped %s', spec, dict(invalid.counts))
 
 
-@contextlib.contextmanager
-def only_one(folder: pathlib.Path) -> Iterator[None]:
-  """Lets one process at a time make `folder`; the end of it frees the next.
-
-  Raises:
-    UserError: the folder around it can't be written to.
-  """
-  artifacts.make_folder(folder.parent)
-  with open(folder.with_name(f'{folder.name}.lock'), 'w') as lock:
-    fcntl.flock(lock, fcntl.LOCK_EX)
-    yield
-
-
 class _Writer:
   """Writes the records of one source into a folder."""
 
   def __init__(self, source, invalid, folder):
     self._source, self._invalid, self._folder = source, invalid, folder
-    self._passage_rows: dict[str, int] = {}
-    self._query_rows: dict[str, int] = {}
-    self._tables = hashlib.sha256()
+    self._repeated = 0
+    self._digest = hashlib.sha256()  # Of the judgements.
 
   def write(self, manifest: dict[str, Any]) -> None:
     """Writes everything and completes the manifest."""
-    spec = manifest['spec']
-    manifest['corpus_fingerprint'] = self._write_passages()
-    if not self._passage_rows:
-      raise errors.UserError(f'{spec}: holds no passages')
-    wanted = self._judged_queries()
-    manifest['queries_fingerprint'] = self._write_queries(wanted)
-    counts = {split: self._write_judgements(split)
+    sorter, corpus = self._write_records(
+        'passages', self._usable_passages, _passage_row
+    )
+    passages = len(sorter)
+    if not passages:
+      raise errors.UserError(f'{manifest["spec"]}: holds no passages')
+    self._save('passage_groups', sorter.groups())
+    self._save('passage_documents', sorter.documents())
+    sorter.close()
+    sorter, queries = self._write_records(
+        'queries', functools.partial(self._usable_queries, self._judged()),
+        _query_row,
+    )
+    sorter.close()
+    self._passage_ids = id_table.IdTable(self._folder / 'passages')
+    self._query_row = (
+        id_table.IdTable(self._folder / 'queries').row_of
+        if len(sorter) else lambda _: None
+    )
+    own = self._own_queries()
+    counts = {split: self._write_split(split, own.get(split, ()))
               for split in self._source.splits}
-    if not any(counts.values()):
-      raise errors.UserError(f'{spec}: holds no judgements')
-    manifest['fingerprint'] = artifacts.sha256_json([
-        manifest['corpus_fingerprint'], manifest['queries_fingerprint'],
-        self._tables.hexdigest(),
-    ])
-    manifest['counts'] = {
-        'passages': len(self._passage_rows),
-        'queries': len(self._query_rows),
-        'judgements': counts,
-        'skipped': dict(self._invalid.counts),
+    manifest |= {
+        'corpus_fingerprint': corpus,
+        'queries_fingerprint': queries,
+        'fingerprint': artifacts.sha256_json(
+            [corpus, queries, self._digest.hexdigest()]
+        ),
+        'counts': {
+            'passages': passages,
+            'queries': len(sorter),
+            'judgements': {name: n for name, (n, _) in counts.items()},
+            'unjudged': {name: n for name, (_, n) in counts.items()},
+            'skipped': dict(self._invalid.counts),
+            'repeated': self._repeated,
+        },
     }
 
-  def _write_passages(self) -> str:
-    digest = hashlib.sha256()
-    groups: dict[bytes, int] = {}
-    documents: dict[str, int] = {}
-    group_of, document_of = [], []
+  def _write_records(self, kind, read, to_row):
+    """Stores records with a row each; again without repeats, if there are any.
 
-    def usable():
-      for passage in self._source.passages():
-        name = passage.document_id
-        if not self._is_utf8('passage', passage, passage.title, passage.text,
-                             name):
-          continue
-        if not (passage.title.strip() or passage.text.strip()):
-          self._invalid.report('empty_passage', passage.where,
-                               f'passage "{passage.id}" has no title or text')
-          continue
-        if not self._is_new('passage', passage, self._passage_rows):
-          continue
-        row = self._passage_rows[passage.id]
-        key = hashlib.sha256(_folded(passage).encode()).digest()
-        group_of.append(groups.setdefault(key, row))
-        document_of.append(
-            documents.setdefault(name, len(documents)) if name else -1
-        )
-        _update(digest, passage.id, passage.title, passage.text, name)
-        yield {'id': passage.id, 'title': passage.title, 'text': passage.text,
-               'document_id': name}
-        if (row + 1) % _PROGRESS_EVERY == 0:
-          logging.info('prepared %d passages', row + 1)
-
-    _store(self._folder / 'passages',
-           ('id', 'title', 'text', 'document_id'), usable())
-    self._save('passage_groups', np.array(group_of, np.int32))
-    self._save('passage_documents', np.array(document_of, np.int32))
-    self._save('passage_ids', _as_bytes(self._passage_rows))
-    return digest.hexdigest()
-
-  def _judged_queries(self) -> set[str]:
-    return {judgement.query_id for split in self._source.splits
-            for judgement in self._quietly(split)}
-
-  def _quietly(self, split):
-    """Judgements, without counting their broken lines a second time."""
+    Returns:
+      (the sorter of their ids, their fingerprint).
+    """
     before = self._invalid.counts.copy()
-    yield from self._source.judgements(split)
+    sorter, digest = self._write_once(kind, read(), to_row)
+    repeats = sorter.finish()
+    if not repeats.any():
+      return sorter, digest
+    sorter.close()
+    self._invalid.counts = before
+    if (self._folder / kind).exists():
+      shutil.rmtree(self._folder / kind)
+    sorter, digest = self._write_once(
+        kind, self._without(kind, read(), repeats), to_row
+    )
+    sorter.finish()
+    return sorter, digest
+
+  def _write_once(self, kind, usable, to_row):
+    sorter = id_table.IdSorter(self._folder / kind)
+    digest = hashlib.sha256()
+
+    def rows() -> Iterator[dict[str, Any]]:
+      for record in usable:
+        row = to_row(record)
+        fields = [text for value in row.values()
+                  for text in (value if isinstance(value, list) else [value])]
+        sorter.add(record.id, '\0'.join(fields), _folded(record),
+                   row.get('document_id', ''))
+        _update(digest, *fields)
+        yield row
+        if len(sorter) % _PROGRESS_EVERY == 0:
+          logging.info('prepared %d %s', len(sorter), kind)
+
+    found = rows()
+    first = list(itertools.islice(found, 1))
+    if first:  # tfds can't store an empty set.
+      from neg_contrast.data import tfds_records  # Slow to import.
+
+      tfds_records.write(self._folder / kind, tuple(first[0]),
+                         itertools.chain(first, found))
+    return sorter, digest.hexdigest()
+
+  def _without(self, kind, usable, repeats):
+    """The first record of each id; others are merged or reported."""
+    for number, record in enumerate(usable):
+      if repeats[number] == 2:
+        self._invalid.report(
+            'duplicate_id', record.where,
+            f'{_SINGULAR[kind]} id "{record.id}" was there before, with '
+            'another content',
+        )
+      elif repeats[number]:
+        self._repeated += 1
+      else:
+        yield record
+
+  def _usable_passages(self):
+    for passage in self._source.passages():
+      if not self._is_utf8('passage', passage, passage.title, passage.text,
+                           passage.document_id):
+        continue
+      if passage.title.strip() or passage.text.strip():
+        yield passage
+      else:
+        self._invalid.report('empty_passage', passage.where,
+                             f'passage "{passage.id}" has no title or text')
+
+  def _usable_queries(self, wanted):
+    for query in self._source.queries():
+      if query.id not in wanted and not query.split:
+        continue
+      if not self._is_utf8('query', query, query.text, *query.answers):
+        continue
+      if query.text.strip():
+        yield query
+      else:
+        self._invalid.report('empty_query', query.where,
+                             f'query "{query.id}" has no text')
+
+  def _judged(self) -> set[str]:
+    """Ids of judged queries."""
+    with self._quiet():
+      return {judgement.query_id for split in self._source.splits
+              for judgement in self._source.judgements(split)}
+
+  def _own_queries(self) -> dict[str, Any]:
+    """Rows of the queries that name their split, by split."""
+    rows: dict[str, Any] = {}
+    with self._quiet():
+      for query in self._source.queries():
+        row = self._query_row(query.id) if query.split else None
+        if row is not None:
+          rows.setdefault(query.split, array.array('i')).append(row)
+    return rows
+
+  @contextlib.contextmanager
+  def _quiet(self):
+    """Broken lines are not counted a second time."""
+    before = self._invalid.counts.copy()
+    yield
     self._invalid.counts = before
 
-  def _write_queries(self, wanted: set[str]) -> str:
-    digest = hashlib.sha256()
-
-    def usable():
-      for query in self._source.queries():
-        if query.id not in wanted:
-          continue
-        if not self._is_utf8('query', query, query.text, *query.answers):
-          continue
-        if not query.text.strip():
-          self._invalid.report('empty_query', query.where,
-                               f'query "{query.id}" has no text')
-          continue
-        if self._is_new('query', query, self._query_rows):
-          _update(digest, query.id, query.text, *query.answers)
-          yield {'id': query.id, 'text': query.text,
-                 'answers': list(query.answers)}
-
-    _store(self._folder / 'queries', ('id', 'text', 'answers'), usable())
-    self._save('query_ids', _as_bytes(self._query_rows))
-    return digest.hexdigest()
-
-  def _write_judgements(self, split: str) -> int:
-    grades: dict[tuple[int, int], int] = {}
-    for judgement in self._source.judgements(split):
-      rows = []
-      for kind, name, known in (
-          ('query', judgement.query_id, self._query_rows),
-          ('passage', judgement.passage_id, self._passage_rows),
-      ):
-        if name not in known:
-          self._invalid.report('unknown_id', judgement.where,
-                               f'judgement of an unknown {kind} "{name}"')
-          break
-        rows.append(known[name])
-      else:
-        pair = (rows[0], rows[1])
-        if grades.setdefault(pair, judgement.grade) != judgement.grade:
-          self._invalid.report(
-              'duplicate_id', judgement.where,
-              f'query "{judgement.query_id}" and passage '
-              f'"{judgement.passage_id}" are judged twice, with grades '
-              f'{grades[pair]} and {judgement.grade}',
-          )
-    table = np.array([(*pair, grade) for pair, grade in sorted(grades.items())],
-                     np.int32).reshape(-1, 3)
+  def _write_split(self, split, own_queries) -> tuple[int, int]:
+    """Stores a split; returns how many judgements and unjudged queries."""
+    columns = array.array('i')
+    for judgement, rows in self._known(split):
+      columns.extend((*rows, judgement.grade, judgement.is_example))
+    table = np.frombuffer(columns, np.int32).reshape(-1, 4)
+    table, conflicts = _unique(table)
+    if len(conflicts):
+      self._report_conflicts(split, set(conflicts.tolist()))
+    unjudged = np.setdiff1d(np.array(own_queries, np.int32), table[:, 0])
     self._save(f'judgements-{split}', table)
-    _update(self._tables, split)
-    self._tables.update(table.tobytes())
-    return len(table)
+    self._save(f'unjudged-{split}', unjudged)
+    _update(self._digest, split)
+    self._digest.update(table.tobytes() + unjudged.tobytes())
+    return len(table), len(unjudged)
+
+  def _known(self, split):
+    """Judgements of the split with their (query row, passage row)."""
+    for judgement in self._source.judgements(split):
+      rows = (self._query_row(judgement.query_id),
+              self._passage_ids.row_of(judgement.passage_id))
+      if None not in rows:
+        yield judgement, rows
+        continue
+      kind, name = (('query', judgement.query_id) if rows[0] is None else
+                    ('passage', judgement.passage_id))
+      self._invalid.report('unknown_id', judgement.where,
+                           f'judgement of an unknown {kind} "{name}"')
+
+  def _report_conflicts(self, split, numbers):
+    with self._quiet():
+      wanted = [judgement for number, (judgement, _)
+                in enumerate(self._known(split)) if number in numbers]
+    for judgement in wanted:
+      self._invalid.report(
+          'duplicate_id', judgement.where,
+          f'query "{judgement.query_id}" and passage '
+          f'"{judgement.passage_id}" were judged before, with another grade '
+          f'than {judgement.grade}',
+      )
 
   def _is_utf8(self, kind, record, *texts) -> bool:
     """Json can hold half of a surrogate pair; UTF-8 and files can't."""
@@ -356,29 +437,32 @@ class _Writer:
       return False
     return True
 
-  def _is_new(self, kind, record, rows) -> bool:
-    """Gives the record a row, unless its id has one."""
-    if record.id in rows:
-      self._invalid.report('duplicate_id', record.where,
-                           f'{kind} id "{record.id}" was there before')
-      return False
-    rows[record.id] = len(rows)
-    return True
-
   def _save(self, name, array):
     np.save(self._folder / f'{name}.npy', array, allow_pickle=False)
 
 
-def _store(
-    folder: pathlib.Path, fields: Sequence[str], rows: Iterable[dict[str, Any]]
-) -> None:
-  """Writes rows of text fields as one ArrayRecord data set; none if no rows."""
-  from neg_contrast.data import tfds_records  # Slow to import.
+def _unique(
+    table: Int[np.ndarray, 'judgements 4'],
+) -> tuple[Int[np.ndarray, 'kept 4'], Int[np.ndarray, ' conflicts']]:
+  """The first judgement of each pair, by pair; numbers of those that differ."""
+  order = np.lexsort((table[:, 1], table[:, 0]))  # Stable.
+  table = table[order]
+  is_first = np.ones(len(table), bool)
+  is_first[1:] = (table[1:, :2] != table[:-1, :2]).any(axis=1)
+  of = np.cumsum(is_first) - 1
+  kept = table[is_first]
+  conflicts = order[table[:, 2] != kept[of, 2]]
+  np.maximum.at(kept[:, 3], of, table[:, 3])
+  return kept, np.sort(conflicts)
 
-  rows = iter(rows)
-  first = list(itertools.islice(rows, 1))
-  if first:  # tfds can't store an empty set, and the caller refuses it.
-    tfds_records.write(folder, fields, itertools.chain(first, rows))
+
+def _passage_row(passage: records.Passage) -> dict[str, Any]:
+  return {'id': passage.id, 'title': passage.title, 'text': passage.text,
+          'document_id': passage.document_id}
+
+
+def _query_row(query: records.Query) -> dict[str, Any]:
+  return {'id': query.id, 'text': query.text, 'answers': list(query.answers)}
 
 
 def _open(folder: pathlib.Path) -> Any:
@@ -397,14 +481,10 @@ def _to_query(row: dict[str, Any]) -> records.Query:
   return records.Query(row['id'].decode(), row['text'].decode(), answers)
 
 
-def _as_bytes(ids: Iterable[str]) -> np.ndarray:
-  return np.array([name.encode() for name in ids], np.bytes_)
-
-
-def _folded(passage: records.Passage) -> str:
-  """Title and text for comparison: case and white space folded."""
+def _folded(record: records.Passage | records.Query) -> str:
+  """What is compared: title and text, with case and white space folded."""
   fold = lambda text: ' '.join(text.casefold().split())
-  return f'{fold(passage.title)}\0{fold(passage.text)}'
+  return f'{fold(getattr(record, "title", ""))}\0{fold(record.text)}'
 
 
 def _update(digest, *fields: str) -> None:

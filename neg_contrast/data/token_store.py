@@ -15,7 +15,6 @@ import numpy as np
 from jaxtyping import Int, Integer
 
 from neg_contrast import artifacts, errors
-from neg_contrast.data import prepared as prepared_lib
 from neg_contrast.data import tokenizer as tokenizer_lib
 
 _BATCH = 4096
@@ -89,7 +88,7 @@ def make_token_store(
   """
   wanted = {'fingerprint': fingerprint, 'tokenizer': tokenizer.sha256}
   if artifacts.read_manifest(folder) is None:
-    with prepared_lib.only_one(folder):
+    with artifacts.only_one(folder):
       if artifacts.read_manifest(folder) is None:  # Not made while waiting.
         _make(texts, tokenizer, folder, wanted)
   made = artifacts.read_json(folder / artifacts.MANIFEST)

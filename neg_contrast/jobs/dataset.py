@@ -7,14 +7,12 @@ from collections.abc import Callable
 
 import numpy as np
 from absl import logging
-from jaxtyping import Int
 
 from neg_contrast import config as config_lib
 from neg_contrast import errors, plan
 from neg_contrast.data import examples, records, sources, tokenized
 from neg_contrast.data import prepared as prepared_lib
 from neg_contrast.models import loading
-from neg_contrast.retrieval import hits
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,11 +50,6 @@ class Dataset:
     return pathlib.Path(place).resolve().name if place else scheme
 
   @functools.cached_property
-  def tie_ranks(self) -> Int[np.ndarray, ' passages']:
-    """Order of passages among equal scores."""
-    return hits.tie_ranks(self.prepared.passage_ids)
-
-  @functools.cached_property
   def splits(self) -> Splits:
     """The three splits of a training job.
 
@@ -72,7 +65,7 @@ class Dataset:
       train, tune = examples.split_by_document(
           self.prepared, train, config.tune_fraction
       )
-    shared = np.intersect1d(tune.query_rows, test.query_rows)
+    shared = np.intersect1d(tune.queries, test.queries)
     if len(shared):
       raise errors.UserError(
           f'{config.source}: {len(shared)} queries, such as '
@@ -80,7 +73,7 @@ class Dataset:
           f'split and in data.test_split="{config.test_split}". Numbers tuned '
           'on test queries mean nothing; name other splits'
       )
-    seen = np.intersect1d(train.query_rows, test.query_rows)
+    seen = np.intersect1d(train.queries, test.queries)
     if len(seen):
       logging.warning('%d test queries are also trained on', len(seen))
     return Splits(train, tune, test)

@@ -94,7 +94,7 @@ class DenseRetriever:
     """The best passages of each query, as rows of the whole corpus."""
     index = exact.ExactIndex(
         self.encode(params, 'passage', self._rows),
-        self._dataset.tie_ranks[self._rows],
+        self._dataset.prepared.tie_ranks[self._rows],
         self._mesh,
         self._config.index.block_rows,
     )
@@ -116,7 +116,7 @@ def search_bm25(
   prepared = dataset.prepared
   index = bm25.Bm25Index(
       (f'{p.title} {p.text}' for p in prepared.passages),
-      dataset.tie_ranks,
+      dataset.prepared.tie_ranks,
       k1=config.bm25_k1,
       b=config.bm25_b,
   )

@@ -4,12 +4,13 @@ import gzip
 import json
 import os
 import pathlib
+import shutil
 
 import numpy as np
 import pytest
 
-from neg_contrast import errors
-from neg_contrast.data import prepared, records, sources
+from neg_contrast import artifacts, errors
+from neg_contrast.data import examples, prepared, records, sources
 from neg_contrast.data.formats import beir, python_docs, squad
 
 STRICT = records.InvalidRecords(skip=False)
@@ -105,7 +106,8 @@ def test_beir_round_trip(tmp_path, gz):
     (dict(queries=[*QUERIES, {'_id': 'q3', 'text': ' '}],
           qrels=QRELS.replace('q2\tc\t0', 'q2\tc\t0\r\nq3\tc\t1')),
      'queries.jsonl:4: query "q3" has no text'),
-    (dict(qrels=QRELS + 'q1\ta\t1\n'), 'judged twice, with grades 2 and 1'),
+    (dict(qrels=QRELS + 'q1\ta\t1\n'),
+     'judged before, with another grade than 1'),
 ])
 def test_bad_records_are_named_or_skipped(tmp_path, kwargs, message):
   spec = f'beir:{make_beir(tmp_path / "data", **kwargs)}'
@@ -135,15 +137,92 @@ def test_equal_judgements_are_one(tmp_path):
   assert corpus.manifest['counts']['judgements'] == {'test': 3}
 
 
-@pytest.mark.parametrize('kwargs, message', [
-    (dict(corpus=[]), 'holds no passages'),
-    (dict(qrels=QRELS.splitlines()[0]), 'holds no judgements'),
-])
-def test_empty_sources(tmp_path, kwargs, message):
-  spec = f'beir:{make_beir(tmp_path / "data", **kwargs)}'
-  with pytest.raises(errors.UserError, match=f'{spec}: {message}'):
+def test_no_passages(tmp_path):
+  spec = f'beir:{make_beir(tmp_path / "data", corpus=[])}'
+  with pytest.raises(errors.UserError, match=f'{spec}: holds no passages'):
     prepared.prepare(spec, tmp_path / 'out', False)
   assert not prepared.is_prepared(spec, tmp_path / 'out')
+
+
+def test_empty_split_and_corpus_alone(tmp_path):
+  folder = make_beir(tmp_path / 'data', qrels=QRELS.splitlines()[0])
+  corpus = prepared.prepare(f'beir:{folder}', tmp_path / 'out', False)
+  with pytest.raises(errors.UserError, match='"test" holds no judgements'):
+    corpus.judgements('test')
+  shutil.rmtree(folder / 'qrels')
+  with pytest.raises(errors.UserError, match='no such file: .*<split>.tsv'):
+    prepared.prepare(f'beir:{folder}', tmp_path / 'out', False)
+  (folder / 'queries.jsonl').unlink()
+  corpus = prepared.prepare(f'beir:{folder}', tmp_path / 'out', False)
+  assert (len(corpus.passages), len(corpus.queries)) == (4, 0)
+  with pytest.raises(errors.UserError, match='it is a corpus alone'):
+    corpus.judgements('test')
+
+
+class Listed:
+  """A source of given records."""
+
+  def __init__(self, passages=(), queries=(), judgements=()):
+    self.files, self.splits = (), ('train', 'test')
+    self.passages = lambda: iter(passages)
+    self.queries = lambda: iter(queries)
+    self.judgements = lambda split: iter(judgements if split == 'train' else ())
+
+
+def prepare_listed(tmp_path, monkeypatch, skip=False, **kwargs):
+  monkeypatch.setattr(sources, 'open_source', lambda *_: Listed(**kwargs))
+  shutil.rmtree(tmp_path / 'out', ignore_errors=True)
+  return prepared.prepare('any:thing', tmp_path / 'out', skip)
+
+
+def passage(name, text, where=''):
+  return records.Passage(name, '', text, where=where)
+
+
+def test_repeats_are_merged_and_changed_ones_reported(tmp_path, monkeypatch):
+  names = ['b', 'a b', 'b', 'é', 'c\0', 'a b', 'c']
+  given = [passage(n, f'text {n}', f'f:{i}') for i, n in enumerate(names)]
+  corpus = prepare_listed(tmp_path, monkeypatch, passages=given)
+  assert list(corpus.passage_ids) == [
+      n.encode() for n in ('b', 'a b', 'é', 'c\0', 'c')
+  ]
+  assert corpus.manifest['counts']['repeated'] == 2
+  assert [corpus.passage_ids.row_of(n) for n in ('c', 'c\0', 'é', 'x', '\ud800')
+          ] == [4, 3, 2, None, None]
+  # The order of trec_eval: ids by bytes, descending.
+  assert corpus.tie_ranks.tolist() == [3, 4, 0, 1, 2]
+  given.append(passage('é', 'another', 'f:9'))
+  with pytest.raises(errors.UserError,
+                     match='f:9: passage id "é" was there before, with ano'):
+    prepare_listed(tmp_path, monkeypatch, passages=given)
+  corpus = prepare_listed(tmp_path, monkeypatch, skip=True, passages=given)
+  assert corpus.manifest['counts']['skipped'] == {'duplicate_id': 1}
+  assert corpus.manifest['counts']['repeated'] == 2
+  assert len(corpus.passages) == 5
+
+
+def test_answers_alone_and_positives_that_are_no_examples(
+    tmp_path, monkeypatch
+):
+  corpus = prepare_listed(
+      tmp_path, monkeypatch,
+      passages=[passage(n, f'text {n}') for n in 'abc'],
+      queries=[records.Query('q1', 'why'), records.Query('q2', 'how', ('x',),
+                                                         split='test'),
+               records.Query('q3', 'nobody wants it')],
+      judgements=[records.Judgement('q1', 'a', 1),
+                  records.Judgement('q1', 'b', 1, is_example=False),
+                  records.Judgement('q1', 'c', 0)],
+  )
+  assert [q.id for q in corpus.queries] == ['q1', 'q2']
+  test = corpus.judgements('test')
+  assert (test.queries.tolist(), len(test.grades)) == ([1], 0)
+  train = corpus.judgements('train')
+  assert train.queries.tolist() == [0]
+  made = examples.make_examples(corpus, train, 10)
+  assert made.positive_rows.tolist() == [0]
+  assert sorted(made.positive_groups[0].tolist()) == [0, 1]
+  assert made.negative_rows[0].tolist() == [2]
 
 
 @pytest.mark.parametrize('damage', ['cut', 'flip'])
@@ -179,11 +258,11 @@ def test_changes_are_noticed_and_touches_are_not(tmp_path, monkeypatch):
   data = make_beir(tmp_path / 'data')
   spec, out = f'beir:{data}', tmp_path / 'out'
   first = prepared.prepare(spec, out, False)
-  made = (first.folder / 'passage_ids.npy').stat().st_mtime_ns
+  made = (first.folder / 'passages.ids.bin').stat().st_mtime_ns
   os.utime(data / 'corpus.jsonl', (1, 1))
   assert prepared.is_prepared(spec, out)
   again = prepared.prepare(spec, out, False)
-  assert (again.folder / 'passage_ids.npy').stat().st_mtime_ns == made
+  assert (again.folder / 'passages.ids.bin').stat().st_mtime_ns == made
   monkeypatch.setattr(prepared.artifacts, 'sha256_file', None)
   prepared.prepare(spec, out, False)  # The new time is known: nothing hashed.
   monkeypatch.undo()
@@ -219,7 +298,7 @@ def test_reading_what_is_made_writes_nothing(tmp_path, monkeypatch):
   """A prepared folder may lie where nothing can be written."""
   spec, out = f'beir:{make_beir(tmp_path / "data")}', tmp_path / 'out'
   prepared.prepare(spec, out, False)
-  monkeypatch.setattr(prepared, 'only_one', None)
+  monkeypatch.setattr(artifacts, 'only_one', None)
   assert len(prepared.prepare(spec, out, False).passages) == 4
 
 

@@ -1,0 +1,199 @@
+"""Ids of many records: what repeats, which row has an id, the order of ids.
+
+Everything is sorted on disk, by SQLite, so that 21 million ids need little
+memory, and ids are compared as they are, not by a hash that could collide.
+"""
+
+import array
+import hashlib
+import pathlib
+import sqlite3
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from jaxtyping import Bool, Int
+
+_CACHE_KIB = 64 * 1024
+_BATCH = 10_000
+
+
+class IdTable(Sequence[bytes]):
+  """The ids of a finished table: row → id, and id → row."""
+
+  def __init__(self, path: pathlib.Path):
+    """Opens what `IdSorter.finish` wrote under this name."""
+    self._path = path
+    self._ends = np.memmap(path.with_suffix('.ends.bin'), '<i8', 'r')
+    self._bytes = np.memmap(path.with_suffix('.ids.bin'), np.uint8, 'r')
+    self._connection: sqlite3.Connection | None = None
+
+  def __len__(self) -> int:
+    return len(self._ends)
+
+  def __getitem__(self, row):
+    """The UTF-8 bytes of an id.
+
+    Raises:
+      IndexError: there is no such row; -1, which pads pools, is none.
+    """
+    if isinstance(row, slice):
+      return [self[i] for i in range(*row.indices(len(self)))]
+    if not 0 <= row < len(self):
+      raise IndexError(f'row {row} of {len(self)}')
+    start = self._ends[row - 1] if row else 0
+    return self._bytes[start : self._ends[row]].tobytes()
+
+  def row_of(self, name: str) -> int | None:
+    """The row with this id; None if there is none."""
+    if self._connection is None:
+      self._connection = sqlite3.connect(
+          f'{self._path.with_suffix(".sqlite").absolute().as_uri()}'
+          '?mode=ro&immutable=1',
+          uri=True, check_same_thread=False,
+      )
+    try:
+      key = name.encode()
+    except UnicodeEncodeError:
+      return None  # Half of a surrogate pair: no stored id has one.
+    found = self._connection.execute(
+        'SELECT row FROM ids WHERE id = ?', (key,)
+    ).fetchone()
+    return found[0] if found else None
+
+
+class IdSorter:
+  """Takes the ids of records in row order, and sorts them."""
+
+  def __init__(self, path: pathlib.Path):
+    """Starts an empty table; its files are called `path` with suffixes."""
+    self._path = path
+    self._scratch = path.with_suffix('.sorting')
+    self._scratch.unlink(missing_ok=True)
+    self._records = _connect(self._scratch)
+    self._records.execute(
+        'CREATE TABLE records (row INTEGER PRIMARY KEY, id BLOB, '
+        'content BLOB, text BLOB, document BLOB)'
+    )
+    self._waiting: list[tuple[int, bytes, bytes, bytes, bytes]] = []
+    self._ids = open(path.with_suffix('.ids.bin'), 'wb')  # noqa: SIM115
+    self._ends = open(path.with_suffix('.ends.bin'), 'wb')  # noqa: SIM115
+    self._count = self._end = 0
+
+  def __len__(self) -> int:
+    return self._count
+
+  def add(self, name: str, content: str, text: str, document: str) -> None:
+    """Adds the next record.
+
+    Args:
+      name: its id.
+      content: all that two records of the same id must share.
+      text: what two records of the same group share.
+      document: of the record; empty: unknown.
+    """
+    key = name.encode()
+    self._waiting.append((
+        len(self), key, _hash(content), _hash(text), document.encode()
+    ))
+    self._ids.write(key)
+    self._end += len(key)
+    self._ends.write(self._end.to_bytes(8, 'little'))
+    self._count += 1
+    if len(self._waiting) == _BATCH:
+      self._flush()
+
+  def finish(self) -> Int[np.ndarray, ' rows']:
+    """Writes the table.
+
+    Returns:
+      `[rows] int8`: 0 for the first record of an id, 1 for a repeat with the
+      same content, 2 for one with another. If not all are 0, the table is of no
+      use: make another without the repeats.
+    """
+    self._flush()
+    self._ids.close()
+    self._ends.close()
+    repeats = np.zeros(len(self), np.int8)
+    order = array.array('i')
+
+    def first_rows() -> Iterator[tuple[bytes, int]]:
+      last = first_content = None
+      for name, row, content in self._records.execute(
+          'SELECT id, row, content FROM records ORDER BY id, row'
+      ):
+        if name == last:
+          repeats[row] = 1 if content == first_content else 2
+          continue
+        last, first_content = name, content
+        order.append(row)
+        yield name, row
+
+    path = self._path.with_suffix('.sqlite')
+    path.unlink(missing_ok=True)
+    table = _connect(path)
+    table.execute('CREATE TABLE ids (id BLOB PRIMARY KEY, row INTEGER) '
+                  'WITHOUT ROWID')
+    table.executemany('INSERT INTO ids VALUES (?, ?)', first_rows())
+    table.commit()
+    table.close()
+    ascending = np.frombuffer(order, np.int32)
+    ranks = np.empty(len(self), np.int32)
+    ranks[ascending[::-1]] = np.arange(len(ascending), dtype=np.int32)
+    np.save(self._path.with_suffix('.tie_ranks.npy'), ranks)
+    return repeats
+
+  def groups(self) -> Int[np.ndarray, ' rows']:
+    """`[rows] int32`: the first row with an equal `text`."""
+    return self._first_rows('text', 'TRUE')
+
+  def documents(self) -> Int[np.ndarray, ' rows']:
+    """`[rows] int32`: documents numbered as they come; -1 where unknown."""
+    first = self._first_rows('document', "document != x''")
+    known: Bool[np.ndarray, ' rows'] = first >= 0
+    begins = np.zeros(len(self), bool)
+    begins[first[known]] = True
+    first[known] = (np.cumsum(begins, dtype=np.int32) - 1)[first[known]]
+    return first
+
+  def close(self) -> None:
+    """Removes the scratch file."""
+    self._ids.close()
+    self._ends.close()
+    self._records.close()
+    self._scratch.unlink(missing_ok=True)
+
+  def _first_rows(self, column: str, condition: str):
+    """`[rows] int32`: the first row of equal value; -1 unless `condition`."""
+    found = np.full(len(self), -1, np.int32)
+    last, first = None, -1
+    for value, row in self._records.execute(
+        f'SELECT {column}, row FROM records WHERE {condition} '
+        f'ORDER BY {column}, row'
+    ):
+      if value != last:
+        last, first = value, row
+      found[row] = first
+    return found
+
+  def _flush(self) -> None:
+    self._records.executemany('INSERT INTO records VALUES (?, ?, ?, ?, ?)',
+                              self._waiting)
+    self._waiting.clear()
+
+
+def load_tie_ranks(path: pathlib.Path) -> Int[np.ndarray, ' rows']:
+  """`[rows] int32`, as `hits.tie_ranks`, of the table of this name."""
+  return np.load(path.with_suffix('.tie_ranks.npy'), mmap_mode='r')
+
+
+def _connect(path: pathlib.Path) -> sqlite3.Connection:
+  """A database that is thrown away if the program is killed."""
+  connection = sqlite3.connect(path)
+  for setting in ('journal_mode=OFF', 'synchronous=OFF', 'temp_store=FILE',
+                  f'cache_size=-{_CACHE_KIB}'):
+    connection.execute(f'PRAGMA {setting}')
+  return connection
+
+
+def _hash(text: str) -> bytes:
+  return hashlib.blake2b(text.encode(), digest_size=16).digest()
