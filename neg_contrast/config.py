@@ -9,6 +9,7 @@ import dataclasses
 import difflib
 import types
 import typing
+from collections.abc import Iterable
 from typing import Any
 
 import ml_collections
@@ -39,6 +40,9 @@ class DataConfig:
       of what a run is: changing it changes the dropout masks.
     row_length: tokens a packed row holds in training, at least the longest
       sequence; 0: a quarter more than that, see `packing.default_row_length`.
+    passage_words: words of the passages that `job=split` makes.
+    passage_tokens: their tokens instead, as the tokenizer of `checkpoint` makes
+      them; 0: by words.
   """
 
   source: str = ''
@@ -53,9 +57,13 @@ class DataConfig:
   batch_size: int = 64
   groups: int = 1
   row_length: int = 0
+  passage_words: int = 100
+  passage_tokens: int = 0
 
   def __post_init__(self):
     """Checks ranges."""
+    _at_least('data.passage_words', self.passage_words, 1)
+    _at_least('data.passage_tokens', self.passage_tokens, 0)
     _one_of('data.on_invalid', self.on_invalid, ('error', 'skip'))
     _at_least('data.batch_size', self.batch_size, 2)
     _at_least('data.groups', self.groups, 1)
@@ -274,6 +282,7 @@ class EvaluationConfig:
     answer_ks: cut-offs of `answer_accuracy@k`; empty: not measured.
     answer_rule: `string` (the DPR rule) or `regex`.
     depth: passages retrieved for a query.
+    runs: TREC run files that `job=evaluate` evaluates too.
     bm25: also evaluate BM25.
     bm25_k1: its term saturation.
     bm25_b: its length normalisation.
@@ -288,6 +297,7 @@ class EvaluationConfig:
   answer_ks: tuple[int, ...] = ()
   answer_rule: str = 'string'
   depth: int = 100
+  runs: tuple[str, ...] = ()
   bm25: bool = True
   bm25_k1: float = 0.9
   bm25_b: float = 0.4
@@ -307,15 +317,29 @@ class IndexConfig:
   """Encoding and search.
 
   Attributes:
+    kind: `exact` search, `scann`, or `auto`: ScaNN from 50,000 passages on,
+      below which scoring all of them is faster.
+    target_recall: part of the exact top `evaluation.depth` that ScaNN has to
+      find; it searches as much of the corpus as that takes.
+    shard_rows: passages in one ScaNN index; larger corpora get several.
+      Building one holds 2.5 times its vectors in memory.
     chunk_tokens: tokens a device encodes at once.
-    block_rows: passages a device scores at once.
+    block_rows: passages a device scores at once in exact search.
   """
 
+  kind: str = 'auto'
+  target_recall: float = 0.95
+  shard_rows: int = 1_000_000
   chunk_tokens: int = 8192
   block_rows: int = 16384
 
   def __post_init__(self):
     """Checks ranges."""
+    _one_of('index.kind', self.kind, ('auto', 'exact', 'scann'))
+    _at_least('index.shard_rows', self.shard_rows, 1)
+    if not 0 < self.target_recall < 1:
+      raise _error('index.target_recall', self.target_recall,
+                   'lies between 0 and 1')
     _at_least('index.chunk_tokens', self.chunk_tokens, 1)
     _at_least('index.block_rows', self.block_rows, 1)
 
@@ -329,9 +353,10 @@ class Config:
   """All settings of one command.
 
   Attributes:
-    job: `train` or `evaluate`.
+    job: `train`, `evaluate`, `search`, `export` or `split`.
     checkpoint: a trained workdir, or a BERT-family or sentence-transformers
       folder, for jobs that read a model.
+    query: what `job=search` answers; empty: it asks for queries.
     seed: of initialisation, data order, negatives and dropout.
     data: see DataConfig.
     model: see ModelConfig.
@@ -346,6 +371,7 @@ class Config:
 
   job: str = 'train'
   checkpoint: str = ''
+  query: str = ''
   seed: int = 0
   data: DataConfig = _section(DataConfig)
   model: ModelConfig = _section(ModelConfig)
@@ -359,15 +385,18 @@ class Config:
 
   def __post_init__(self):
     """Checks what concerns several sections."""
-    _one_of('job', self.job, ('train', 'evaluate'))
+    _one_of('job', self.job, ('train', 'evaluate', 'search', 'export', 'split'))
     _at_least('seed', self.seed, 0)
-    if not self.data.source:
+    if not self.data.source and self.job != 'export':
       raise _error('data.source', '', 'is needed, e.g. beir:data/msmarco or '
                    'squad:data/squad')
     if self.job == 'train' and not self.model.init:
       raise _error('model.init', '', 'is needed: a folder or hub name of a '
                    'BERT-family model, or "minilm"')
-    if self.job == 'evaluate' and not self.checkpoint:
+    reads_model = self.job in ('evaluate', 'search', 'export') or (
+        self.job == 'split' and self.data.passage_tokens
+    )
+    if reads_model and not self.checkpoint:
       raise _error('checkpoint', '', 'is needed: a trained workdir, or a '
                    'BERT-family or sentence-transformers folder')
     if self.data.tune_split and self.data.tune_split == self.data.test_split:
@@ -389,6 +418,20 @@ def parse(config: ml_collections.ConfigDict) -> Config:
     UserError: a key is unknown or a value out of range; names key and remedy.
   """
   return _build(Config, config.to_dict(), '')
+
+
+def set_key(
+    config: ml_collections.ConfigDict, key: str, value: Any
+) -> None:
+  """Sets a key such as `data.source`, as a flag would.
+
+  Raises:
+    UserError: there is no such key, or it holds another type.
+  """
+  try:
+    config.update_from_flattened_dict({key: value})
+  except (AttributeError, KeyError, TypeError, ValueError) as e:
+    raise errors.UserError(f'config.{key}={value!r}: {e}') from None
 
 
 def to_dict(config: Any) -> dict[str, Any]:
@@ -419,7 +462,7 @@ def arguments(arg: str | None, **defaults: str) -> dict[str, str]:
   return values
 
 
-def unknown_argument(key: str, value: str, known: typing.Iterable[str]):
+def unknown_argument(key: str, value: str, known: Iterable[str]):
   """The error for a value that a config's argument does not take."""
   return errors.UserError(
       f'config argument "{key}={value}": expected one of {", ".join(known)}'

@@ -4,6 +4,7 @@ Prints the plan, does what is not done yet, and ends with the numbers. The same
 command goes on where an interrupted one stopped.
 """
 
+import importlib
 import logging as standard_logging
 import pathlib
 import sys
@@ -57,13 +58,8 @@ def main(argv: Sequence[str]) -> None:
 
 def _make_job(config: config_lib.Config, workdir: pathlib.Path):
   """The job that `config.job` names; imports only what it needs."""
-  if config.job == 'evaluate':
-    from neg_contrast.jobs import evaluate
-
-    return evaluate.EvaluateJob(config, workdir)
-  from neg_contrast.jobs import train
-
-  return train.TrainJob(config, workdir)
+  module = importlib.import_module(f'neg_contrast.jobs.{config.job}')
+  return getattr(module, f'{config.job.capitalize()}Job')(config, workdir)
 
 
 def _log_plainly() -> None:

@@ -2,13 +2,32 @@
 
 import dataclasses
 import pathlib
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Int, Integer
 
 from neg_contrast.data import inputs, token_store
 from neg_contrast.data import prepared as prepared_lib
 from neg_contrast.data import tokenizer as tokenizer_lib
+
+
+@runtime_checkable
+class _Texts(Protocol):
+  """Token ids without specials: a `token_store.TokenStore`, or in memory."""
+
+  @property
+  def title_lengths(self) -> Int[np.ndarray, ' rows']: ...
+
+  @property
+  def text_lengths(self) -> Int[np.ndarray, ' rows']: ...
+
+  def __len__(self) -> int: ...
+
+  def title(self, row: int) -> Integer[np.ndarray, ' tokens']: ...
+
+  def text(self, row: int) -> Integer[np.ndarray, ' tokens']: ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,7 +41,7 @@ class TokenizedTexts:
     prefix_ids: put after [CLS].
   """
 
-  store: token_store.TokenStore
+  store: _Texts
   tokenizer: tokenizer_lib.Tokenizer
   max_length: int
   prefix_ids: tuple[int, ...]
@@ -76,3 +95,43 @@ def tokenize(
   store = token_store.make_token_store(texts, tokenizer, folder, fingerprint)
   prefix_ids = tuple(tokenizer.encode(prefix)) if prefix else ()
   return TokenizedTexts(store, tokenizer, max_length, prefix_ids)
+
+
+def tokenize_in_memory(
+    texts: Sequence[tuple[str, str]],
+    tokenizer: tokenizer_lib.Tokenizer,
+    max_length: int,
+    prefix: str,
+) -> TokenizedTexts:
+  """Tokenizes a few (title, text) pairs; other arguments as `tokenize`."""
+  return TokenizedTexts(
+      _InMemory(texts, tokenizer), tokenizer, max_length,
+      tuple(tokenizer.encode(prefix)) if prefix else (),
+  )
+
+
+class _InMemory:
+  """A token store of a few texts."""
+
+  def __init__(self, texts, tokenizer):
+    titles, bodies = zip(*texts, strict=True) if texts else ((), ())
+    encode = lambda values: [np.array(ids, np.int32)
+                             for ids in tokenizer.encode_batch(values)]
+    self._titles, self._bodies = encode(titles), encode(bodies)
+
+  def __len__(self):
+    return len(self._bodies)
+
+  @property
+  def title_lengths(self):
+    return np.array([len(ids) for ids in self._titles], np.int64)
+
+  @property
+  def text_lengths(self):
+    return np.array([len(ids) for ids in self._bodies], np.int64)
+
+  def title(self, row):
+    return self._titles[row]
+
+  def text(self, row):
+    return self._bodies[row]

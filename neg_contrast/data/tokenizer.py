@@ -49,6 +49,10 @@ class Tokenizer:
     )
     return [encoding.ids for encoding in encodings]
 
+  def offsets(self, text: str) -> list[tuple[int, int]]:
+    """(start, end) in characters of each token of a text."""
+    return self._backend.encode(text, add_special_tokens=False).offsets
+
   def save(self, folder: pathlib.Path) -> None:
     """Writes `tokenizer.json`."""
     folder.mkdir(parents=True, exist_ok=True)

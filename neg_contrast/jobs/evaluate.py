@@ -1,109 +1,36 @@
 """Evaluates systems by retrieval over a whole corpus."""
 
+import collections
 import dataclasses
 import functools
 import pathlib
 from collections.abc import Callable
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh
 
-from neg_contrast import artifacts, plan, sharding
-from neg_contrast import checkpoints as checkpoints_lib
+from neg_contrast import artifacts, errors, plan
 from neg_contrast import config as config_lib
 from neg_contrast.data import prepared as prepared_lib
 from neg_contrast.evaluation import metrics, trec
 from neg_contrast.jobs import dataset as dataset_lib
-from neg_contrast.models import dual_encoder, loading
-from neg_contrast.retrieval import bm25, encoding, exact, hits
-from neg_contrast.training import run_log
+from neg_contrast.jobs import model as model_lib
+from neg_contrast.jobs import retriever as retriever_lib
+from neg_contrast.models import loading
+from neg_contrast.retrieval import bm25, hits
 
 
-def compute_dtype(config: config_lib.ModelConfig) -> Any:
-  """The dtype layers compute in on this machine's devices."""
-  if config.dtype == 'auto':
-    is_cpu = jax.default_backend() == 'cpu'
-    return jnp.float32 if is_cpu else jnp.bfloat16
-  return jnp.dtype(config.dtype)
+@dataclasses.dataclass(frozen=True)
+class Searched:
+  """What a search found.
 
+  Attributes:
+    found: rows and scores.
+    index: facts about the index, for the manifest.
+  """
 
-def make_encoder(
-    spec: dual_encoder.EncoderSpec, config: config_lib.ModelConfig
-) -> dual_encoder.Encoder:
-  """The encoder module of a spec, with this config's compute settings."""
-  return dual_encoder.Encoder(
-      spec=spec,
-      dtype=compute_dtype(config),
-      remat=config.remat,
-      scan_unroll=min(config.scan_unroll, spec.bert.num_layers),
-  )
-
-
-class DenseRetriever:
-  """Encodes and searches the passages of a dataset, or some of them."""
-
-  def __init__(
-      self,
-      config: config_lib.Config,
-      mesh: Mesh,
-      dataset: dataset_lib.Dataset,
-      model: loading.Model,
-      rows: np.ndarray | None = None,
-  ):
-    """Tokenizes (once) and compiles (at first use).
-
-    Args:
-      config: settings of compute, encoding and search.
-      mesh: devices.
-      dataset: corpus and queries.
-      model: gives spec, text settings and tokenizer; not its weights.
-      rows: `[n]` passages to search, ascending; default: the whole corpus.
-    """
-    count = len(dataset.prepared.passages)
-    self._rows = np.arange(count, dtype=np.int32) if rows is None else rows
-    self._config, self._mesh, self._dataset = config, mesh, dataset
-    self._texts = {role: dataset.tokenize(model, role)
-                   for role in ('query', 'passage')}
-    encoder = make_encoder(model.spec, config.model)
-    self._encoders = {
-        role: encoding.TableEncoder(
-            encoder, mesh, max(model.text.length(role), config.data.row_length),
-            config.index.chunk_tokens,
-        )
-        for role in ('query', 'passage')
-    }
-
-  def encode(self, params: Any, role: str, rows: np.ndarray) -> np.ndarray:
-    """`[rows, features] float32` embeddings of queries or passages."""
-    texts = self._texts[role]
-    lengths = texts.lengths()[rows]
-    what = 'queries' if role == 'query' else 'passages'
-    return self._encoders[role](
-        dual_encoder.tower(params, role),
-        lambda i: texts.tokens(int(rows[i])),
-        lengths,
-        run_log.Ticker(f'encoding {what}', len(rows)),
-    )
-
-  def search(
-      self, params: Any, query_rows: np.ndarray, depth: int
-  ) -> hits.Hits:
-    """The best passages of each query, as rows of the whole corpus."""
-    index = exact.ExactIndex(
-        self.encode(params, 'passage', self._rows),
-        self._dataset.prepared.tie_ranks[self._rows],
-        self._mesh,
-        self._config.index.block_rows,
-    )
-    query_vecs = self.encode(params, 'query', query_rows)
-    found = index.search(query_vecs, depth)
-    return hits.Hits(
-        np.where(found.rows >= 0, self._rows[found.rows], np.int32(-1)),
-        found.scores,
-    )
+  found: hits.Hits
+  index: dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
 def search_bm25(
@@ -124,6 +51,21 @@ def search_bm25(
                       depth)
 
 
+def search_dense(
+    config: config_lib.Config,
+    dataset: dataset_lib.Dataset,
+    model: loading.Model,
+    folder: pathlib.Path,
+    query_rows: np.ndarray,
+) -> Searched:
+  """A model over the whole corpus; `folder` keeps embeddings and index."""
+  retriever = retriever_lib.Retriever(
+      config, dataset, retriever_lib.make_encoder(config, model), folder
+  )
+  found = retriever.search_rows(query_rows, config.evaluation.depth)
+  return Searched(found, retriever.measure_index(query_rows, found))
+
+
 @dataclasses.dataclass(frozen=True)
 class Evaluation:
   """Ranks a split's queries by any system, and scores the ranking.
@@ -140,16 +82,15 @@ class Evaluation:
 
   @functools.cached_property
   def query_rows(self) -> np.ndarray:
-    """`[queries] int32`, those with judgements."""
-    return np.unique(self.judgements.query_rows)
+    """`[queries] int32`, the queries of the split."""
+    return self.judgements.queries
 
   def run_of(self, found: hits.Hits) -> trec.Run:
     """Hits as a run with ids."""
     prepared = self.dataset.prepared
-    ids = prepared.passage_ids
     return {
-        prepared.queries[int(query)].id: [
-            (ids[row].decode(), float(score))
+        prepared.query_ids[query].decode(): [
+            (prepared.passage_ids[row].decode(), float(score))
             for row, score in zip(rows, scores, strict=True)
             if row >= 0
         ]
@@ -157,6 +98,35 @@ class Evaluation:
             self.query_rows, found.rows, found.scores, strict=True
         )
     }
+
+  def hits_of(self, run: trec.Run) -> hits.Hits:
+    """A run as rows, for the queries of the split; the inverse of `run_of`.
+
+    Raises:
+      UserError: it ranks a passage that the corpus lacks, or none for any query
+        of the split.
+    """
+    prepared, depth = self.dataset.prepared, self.config.depth
+    shape = (len(self.query_rows), depth)
+    found = hits.Hits(np.full(shape, -1, np.int32),
+                      np.full(shape, -np.inf, np.float32))
+    for number, query in enumerate(self.query_rows):
+      ranking = run.get(prepared.query_ids[query].decode(), [])[:depth]
+      for place, (name, score) in enumerate(ranking):
+        row = prepared.passage_ids.row_of(name)
+        if row is None:
+          raise errors.UserError(
+              f'passage "{name}" is not in {prepared.manifest["spec"]}; give '
+              'the corpus that the run was made with'
+          )
+        found.rows[number, place] = row
+        found.scores[number, place] = score
+    if (found.rows < 0).all():
+      raise errors.UserError(
+          'it ranks nothing for the queries of the split; name the split that '
+          'it was made for with --config.data.split'
+      )
+    return found
 
   def score(
       self,
@@ -166,14 +136,29 @@ class Evaluation:
   ) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
     """Means, and values by query, of every metric of the config.
 
+    Metrics of judgements are over the queries with judgements, those of
+    answers over all queries of the split.
+
     Args:
       run: the ranking.
       found: the same as rows.
       names: metrics to take instead of the config's.
+
+    Raises:
+      UserError: the split has neither judgements nor anything else to measure.
     """
     names = self.config.metrics if names is None else names
-    scores = metrics.evaluate(self._qrels, run, names)
-    means, by_query = dict(scores.mean), dict(scores.per_query)
+    means: dict[str, float] = {}
+    by_query: dict[str, dict[str, float]] = {}
+    if self._qrels:
+      scores = metrics.evaluate(self._qrels, run, names)
+      means, by_query = dict(scores.mean), dict(scores.per_query)
+    elif not self.config.answer_ks:
+      raise errors.UserError(
+          f'{self.dataset.prepared.manifest["spec"]}: the split has answers '
+          'but no judgements; measure answers with '
+          '--config.evaluation.answer_ks=1,5,20,100'
+      )
     if self.config.answer_ks:
       prepared = self.dataset.prepared
       queries = [prepared.queries[int(row)] for row in self.query_rows]
@@ -198,7 +183,7 @@ class Evaluation:
         self.judgements.query_rows, self.judgements.passage_rows,
         self.judgements.grades, strict=True,
     ):
-      name = prepared.queries[int(query)].id
+      name = prepared.query_ids[query].decode()
       passage_id = prepared.passage_ids[passage].decode()
       qrels.setdefault(name, {})[passage_id] = int(grade)
     return qrels
@@ -210,7 +195,7 @@ def evaluation_step(
     evaluation: Callable[[], Evaluation],
     split: str,
     identity: Callable[[], dict[str, Any]],
-    search: Callable[[np.ndarray], hits.Hits],
+    search: Callable[[np.ndarray], Searched],
 ) -> plan.Step:
   """The step that evaluates one system and writes run, metrics and manifest.
 
@@ -220,7 +205,7 @@ def evaluation_step(
     evaluation: makes the evaluation; not called before the step runs.
     split: name of the split.
     identity: what the result depends on; an older result is kept if equal.
-    search: query rows -> hits.
+    search: query rows -> what was found.
   """
   folder = workdir / 'evaluation' / f'{split}-{system}'
 
@@ -230,15 +215,16 @@ def evaluation_step(
 
   def run() -> None:
     task = evaluation()
-    found = search(task.query_rows)
-    ranked = task.run_of(found)
-    means, by_query = task.score(ranked, found)
+    searched = search(task.query_rows)
+    ranked = task.run_of(searched.found)
+    means, by_query = task.score(ranked, searched.found)
     manifest = {
         'identity': identity(),
         'key': f'{task.dataset.name}/{split}/{system}',
         'queries': len(task.query_rows),
         'passages': len(task.dataset.prepared.passages),
         'metrics': means,
+        'index': searched.index,
         'environment': artifacts.environment(),
     }
     with artifacts.writing(folder, manifest) as scratch:
@@ -280,9 +266,39 @@ def bm25_step(
   return evaluation_step(
       'bm25', workdir, evaluation, split,
       identity=lambda: data_identity(dataset(), config, split),
-      search=lambda rows: search_bm25(
+      search=lambda rows: Searched(search_bm25(
           config.evaluation, dataset(), rows, config.evaluation.depth
-      ),
+      )),
+  )
+
+
+def run_step(
+    config: config_lib.Config,
+    workdir: pathlib.Path,
+    dataset: Callable[[], dataset_lib.Dataset],
+    evaluation: Callable[[], Evaluation],
+    split: str,
+    path: pathlib.Path,
+) -> plan.Step:
+  """The step that evaluates a TREC run file, under the name of the file."""
+
+  def search(_: np.ndarray) -> Searched:
+    try:
+      return Searched(evaluation().hits_of(trec.read_run(path)))
+    except errors.UserError as e:
+      raise errors.UserError(f'{path}: {e}') from None
+
+  step = evaluation_step(
+      path.name.removesuffix('.gz').rpartition('.')[0] or path.name,
+      workdir, evaluation, split,
+      identity=lambda: {
+          **data_identity(dataset(), config, split),
+          'run': artifacts.sha256_file(path),
+      },
+      search=search,
+  )
+  return dataclasses.replace(
+      step, missing=lambda: None if path.is_file() else f'{path}: no such file'
   )
 
 
@@ -311,35 +327,48 @@ def gather(workdir: pathlib.Path) -> dict[str, float]:
 
 
 class EvaluateJob:
-  """`job=evaluate`: any checkpoint, any source, beside BM25."""
+  """`job=evaluate`: any checkpoint, any source, beside BM25 and given runs."""
 
   def __init__(self, config: config_lib.Config, workdir: pathlib.Path):
     """Reads nothing yet."""
     self._config, self._workdir = config, workdir
 
   def steps(self) -> list[plan.Step]:
-    """The plan."""
-    config, split = self._config, self._config.data.split
-    is_workdir = (pathlib.Path(config.checkpoint) / loading.ENCODER_FILE
-                  ).exists()
-    steps = [dataset_lib.preparation_step(config.data, lambda: self._dataset)]
-    if config.evaluation.bm25:
-      steps.append(bm25_step(
-          config, self._workdir, lambda: self._dataset,
-          lambda: self._evaluation, split,
-      ))
-    steps.append(evaluation_step(
-        'trained' if is_workdir else 'initial',
-        self._workdir,
-        lambda: self._evaluation,
-        split,
-        identity=lambda: {
-            **data_identity(self._dataset, config, split),
-            'model': self._model.fingerprint,
-        },
-        search=self._search,
-    ))
-    return steps
+    """The plan.
+
+    Raises:
+      UserError: two systems have the same name.
+    """
+    config, workdir, split = (
+        self._config, self._workdir, self._config.data.split
+    )
+    system = 'trained' if model_lib.is_workdir(config.checkpoint) else 'initial'
+    dataset, evaluation = lambda: self._dataset, lambda: self._evaluation
+    systems = [
+        *([bm25_step(config, workdir, dataset, evaluation, split)]
+          if config.evaluation.bm25 else []),
+        *(run_step(config, workdir, dataset, evaluation, split, path)
+          for path in map(pathlib.Path, config.evaluation.runs)),
+        evaluation_step(
+            system, workdir, evaluation, split,
+            identity=lambda: {
+                **data_identity(self._dataset, config, split),
+                'model': self._model.fingerprint,
+            },
+            search=lambda rows: search_dense(
+                config, self._dataset, self._model,
+                workdir / 'retrieval' / system, rows,
+            ),
+        ),
+    ]
+    names = collections.Counter(step.name for step in systems)
+    name, count = names.most_common(1)[0]
+    if count > 1:
+      raise errors.UserError(
+          f'config.evaluation.runs={config.evaluation.runs}: there would be '
+          f'two systems called {name}, after the name of the file; rename one'
+      )
+    return [dataset_lib.preparation_step(config.data, dataset), *systems]
 
   def finish(self) -> None:
     """Writes and prints the numbers."""
@@ -358,47 +387,4 @@ class EvaluateJob:
 
   @functools.cached_property
   def _model(self) -> loading.Model:
-    return load_checkpoint(self._config)
-
-  def _search(self, query_rows: np.ndarray) -> hits.Hits:
-    config, model = self._config, self._model
-    mesh = sharding.make_mesh(config.mesh)
-    retriever = DenseRetriever(config, mesh, self._dataset, model)
-    params = jax.device_put(
-        model.params, sharding.parameter_shardings(model.params, mesh)
-    )
-    return retriever.search(params, query_rows, config.evaluation.depth)
-
-
-def load_checkpoint(config: config_lib.Config) -> loading.Model:
-  """The model of `config.checkpoint`: a workdir of ours, or a folder or name.
-
-  A workdir gives its selected checkpoint: the best on the tune split, or the
-  latest where none was evaluated.
-
-  Raises:
-    UserError: there is no such model.
-  """
-  workdir = pathlib.Path(config.checkpoint)
-  if not (workdir / loading.ENCODER_FILE).exists():
-    return loading.from_pretrained(config.checkpoint, config.model, config.seed)
-  return load_workdir(workdir)
-
-
-def load_workdir(workdir: pathlib.Path) -> loading.Model:
-  """The selected checkpoint of a trained workdir.
-
-  Raises:
-    UserError: it has no checkpoint yet.
-  """
-  spec, text, tokenizer = loading.read_description(workdir)
-  checkpoints = checkpoints_lib.Checkpoints(workdir)
-  step = checkpoints.selected_step()
-  like = {'encoder': loading.shape_of(spec)}
-  params = checkpoints.restore_encoder(like['encoder'], step)
-  checkpoints.close()
-  run = artifacts.read_json(workdir / 'run.json')
-  return loading.Model(
-      spec, text, tokenizer, params, f'{workdir} step {step}',
-      artifacts.sha256_json({'run': run['identity'], 'step': step}),
-  )
+    return model_lib.load_checkpoint(self._config)

@@ -15,6 +15,8 @@ from neg_contrast import config as config_lib
 from neg_contrast.data import batches, examples, packing
 from neg_contrast.jobs import dataset as dataset_lib
 from neg_contrast.jobs import evaluate
+from neg_contrast.jobs import model as model_lib
+from neg_contrast.jobs import retriever as retriever_lib
 from neg_contrast.models import loading
 from neg_contrast.negatives import drawing
 from neg_contrast.training import loop, optimizer, run_log
@@ -46,7 +48,7 @@ class TrainJob:
         evaluate.evaluation_step(
             'initial', workdir, lambda: self._test, split,
             identity=lambda: self._identity_of(self._model.fingerprint),
-            search=lambda rows: self._search(self._model.params, rows),
+            search=lambda rows: self._search('initial', self._model, rows),
         ),
         plan.Step(
             'training', f'checkpoints in {workdir / checkpoints_lib.FOLDER}',
@@ -55,7 +57,7 @@ class TrainJob:
         evaluate.evaluation_step(
             'trained', workdir, lambda: self._test, split,
             identity=lambda: self._identity_of(self._trained.fingerprint),
-            search=lambda rows: self._search(self._trained.params, rows),
+            search=lambda rows: self._search('trained', self._trained, rows),
         ),
     ]
 
@@ -85,7 +87,7 @@ class TrainJob:
 
   @functools.cached_property
   def _trained(self) -> loading.Model:
-    return evaluate.load_workdir(self._workdir)
+    return model_lib.load_workdir(self._workdir)
 
   @functools.cached_property
   def _test(self) -> evaluate.Evaluation:
@@ -120,15 +122,12 @@ class TrainJob:
     )
     return {**data, 'model': model_fingerprint}
 
-  def _search(self, params: Any, query_rows: np.ndarray):
-    retriever = evaluate.DenseRetriever(
-        self._config, self._mesh, self._dataset, self._model
-    )
-    params = jax.device_put(
-        params, sharding.parameter_shardings(params, self._mesh)
-    )
-    return retriever.search(
-        params, query_rows, self._config.evaluation.depth
+  def _search(
+      self, system: str, model: loading.Model, query_rows: np.ndarray
+  ) -> evaluate.Searched:
+    return evaluate.search_dense(
+        self._config, self._dataset, model,
+        self._workdir / 'retrieval' / system, query_rows,
     )
 
   def _is_trained(self) -> bool:
@@ -192,7 +191,7 @@ class TrainJob:
     checkpoints = checkpoints_lib.Checkpoints(workdir)
     state, progress = self._start(adam, checkpoints)
     step_fn = step_lib.make_train_step(
-        evaluate.make_encoder(self._model.spec, config.model), adam,
+        model_lib.make_module(self._model.spec, config.model), adam,
         config.loss.scale, config.seed,
     )
     log = run_log.RunLog(workdir, int(state.step), total)
@@ -296,17 +295,17 @@ class TrainJob:
     evaluation = evaluate.Evaluation(
         self._config.evaluation, self._dataset, self._dataset.splits.tune
     )
-    retriever = evaluate.DenseRetriever(
-        self._config, self._mesh, self._dataset, self._model,
-        stop_corpus(self._config, self._dataset, evaluation),
+    encoder = retriever_lib.make_encoder(
+        self._config, self._model, self._mesh
     )
+    rows = stop_corpus(self._config, self._dataset, evaluation)
     names = dict.fromkeys(('accuracy@1', *self._config.evaluation.metrics))
 
     def measure(params):
-      found = retriever.search(
-          params['encoder'], evaluation.query_rows,
-          self._config.evaluation.depth,
-      )
+      found = retriever_lib.Retriever(
+          self._config, self._dataset, encoder.with_params(params['encoder']),
+          rows=rows,
+      ).search_rows(evaluation.query_rows, self._config.evaluation.depth)
       return evaluation.score(evaluation.run_of(found), found, tuple(names))[0]
 
     return measure

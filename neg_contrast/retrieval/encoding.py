@@ -40,6 +40,7 @@ class TableEncoder:
     """
     self._mesh = mesh
     self._row_length = row_length
+    self._dim = encoder.spec.dim
     self._chunk_tokens = chunk_tokens
     by_group = NamedSharding(mesh, PartitionSpec('data'))
     self._put = lambda batch: jax.device_put(batch, by_group)
@@ -53,6 +54,7 @@ class TableEncoder:
       tokens: Callable[[int], np.ndarray],
       lengths: Int[np.ndarray, ' sequences'],
       on_progress: Callable[[int], None] | None = None,
+      out: Float[np.ndarray, 'sequences features'] | None = None,
   ) -> Float[np.ndarray, 'sequences features']:
     """Encodes sequences 0 .. n-1.
 
@@ -61,32 +63,40 @@ class TableEncoder:
       tokens: sequence number -> its token ids.
       lengths: `[sequences] int`, tokens of each.
       on_progress: called with the number of sequences done so far.
+      out: `[sequences, features] float32` to write to, such as a mapped file.
 
     Returns:
-      `[sequences, features] float32`.
+      `[sequences, features] float32`: `out`, if given.
     """
-    blocks = []
-    done = 0
+    say = on_progress or (lambda done: None)
+    if out is None:
+      out = np.empty((len(lengths), self._dim), np.float32)
     for start, stop, slots in self._blocks(lengths):
       sequences = [tokens(row) for row in range(start, stop)]
-      blocks.append(self._encode_block(tower_params, sequences, slots))
-      done += stop - start
-      if on_progress:
-        on_progress(done)
-    return np.concatenate(blocks)
+      out[start:stop] = self._encode_block(
+          tower_params, sequences, slots,
+          lambda groups, start=start, stop=stop, slots=slots: say(
+              min(start + groups * slots, stop)
+          ),
+      )
+    return out
 
   def _blocks(
       self, lengths: Int[np.ndarray, ' sequences']
   ) -> Iterator[tuple[int, int, int]]:
     """(first row, end row, sequences a group) of each block."""
-    mean = max(1.0, float(np.mean(lengths)))
+    mean = max(1.0, float(np.mean(lengths)) if len(lengths) else 1.0)
     slots = 2 ** max(0, round(math.log2(max(1.0, self._chunk_tokens / mean))))
     size = slots * _GROUPS_PER_BLOCK
     for start in range(0, len(lengths), size):
       yield start, min(start + size, len(lengths)), slots
 
   def _encode_block(
-      self, tower_params: Any, sequences: Sequence[np.ndarray], slots: int
+      self,
+      tower_params: Any,
+      sequences: Sequence[np.ndarray],
+      slots: int,
+      on_groups: Callable[[int], Any],
   ) -> Float[np.ndarray, 'sequences features']:
     lengths = np.array([len(s) for s in sequences])
     groups = -(-len(sequences) // slots)
@@ -101,8 +111,10 @@ class TableEncoder:
       vecs = self._encode(tower_params, self._put(part))
       if outputs:  # At most one step ahead of the device.
         outputs[-1] = np.asarray(outputs[-1])
+        on_groups(first)
       outputs.append(vecs)
     table = np.concatenate([np.asarray(o) for o in outputs])
+    on_groups(groups)
     return table.reshape(-1, table.shape[-1])[layout.flat_slot]
 
 

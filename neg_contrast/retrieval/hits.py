@@ -6,7 +6,7 @@ descending: trec_eval's order, so that our ranks are the ranks it judges.
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float32, Int32
@@ -27,6 +27,7 @@ class Hits:
   scores: Float32[np.ndarray, '*queries depth']
 
 
+@runtime_checkable
 class Index(Protocol[_Queries]):
   """A corpus that can be searched.
 

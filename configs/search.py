@@ -1,0 +1,23 @@
+"""Searches a corpus with any checkpoint.
+
+    python -m neg_contrast.main --config=configs/search.py \\
+        --config.checkpoint=workdirs/quickstart \\
+        --config.data.source=python_docs \\
+        --config.query="join two paths"
+
+Without `--config.query` it asks for queries. The checkpoint is a trained
+workdir of ours, a BERT-family or sentence-transformers folder or hub name, or
+`minilm`. The first run encodes the passages and keeps them in the workdir;
+later ones start at once. `--config.evaluation.depth` is how many are shown.
+"""
+
+from neg_contrast import config as config_lib
+
+
+def get_config(arg=None):
+  """Takes no argument."""
+  config_lib.arguments(arg)
+  config = config_lib.base_config()
+  config.job = 'search'
+  config.evaluation.depth = 5
+  return config

@@ -1,0 +1,98 @@
+"""Retrieval from Python, for notebooks and services.
+
+    from neg_contrast import api
+
+    encoder = api.load_encoder('workdirs/quickstart')
+    query_vecs = encoder.encode_queries(['join two paths'])
+    passage_vecs = encoder.encode_passages([('os.path', 'Join two paths.')])
+    scores = query_vecs @ passage_vecs.T
+
+    retriever = api.load_retriever('workdirs/quickstart', 'python_docs')
+    for found in retriever.find('join two paths', depth=5):
+      start, end = found.match
+      print(found.score, found.passage.title, found.passage.text[start:end])
+
+The jobs use the same functions.
+"""
+
+import pathlib
+from typing import Any
+
+from neg_contrast import config as config_lib
+from neg_contrast.data import prepared
+from neg_contrast.jobs import dataset as dataset_lib
+from neg_contrast.jobs import model as model_lib
+from neg_contrast.jobs import retriever as retriever_lib
+from neg_contrast.retrieval import text_encoder
+
+__all__ = ['load_corpus', 'load_encoder', 'load_retriever']
+
+
+def load_encoder(
+    checkpoint: str, **settings: Any
+) -> text_encoder.TextEncoder:
+  """The encoder of a checkpoint, on all devices.
+
+  Args:
+    checkpoint: a trained workdir, a BERT-family or sentence-transformers folder
+      or hub name, or `minilm`.
+    **settings: config keys with `__` for `.`, as in
+      `model__dtype='bfloat16'`.
+
+  Raises:
+    UserError: there is no such model, or a key or its value is wrong.
+  """
+  config = _config(settings, job='export', checkpoint=str(checkpoint))
+  return retriever_lib.make_encoder(config, model_lib.load_checkpoint(config))
+
+
+def load_corpus(source: str, **settings: Any) -> prepared.Prepared:
+  """The passages, queries and judgements of a source; prepared once.
+
+  Args:
+    source: `scheme:place`, as `config.data.source`.
+    **settings: as for `load_encoder`, such as `data__prepared_dir`.
+
+  Raises:
+    UserError: the source is missing or broken, or a setting is wrong.
+  """
+  config = _config(settings, job='split', data__source=source)
+  return dataset_lib.Dataset(config.data).prepared
+
+
+def load_retriever(
+    checkpoint: str,
+    source: str,
+    folder: str | None = None,
+    **settings: Any,
+) -> retriever_lib.Retriever:
+  """A checkpoint that searches the passages of a source.
+
+  The first search encodes the corpus.
+
+  Args:
+    checkpoint: as for `load_encoder`.
+    source: `scheme:place`, as `config.data.source`.
+    folder: keeps embeddings and index for the next time, and shares them with
+      `configs/search.py --workdir=FOLDER`; default: memory keeps them.
+    **settings: as for `load_encoder`, such as `index__kind='scann'`.
+
+  Raises:
+    UserError: model or source are missing or broken, or a setting is wrong.
+  """
+  config = _config(settings, job='search', checkpoint=str(checkpoint),
+                   data__source=source)
+  dataset = dataset_lib.Dataset(config.data)
+  encoder = retriever_lib.make_encoder(
+      config, model_lib.load_checkpoint(config)
+  )
+  return retriever_lib.Retriever(
+      config, dataset, encoder, pathlib.Path(folder) if folder else None
+  )
+
+
+def _config(settings: dict[str, Any], **values: Any) -> config_lib.Config:
+  config = config_lib.base_config()
+  for key, value in {**values, **settings}.items():
+    config_lib.set_key(config, key.replace('__', '.'), value)
+  return config_lib.parse(config)

@@ -1,0 +1,111 @@
+"""Answers queries with passages: `--config.query`, or a prompt."""
+
+import functools
+import pathlib
+import shutil
+import sys
+import textwrap
+
+from neg_contrast import config as config_lib
+from neg_contrast import errors, plan
+from neg_contrast.jobs import dataset as dataset_lib
+from neg_contrast.jobs import model as model_lib
+from neg_contrast.jobs import retriever as retriever_lib
+
+_BOLD, _PLAIN = '\033[1m', '\033[0m'
+_WORDS_AROUND = 40
+
+
+class SearchJob:
+  """`job=search`: any checkpoint over any corpus."""
+
+  def __init__(self, config: config_lib.Config, workdir: pathlib.Path):
+    """Reads nothing yet."""
+    self._config, self._workdir = config, workdir
+
+  def steps(self) -> list[plan.Step]:
+    """The plan."""
+    return [
+        dataset_lib.preparation_step(self._config.data, lambda: self._dataset),
+        plan.Step(
+            'index', f'embeddings of all passages in {self._workdir}',
+            lambda: self._retriever.is_made(), lambda: self._retriever.make(),
+        ),
+    ]
+
+  def finish(self) -> None:
+    """Answers.
+
+    Raises:
+      UserError: the query is blank.
+    """
+    if self._config.query:
+      print(self._answer(self._config.query), flush=True)
+      return
+    print('Type a query; an empty line ends.', flush=True)
+    while query := _ask():
+      print(self._answer(query), flush=True)
+
+  @functools.cached_property
+  def _dataset(self) -> dataset_lib.Dataset:
+    return dataset_lib.Dataset(self._config.data)
+
+  @functools.cached_property
+  def _retriever(self) -> retriever_lib.Retriever:
+    model = model_lib.load_checkpoint(self._config)
+    return retriever_lib.Retriever(
+        self._config, self._dataset,
+        retriever_lib.make_encoder(self._config, model), self._workdir,
+    )
+
+  def _answer(self, query: str) -> str:
+    if not query.strip():
+      raise errors.UserError('config.query is blank; ask something')
+    found = self._retriever.find(query, self._config.evaluation.depth)
+    return format_found(query, found, sys.stdout.isatty(),
+                        min(100, shutil.get_terminal_size().columns))
+
+
+def format_found(
+    query: str, found: list[retriever_lib.Found], bold: bool, width: int
+) -> str:
+  """Passages with scores; the matching part stands out.
+
+  Args:
+    query: what was asked.
+    found: best first.
+    bold: mark the matching part by terminal codes; else by asterisks.
+    width: of a line, in characters.
+  """
+  begin, end = (_BOLD, _PLAIN) if bold else ('**', '**')
+  lines = [f'\n{query}']
+  for rank, one in enumerate(found, start=1):
+    title = one.passage.title or one.passage.document_id
+    lines.append(f'\n{rank:3d}. {one.score:.4f}  '
+                 + (f'{title}  ' if title else '') + f'[{one.passage.id}]')
+    text, (start, stop) = one.passage.text, one.match
+    before = _shorten(text[:start], from_left=True)
+    after = _shorten(text[stop:], from_left=False)
+    part = text[start:stop]
+    marked = f'{begin}{part}{end}' if part else ''
+    lines += textwrap.wrap(
+        ' '.join(f'{before} {marked} {after}'.split()), max(40, width),
+        initial_indent='     ', subsequent_indent='     ',
+    )
+  return '\n'.join(lines)
+
+
+def _shorten(text: str, from_left: bool) -> str:
+  """At most some words of what surrounds a match."""
+  words = text.split()
+  if len(words) <= _WORDS_AROUND:
+    return text
+  return ('... ' + ' '.join(words[-_WORDS_AROUND:]) if from_left
+          else ' '.join(words[:_WORDS_AROUND]) + ' ...')
+
+
+def _ask() -> str:
+  try:
+    return input('\nquery> ').strip()
+  except EOFError:
+    return ''

@@ -1,0 +1,79 @@
+"""Tables of embeddings on disk: `.npy`, and ids in a text file beside them.
+
+numpy, and any other program, maps the vectors without reading them; row i of
+the vectors belongs to line i of the ids.
+"""
+
+import pathlib
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+from absl import logging
+from jaxtyping import Float
+
+from neg_contrast import artifacts, errors
+
+_VECTORS = 'passages.npy'
+
+
+def make_table(
+    folder: pathlib.Path,
+    identity: dict[str, Any],
+    shape: tuple[int, int],
+    encode: Callable[[np.ndarray], Any],
+) -> Float[np.ndarray, 'passages features']:
+  """The passages' vectors, mapped; encoded only if they are not there.
+
+  Args:
+    folder: of the table; one of another identity is replaced.
+    identity: what the vectors depend on.
+    shape: (passages, features).
+    encode: fills `[passages, features] float32` in place.
+
+  Returns:
+    `[passages, features] float32`, read-only.
+  """
+  if not is_made(folder, identity):
+    if artifacts.read_manifest(folder) is not None:
+      logging.info('%s: of another model or corpus, made anew', folder)
+    with artifacts.writing(folder, {'identity': identity}) as scratch:
+      write_vectors(scratch / _VECTORS, shape, encode)
+  return np.load(folder / _VECTORS, mmap_mode='r')
+
+
+def is_made(folder: pathlib.Path, identity: dict[str, Any]) -> bool:
+  """Whether `make_table` would find its work done."""
+  manifest = artifacts.read_manifest(folder)
+  return manifest is not None and (
+      manifest['identity'] == artifacts.as_json(identity)
+  )
+
+
+def write_vectors(
+    path: pathlib.Path,
+    shape: tuple[int, int],
+    encode: Callable[[np.ndarray], Any],
+) -> None:
+  """Writes an `.npy` file that `encode` fills in place."""
+  vecs = np.lib.format.open_memmap(
+      path, mode='w+', dtype=np.float32, shape=shape
+  )
+  encode(vecs)
+  vecs.flush()
+
+
+def write_ids(path: pathlib.Path, ids: Iterable[bytes]) -> None:
+  """Writes ids, one a line, UTF-8.
+
+  Raises:
+    UserError: one holds a line break.
+  """
+  with open(path, 'wb') as f:
+    for name in ids:
+      if b'\n' in name or b'\r' in name:
+        raise errors.UserError(
+            f'{path}: id {name.decode()!r} holds a line break, which a file of '
+            'one id a line can not express; rename it'
+        )
+      f.write(name + b'\n')

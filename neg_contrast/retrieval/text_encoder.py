@@ -1,0 +1,136 @@
+"""A model at work: text in, vectors out."""
+
+import copy
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh
+from jaxtyping import Float, Int
+
+from neg_contrast import sharding
+from neg_contrast.data import records, tokenized
+from neg_contrast.models import dual_encoder, loading
+from neg_contrast.retrieval import encoding
+
+PassageLike = str | tuple[str, str] | records.Passage
+"""A text, a (title, text), or a passage of a corpus."""
+
+
+class TextEncoder:
+  """Encodes queries and passages with one model."""
+
+  def __init__(
+      self,
+      model: loading.Model,
+      encoder: dual_encoder.Encoder,
+      mesh: Mesh,
+      row_length: int = 0,
+      chunk_tokens: int = 8192,
+  ):
+    """Puts the weights on the devices; compiles at first use.
+
+    Args:
+      model: weights, tokenizer and text settings.
+      encoder: the module that computes it.
+      mesh: devices.
+      row_length: tokens of a packed row, if more than the longest sequence.
+      chunk_tokens: tokens a device encodes at once.
+    """
+    self._model, self._mesh = model, mesh
+    self._tables = {
+        role: encoding.TableEncoder(
+            encoder, mesh, max(model.text.length(role), row_length),
+            chunk_tokens,
+        )
+        for role in ('query', 'passage')
+    }
+    self._params = self._placed(model.params)
+
+  @property
+  def dim(self) -> int:
+    """Features of an embedding."""
+    return self._model.spec.dim
+
+  @property
+  def model(self) -> loading.Model:
+    """What it was made of."""
+    return self._model
+
+  def with_params(self, params: Any) -> 'TextEncoder':
+    """The same with other weights; nothing is compiled anew."""
+    other = copy.copy(self)
+    other._params = self._placed(params)
+    return other
+
+  def encode_queries(
+      self, queries: Sequence[str]
+  ) -> Float[np.ndarray, 'queries features']:
+    """`[queries, features] float32` embeddings.
+
+    The model's query prefix is put before each, and they are cut to its query
+    length.
+    """
+    return self.encode('query', self._tokenize('query', [
+        ('', text) for text in queries
+    ]))
+
+  def encode_passages(
+      self, passages: Sequence[PassageLike]
+  ) -> Float[np.ndarray, 'passages features']:
+    """`[passages, features] float32` embeddings of titles and texts."""
+    return self.encode('passage', self._tokenize('passage', [
+        _title_and_text(passage) for passage in passages
+    ]))
+
+  def encode(
+      self,
+      role: str,
+      texts: tokenized.TokenizedTexts,
+      rows: Int[np.ndarray, ' rows'] | None = None,
+      *,
+      out: Float[np.ndarray, 'rows features'] | None = None,
+      on_progress: Callable[[int], None] | None = None,
+  ) -> Float[np.ndarray, 'rows features']:
+    """Embeddings of tokenized texts.
+
+    Args:
+      role: `query` or `passage`.
+      texts: tokenized by this model's tokenizer.
+      rows: `[rows] int` which of them; default: all.
+      out: `[rows, features] float32` to write to, such as a mapped file.
+      on_progress: called with the number of rows done so far.
+
+    Returns:
+      `[rows, features] float32`: `out`, if given.
+    """
+    lengths = texts.lengths()
+    if rows is not None:
+      lengths = lengths[rows]
+    return self._tables[role](
+        dual_encoder.tower(self._params, role),
+        lambda i: texts.tokens(i if rows is None else int(rows[i])),
+        lengths, on_progress, out,
+    )
+
+  def _tokenize(
+      self, role: str, texts: Sequence[tuple[str, str]]
+  ) -> tokenized.TokenizedTexts:
+    text, tokenizer = self._model.text, self._model.tokenizer
+    return tokenized.tokenize_in_memory(
+        texts, tokenizer, text.length(role), text.prefix(role)
+    )
+
+  def _placed(self, params: Any) -> Any:
+    return jax.device_put(
+        params, sharding.parameter_shardings(params, self._mesh)
+    )
+
+
+def _title_and_text(passage: PassageLike) -> tuple[str, str]:
+  if isinstance(passage, str):
+    return '', passage
+  if isinstance(passage, records.Passage):
+    return passage.title, passage.text
+  return passage

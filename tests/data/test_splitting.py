@@ -1,0 +1,56 @@
+"""Cutting documents: nothing lost, nothing twice, no passage too long."""
+
+import hypothesis
+from hypothesis import strategies as st
+
+from neg_contrast.data import splitting
+
+TEXTS = st.text('ab .\n\u2028é', max_size=80)
+
+
+def pieces(text, spans):
+  return [text[start:end] for start, end in spans]
+
+
+def test_hundred_words_and_a_rest():
+  words = [f'w{i}' for i in range(250)]
+  found = pieces('  ' + ' \n'.join(words),
+                 splitting.by_words('  ' + ' \n'.join(words), 100))
+  assert [len(p.split()) for p in found] == [100, 100, 50]
+  assert ' '.join(found).split() == words
+  assert splitting.by_words(' \n', 100) == []
+
+
+@hypothesis.given(TEXTS, st.integers(1, 5))
+def test_words_are_kept_in_order(text, words):
+  found = pieces(text, splitting.by_words(text, words))
+  assert [w for p in found for w in p.split()] == text.split()
+  assert all(len(p.split()) == words for p in found[:-1])
+  assert all(p == p.strip() for p in found)
+
+
+def letters(text):
+  """A tokenizer whose tokens are up to two letters."""
+  offsets, start = [], 0
+  while start < len(text):
+    if text[start].isspace():
+      start += 1
+      continue
+    is_pair = start + 1 < len(text) and not text[start + 1].isspace()
+    offsets.append((start, start + 1 + is_pair))
+    start = offsets[-1][1]
+  return offsets
+
+
+@hypothesis.given(TEXTS, st.integers(1, 5))
+def test_tokens_are_bounded_and_kept(text, tokens):
+  found = pieces(text, splitting.by_tokens(text, letters(text), tokens))
+  assert ''.join(''.join(found).split()) == ''.join(text.split())
+  assert all(1 <= len(letters(p)) <= tokens for p in found)
+
+
+def test_tokens_end_with_words():
+  text = 'aaaa bb cccccccc d'
+  assert pieces(text, splitting.by_tokens(text, letters(text), 3)) == [
+      'aaaa bb', 'cccccc', 'cc d']
+  assert splitting.by_tokens(' ', [], 3) == []

@@ -1,0 +1,248 @@
+"""Encoding and searching from Python, and the jobs that use the same."""
+
+import contextlib
+import io
+import json
+
+import numpy as np
+import pytest
+
+from neg_contrast import api, artifacts, errors, plan
+from neg_contrast import config as config_lib
+from neg_contrast.data import prepared as prepared_lib
+from neg_contrast.evaluation import trec
+from neg_contrast.jobs import evaluate, search, split
+from neg_contrast.retrieval import embeddings, scann_index
+from tests import tiny
+
+
+@pytest.fixture(scope='module')
+def root(tmp_path_factory):
+  root = tmp_path_factory.mktemp('api')
+  tiny.make_config(root)
+  return root
+
+
+def settings(root):
+  return dict(data__prepared_dir=str(root / 'prepared'),
+              model__query_length=16, model__passage_length=24)
+
+
+def load_retriever(root, folder=None, **kwargs):
+  return api.load_retriever(str(root / 'model'), f'beir:{root / "data"}',
+                            folder, **settings(root), **kwargs)
+
+
+def make_config(root, **kwargs):
+  config = tiny.make_config(root, checkpoint=str(root / 'model'), **kwargs)
+  return config_lib.parse(config)
+
+
+def run_job(job, workdir):
+  artifacts.make_folder(workdir)
+  output = io.StringIO()
+  with contextlib.redirect_stdout(output):
+    plan.run(job.steps())
+    job.finish()
+  return output.getvalue()
+
+
+def test_encodes_any_number_of_texts(root):
+  encoder = api.load_encoder(str(root / 'model'), **settings(root))
+  assert encoder.encode_queries([]).shape == (0, 16)
+  vecs = encoder.encode_passages(['word1 word2', ('word3', 'word1 word2')])
+  assert vecs.shape == (2, 16) and vecs.dtype == np.float32
+  np.testing.assert_allclose(np.linalg.norm(vecs, axis=1), 1, atol=1e-5)
+  alone = encoder.encode_passages([('word3', 'word1 word2')])
+  np.testing.assert_allclose(alone[0], vecs[1], atol=1e-5)
+  assert np.abs(vecs[0] - vecs[1]).max() > 1e-3
+  # A query is cut to 16 tokens, a passage to 24.
+  long = ' '.join(tiny.WORDS)
+  assert np.abs(encoder.encode_queries([long])
+                - encoder.encode_passages([long])).max() > 1e-4
+  np.testing.assert_allclose(
+      encoder.encode_queries([long]),
+      encoder.encode_passages([' '.join(tiny.WORDS[:14])]), atol=1e-5)
+
+
+def test_corpus_is_read(root):
+  corpus = api.load_corpus(f'beir:{root / "data"}',
+                           data__prepared_dir=str(root / 'prepared'))
+  assert len(corpus.passages) == 48 and corpus.splits == ('test', 'train')
+
+
+def test_find_ranks_by_dot_product_and_marks_the_match(root):
+  retriever = load_retriever(root)
+  query = 'word1 word2 word3'
+  found = retriever.find(query, depth=48)
+  assert len(found) == 48
+  vecs = retriever.encoder.encode_passages([one.passage for one in found])
+  scores = vecs @ retriever.encoder.encode_queries([query])[0]
+  np.testing.assert_allclose([one.score for one in found], scores, atol=1e-5)
+  assert (np.diff([one.score for one in found]) <= 0).all()
+  assert all(one.passage.text[slice(*one.match)] for one in found)
+  rows = retriever.search([query], depth=3).rows[0]
+  corpus = api.load_corpus(f'beir:{root / "data"}',
+                           data__prepared_dir=str(root / 'prepared'))
+  assert [corpus.passages[int(row)].id for row in rows] == [
+      one.passage.id for one in found[:3]]
+
+
+def test_match_is_the_nearest_part(root, tmp_path):
+  (tmp_path / 'data').mkdir()
+  (tmp_path / 'data' / 'corpus.jsonl').write_text(json.dumps({
+      '_id': 'a', 'title': 'word9',
+      'text': 'word1 word2 word3 word4. word5 word6 word7 word8.',
+  }) + '\n' + json.dumps({'_id': 'b', 'title': 'word8', 'text': ''}) + '\n')
+  retriever = api.load_retriever(str(root / 'model'),
+                                 f'beir:{tmp_path / "data"}', **settings(root))
+  for part in ('word1 word2 word3 word4.', 'word5 word6 word7 word8.'):
+    found = {one.passage.id: one for one in retriever.find(part)}
+    assert found['a'].passage.text[slice(*found['a'].match)] == part
+    assert found['b'].match == (0, 0)
+
+
+def test_folder_keeps_embeddings_until_the_model_changes(root, tmp_path):
+  folder = str(tmp_path / 'kept')
+  first = load_retriever(root, folder)
+  before = first.find('word1', 5)
+  path = tmp_path / 'kept' / 'embeddings' / 'passages.npy'
+  written = path.stat().st_mtime_ns
+  again = load_retriever(root, folder)
+  assert again.is_made()
+  assert again.find('word1', 5) == before
+  assert path.stat().st_mtime_ns == written
+  other = load_retriever(root, folder, model__passage_prefix='word2')
+  assert not other.is_made()
+  other.find('word1', 5)
+  assert path.stat().st_mtime_ns > written
+
+
+def test_scann_index_is_kept_and_measured(root, tmp_path):
+  kwargs = dict(index__kind='scann', index__target_recall=0.99)
+  first = load_retriever(root, str(tmp_path / 'kept'), **kwargs)
+  exact = load_retriever(root)
+  found = first.search_rows(np.arange(10), 5)
+  np.testing.assert_array_equal(
+      found.rows, exact.search_rows(np.arange(10), 5).rows)
+  facts = first.measure_index(np.arange(10), found)
+  assert facts['kind'] == 'scann' and facts['recall@5'] == 1
+  again = load_retriever(root, str(tmp_path / 'kept'), **kwargs)
+  assert again.is_made()
+  assert isinstance(again._index, scann_index.ScannIndex)
+  np.testing.assert_array_equal(
+      found.rows, again.search_rows(np.arange(10), 5).rows)
+
+
+def test_bad_arguments(root):
+  with pytest.raises(errors.UserError, match='no such model folder'):
+    api.load_encoder('nowhere/at/all')
+  with pytest.raises(errors.UserError, match='indx'):
+    load_retriever(root, indx__kind='exact')
+  with pytest.raises(errors.UserError, match='config.index.kind'):
+    load_retriever(root, index__kind='fast')
+  with pytest.raises(errors.UserError, match='corpus.jsonl'):
+    api.load_retriever(str(root / 'model'), 'beir:nowhere')
+
+
+def test_ids_with_line_breaks_are_refused(tmp_path):
+  embeddings.write_ids(tmp_path / 'ids.txt', [b'a b', 'é\u2028'.encode()])
+  assert (tmp_path / 'ids.txt').read_bytes() == 'a b\né\u2028\n'.encode()
+  with pytest.raises(errors.UserError, match=r"id 'a\\nb' holds a line break"):
+    embeddings.write_ids(tmp_path / 'ids.txt', [b'a\nb'])
+
+
+def test_search_job_answers_one_query(root, tmp_path):
+  config = make_config(root, job='search', query='word1 word2',
+                       evaluation__depth=3)
+  output = run_job(search.SearchJob(config, tmp_path), tmp_path)
+  found = load_retriever(root).find('word1 word2', 3)
+  for rank, one in enumerate(found, start=1):
+    assert f'{rank}. {one.score:.4f}  {one.passage.document_id}  ' in output
+    assert f'[{one.passage.id}]' in output
+  assert output.count('**') == 6
+  with pytest.raises(errors.UserError, match='config.query is blank'):
+    run_job(search.SearchJob(
+        make_config(root, job='search', query=' '), tmp_path), tmp_path)
+
+
+def test_search_job_prompts(root, tmp_path, monkeypatch):
+  lines = iter(['word1', 'word2 word3', ''])
+  monkeypatch.setattr('builtins.input', lambda prompt: next(lines))
+  config = make_config(root, job='search', evaluation__depth=2)
+  output = run_job(search.SearchJob(config, tmp_path), tmp_path)
+  assert output.count('  2. ') == 2
+
+
+def test_split_job_makes_a_corpus(root, tmp_path):
+  config = make_config(root, job='split', data__passage_words=5)
+  output = run_job(split.SplitJob(config, tmp_path), tmp_path)
+  assert f'--config.data.source=beir:{tmp_path / "corpus"}' in output
+  corpus = prepared_lib.prepare(f'beir:{tmp_path / "corpus"}',
+                                tmp_path / 'prepared', False)
+  documents = api.load_corpus(f'beir:{root / "data"}',
+                              data__prepared_dir=str(root / 'prepared'))
+  texts = {}
+  for passage in corpus.passages:
+    document, _, number = passage.id.rpartition('#')
+    assert int(number) == len(texts.setdefault(document, [])) + 1
+    assert passage.document_id == document.partition('p')[0]
+    texts[document].append(passage.text)
+  assert {name: ' '.join(parts) for name, parts in texts.items()} == {
+      document.id: document.text for document in documents.passages}
+  written = (tmp_path / 'corpus' / 'corpus.jsonl').stat().st_mtime_ns
+  run_job(split.SplitJob(config, tmp_path), tmp_path)
+  assert (tmp_path / 'corpus' / 'corpus.jsonl').stat().st_mtime_ns == written
+  by_tokens = make_config(root, job='split', data__passage_tokens=5)
+  run_job(split.SplitJob(by_tokens, tmp_path), tmp_path)
+  assert (tmp_path / 'corpus' / 'corpus.jsonl').stat().st_mtime_ns > written
+
+
+def evaluate_job(root, workdir, **kwargs):
+  config = make_config(root, job='evaluate', **kwargs)
+  run_job(evaluate.EvaluateJob(config, workdir), workdir)
+  return json.loads((workdir / 'metrics.json').read_text())
+
+
+def test_run_files_are_evaluated(root, tmp_path):
+  evaluate_job(root, tmp_path / 'first')
+  run = tmp_path / 'first' / 'evaluation' / 'test-bm25' / 'run.trec'
+  theirs = tmp_path / 'theirs.trec.gz'
+  trec.write_run(theirs, trec.read_run(run), 'theirs')
+  values = evaluate_job(root, tmp_path / 'second',
+                        evaluation__runs=(str(theirs),))
+  for metric in ('accuracy@1', 'mrr@10'):
+    assert (values[f'data/test/theirs/{metric}']
+            == values[f'data/test/bm25/{metric}'])
+
+
+def test_run_files_that_do_not_fit(root, tmp_path):
+  path = tmp_path / 'theirs.trec'
+  path.write_text('q3-0 Q0 nowhere 1 2.0 x\n')
+  with pytest.raises(errors.UserError, match=r'theirs.trec: passage "nowhere"'):
+    evaluate_job(root, tmp_path / 'work', evaluation__runs=(str(path),))
+  with pytest.raises(errors.UserError, match='two systems called bm25'):
+    evaluate_job(root, tmp_path / 'work',
+                 evaluation__runs=(str(tmp_path / 'bm25.txt'),))
+  path.write_text('nobody Q0 d0p0 1 2.0 x\n')
+  with pytest.raises(errors.UserError, match='it ranks nothing for the queri'):
+    evaluate_job(root, tmp_path / 'work', evaluation__runs=(str(path),))
+
+
+def test_split_with_answers_alone(root, tmp_path, monkeypatch):
+  """As DPR's qa files: no judgements, only answers."""
+  whole = prepared_lib.Prepared.judgements
+
+  def judgements(self, split):
+    found = whole(self, split)
+    return prepared_lib.Judgements(
+        *(a[:0] for a in (found.query_rows, found.passage_rows, found.grades,
+                          found.is_example)), found.queries)
+
+  monkeypatch.setattr(prepared_lib.Prepared, 'judgements', judgements)
+  values = evaluate_job(root, tmp_path / 'work', evaluation__answer_ks=(1, 5))
+  assert set(values) == {
+      f'data/test/{system}/answer_accuracy@{k}'
+      for system in ('bm25', 'initial') for k in (1, 5)}
+  with pytest.raises(errors.UserError, match='answers but no judgements'):
+    evaluate_job(root, tmp_path / 'other')
