@@ -20,19 +20,18 @@ def get_config(arg=None):
   if args['stage1'] != 'none':
     raise config_lib.unknown_argument('stage1', args['stage1'], ('none',))
   config = config_lib.base_config()
-  config.data.source = 'beir:data/nq'
+  config.data.source = 'dpr:data/nq'
   config.data.how_to_get = (
-      'From https://dl.fbaipublicfiles.com/dpr/ download\n'
+      'From https://dl.fbaipublicfiles.com/dpr/ download into data/nq\n'
       '  wikipedia_split/psgs_w100.tsv.gz (21,015,324 passages; 13 GB '
       'unpacked),\n'
       '  data/retriever/biencoder-nq-train.json.gz (58,880 questions),\n'
       '  data/retriever/biencoder-nq-dev.json.gz (6,515 questions),\n'
-      'and write them as a BEIR folder data/nq: corpus.jsonl, queries.jsonl '
-      'with\nanswers, qrels/train.tsv and qrels/dev.tsv with each first '
-      'positive passage'
+      '  data/retriever/nq-test.qa.csv (3,610 questions with answers)\n'
+      'and leave them packed'
   )
-  config.data.tune_split = ''
-  config.data.test_split = 'dev'
+  config.data.tune_split = 'dev'
+  config.data.test_split = 'test-qa'
   config.data.batch_size = 2048
   config.data.groups = 32
   config.model.init = 'bert-base-uncased'

@@ -60,6 +60,18 @@ def run(root, *flags, workdir=None):
      'is also data.test_split'),
     (['--config.negatives.strategy=random'], 'negatives.per_query=2'),
     (['--no_such_flag'], 'no_such_flag'),
+    (['--config.job=find'], 'must be one of train, evaluate, search, export'),
+    (['--config.job=search'], 'config.checkpoint'),
+    (['--config.job=search', '--config.checkpoint=nowhere/at/all'],
+     'no such model folder'),
+    (['--config.index.kind=fast'], 'must be one of auto, exact, scann'),
+    (['--config.index.target_recall=95'], 'lies between 0 and 1'),
+    (['--config.job=split', '--config.data.passage_tokens=9'],
+     'config.checkpoint'),
+    (['--config.job=split', '--config.data.passage_words=0'],
+     'must be at least 1'),
+    (['--config.job=split', '--config.data.source=text:nowhere'],
+     'text:nowhere: no such folder'),
 ])
 def test_message(root, flags, message):
   assert message in run(root, *flags)

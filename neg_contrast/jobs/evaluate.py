@@ -15,6 +15,7 @@ from neg_contrast.data import prepared as prepared_lib
 from neg_contrast.evaluation import metrics, trec
 from neg_contrast.jobs import dataset as dataset_lib
 from neg_contrast.jobs import model as model_lib
+from neg_contrast.jobs import report
 from neg_contrast.jobs import retriever as retriever_lib
 from neg_contrast.models import loading
 from neg_contrast.retrieval import bm25, hits
@@ -371,8 +372,11 @@ class EvaluateJob:
     return [dataset_lib.preparation_step(config.data, dataset), *systems]
 
   def finish(self) -> None:
-    """Writes and prints the numbers."""
+    """Writes and prints the numbers, and the report."""
     gather(self._workdir)
+    report.write_report(
+        self._workdir, self._config, self._dataset, self._model
+    )
 
   @functools.cached_property
   def _dataset(self) -> dataset_lib.Dataset:

@@ -36,7 +36,7 @@ class SplitJob:
 
   def finish(self) -> None:
     """Says what came out and how to use it."""
-    made = artifacts.read_json(self._folder / artifacts.MANIFEST)
+    made = artifacts.read_json(self._folder / artifacts.MANIFEST)['counts']
     print(f'\n{made["documents"]} documents, {made["passages"]} passages, '
           f'{made["blank"]} documents without text\n'
           f'--config.data.source=beir:{self._folder}')
@@ -68,8 +68,9 @@ class SplitJob:
   def _write(self) -> None:
     documents, cut = self._dataset.prepared.passages, self._cut()
     say = run_log.Ticker('cutting documents', len(documents))
-    manifest = {'identity': self._identity, 'documents': len(documents),
-                'source': self._config.data.source, 'passages': 0, 'blank': 0}
+    counts = {'documents': len(documents), 'passages': 0, 'blank': 0}
+    manifest = {'identity': self._identity, 'counts': counts,
+                'source': self._config.data.source}
     with (
         artifacts.writing(self._folder, manifest) as scratch,
         open(scratch / 'corpus.jsonl', 'w', encoding='utf-8') as f,
@@ -83,10 +84,10 @@ class SplitJob:
               'text': document.text[start:end],
               'metadata': {'document_id': document.document_id or document.id},
           }, ensure_ascii=False) + '\n')
-        manifest['passages'] += len(spans)
-        manifest['blank'] += not spans
+        counts['passages'] += len(spans)
+        counts['blank'] += not spans
         say(done)
-    logging.info('%s: %d passages', self._folder, manifest['passages'])
+    logging.info('%s: %d passages', self._folder, counts['passages'])
 
   def _cut(self) -> Callable[[str], list[tuple[int, int]]]:
     """Text -> spans of its passages."""

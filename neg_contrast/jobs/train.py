@@ -14,7 +14,7 @@ from neg_contrast import checkpoints as checkpoints_lib
 from neg_contrast import config as config_lib
 from neg_contrast.data import batches, examples, packing
 from neg_contrast.jobs import dataset as dataset_lib
-from neg_contrast.jobs import evaluate
+from neg_contrast.jobs import evaluate, report
 from neg_contrast.jobs import model as model_lib
 from neg_contrast.jobs import retriever as retriever_lib
 from neg_contrast.models import loading
@@ -70,6 +70,9 @@ class TrainJob:
         'environment': artifacts.environment(),
         'metrics': values,
     })
+    report.write_report(
+        self._workdir, self._config, self._dataset, self._model
+    )
 
   @functools.cached_property
   def _mesh(self) -> Mesh:

@@ -5,6 +5,7 @@ sequences. A device computes one group at a time, so that the bytes of a vector
 depend on its block alone, not on the number of devices.
 """
 
+import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -68,16 +69,17 @@ class TableEncoder:
     Returns:
       `[sequences, features] float32`: `out`, if given.
     """
-    say = on_progress or (lambda done: None)
+
+    def say(start: int, done: int) -> None:
+      if on_progress:
+        on_progress(start + done)
+
     if out is None:
       out = np.empty((len(lengths), self._dim), np.float32)
     for start, stop, slots in self._blocks(lengths):
       sequences = [tokens(row) for row in range(start, stop)]
       out[start:stop] = self._encode_block(
-          tower_params, sequences, slots,
-          lambda groups, start=start, stop=stop, slots=slots: say(
-              min(start + groups * slots, stop)
-          ),
+          tower_params, sequences, slots, functools.partial(say, start)
       )
     return out
 
@@ -96,7 +98,7 @@ class TableEncoder:
       tower_params: Any,
       sequences: Sequence[np.ndarray],
       slots: int,
-      on_groups: Callable[[int], Any],
+      on_progress: Callable[[int], None],
   ) -> Float[np.ndarray, 'sequences features']:
     lengths = np.array([len(s) for s in sequences])
     groups = -(-len(sequences) // slots)
@@ -111,10 +113,10 @@ class TableEncoder:
       vecs = self._encode(tower_params, self._put(part))
       if outputs:  # At most one step ahead of the device.
         outputs[-1] = np.asarray(outputs[-1])
-        on_groups(first)
+        on_progress(first * slots)
       outputs.append(vecs)
     table = np.concatenate([np.asarray(o) for o in outputs])
-    on_groups(groups)
+    on_progress(len(sequences))
     return table.reshape(-1, table.shape[-1])[layout.flat_slot]
 
 

@@ -1,0 +1,296 @@
+"""Charts as SVG text that takes its colours and fonts from the page around it.
+
+Pure: no state of matplotlib is left changed, and equal arguments give equal
+bytes.
+"""
+
+import dataclasses
+import html
+import io
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+SERIES = 8
+"""The page's style sheet defines the colours --series-0 to --series-7."""
+
+SHOWN_PART = 0.99
+"""Of the sequences in a histogram of lengths; the rest is longer."""
+
+_POINTS = 200  # Of a curve: as many as a chart of this width can show.
+_BINS = 60
+
+# Colours that nobody would choose stand for names of the style sheet.
+_INK, _MUTED, _LINE = '#010101', '#010102', '#010103'
+_VARIABLES = {
+    _INK: 'var(--ink)', _MUTED: 'var(--muted)', _LINE: 'var(--line)',
+    **{f'#0102{n:02x}': f'var(--series-{n})' for n in range(SERIES)},
+}
+_MARKERS = ('s', 'o', 'D', '^', 'v', 'P', 'X', '*')
+_DASHES = ('-', '--', ':', '-.')
+_SETTINGS: dict[Any, Any] = {
+    'svg.fonttype': 'none',  # Text stays text, in the font of the page.
+    'text.parse_math': False,  # A $ in a name is a $.
+    'font.family': 'DejaVu Sans',  # Comes with matplotlib.
+    'font.size': 9,
+    'axes.edgecolor': _LINE,
+    'axes.labelcolor': _MUTED,
+    'axes.titlecolor': _INK,
+    'axes.titlelocation': 'left',
+    'axes.titlesize': 10,
+    'axes.titleweight': 'bold',
+    'axes.spines.top': False,
+    'axes.spines.right': False,
+    'axes.grid': True,
+    'axes.axisbelow': True,
+    'axes.unicode_minus': False,
+    'grid.color': _LINE,
+    'grid.linewidth': 0.6,
+    'xtick.color': _LINE,
+    'ytick.color': _LINE,
+    'xtick.labelcolor': _MUTED,
+    'ytick.labelcolor': _MUTED,
+    'legend.frameon': False,
+    'legend.labelcolor': _INK,
+    'legend.fontsize': 8.5,
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Estimate:
+  """A mean over queries.
+
+  Attributes:
+    value: the mean.
+    low: of its confidence interval; None where that is not known.
+    high: the same.
+  """
+
+  value: float
+  low: float | None = None
+  high: float | None = None
+
+
+def series_color(series: int) -> str:
+  """The placeholder of a series' colour."""
+  return f'#0102{series % SERIES:02x}'
+
+
+def cuts(
+    name: str,
+    metric: str,
+    systems: Mapping[str, Mapping[int, Estimate]],
+    series: Mapping[str, int],
+) -> str:
+  """A metric against its cut-off k, a line with intervals for each system.
+
+  Args:
+    name: of the figure, unique in its page.
+    metric: without its `@k`.
+    systems: k -> estimate, of each system.
+    series: number of each system's colour.
+  """
+
+  def draw(axes):
+    for place, (system, values) in enumerate(systems.items()):
+      ks = sorted(values)
+      # Side by side, so that no interval hides another one.
+      shift = 1.045 ** (place - (len(systems) - 1) / 2)
+      means = np.array([values[k].value for k in ks])
+      ends = [[_or(values[k].low, values[k].value) for k in ks],
+              [_or(values[k].high, values[k].value) for k in ks]]
+      axes.errorbar(
+          [k * shift for k in ks], means, np.abs(np.array(ends) - means),
+          label=system, color=series_color(series[system]), markersize=4.5,
+          marker=_MARKERS[series[system] % SERIES], linewidth=1.6,
+          elinewidth=1.3, capsize=2.5,
+      )
+    axes.set_xscale('log')
+    ks = sorted({k for values in systems.values() for k in values})
+    axes.set_xticks(ks, [str(k) for k in ks])
+    axes.set_xticks([], minor=True)
+    axes.set_xlabel('k')
+    axes.legend(loc='lower right')
+
+  return _draw(name, f'{metric}@k', draw, (5.2, 3.2))
+
+
+def differences(
+    name: str, title: str, values: Mapping[str, Estimate], series: int
+) -> str:
+  """Differences of two systems with their intervals, a line a metric.
+
+  Args:
+    name: of the figure, unique in its page.
+    title: above it.
+    values: metric -> difference.
+    series: number of the colour of those whose interval does not hold 0.
+  """
+
+  def draw(axes):
+    places = np.arange(len(values))[::-1]
+    for place, value in zip(places, values.values(), strict=True):
+      low, high = _or(value.low, value.value), _or(value.high, value.value)
+      color = _MUTED if low <= 0 <= high else series_color(series)
+      axes.plot([low, high], [place, place], color=color, linewidth=1.6)
+      axes.plot([value.value], [place], 'o', color=color, markersize=5.5)
+    axes.axvline(0, color=_INK, linewidth=0.9)
+    axes.set_yticks(places, list(values))
+    axes.set_ylim(-0.7, len(values) - 0.3)
+    axes.tick_params(axis='y', length=0, labelcolor=_INK)
+    axes.grid(axis='y', visible=False)
+    axes.spines['left'].set_visible(False)
+    axes.xaxis.set_major_locator(ticker.MaxNLocator(6))
+    axes.xaxis.set_major_formatter(lambda value, _: signed(value, '+.3g'))
+
+  from matplotlib import ticker  # As in _draw.
+
+  height = min(7.0, max(1.5, 0.9 + 0.34 * len(values)))
+  return _draw(name, title, draw, (5.2, height))
+
+
+def curves(
+    name: str,
+    title: str,
+    lines: Mapping[str, tuple[np.ndarray, np.ndarray]],
+    *,
+    series: int,
+    mark: tuple[int, str] | None = None,
+    markers: bool = False,
+    from_zero: bool = False,
+) -> str:
+  """Values against training steps; long curves are averaged piece by piece.
+
+  Args:
+    name: of the figure, unique in its page.
+    title: above it.
+    lines: label -> (`[points]` steps, `[points]` values); '' is not shown as a
+      label.
+    series: number of the first line's colour; others are grey and dashed.
+    mark: a step to point out, and what it is.
+    markers: draw each point.
+    from_zero: begin the axis of values at 0.
+  """
+
+  def draw(axes):
+    for place, (label, (steps, values)) in enumerate(lines.items()):
+      axes.plot(
+          thin(steps), thin(values), _DASHES[place % len(_DASHES)],
+          label=label, linewidth=1 if place else 1.5, zorder=2 - 0.1 * place,
+          color=_MUTED if place else series_color(series),
+          marker='o' if markers or len(steps) == 1 else None, markersize=3,
+      )
+    if mark is not None:
+      axes.axvline(mark[0], color=_MUTED, linewidth=1, linestyle=(0, (2, 2)))
+      # At the end of the title's line, where no curve can run through it.
+      axes.set_title(
+          mark[1], loc='right', color=_MUTED, fontsize=8, fontweight='normal'
+      )
+    if from_zero:
+      axes.set_ylim(bottom=0)
+    axes.set_xlabel('step')
+    axes.xaxis.get_major_locator().set_params(integer=True)
+    if any(lines):
+      axes.legend(loc='best')
+
+  return _draw(name, title, draw, (4.2, 2.5))
+
+
+def histogram(
+    name: str, title: str, counts: np.ndarray, cut: int, label: str
+) -> str:
+  """How many sequences have how many tokens, with the cut marked.
+
+  The longest hundredth is left out, where it would flatten the rest.
+
+  Args:
+    name: of the figure, unique in its page.
+    title: above it.
+    counts: `[longest + 1]` sequences with n tokens.
+    cut: tokens that sequences are cut to.
+    label: of the vertical axis.
+  """
+  total = np.cumsum(counts)
+  end = 1 + int(np.argmax(total >= SHOWN_PART * total[-1]))
+
+  def draw(axes):
+    width = max(1, -(-end // _BINS))
+    bins = np.arange(0, end + width, width)
+    axes.hist(
+        np.arange(end), bins, weights=counts[:end], color=_MUTED, alpha=0.7,
+        rwidth=0.9,
+    )
+    if cut <= 2 * end:  # Else the cut would squeeze all bars to the left.
+      axes.axvline(cut, color=_INK, linewidth=1.2, linestyle=(0, (4, 2)))
+      axes.annotate(
+          f'cut at {cut}', (cut, 1), xycoords=('data', 'axes fraction'),
+          xytext=(-4 if cut > end / 2 else 4, -2), textcoords='offset points',
+          ha='right' if cut > end / 2 else 'left', va='top', color=_INK,
+          fontsize=8.5,
+      )
+    axes.set_xlim(left=0)
+    axes.set_xlabel('tokens')
+    axes.set_ylabel(label)
+    axes.yaxis.set_major_formatter(lambda value, _: f'{value:,.0f}')
+    axes.grid(axis='x', visible=False)
+
+  return _draw(name, title, draw, (4.6, 2.6))
+
+
+def signed(value: float, form: str) -> str:
+  """A number with its sign, a true minus, in a format; 0 has none."""
+  return f'{value:{form}}'.replace('-', '−') if value else '0'
+
+
+def thin(values: np.ndarray) -> np.ndarray:
+  """`[at most 200]` means of consecutive pieces of a long curve."""
+  if len(values) <= _POINTS:
+    return values
+  pieces = np.array_split(values, _POINTS)
+  return np.array([piece.mean() for piece in pieces])
+
+
+def _or(value: float | None, default: float) -> float:
+  return default if value is None else value
+
+
+def _draw(
+    name: str,
+    title: str,
+    draw: Callable[[Any], None],
+    size: tuple[float, float],
+) -> str:
+  """A `<svg>` element without sizes, fonts and colours of its own."""
+  import matplotlib  # Slow to import, and only reports need it.
+  from matplotlib import figure
+
+  with matplotlib.rc_context({**_SETTINGS, 'svg.hashsalt': name}):
+    chart = figure.Figure(figsize=size, layout='constrained')
+    axes = chart.add_subplot()
+    axes.set_title(title)
+    axes.tick_params(length=3)
+    draw(axes)
+    buffer = io.StringIO()
+    chart.savefig(
+        buffer, format='svg', transparent=True,
+        metadata=dict.fromkeys(('Date', 'Creator', 'Format', 'Type')),
+    )
+  svg = buffer.getvalue()
+  svg = svg[svg.index('<svg'):]
+  # A style element would hold for the whole page.
+  svg = re.sub('<style.*?</style>', '', svg, count=1, flags=re.DOTALL)
+  svg = re.sub('<[^>]*>', lambda m: _adapt(m[0], name), svg)
+  head, _, rest = svg.partition('>')
+  return f'{head} role="img" aria-label="{html.escape(title)}">{rest}'
+
+
+def _adapt(tag: str, name: str) -> str:
+  """A tag with the page's colours, ids unique in it, and no size of its own."""
+  if tag.startswith('<svg'):
+    return re.sub(r' (?:width|height)="[0-9.]+pt"', '', tag)
+  # Several figures share one page: their ids must differ.
+  tag = re.sub(r'( id="|url\(#|href="#)', rf'\g<1>{name}-', tag)
+  tag = re.sub('; font-family: [^;"]*|font-family: [^;"]*; ', '', tag)
+  return re.sub('#0[0-9a-f]{5}', lambda m: _VARIABLES.get(m[0], m[0]), tag)

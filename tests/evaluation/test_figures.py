@@ -1,0 +1,91 @@
+import re
+import xml.etree.ElementTree as ET
+
+import matplotlib
+import numpy as np
+
+from neg_contrast.evaluation import figures
+
+NAME = 'a$x^2$ </svg><script>alert(1)</script> "#010101" id="b'
+
+
+def texts_of(svg):
+  return [''.join(e.itertext()) for e in ET.fromstring(svg).iter()
+          if e.tag.endswith('text')]
+
+
+def cuts(**kwargs):
+  systems = {
+      'bm25': {1: figures.Estimate(0.2, 0.1, 0.3), 20: figures.Estimate(0.5)},
+      NAME: {1: figures.Estimate(0.25, 0.2, 0.35)},
+  }
+  return figures.cuts('cuts', 'accuracy', systems,
+                      {'bm25': 0, NAME: figures.SERIES + 1})
+
+
+def test_takes_colours_from_the_page_and_keeps_names_whole():
+  before = dict(matplotlib.rcParams)
+  svg = cuts()
+  assert dict(matplotlib.rcParams) == before
+  assert svg == cuts()
+  assert NAME in texts_of(svg) and 'accuracy@k' in texts_of(svg)
+  assert '<script' not in svg and svg.count('</svg>') == 1
+  for variable in ('--ink', '--muted', '--line', '--series-0', '--series-1'):
+    assert f'var({variable})' in svg
+  tags = ''.join(re.findall('<[^>]*>', svg))
+  assert not re.findall('#[0-9a-f]{6}[^0-9a-f]', tags)
+  assert 'font-family' not in tags and '<style' not in tags
+  assert 'http' not in re.sub(r'xmlns(:xlink)?="[^"]*"', '', tags)
+
+
+def test_ids_of_two_figures_differ_and_lead_somewhere():
+  curve = {'': (np.arange(3), np.arange(3.0))}
+  svgs = [figures.curves(name, 'Loss', curve, series=2) for name in 'ab']
+  ids = [set(re.findall(' id="([^"]*)"', svg)) for svg in svgs]
+  assert ids[0] and not ids[0] & ids[1]
+  for svg, known in zip(svgs, ids, strict=True):
+    assert set(re.findall(r'(?:url\(#|href="#)([^)"]*)', svg)) <= known
+
+
+def test_intervals_are_drawn_where_they_are():
+  values = {'accuracy@1': figures.Estimate(0.2, 0.1, 0.3),
+            'mrr': figures.Estimate(0.1, -0.1, 0.4),
+            'map': figures.Estimate(-0.1)}
+  svg = figures.differences('d', 'after − before', values, 3)
+  texts = texts_of(svg)
+  assert {'accuracy@1', 'mrr', 'map', '0'} <= set(texts)
+  assert '−0.1' in texts and '-0.1' not in texts
+  # The line and dot of accuracy@1 and of map; mrr may be none at all.
+  assert len(re.findall(r'd="M[^"]*"[^>]*stroke: var\(--series-3\)', svg)) >= 2
+
+
+def test_best_step_histogram_and_single_points():
+  steps = np.arange(1, 1201)
+  svg = figures.curves(
+      'loss', 'Loss',
+      {'mean': (steps, 1 / steps), 'other': (steps, steps * 1.0)},
+      series=2, mark=(400, 'best: step 400'),
+  )
+  assert {'mean', 'other', 'best: step 400', 'step'} <= set(texts_of(svg))
+  assert len(svg) < 40_000  # 1,200 points are thinned.
+  assert figures.curves('one', 'One', {'': (steps[:1], steps[:1] * 1.)},
+                        series=0, from_zero=True)
+  counts = np.bincount([3, 3, 4, 9, 9, 9, 700])
+  svg = figures.histogram('h', 'Lengths', counts, 8, 'queries')
+  assert {'cut at 8', 'queries', 'tokens'} <= set(texts_of(svg))
+  assert 'cut at 8' not in texts_of(
+      figures.histogram('h', 'Lengths', np.bincount([3, 4]), 384, 'queries'))
+
+
+def test_thin_keeps_the_mean():
+  values = np.random.default_rng(0).random(2000)
+  thinned = figures.thin(values)
+  assert len(thinned) == 200
+  np.testing.assert_allclose(thinned.mean(), values.mean())
+  assert figures.thin(values[:9]) is not None
+  np.testing.assert_array_equal(figures.thin(values[:9]), values[:9])
+
+
+def test_signed():
+  assert [figures.signed(v, '+.2f') for v in (0.5, -0.25, 0)] == [
+      '+0.50', '−0.25', '0']

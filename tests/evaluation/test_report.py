@@ -1,0 +1,271 @@
+import dataclasses
+import html.parser
+import re
+
+import numpy as np
+import pytest
+
+from neg_contrast.data import statistics
+from neg_contrast.evaluation import figures, report
+
+EVIL = '<script>alert("1")</script></svg></style> $x^2$ & \' "'
+VOID = {'meta', 'br', 'link', 'img'}
+
+
+class Page(html.parser.HTMLParser):
+  """Elements, attributes and text of a page; tags must be balanced."""
+
+  def __init__(self, text):
+    super().__init__()
+    self.elements, self.open, self.texts = [], [], []
+    self.feed(text)
+    self.close()
+    assert not self.open
+
+  def handle_starttag(self, tag, attrs):
+    self.elements.append((tag, dict(attrs)))
+    if tag not in VOID:
+      self.open.append(tag)
+
+  def handle_startendtag(self, tag, attrs):
+    self.elements.append((tag, dict(attrs)))
+
+  def handle_endtag(self, tag):
+    assert self.open.pop() == tag
+
+  def handle_data(self, data):
+    if 'style' not in self.open:
+      self.texts.append(data)
+
+  @property
+  def text(self):
+    return ' '.join(' '.join(self.texts).split())
+
+
+def estimate(value, width=0.05):
+  return figures.Estimate(value, value - width, value + width)
+
+
+def system(name, *values):
+  names = ('accuracy@1', 'accuracy@20', 'mrr@10')
+  return report.System(
+      name, f'evaluation/test-{name}', 1234, 56789,
+      {n: estimate(v) for n, v in zip(names, values, strict=False)},
+  )
+
+
+def lengths(untitled=0):
+  counts = np.bincount([4, 5, 5, 6, 7, 12])
+  return statistics.Lengths(counts, 8, untitled)
+
+
+def make(name='data/test', text=EVIL, **kwargs):
+  shown = report.ShownPassage(
+      text, text, f'{text} the answer is {text}', ('positive', 'first after'),
+      report.Place(37, 0.123456), report.Place(1, 0.75), True, True,
+  )
+  other = dataclasses.replace(
+      shown, id='gone', text=None, title='', roles=('first before',),
+      before=report.Place(1, 1e-9), after=report.Place(), is_positive=False,
+      has_answer=False,
+  )
+  query = report.MovedQuery(
+      text, text, (text, *'abcdefgh'), '37', '1', 2, (shown, other)
+  )
+  steps = np.arange(1, 9)
+  values = dict(
+      job='train', name=name, facts={'data': text, 'split': 'test'},
+      made='2025-11-21 07:44 UTC',
+      groups=(
+          report.Group(
+              name,
+              (system('bm25', 0.2, 0.5), system('initial', 0.3, 0.6, 0.4),
+               system('trained', 0.4, 0.5, 0.5), system(text, 0.4)),
+              report.Comparison('initial', 'trained', 1234, {
+                  'accuracy@1': figures.Estimate(0.1, 0.05, 0.15),
+                  'accuracy@20': figures.Estimate(-0.1, -0.2, 0.01),
+                  'mrr@10': figures.Estimate(-0.1, -0.2, -0.01),
+              }),
+          ),
+          report.Group(f'other/{text}', (system('bm25', 0.1),)),
+      ),
+      moves=report.Moves(
+          'initial', text, 'first positive passage', (query,), (), 1, 0, 1233
+      ),
+      training=report.Training(
+          {'loss': (steps, 1 / steps), 'learning_rate': (steps, steps * 1e-5)},
+          {'accuracy@1': (steps[::4], np.array([0.5, 0.6]))}, 5,
+          {'steps': '8 of 10'},
+      ),
+      data=report.Data(
+          statistics.Corpus(56789, 12, 3, 40, 7, (1, 2, 30)),
+          (('evaluation', statistics.Split(
+              text, 20, 3, (1, 10, 4, 0, 0, 1), 5)),),
+          {'query': lengths(6), 'passage': lengths(2)},
+          {'empty_passage': 3}, 2,
+      ),
+      config={'job': 'train', 'data': {'source': text, 'batch_size': 64}},
+      defaults={'job': 'train', 'data': {'source': '', 'batch_size': 32}},
+      environment={'versions': {'jax': text}, 'git_revision': 'abcdef1234567',
+                   'cpu_count': 2},
+  )
+  return report.Report(**{**values, **kwargs})
+
+
+def test_everything_is_escaped_and_nothing_is_loaded():
+  text = report.render(make())
+  page = Page(text)
+  tags = {tag for tag, _ in page.elements}
+  assert not tags & {'script', 'link', 'img', 'iframe', 'object', 'base'}
+  for _, attributes in page.elements:
+    assert not any(name.startswith('on') for name in attributes)
+    for name in ('src', 'href', 'xlink:href'):
+      target = attributes.get(name, '#')
+      assert target.startswith(('#', 'metrics.json', 'evaluation/'))
+  assert 'url(' not in re.sub(r'url\(#[\w-]+\)', '', text)
+  assert '@import' not in text
+  policy = [a['content'] for tag, a in page.elements
+            if a.get('http-equiv') == 'Content-Security-Policy']
+  assert policy == ["default-src 'none'; style-src 'unsafe-inline'"]
+  # It stands there as it is: query, passage, system, split and config.
+  assert page.text.count(EVIL) > 10
+  ids = [a['id'] for _, a in page.elements if 'id' in a]
+  assert len(ids) == len(set(ids))
+  links = {a['href'][1:] for tag, a in page.elements
+           if tag == 'a' and a['href'].startswith('#')}
+  assert links == {'results', 'training', 'moves', 'data', 'config',
+                   'environment'} and links <= set(ids)
+
+
+def test_colours_of_figures_are_defined():
+  text = report.render(make())
+  used = set(re.findall(r'var\((--[\w-]+)\)', text))
+  for media in (':root {', '(prefers-color-scheme: dark) {', '@media print {'):
+    block = text.partition(media)[2].partition('}')[0]
+    assert used - set(re.findall(r'(--[\w-]+):', block)) <= (
+        {'--card', '--soft', '--page'} if 'print' in media else set()
+    )
+
+
+def test_says_what_came_out():
+  text = Page(report.render(make())).text
+  assert ('accuracy@1 goes from 0.3000 (initial) to 0.4000 (trained): +0.1000 '
+          ', 95% interval +0.0500 to +0.1500' in text)
+  assert '8 of 10' in text and '56,789 passages' in text
+  assert '3 empty passage' in text
+  assert '37 → to 1' in text and 'and 3 more' in text
+  assert 'This passage is not in the corpus' in text
+  assert 'initial 37 0.1235' in text and 'initial 1 1e-09' in text
+  assert '2 values differ' in text and 'default 32' in text
+  assert 'revision abcdef1234' in text
+
+
+@pytest.mark.parametrize('bounds, verdict', [
+    ((0.01, 0.2), 'better'), ((-0.1, 0.2), 'open'), ((0.0, 0.2), 'open'),
+    ((-0.2, -0.01), 'worse'),
+])
+def test_verdict(bounds, verdict):
+  group = report.Group(
+      'g', (system('a', 0.1), system('b', 0.2)),
+      report.Comparison('a', 'b', 9, {
+          'accuracy@1': figures.Estimate(0.1, *bounds)}),
+  )
+  found = report.headline(group)
+  assert (found.verdict, found.before[0], found.after[0]) == (verdict, 'a', 'b')
+  page = report.render(make(groups=(group,)))
+  assert ('do not tell the two apart' in page) == (verdict == 'open')
+
+
+def test_least_report():
+  bare = make(
+      made='', groups=(), moves=None, training=None, environment={},
+      data=report.Data(
+          statistics.Corpus(1, 0, 1, 0, 1, None), (), {}, {}, 0
+      ),
+  )
+  page = Page(report.render(bare))
+  assert not any(tag == 'svg' for tag, _ in page.elements)
+  assert 'skipped records none' in page.text
+
+
+@pytest.mark.parametrize('low', [None, 0.1])
+def test_one_system_only(low):
+  value = figures.Estimate(0.25, low, low and 0.4)
+  group = report.Group('g', (report.System('bm25', 'evaluation/x', 1, 2, {
+      'answer_accuracy@5': value}),))
+  text = Page(report.render(make(groups=(group,), moves=None))).text
+  assert 'bm25 reaches answer_accuracy@5 0.2500' in text
+  assert ('95% interval 0.1000 to 0.4000' in text) == (low is not None)
+  assert '★' not in ''.join(re.findall('class="best"', text))
+  assert report.best_systems(group) == {'answer_accuracy@5': frozenset()}
+
+
+def test_best_and_families_and_colours():
+  group = make().groups[0]
+  best = report.best_systems(group)
+  assert best['accuracy@1'] == {'trained', EVIL}
+  assert best['accuracy@20'] == {'initial'}
+  families = report.cut_families([group])
+  assert set(families) == {'accuracy'}
+  assert set(families['accuracy'][EVIL]) == {1}
+  assert set(families['accuracy']['bm25']) == {1, 20}
+  series = report.series_of(make().groups)
+  assert series['trained'] == 2 and len(set(series.values())) == len(series)
+
+
+TEXT = ' '.join(f'word{i}' for i in range(200))
+
+
+def joined(pieces):
+  return ''.join(piece for piece, _ in pieces)
+
+
+def test_excerpt_of_a_begin():
+  assert report.excerpt('a  b\n c', ()) == (('a b c', False),)
+  assert report.excerpt('', ('x',)) == ()
+  pieces = report.excerpt(TEXT, (), 50)
+  assert joined(pieces) == 'word0 word1 word2 word3 word4 word5 word6 word7 …'
+
+
+def test_excerpt_around_an_answer():
+  pieces = report.excerpt(TEXT, ('WORD150', 'word1', ' '), 60)
+  assert [p for p, marked in pieces if marked] == ['word1']
+  pieces = report.excerpt(TEXT, ('WORD150',), 60)
+  assert [p for p, marked in pieces if marked] == ['word150']
+  assert joined(pieces).startswith('… word1') and len(joined(pieces)) <= 64
+  assert joined(report.excerpt(TEXT, ('word199',), 60)).endswith('word199')
+  # Whole words only; characters of patterns are characters.
+  assert report.excerpt('a category', ('cat', 'c.t')) == (
+      ('a category', False),)
+  assert report.excerpt('in C++ (x)', ('C++',)) == (
+      ('in ', False), ('C++', True), (' (x)', False))
+
+
+def test_excerpt_is_bounded_and_keeps_the_text():
+  rng = np.random.default_rng(0)
+  for _ in range(300):
+    words = [f'w{i}' * rng.integers(1, 9) for i in rng.integers(0, 30, 60)]
+    begin = rng.integers(0, 60)
+    answer = ' '.join(words[begin : begin + rng.integers(1, 30)])
+    text = ' '.join(words)
+    pieces = report.excerpt(text, (answer,), 80)
+    whole = joined(pieces).removeprefix('… ').removesuffix(' …')
+    assert whole in text and len(whole) <= 160
+    assert any(marked for _, marked in pieces) or len(answer) > 80
+
+
+def test_config_sections():
+  config = {'job': 'train', 'seed': 0, 'data': {'ks': [1, 5], 'name': None,
+                                                'new': 1.5}}
+  defaults = {'job': 'train', 'seed': 3, 'data': {'ks': [], 'name': None}}
+  assert report.config_sections(config, defaults) == [
+      ('run', [('job', 'train', None), ('seed', '0', '3')]),
+      ('data', [('ks', '1, 5', 'none'), ('name', 'none', None),
+                ('new', '1.5', '')]),
+  ]
+
+
+def test_percent():
+  assert [report.percent(*p) for p in (
+      (0, 5), (5, 5), (1, 3), (1, 10**6), (10**6 - 1, 10**6), (0, 0))] == [
+          '0.0%', '100.0%', '33.3%', '<0.1%', '>99.9%', '–']
