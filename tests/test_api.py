@@ -126,12 +126,22 @@ def test_scann_index_is_kept_and_measured(root, tmp_path):
   np.testing.assert_array_equal(
       found.rows, exact.search_rows(np.arange(10), 5).rows)
   facts = first.measure_index(np.arange(10), found)
-  assert facts['kind'] == 'scann' and facts['recall@5'] == 1
+  assert facts['kind'] == 'scann' and facts['recall'] == 1
   again = load_retriever(root, str(tmp_path / 'kept'), **kwargs)
   assert again.is_made()
   assert isinstance(again._index, scann_index.ScannIndex)
   np.testing.assert_array_equal(
       found.rows, again.search_rows(np.arange(10), 5).rows)
+
+
+def test_recall_of_scann_is_reported(root, tmp_path):
+  config = make_config(root, job='evaluate', index__kind='scann')
+  output = run_job(evaluate.EvaluateJob(config, tmp_path), tmp_path)
+  made = artifacts.read_json(
+      tmp_path / 'evaluation' / 'test-initial' / 'manifest.json')
+  assert 0.9 < made['index']['recall'] <= 1
+  assert f'ScaNN found {made["index"]["recall"]:.4f}' in output
+  assert (tmp_path / 'report.html').stat().st_size > 10_000
 
 
 def test_bad_arguments(root):

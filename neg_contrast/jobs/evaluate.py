@@ -310,6 +310,7 @@ def gather(workdir: pathlib.Path) -> dict[str, float]:
     `<dataset>/<split>/<system>/<metric>` -> value.
   """
   values: dict[str, float] = {}
+  recalls: list[str] = []
   tables: dict[str, dict[str, dict[str, float]]] = {}
   for folder in sorted((workdir / 'evaluation').iterdir()):
     manifest = artifacts.read_manifest(folder)
@@ -321,9 +322,14 @@ def gather(workdir: pathlib.Path) -> dict[str, float]:
     tables.setdefault(title, {})[system] = manifest['metrics']
     for name, value in manifest['metrics'].items():
       values[f'{manifest["key"]}/{name}'] = value
+    if manifest['index'].get('kind') == 'scann':
+      recalls.append(f'{manifest["key"]}: ScaNN found '
+                     f'{manifest["index"]["recall"]:.4f} of what exact search '
+                     f'finds in the top {manifest["index"]["depth"]}')
   artifacts.write_json(workdir / 'metrics.json', values)
   for title, rows in tables.items():
     print(f'\n{title}\n{metrics.format_table(rows)}')
+  print('\n'.join(recalls), end='\n' if recalls else '')
   return values
 
 

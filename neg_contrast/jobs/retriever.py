@@ -184,8 +184,9 @@ class Retriever:
     return {
         'kind': 'scann',
         'tuned': dataclasses.asdict(self._index.measured),
-        f'recall@{depth}': recall,
-        'recall_queries': len(some),
+        'recall': recall,
+        'depth': depth,
+        'queries': len(some),
     }
 
   @functools.cached_property
