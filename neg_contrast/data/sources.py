@@ -1,22 +1,55 @@
 """`scheme:place` -> reader. A new format is one file and one line here."""
 
+import fnmatch
 import pathlib
 from collections.abc import Callable
 
-from neg_contrast import errors
+from neg_contrast import artifacts, errors
 from neg_contrast.data import records
-from neg_contrast.data.formats import beir, files, python_docs, squad
+from neg_contrast.data.formats import (
+    beir,
+    dpr,
+    files,
+    flag_embedding,
+    msmarco,
+    python_docs,
+    squad,
+    tevatron,
+    text,
+    tfds_source,
+)
 
 _READERS: dict[
     str, Callable[[str, records.InvalidRecords], records.Source]
 ] = {
     'squad': squad.Squad,
     'beir': beir.Beir,
+    'dpr': dpr.Dpr,
+    'msmarco': msmarco.MsMarco,
+    'tevatron': tevatron.Tevatron,
+    'flag_embedding': flag_embedding.FlagEmbedding,
+    'tfds': tfds_source.open_tfds,
+    'text': text.Text,
     'python_docs': lambda place, invalid: python_docs.PythonDocs(
         pathlib.Path(place) if place else None
     ),
 }
-_EXAMPLES = 'squad:data/squad, beir:data/msmarco, python_docs'
+_EXAMPLES = (
+    'squad:data/squad, beir:data/scifact, dpr:data/nq, msmarco:data/msmarco, '
+    'tevatron:data/rows, flag_embedding:data/rows, tfds:squad, '
+    'text:documents, python_docs'
+)
+# Files by whose names a format is recognised, `.gz` or not.
+_NAMES = {
+    'collection.tsv': 'msmarco', 'qrels.*': 'msmarco', '*triples.*': 'msmarco',
+    'psgs*.tsv': 'dpr', '*.qa.csv': 'dpr', 'biencoder-*': 'dpr',
+    artifacts.MANIFEST: 'tfds', 'dataset_info.json': 'tfds',
+}
+# Else by keys near the start of a json file.
+_KEYS = {
+    '_id': 'beir', 'positive_ctxs': 'dpr', 'docid': 'tevatron',
+    'positive_document_ids': 'tevatron', 'pos': 'flag_embedding',
+}
 
 
 def open_source(
@@ -50,6 +83,23 @@ def _hint(place: str) -> str:
   path = pathlib.Path(place)
   if not place or not path.exists():
     return ''
-  has_corpus = files.plain_or_gzip(path / 'corpus.jsonl').exists()
-  likely = 'beir' if has_corpus else 'squad'
-  return f'. {place} exists; did you mean {likely}:{place}?'
+  return f'. {place} exists; did you mean {_likely(path)}:{place}?'
+
+
+def _likely(place: pathlib.Path) -> str:
+  """The reader that file names, or else the first keys, speak for."""
+  found = [place] if place.is_file() else sorted(place.glob('*'))
+  for pattern, scheme in _NAMES.items():
+    if any(fnmatch.fnmatch(files.plain_name(file), pattern) for file in found):
+      return scheme
+  for file in files.listing(place, '.jsonl', '.json'):
+    try:
+      with files.open_text(file) as f:
+        start = f.read(4096).decode('utf-8', 'replace')
+    except (OSError, EOFError):
+      continue  # A damaged file tells nothing.
+    for key, scheme in _KEYS.items():
+      if f'"{key}"' in start:
+        return scheme
+  is_text = any(file.suffix in text.SUFFIXES for file in found)
+  return 'text' if is_text else 'squad'

@@ -1,23 +1,23 @@
 """BEIR folders: corpus.jsonl, queries.jsonl, qrels/<split>.tsv."""
 
 import pathlib
-import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from neg_contrast import errors
 from neg_contrast.data import records
 from neg_contrast.data.formats import files
 
-# Nine digits fit the int32 that grades are stored in.
-_SCORE = re.compile(r'[+-]?[0-9]{1,9}')
+_QRELS = ('.tsv', '.trec')
 
 
 class Beir:
   """A folder in BEIR's layout, or its corpus alone; any file may be gzipped.
 
   `metadata.document_id` of a passage says which document it is from, and
-  `answers` of a query (at the top or in `metadata`) which answers it has.
+  `answers` of a query (at the top or in `metadata`) which answers it has. Qrels
+  in TREC's form (four columns, no header) are read too, called `<split>.tsv` or
+  `<split>.trec`.
   """
 
   def __init__(self, place: str, invalid: records.InvalidRecords):
@@ -30,9 +30,14 @@ class Beir:
     self._invalid = invalid
     self._corpus = files.plain_or_gzip(folder / 'corpus.jsonl')
     self._queries = files.plain_or_gzip(folder / 'queries.jsonl')
-    qrels = sorted([*(folder / 'qrels').glob('*.tsv'),
-                    *(folder / 'qrels').glob('*.tsv.gz')])
-    self._qrels = {path.name.partition('.tsv')[0]: path for path in qrels}
+    qrels = files.listing(folder / 'qrels', *_QRELS)
+    self._qrels = {files.plain_name(path).rpartition('.')[0]: path
+                   for path in qrels}
+    if len(self._qrels) < len(qrels):
+      raise errors.UserError(
+          f'beir:{place}: qrels/ holds a split both as .tsv and as .trec; '
+          'remove one of each pair'
+      )
     self._has_queries = self._queries.is_file()
     self.files = (self._corpus,
                   *((self._queries,) if self._has_queries else ()),
@@ -87,25 +92,41 @@ class Beir:
   def judgements(self, split: str) -> Iterator[records.Judgement]:
     """The lines of a qrels file."""
     path = self._qrels[split]
-    for number, line in files.numbered_lines(path):
+    parse: Callable[[str], tuple[str, str, int] | None] = _judgement
+    for place, (number, line) in enumerate(files.numbered_lines(path)):
       where = f'{path}:{number}'
-      fields = line.split('\t')
-      is_data = len(fields) == 3 and _SCORE.fullmatch(fields[2].strip())
-      if number == 1:
-        if is_data:
-          raise errors.UserError(
-              f'{where}: the header line is missing (it would be skipped with '
-              'its judgement); put "query-id<TAB>corpus-id<TAB>score" first'
-          )
+      if not place and files.trec_judgement(line):
+        parse = files.trec_judgement
+      elif not place:
+        _check_header(line, where)
         continue
-      if not is_data:
-        self._invalid.report(
-            'broken_record', where,
-            f'expected query-id, corpus-id and a whole-number score between '
-            f'tabs, found {line[:80]!r}',
-        )
+      found = parse(line)
+      if found is None:
+        columns = ('query-id, corpus-id and a whole-number score between tabs'
+                   if parse is _judgement else
+                   'query, 0, passage and a whole-number grade')
+        self._invalid.report('broken_record', where,
+                             f'expected {columns}, found {line[:80]!r}')
         continue
-      yield records.Judgement(fields[0], fields[1], int(fields[2]), where)
+      yield records.Judgement(*found, where)
+
+
+def _judgement(line: str) -> tuple[str, str, int] | None:
+  """(query id, passage id, grade) of a line; None if it is none."""
+  fields = line.split('\t')
+  grade = files.parse_grade(fields[2]) if len(fields) == 3 else None
+  return None if grade is None else (fields[0], fields[1], grade)
+
+
+def _check_header(line: str, where: str) -> None:
+  """Refuses a first line that may be a judgement: it would be skipped."""
+  if _judgement(line) or (fields := line.split()) and (
+      len(fields) == 3 and files.parse_grade(fields[2]) is not None
+  ):
+    raise errors.UserError(
+        f'{where}: the header line is missing (it would be skipped with its '
+        'judgement); put "query-id<TAB>corpus-id<TAB>score" first'
+    )
 
 
 def _problem(row: dict[str, Any]) -> str:

@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from neg_contrast import errors
 from neg_contrast.data import records
 
+SUFFIXES = ('.txt', '.md')
+
 
 class Text:
   """All `.txt` and `.md` files below a folder, in the order of their paths.
@@ -25,7 +27,7 @@ class Text:
     self._invalid = invalid
     self.files = tuple(sorted(
         path for path in self._folder.rglob('*')
-        if path.suffix in ('.txt', '.md') and path.is_file()
+        if path.suffix in SUFFIXES and path.is_file()
     ))
     if not self.files:
       raise errors.UserError(

@@ -1,0 +1,95 @@
+"""FlagEmbedding jsonl: texts of a query, its positives and its negatives."""
+
+import pathlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from neg_contrast import errors
+from neg_contrast.data import records
+from neg_contrast.data.formats import files, pairs, tevatron
+
+_QUERY_IDS = ('query_id', 'qid', 'id')
+_PASSAGE_IDS = ('docid', 'doc_id', 'id')
+
+
+class FlagEmbedding(pairs.Pairs):
+  """A folder of FlagEmbedding's jsonl files, or one; any may be gzipped.
+
+  What a file holds is seen from its first row: one with `pos` is a query, one
+  with `text` a passage of the candidate pool, which joins the passages of the
+  queries in the corpus. Ids are `query_id`, `pos_id` and `neg_id` where they
+  are given; else equal texts have equal ids, so that a query that stands on
+  several lines is one query. Scores and prompts are not read.
+  """
+
+  def __init__(self, place: str, invalid: records.InvalidRecords):
+    """Lists the files.
+
+    Raises:
+      UserError: there are none, or one is neither queries nor candidates.
+    """
+    found = files.listing(pathlib.Path(place), '.jsonl', '.json')
+    first = {file: tevatron.first_row(file) for file in found}
+    queries = [file for file in found if 'pos' in first[file]]
+    pool = [file for file in found
+            if file not in queries and 'text' in first[file]]
+    if not found:
+      raise errors.UserError(
+          f'flag_embedding:{place}: no such file, or a folder without .jsonl '
+          'files with rows {"query": ..., "pos": [...], "neg": [...]}'
+      )
+    for file in found:
+      if file not in queries and file not in pool:
+        raise errors.UserError(
+            f'{file}: neither queries (query, pos, neg) nor a candidate pool '
+            f'(text); its first row has {sorted(first[file])}'
+        )
+    super().__init__(pool, queries, invalid)
+
+  def passages(self) -> Iterator[records.Passage]:
+    """The candidate pool, then every passage of every query."""
+    for file in self._corpus:
+      yield from self._read_corpus(file)
+    for item in self._items(files.unheard()):
+      yield from item.passages
+
+  def _item(
+      self, file: pathlib.Path, row: Any, name: str, where: str
+  ) -> pairs.Item:
+    row = pairs.get_object(row)
+    text = pairs.get_text(row, 'query')
+    name = pairs.get_id(row, *_QUERY_IDS) or files.content_id(text)
+    query = records.Query(name, text, pairs.get_texts(row, 'answers'), where)
+    positives = _texts(row, 'pos', where, needed=True)
+    negatives = _texts(row, 'neg', where)
+    return pairs.Item(query, [passage.id for passage in positives],
+                      [passage.id for passage in negatives],
+                      [*positives, *negatives])
+
+  def _passage(self, row: Any, where: str) -> records.Passage:
+    row = pairs.get_object(row)
+    title, text = pairs.get_title(row), pairs.get_text(row, 'text')
+    # An item's passages have no titles, and must match those of the pool.
+    name = pairs.get_id(row, *_PASSAGE_IDS) or files.content_id(
+        *filter(None, (title, text))
+    )
+    return records.Passage(name, title, text, where=where)
+
+
+def _texts(
+    row: dict[str, Any], key: str, where: str, needed: bool = False
+) -> Sequence[records.Passage]:
+  """The passages under a key."""
+  texts = pairs.get_list(row, key, needed)
+  names = pairs.get_texts(row, f'{key}_id')
+  if names and len(names) != len(texts):
+    raise pairs.Unusable(
+        f'key "{key}_id" holds {len(names)} ids for {len(texts)} texts'
+    )
+  for number, text in enumerate(texts):
+    if not isinstance(text, str):
+      raise pairs.Unusable(
+          f'{key}[{number}] holds {pairs.kind_of(text)}, not text'
+      )
+  return [records.Passage(name or files.content_id(text), '', text, where=where)
+          for name, text in zip(names or [''] * len(texts), texts, strict=True)]

@@ -1,0 +1,249 @@
+"""Files of questions with their passages: what DPR, Tevatron and others share.
+
+An item of such a file holds a question, its positives and its negatives, mostly
+with their whole texts, so that a passage stands in many places.
+"""
+
+import abc
+import collections
+import dataclasses
+import itertools
+import pathlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from neg_contrast.data import records
+from neg_contrast.data.formats import files
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Item:
+  """A question as it stands in a file.
+
+  Attributes:
+    query: the question.
+    positives: passage ids, the first one first.
+    negatives: passage ids.
+    passages: all passages whose texts the item holds.
+  """
+
+  query: records.Query
+  positives: Sequence[str] = ()
+  negatives: Sequence[str] = ()
+  passages: Sequence[records.Passage] = ()
+
+
+class Pairs(abc.ABC):
+  """A source of items; a corpus file, if there is one, holds the passages.
+
+  A question without positives is left out, unless it names its split. A passage
+  that is a positive of an item is not its negative too.
+  """
+
+  only_first_trains = False
+
+  def __init__(
+      self,
+      corpus: Sequence[pathlib.Path],
+      questions: Sequence[pathlib.Path],
+      invalid: records.InvalidRecords,
+  ):
+    """Takes files of passages alone, and files of items."""
+    self._corpus, self._questions = tuple(corpus), tuple(questions)
+    self._invalid = invalid
+    self.files = (*self._corpus, *self._questions)
+
+  @property
+  def splits(self) -> tuple[str, ...]:
+    """Names of the splits, by file name."""
+    return tuple(dict.fromkeys(map(self._split_of, self._questions)))
+
+  def passages(self) -> Iterator[records.Passage]:
+    """The corpus files, or without them every passage of every item."""
+    for file in self._corpus:
+      yield from self._read_corpus(file)
+    if not self._corpus:
+      for item in self._items(files.unheard()):
+        yield from item.passages
+
+  def queries(self) -> Iterator[records.Query]:
+    """All questions; faults of items are reported here."""
+    for item in self._items(self._invalid):
+      if item.positives or item.query.split:
+        yield item.query
+
+  def judgements(self, split: str) -> Iterator[records.Judgement]:
+    """Positives with grade 1, negatives with grade 0."""
+    for item in self._items(files.unheard(), split):
+      if not item.positives:
+        continue
+      name, where = item.query.id, item.query.where
+      for number, passage in enumerate(item.positives):
+        yield records.Judgement(name, passage, 1, where,
+                                not (number and self.only_first_trains))
+      positives = set(item.positives)
+      for passage in item.negatives:
+        if passage not in positives:
+          yield records.Judgement(name, passage, 0, where)
+
+  def _items(
+      self, invalid: records.InvalidRecords, split: str = ''
+  ) -> Iterator[Item]:
+    """The items of all files, or those of one split.
+
+    Questions without an id are called by their number in the split.
+    """
+    counts: dict[str, itertools.count] = collections.defaultdict(
+        lambda: itertools.count(1)
+    )
+    for file in self._questions:
+      of_split = self._split_of(file)
+      if split and of_split != split:
+        continue
+      for where, row in self._rows(file, invalid):
+        name = f'{of_split}-{next(counts[of_split])}'
+        try:
+          yield self._item(file, row, name, where)
+        except Unusable as e:
+          invalid.report('broken_record', where, str(e))
+
+  def _split_of(self, file: pathlib.Path) -> str:
+    return files.split_of(file)
+
+  def _rows(
+      self, file: pathlib.Path, invalid: records.InvalidRecords
+  ) -> Iterator[tuple[str, Any]]:
+    """(`file:line`, item as it stands) of a file."""
+    return files.json_items(file, invalid)
+
+  def _read_corpus(self, file: pathlib.Path) -> Iterator[records.Passage]:
+    """The passages of a corpus file."""
+    for where, row in files.json_items(file, self._invalid):
+      try:
+        yield self._passage(row, where)
+      except Unusable as e:
+        self._invalid.report('broken_record', where, str(e))
+
+  @abc.abstractmethod
+  def _item(
+      self, file: pathlib.Path, row: Any, name: str, where: str
+  ) -> Item:
+    """Reads an item.
+
+    Args:
+      file: where it stands.
+      row: the item.
+      name: an id for a question that has none.
+      where: `file:line`.
+
+    Raises:
+      Unusable: it can't be read.
+    """
+
+  def _passage(self, row: Any, where: str) -> records.Passage:
+    """Reads a passage of a corpus file or an item.
+
+    Raises:
+      Unusable: it can't be read.
+    """
+    raise NotImplementedError
+
+
+class Unusable(ValueError):
+  """What is wrong with a record."""
+
+
+def get_object(row: Any) -> dict[str, Any]:
+  """The row, if it is a json object.
+
+  Raises:
+    Unusable: it is not.
+  """
+  if not isinstance(row, dict):
+    raise Unusable(f'a json object was expected, found {kind_of(row)}')
+  return row
+
+
+def get_id(row: dict[str, Any], *keys: str) -> str:
+  """The first id under one of the keys; empty if there is none.
+
+  Raises:
+    Unusable: an id is neither text nor a whole number.
+  """
+  for key in keys:
+    value = row.get(key)
+    if value is None or value == '':
+      continue
+    if isinstance(value, bool) or not isinstance(value, (str, int)):
+      raise Unusable(f'key "{key}" holds {kind_of(value)}, not an id')
+    return str(value)
+  return ''
+
+
+def get_text(row: dict[str, Any], *keys: str) -> str:
+  """The text under the first of the keys that is there.
+
+  Raises:
+    Unusable: none is there, or it holds no text.
+  """
+  for key in keys:
+    if key in row:
+      value = row[key]
+      if not isinstance(value, str):
+        raise Unusable(f'key "{key}" holds {kind_of(value)}, not text')
+      return value
+  names = ' or '.join(f'"{key}"' for key in keys)
+  raise Unusable(f'key {names} is missing; keys are {sorted(row)}')
+
+
+def get_title(row: dict[str, Any]) -> str:
+  """The text under "title"; empty if it is missing or null.
+
+  Raises:
+    Unusable: it holds something else.
+  """
+  return '' if row.get('title') is None else get_text(row, 'title')
+
+
+def get_list(row: dict[str, Any], key: str, needed: bool = False) -> list[Any]:
+  """The list under the key; an empty one if it is null, or missing.
+
+  Raises:
+    Unusable: it holds something else, or is missing but needed.
+  """
+  if needed and key not in row:
+    raise Unusable(f'key "{key}" is missing; keys are {sorted(row)}')
+  value = row.get(key)
+  if value is None:
+    return []
+  if not isinstance(value, list):
+    raise Unusable(f'key "{key}" holds {kind_of(value)}, not a list')
+  return value
+
+
+def get_texts(
+    row: dict[str, Any], key: str, needed: bool = False
+) -> tuple[str, ...]:
+  """The texts in the list under the key, as `get_list`.
+
+  Raises:
+    Unusable: it holds something else.
+  """
+  return tuple(as_texts(get_list(row, key, needed), key))
+
+
+def as_texts(values: Sequence[Any], key: str) -> Iterator[str]:
+  """Texts, or numbers as they are written.
+
+  Raises:
+    Unusable: there is something else among the values.
+  """
+  for number, value in enumerate(values):
+    if isinstance(value, (bool, dict, list, tuple)) or value is None:
+      raise Unusable(f'{key}[{number}] holds {kind_of(value)}, not text')
+    yield str(value)
+
+
+def kind_of(value: Any) -> str:
+  """What to call a value's type in a message."""
+  return 'null' if value is None else type(value).__name__

@@ -1,0 +1,40 @@
+"""Folders of text files."""
+
+import pytest
+
+from neg_contrast import errors
+from neg_contrast.data import prepared, records, sources
+
+
+def write(folder):
+  (folder / 'deep er').mkdir(parents=True)
+  (folder / 'b.md').write_bytes('# Título\r\nline\u2028two\n'.encode())
+  (folder / 'deep er' / 'a b.txt').write_bytes(b'\xef\xbb\xbfwords of it')
+  (folder / 'empty.txt').write_text('')
+  (folder / 'other.pdf').write_bytes(b'%PDF')
+
+
+def test_every_file_is_a_document(tmp_path):
+  write(tmp_path / 'd')
+  (tmp_path / 'd' / 'empty.txt').unlink()
+  corpus = prepared.prepare(f'text:{tmp_path / "d"}', tmp_path / 'out', False)
+  first, second = corpus.passages
+  assert (first.id, first.title) == ('b.md', 'b')
+  assert first.text.split('\n')[-2] == 'line\u2028two'
+  assert second == records.Passage(
+      'deep er/a b.txt', 'a b', 'words of it', 'deep er/a b.txt')
+  assert corpus.splits == ()
+
+
+def test_faults(tmp_path):
+  with pytest.raises(errors.UserError, match='no .txt or .md files'):
+    prepared.prepare(f'text:{tmp_path}', tmp_path / 'out', False)
+  write(tmp_path / 'd')
+  (tmp_path / 'd' / 'c.txt').write_bytes(b'ab\xffc')
+  spec = f'text:{tmp_path / "d"}'
+  with pytest.raises(errors.UserError, match=r'c.txt: not UTF-8 .*byte 2'):
+    prepared.prepare(spec, tmp_path / 'out', False)
+  corpus = prepared.prepare(spec, tmp_path / 'out', True)
+  assert corpus.manifest['counts']['skipped'] == {'broken_record': 1}
+  with pytest.raises(errors.UserError, match=f'did you mean {spec}'):
+    sources.open_source(f'txt:{tmp_path / "d"}', records.InvalidRecords(True))
