@@ -1,5 +1,6 @@
 """A tiny model, corpus and config that whole jobs run on in seconds."""
 
+import functools
 import json
 import pathlib
 
@@ -66,9 +67,10 @@ def write_model(folder: pathlib.Path, seed=0, words=WORDS, **kwargs):
 
   write_tokenizer(folder, words)
   config = bert_config(**kwargs)
-  params = dual_encoder.init_params(
-      dual_encoder.EncoderSpec(config), jax.random.key(seed)
-  )['shared']['bert']
+  init = functools.partial(
+      dual_encoder.init_params, dual_encoder.EncoderSpec(config)
+  )
+  params = jax.jit(init)(jax.random.key(seed))['shared']['bert']
   params = jax.tree.map(np.asarray, params)
   save_file(hf_names(params, config), str(folder / 'model.safetensors'),
             metadata={'format': 'pt'})

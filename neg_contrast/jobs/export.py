@@ -7,15 +7,21 @@ import shutil
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import safetensors
 
 from neg_contrast import artifacts, errors, plan
 from neg_contrast import checkpoints as checkpoints_lib
 from neg_contrast import config as config_lib
-from neg_contrast.jobs import evaluate
+from neg_contrast.jobs import dataset as dataset_lib
+from neg_contrast.jobs import model as model_lib
+from neg_contrast.jobs import retriever as retriever_lib
 from neg_contrast.models import export, loading, model_card, pretrained
+from neg_contrast.retrieval import embeddings
+from neg_contrast.training import run_log
 
 MODEL_FOLDER = 'model'
+EMBEDDINGS_FOLDER = 'embeddings'
 _FORMAT = 1  # Of the folder.
 
 
@@ -26,6 +32,7 @@ class ExportJob:
     """Reads nothing yet."""
     self._config, self._workdir = config, workdir
     self._folder = workdir / MODEL_FOLDER
+    self._embeddings = workdir / EMBEDDINGS_FOLDER
 
   def steps(self) -> list[plan.Step]:
     """The plan.
@@ -34,10 +41,24 @@ class ExportJob:
       UserError: the workdir lies in the checkpoint.
     """
     _check_apart(self._config.checkpoint, self._workdir)
-    return [plan.Step(
+    steps = [plan.Step(
         'model', f'sentence-transformers folder {self._folder}',
         self._is_written, self._write,
     )]
+    if self._config.data.source:
+      steps += [
+          dataset_lib.preparation_step(
+              self._config.data, lambda: self._dataset
+          ),
+          plan.Step(
+              'embeddings', f'.npy and ids in {self._embeddings}',
+              lambda: embeddings.is_made(
+                  self._embeddings, self._vectors_identity
+              ),
+              self._write_embeddings,
+          ),
+      ]
+    return steps
 
   def finish(self) -> None:
     """Says how to load it."""
@@ -45,10 +66,56 @@ class ExportJob:
     print('\n' + '\n'.join(
         f"SentenceTransformer('{folder}')" for folder in folders
     ) + f'\n{self._folder / "README.md"} tells the rest')
+    if self._config.data.source:
+      vecs = np.load(self._embeddings / 'passages.npy', mmap_mode='r')
+      print(f'{self._embeddings}: {len(vecs)} passages of {vecs.shape[1]} '
+            'features, row i with line i of passages.ids.txt; so queries')
 
   @functools.cached_property
   def _model(self) -> loading.Model:
-    return evaluate.load_checkpoint(self._config)
+    return model_lib.load_checkpoint(self._config)
+
+  @functools.cached_property
+  def _dataset(self) -> dataset_lib.Dataset:
+    return dataset_lib.Dataset(self._config.data)
+
+  @functools.cached_property
+  def _retriever(self) -> retriever_lib.Retriever:
+    return retriever_lib.Retriever(
+        self._config, self._dataset,
+        retriever_lib.make_encoder(self._config, self._model),
+    )
+
+  @property
+  def _vectors_identity(self) -> dict[str, Any]:
+    return {
+        **self._retriever.identity(),
+        'queries': self._dataset.prepared.manifest['queries_fingerprint'],
+    }
+
+  def _write_embeddings(self) -> None:
+    prepared, encoder = self._dataset.prepared, self._retriever.encoder
+    manifest = {
+        'identity': self._vectors_identity,
+        'source': self._model.name,
+        'environment': artifacts.environment(),
+    }
+    with _all_or_nothing(self._embeddings, manifest) as scratch:
+      for role, name, ids in (('passage', 'passages', prepared.passage_ids),
+                              ('query', 'queries', prepared.query_ids)):
+        if not len(ids):
+          continue
+        embeddings.write_ids(scratch / f'{name}.ids.txt', ids)
+        embeddings.write_vectors(
+            scratch / f'{name}.npy', (len(ids), encoder.dim),
+            functools.partial(self._encode, role),
+        )
+
+  def _encode(self, role: str, out: np.ndarray) -> None:
+    self._retriever.encoder.encode(
+        role, self._dataset.tokenize(self._model, role), out=out,
+        on_progress=run_log.Ticker(f'encoding of role {role}', len(out)),
+    )
 
   @property
   def _identity(self) -> dict[str, Any]:
@@ -122,7 +189,7 @@ def _check_apart(checkpoint: str, workdir: pathlib.Path) -> None:
     UserError: the workdir lies in it.
   """
   folder = pathlib.Path(checkpoint)
-  if not folder.is_dir() or (folder / loading.ENCODER_FILE).exists():
+  if not folder.is_dir() or model_lib.is_workdir(checkpoint):
     return  # A workdir of ours may hold its own export.
   if workdir.resolve().is_relative_to(folder.resolve()):
     raise errors.UserError(
@@ -134,7 +201,7 @@ def _check_apart(checkpoint: str, workdir: pathlib.Path) -> None:
 def _facts(checkpoint: str, model: loading.Model) -> model_card.Facts:
   """What the card may say: what lies in a workdir, or a name."""
   workdir = pathlib.Path(checkpoint)
-  if not (workdir / loading.ENCODER_FILE).exists():
+  if not model_lib.is_workdir(checkpoint):
     return model_card.Facts(
         name=workdir.resolve().name, source=checkpoint,
         base_model=pretrained.hub_name(checkpoint),

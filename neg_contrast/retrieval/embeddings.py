@@ -43,10 +43,21 @@ def make_table(
 
 
 def is_made(folder: pathlib.Path, identity: dict[str, Any]) -> bool:
-  """Whether `make_table` would find its work done."""
+  """Whether embeddings of this identity are there.
+
+  Raises:
+    UserError: the folder holds something that is not ours to replace.
+  """
   manifest = artifacts.read_manifest(folder)
+  if 'identity' not in (manifest or {}) and folder.is_dir() and any(
+      folder.iterdir()
+  ):
+    raise errors.UserError(
+        f'{folder}: is there already and holds no embeddings of ours. Name '
+        'another --workdir, or move it away'
+    )
   return manifest is not None and (
-      manifest['identity'] == artifacts.as_json(identity)
+      manifest.get('identity') == artifacts.as_json(identity)
   )
 
 

@@ -1,0 +1,311 @@
+"""The README.md of an exported model: what is known of it, and no more. Pure.
+
+https://huggingface.co/docs/hub/model-cards
+"""
+
+import dataclasses
+import json
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import jax
+
+from neg_contrast.models import loading
+
+_TAGS = ('sentence-transformers', 'feature-extraction', 'dense-retrieval',
+         'neg_contrast')
+_STRATEGIES = {
+    'random': 'passages of the other rows of a batch only',
+    'given': 'passages that the data itself judges not relevant',
+    'corpus': 'drawn uniformly from the corpus',
+}
+_SYSTEMS = {
+    'trained': 'this model',
+    'initial': 'what training began with',
+    'bm25': 'a ranking by words over title and text',
+}
+_POOLINGS = {
+    'cls': 'the hidden state of [CLS]',
+    'mean': 'the mean over all tokens, [CLS] and [SEP] included',
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Facts:
+  """What lies on disk about a model. Empty: nothing does.
+
+  Attributes:
+    name: heading.
+    source: of the weights, for models that were not trained by us.
+    base_model: name on the hub of what training began with, or of `source`.
+    init: what training began with.
+    selected: how the checkpoint was chosen.
+    run: of a workdir's `run.json`.
+    evaluations: manifests of a workdir's evaluations.
+    metrics: of a workdir's `metrics.json`.
+  """
+
+  name: str
+  source: str = ''
+  base_model: str | None = None
+  init: str = ''
+  selected: str = ''
+  run: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  evaluations: Sequence[Mapping[str, Any]] = ()
+  metrics: Mapping[str, float] = dataclasses.field(default_factory=dict)
+
+
+def model_card(model: loading.Model, facts: Facts) -> str:
+  """The text of README.md, front matter included."""
+  paragraphs = [
+      _front_matter(facts), f'# {facts.name}', _introduction(model, facts),
+      '## Use', *_usage(model),
+      '## Model', _layers(model),
+      *_data(facts), *_training(facts), *_scores(facts),
+      '## Limits', _limits(model.text, model.spec.shared),
+  ]
+  return '\n\n'.join(paragraphs) + '\n'
+
+
+def _front_matter(facts: Facts) -> str:
+  """YAML; a json string is a YAML string."""
+  lines = ['---', 'library_name: sentence-transformers',
+           'pipeline_tag: sentence-similarity', 'tags:',
+           *(f'- {tag}' for tag in _TAGS)]
+  if facts.base_model:
+    lines.append(f'base_model: {json.dumps(facts.base_model)}')
+  return '\n'.join([*lines, '---'])
+
+
+def _introduction(model: loading.Model, facts: Facts) -> str:
+  what = (
+      'A dual encoder for dense passage retrieval: queries and passages become '
+      f'vectors of {model.spec.dim} features, and the inner product of two '
+      'says how well a passage answers a query.'
+  )
+  if facts.run:
+    return (f'{what} Trained with neg_contrast, starting from '
+            f'{_model_name(facts.init, facts.base_model)}.')
+  return (f'{what} Written by neg_contrast from the weights of '
+          f'{_model_name(facts.source, facts.base_model)}, which it did not '
+          'train.')
+
+
+def _usage(model: loading.Model) -> list[str]:
+  """How to embed queries and passages exactly as we do."""
+  text = model.text
+  lines = ['from sentence_transformers import SentenceTransformer', '']
+  cut = text.query_length != text.passage_length
+  if model.spec.shared:
+    lines.append("model = SentenceTransformer('model')  # The folder of this "
+                 'file.')
+    names = {'query': 'model', 'passage': 'model'}
+  else:
+    cut = False
+    names = {'query': 'query_model', 'passage': 'passage_model'}
+    lines += ["query_model = SentenceTransformer('model/query')",
+              "passage_model = SentenceTransformer('model/passage')"]
+  set_length = lambda role: (
+      [f'model.max_seq_length = {text.length(role)}  # For {role} inputs.']
+      if cut else []
+  )
+  lines += [
+      *set_length('query'),
+      f'query_vecs = {names["query"]}.encode(',
+      "    ['How tall is the Eiffel Tower?'], prompt_name='query'",
+      ')',
+      *set_length('passage'),
+      f'passage_vecs = {names["passage"]}.encode(',
+      "    ['Eiffel Tower [SEP] It is 330 metres tall.',  # With a title.",
+      "     'The Brooklyn Bridge was opened in 1883.'],  # Without.",
+      "    prompt_name='document',",
+      ')',
+      'print(query_vecs @ passage_vecs.T)',
+  ]
+  notes = [
+      "A passage with a title is one string, `title + ' [SEP] ' + text`; one "
+      'without is its text alone. Do not pass pairs: their second part would '
+      'get a token type that the model was not trained with.'
+  ]
+  prompts = [f'`{text.prefix(role)}` before every {role}'
+             for role in ('query', 'passage') if text.prefix(role)]
+  if prompts:
+    notes.append(f'The prompts put {" and ".join(prompts)}; keep '
+                 '`prompt_name`.')
+  else:
+    notes.append('The prompts are empty.')
+  notes.append(
+      'neg_contrast itself takes this folder as `--config.checkpoint` or '
+      '`--config.model.init`'
+      + ('.' if model.spec.shared else ', with `--config.model.shared=False`.')
+  )
+  return ['\n'.join(['```python', *lines, '```']), ' '.join(notes)]
+
+
+def _layers(model: loading.Model) -> str:
+  spec, bert, text = model.spec, model.spec.bert, model.text
+  count = sum(a.size for a in jax.tree.leaves(model.params))
+  towers = ('one tower for queries and passages' if spec.shared else
+            'a tower for queries (`query/`) and one for passages (`passage/`)')
+  rows = [
+      ('towers', towers),
+      ('parameters', f'{count:,}'),
+      ('transformer', f'BERT, {bert.num_layers} layers, hidden size '
+       f'{bert.hidden_size}, {bert.num_heads} heads, {bert.vocab_size:,} '
+       'tokens'),
+      ('pooling', _POOLINGS[spec.pooling]),
+      ('projection', _projection(model)),
+      ('normalised', 'to length 1' if spec.normalize else 'no'),
+      ('query', f'cut to {text.query_length} tokens'),
+      ('passage', f'cut to {text.passage_length} tokens'),
+  ]
+  return _table(('', ''), rows)
+
+
+def _projection(model: loading.Model) -> str:
+  spec = model.spec
+  if not spec.projection_dim:
+    return 'none'
+  bias = 'with' if spec.projection_bias else 'without'
+  activation = ('' if spec.projection_activation == 'identity'
+                else f', then {spec.projection_activation}')
+  return f'linear to {spec.projection_dim} features, {bias} bias{activation}'
+
+
+def _data(facts: Facts) -> list[str]:
+  if not facts.run:
+    return []
+  identity, config = facts.run['identity'], facts.run['config']['data']
+  scheme, _, place = config['source'].partition(':')
+  tune = config['tune_split'] or (
+      f'{config["tune_fraction"]:g} of the training documents'
+  )
+  rows = [
+      ('source', f'`{scheme}:{_public(place)}`' if place else f'`{scheme}`'),
+      ('trained on', f'split `{config["train_split"]}`'
+       + (f', {facts.run["examples"]:,} pairs of query and positive passage'
+          if 'examples' in facts.run else '')),
+      ('tuned on', f'split `{tune}`' if config['tune_split'] else tune),
+      ('tested on', f'split `{config["test_split"]}`'),
+      *((f'fingerprint of the {what}', f'`{identity[key]}`') for key, what in
+        (('corpus', 'corpus'), ('data', 'data with judgements'))
+        if key in identity),
+  ]
+  return ['## Data', _table(('', ''), rows)]
+
+
+def _training(facts: Facts) -> list[str]:
+  if not facts.run:
+    return []
+  config = facts.run['config']
+  negatives = config['negatives']
+  name = negatives['strategy']
+  drawn = negatives.get('per_query', 0)
+  sentences = [
+      'Loss: the softmax over the batch, both ways (Lu et al., "Neural Passage '
+      'Retrieval with Improved Negative Contrast").',
+      f'Negatives: strategy `{name}`'
+      + (f', {_STRATEGIES[name]}' if name in _STRATEGIES else '')
+      + (f'; {drawn} drawn for a query at each step.' if drawn else '.'),
+      facts.selected,
+  ]
+  rows = [
+      ('queries in a batch', f'{config["data"]["batch_size"]}'),
+      *([('steps planned', f'{facts.run["total_steps"]}')]
+        if 'total_steps' in facts.run else []),
+      ('seed', f'{config["seed"]}'),
+      *((f'{section}.{key}', f'`{json.dumps(_public(value))}`')
+        for section in ('optim', 'loss', 'negatives')
+        for key, value in config[section].items()),
+      *((f'model.{key}', f'`{json.dumps(config["model"][key])}`')
+        for key in ('hidden_dropout', 'attention_dropout', 'dtype')
+        if config['model'].get(key) is not None),
+  ]
+  if 'versions' in facts.run.get('environment', {}):
+    versions = facts.run['environment']['versions']
+    rows.append(('versions', ', '.join(
+        f'{name} {version}' for name, version in versions.items()
+    )))
+  return ['## Training', ' '.join(filter(None, sentences)),
+          _table(('setting', 'value'), rows)]
+
+
+def _scores(facts: Facts) -> list[str]:
+  """A table for each data set and split: metrics down, systems across."""
+  tables: dict[str, dict[str, dict[str, float]]] = {}
+  for name, value in facts.metrics.items():
+    where, _, metric = name.rpartition('/')
+    group, _, system = where.rpartition('/')
+    if group:
+      tables.setdefault(group, {}).setdefault(metric, {})[system] = value
+  if not tables:
+    return ['## Scores', 'Where the weights lay, there were no scores.']
+  sizes = {e['key'].rpartition('/')[0]: e for e in facts.evaluations}
+  parts = ['## Scores']
+  for group, by_metric in tables.items():
+    systems = list(dict.fromkeys(s for row in by_metric.values() for s in row))
+    size = sizes.get(group)
+    parts.append(f'`{group}`' + (
+        f', {size["queries"]:,} queries over {size["passages"]:,} passages:'
+        if size else ':'
+    ))
+    parts.append(_table(('', *systems), [
+        (metric, *(f'{row[s]:.4f}' if s in row else '-' for s in systems))
+        for metric, row in by_metric.items()
+    ]))
+  present = {system for by_metric in tables.values()
+             for row in by_metric.values() for system in row}
+  meanings = [f'`{system}` is {meaning}.'
+              for system, meaning in _SYSTEMS.items() if system in present]
+  parts.append(' '.join([
+      *meanings,
+      'Metrics are those of trec_eval; `accuracy@k` is its `success`.',
+  ]))
+  return parts
+
+
+def _limits(text: loading.TextSpec, is_shared: bool) -> str:
+  points = [
+      f'Queries are cut after {text.query_length} tokens and passages after '
+      f'{text.passage_length}, special tokens included; what follows is not '
+      'seen.',
+  ]
+  if is_shared and text.query_length != text.passage_length:
+    points.append(
+        'sentence-transformers knows one `max_seq_length`, and this folder '
+        f'sets that of passages, {text.passage_length}. A query of more than '
+        f'{min(text.query_length, text.passage_length)} tokens gets the '
+        'embedding it had in training only with `max_seq_length = '
+        f'{text.query_length}`, as above; shorter ones need no care.'
+    )
+  points += [
+      'A title too long to leave room for text is cut one token later here '
+      'than in training.',
+      'A `[SEP]` inside a title or text counts as a separator.',
+      "The weights of BERT's pooler are zeros: it is no part of the model.",
+      'Languages, domains and data that are not named above were not looked '
+      'at.',
+  ]
+  return '\n'.join(f'- {point}' for point in points)
+
+
+def _table(
+    head: Sequence[str], rows: Sequence[Sequence[str]]
+) -> str:
+  line = lambda cells: '| ' + ' | '.join(
+      cell.replace('|', '\\|').replace('\n', ' ') for cell in cells
+  ) + ' |'
+  return '\n'.join([line(head), '|---' * len(head) + '|', *map(line, rows)])
+
+
+def _model_name(name: str, hub_name: str | None) -> str:
+  if hub_name:
+    return f'[{hub_name}](https://huggingface.co/{hub_name})'
+  return f'the local folder `{pathlib.Path(name).name}`'
+
+
+def _public(value: Any) -> Any:
+  """A value; of a path, its last part: whose folders they were is private."""
+  is_path = isinstance(value, str) and '/' in value
+  return pathlib.Path(value).name if is_path else value
