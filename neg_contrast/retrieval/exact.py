@@ -10,6 +10,7 @@ from neg_contrast import scoring
 from neg_contrast.retrieval import hits
 
 _QUERIES_AT_ONCE = 1024
+_KEPT_BYTES = 2**28
 
 
 class ExactIndex:
@@ -17,7 +18,8 @@ class ExactIndex:
 
   Blocks of `block_rows` passages a device are scored in turn and merged into
   the best so far, so that device memory holds one block of vectors and
-  1024 x `block_rows` scores, whatever the corpus. Ties go to the larger id, as
+  1024 x `block_rows` scores, whatever the corpus; a corpus of less than 256 MiB
+  stays there between searches. Ties go to the larger id, as
   everywhere (float32 score descending, then id bytes descending), at the
   boundary too.
   """
@@ -44,6 +46,7 @@ class ExactIndex:
     self._split = NamedSharding(mesh, PartitionSpec('data'))
     self._whole = NamedSharding(mesh, PartitionSpec())
     self._step = jax.jit(_merge_block, donate_argnums=0)
+    self._kept: dict[int, tuple[Array, Array, Array]] = {}
 
   def search(
       self, queries: Float[np.ndarray, 'queries features'], depth: int
@@ -74,7 +77,11 @@ class ExactIndex:
     query_vecs = jax.device_put(padded, self._whole)
     stride = self._rows * self._devices
     for start in range(0, len(self._vecs), stride):
-      block = jax.device_put(self._block(start, stride), self._split)
+      block = self._kept.get(start) or jax.device_put(
+          self._block(start, stride), self._split
+      )
+      if self._vecs.nbytes < _KEPT_BYTES:
+        self._kept[start] = block
       best = self._step(best, query_vecs, *block)
       jax.block_until_ready(best)
     scores, _, rows = (np.asarray(a)[:count] for a in best)
