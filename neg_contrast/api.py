@@ -15,6 +15,7 @@
 The jobs use the same functions.
 """
 
+import os
 import pathlib
 from typing import Any
 
@@ -56,7 +57,7 @@ def load_corpus(source: str, **settings: Any) -> prepared.Prepared:
   Raises:
     UserError: the source is missing or broken, or a setting is wrong.
   """
-  config = _config(settings, job='split', data__source=source)
+  config = _config(settings, job='split', data__source=str(source))
   return dataset_lib.Dataset(config.data).prepared
 
 
@@ -74,25 +75,28 @@ def load_retriever(
     checkpoint: as for `load_encoder`.
     source: `scheme:place`, as `config.data.source`.
     folder: keeps embeddings and index for the next time, and shares them with
-      `configs/search.py --workdir=FOLDER`; default: memory keeps them.
+      jobs of that `--workdir`; default: memory keeps them.
     **settings: as for `load_encoder`, such as `index__kind='scann'`.
 
   Raises:
     UserError: model or source are missing or broken, or a setting is wrong.
   """
   config = _config(settings, job='search', checkpoint=str(checkpoint),
-                   data__source=source)
+                   data__source=str(source))
   dataset = dataset_lib.Dataset(config.data)
   encoder = retriever_lib.make_encoder(
       config, model_lib.load_checkpoint(config)
   )
   return retriever_lib.Retriever(
-      config, dataset, encoder, pathlib.Path(folder) if folder else None
+      config, dataset, encoder,
+      pathlib.Path(folder) / retriever_lib.FOLDER if folder else None,
   )
 
 
 def _config(settings: dict[str, Any], **values: Any) -> config_lib.Config:
   config = config_lib.base_config()
   for key, value in {**values, **settings}.items():
+    if isinstance(value, os.PathLike):
+      value = os.fspath(value)
     config_lib.set_key(config, key.replace('__', '.'), value)
   return config_lib.parse(config)

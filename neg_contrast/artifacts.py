@@ -4,6 +4,7 @@ A folder without `manifest.json` is unfinished and is made anew.
 """
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import importlib.metadata
@@ -16,9 +17,13 @@ import tempfile
 from collections.abc import Iterator
 from typing import Any
 
+from absl import logging
+
 from neg_contrast import errors
 
 MANIFEST = 'manifest.json'
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_held: set[pathlib.Path] = set()  # Locks of this process.
 _VERSIONED = ('jax', 'jaxlib', 'flax', 'optax', 'orbax-checkpoint', 'numpy')
 
 
@@ -45,6 +50,8 @@ def read_json(path: pathlib.Path) -> Any:
     raise errors.UserError(f'{path}: no such file') from None
   except json.JSONDecodeError as e:
     raise errors.UserError(f'{path}:{e.lineno}: not valid json: {e}') from None
+  except UnicodeDecodeError as e:
+    raise errors.UserError(f'{path}: not UTF-8 ({e.reason})') from None
 
 
 def read_manifest(folder: pathlib.Path) -> dict[str, Any] | None:
@@ -60,30 +67,80 @@ def writing(
   """Yields a scratch folder that becomes `folder` when the block succeeds.
 
   The block may add to `manifest` (counts and the like) until it ends. An older
-  `folder` is replaced; an unfinished scratch folder is removed first.
+  artifact in `folder` is replaced. When the block fails, nothing is left. Other
+  processes that write the same folder wait.
+
+  Raises:
+    UserError: the folder holds something that is no artifact, which is not ours
+      to replace; or there is no space left.
   """
+  check_ours(folder)
   scratch = folder.with_name(folder.name + '.partial')
-  make_folder(scratch.parent)
-  shutil.rmtree(scratch, ignore_errors=True)
-  scratch.mkdir()
-  yield scratch
-  write_json(scratch / MANIFEST, manifest)
-  if folder.exists():
-    shutil.rmtree(folder)
-  os.replace(scratch, folder)
+  old = folder.with_name(folder.name + '.old')
+  with only_one(folder):
+    for left in (scratch, old):  # By a process that was killed.
+      shutil.rmtree(left, ignore_errors=True)
+    scratch.mkdir()
+    try:
+      yield scratch
+      write_json(scratch / MANIFEST, manifest)
+    except BaseException as e:
+      shutil.rmtree(scratch, ignore_errors=True)
+      if isinstance(e, OSError) and e.errno in _NO_SPACE:
+        raise errors.UserError(
+            f'{folder}: {e.strerror}. Free some space, or name another '
+            '--workdir or --config.data.prepared_dir'
+        ) from e
+      raise
+    if folder.exists():
+      os.replace(folder, old)
+    os.replace(scratch, folder)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def check_ours(folder: pathlib.Path) -> None:
+  """Refuses a folder that an artifact must not replace.
+
+  Raises:
+    UserError: it holds files, but no manifest.
+  """
+  is_other = folder.exists() and not (
+      folder.is_dir() and (read_manifest(folder) is not None
+                           or not any(folder.iterdir()))
+  )
+  if is_other:
+    raise errors.UserError(
+        f'{folder}: is there already and was not made by this program. Move '
+        'it away, or name another --workdir'
+    )
 
 
 @contextlib.contextmanager
 def only_one(folder: pathlib.Path) -> Iterator[None]:
   """Lets one process at a time make `folder`; the end of it frees the next.
 
+  A process may enter again what it is in already.
+
   Raises:
     UserError: the folder around it can't be written to.
   """
-  make_folder(folder.parent)
-  with open(folder.with_name(f'{folder.name}.lock'), 'w') as lock:
-    fcntl.flock(lock, fcntl.LOCK_EX)
+  path = folder.absolute()
+  if path in _held:
     yield
+    return
+  locks = path.parent / '.locks'
+  make_folder(locks)
+  with open(locks / path.name, 'w') as lock:
+    try:
+      fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+      logging.info('%s: waiting for another process that makes it', folder)
+      fcntl.flock(lock, fcntl.LOCK_EX)
+    _held.add(path)
+    try:
+      yield
+    finally:
+      _held.remove(path)
 
 
 def make_folder(folder: pathlib.Path) -> None:

@@ -311,6 +311,19 @@ class EvaluationConfig:
     if not 0 <= self.bm25_b <= 1:
       raise _error('evaluation.bm25_b', self.bm25_b, 'lies between 0 and 1')
 
+  def check_depth(self) -> None:
+    """Refuses metrics of ranks that are not retrieved.
+
+    Raises:
+      UserError: a cut-off exceeds the depth.
+    """
+    cuts = {name: name.rpartition('@')[2] for name in self.metrics}
+    cuts |= {f'answer_accuracy@{k}': str(k) for k in self.answer_ks}
+    for name, cut in cuts.items():
+      if cut.isdecimal() and int(cut) > self.depth:
+        raise _error('evaluation.depth', self.depth,
+                     f'must be at least {cut}, for {name}')
+
 
 @dataclasses.dataclass(frozen=True)
 class IndexConfig:
@@ -399,6 +412,10 @@ class Config:
     if reads_model and not self.checkpoint:
       raise _error('checkpoint', '', 'is needed: a trained workdir, or a '
                    'BERT-family or sentence-transformers folder')
+    if self.job == 'search' and self.query and not self.query.strip():
+      raise _error('query', self.query, 'is blank; ask something')
+    if self.job in ('train', 'evaluate'):
+      self.evaluation.check_depth()
     if self.data.tune_split and self.data.tune_split == self.data.test_split:
       raise _error('data.tune_split', self.data.tune_split,
                    'is also data.test_split; tuning must not see the test '
@@ -431,7 +448,24 @@ def set_key(
   try:
     config.update_from_flattened_dict({key: value})
   except (AttributeError, KeyError, TypeError, ValueError) as e:
-    raise errors.UserError(f'config.{key}={value!r}: {e}') from None
+    known = difflib.get_close_matches(key, _flat(config), 1)
+    hint = f'; did you mean {known[0]}?' if known else ''
+    why = 'no such key' if key not in _flat(config) else (
+        f'{type(value).__name__} does not fit its type'
+    )
+    raise errors.UserError(f'config.{key}={value!r}: {why}{hint}') from e
+
+
+def _flat(config: ml_collections.ConfigDict, prefix: str = '') -> list[str]:
+  """All keys, with their sections."""
+  keys = []
+  for key in config:
+    value = config[key]
+    if isinstance(value, ml_collections.ConfigDict):
+      keys += _flat(value, f'{prefix}{key}.')
+    else:
+      keys.append(prefix + key)
+  return keys
 
 
 def to_dict(config: Any) -> dict[str, Any]:

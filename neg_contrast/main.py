@@ -6,6 +6,7 @@ command goes on where an interrupted one stopped.
 
 import importlib
 import logging as standard_logging
+import os
 import pathlib
 import sys
 from collections.abc import Sequence
@@ -39,11 +40,12 @@ def main(argv: Sequence[str]) -> None:
     raise errors.UserError('--config=configs/FILE.py is needed; '
                            'configs/quickstart.py runs without any data')
   _log_plainly()
-  name = pathlib.Path(
-      config_flags.get_config_filename(flags.FLAGS['config'])
-      .partition(':')[0]
-  ).stem
-  workdir = pathlib.Path(_WORKDIR.value or f'workdirs/{name}')
+  path = pathlib.Path(
+      config_flags.get_config_filename(flags.FLAGS['config']).partition(':')[0]
+  )
+  if not path.is_file():
+    raise errors.UserError(f'--config={path}: no such file')
+  workdir = pathlib.Path(_WORKDIR.value or f'workdirs/{path.stem}')
   config = config_lib.parse(_CONFIG.value)
   job = _make_job(config, workdir)
   steps = job.steps()
@@ -53,7 +55,8 @@ def main(argv: Sequence[str]) -> None:
   artifacts.make_folder(workdir)
   plan.run(steps)
   job.finish()
-  print(f'\nAll of it is in {workdir}', flush=True)
+  if config.job != 'search':
+    print(f'\nAll of it is in {workdir}', flush=True)
 
 
 def _make_job(config: config_lib.Config, workdir: pathlib.Path):
@@ -84,7 +87,11 @@ def _parse_flags(argv: Sequence[str]) -> list[str]:
     raise errors.UserError(f'{e}') from None
   except (AttributeError, KeyError, TypeError, ValueError, OSError,
           ImportError) as e:
-    raise errors.UserError(f'config: {e}') from None
+    cause: Exception = e
+    while cause.args and isinstance(cause.args[0], Exception):
+      cause = cause.args[0]  # The text of the outer is the repr of this.
+    message = cause.args[0] if isinstance(cause, KeyError) else cause
+    raise errors.UserError(f'config: {message}') from None
 
 
 def _run() -> None:
@@ -93,6 +100,13 @@ def _run() -> None:
   except errors.UserError as e:
     print(f'error: {e}', file=sys.stderr)
     sys.exit(2)
+  except KeyboardInterrupt:
+    print('\ninterrupted; the same command goes on with what is finished',
+          file=sys.stderr)
+    sys.exit(130)
+  except BrokenPipeError:  # As in `| head`: nobody reads on.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(1)
 
 
 if __name__ == '__main__':

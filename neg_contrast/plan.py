@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 from absl import logging
 
+from neg_contrast import errors
 from neg_contrast.training import run_log
 
 
@@ -53,7 +54,15 @@ def describe(steps: Sequence[Step]) -> str:
 
 
 def run(steps: Sequence[Step]) -> None:
-  """Does, in order, what is not done."""
+  """Does, in order, what is not done.
+
+  Raises:
+    UserError: something is missing that the user has to provide.
+  """
+  for step in steps:
+    lack = step.missing()
+    if lack:
+      raise errors.UserError(lack)
   for step in steps:
     if step.is_done():
       logging.info('%s: done before, kept', step.name)

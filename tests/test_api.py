@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -10,10 +11,11 @@ import pytest
 from neg_contrast import api, artifacts, errors, plan
 from neg_contrast import config as config_lib
 from neg_contrast.data import prepared as prepared_lib
+from neg_contrast.data import records
 from neg_contrast.evaluation import trec
-from neg_contrast.jobs import evaluate, search, split
+from neg_contrast.jobs import evaluate, retriever, search, split
 from neg_contrast.retrieval import embeddings, scann_index
-from tests import tiny
+from tests import test_jobs, tiny
 
 
 @pytest.fixture(scope='module')
@@ -72,16 +74,16 @@ def test_corpus_is_read(root):
 
 
 def test_find_ranks_by_dot_product_and_marks_the_match(root):
-  retriever = load_retriever(root)
+  searcher = load_retriever(root)
   query = 'word1 word2 word3'
-  found = retriever.find(query, depth=48)
+  found = searcher.find(query, depth=48)
   assert len(found) == 48
-  vecs = retriever.encoder.encode_passages([one.passage for one in found])
-  scores = vecs @ retriever.encoder.encode_queries([query])[0]
+  vecs = searcher.encoder.encode_passages([one.passage for one in found])
+  scores = vecs @ searcher.encoder.encode_queries([query])[0]
   np.testing.assert_allclose([one.score for one in found], scores, atol=1e-5)
   assert (np.diff([one.score for one in found]) <= 0).all()
   assert all(one.passage.text[slice(*one.match)] for one in found)
-  rows = retriever.search([query], depth=3).rows[0]
+  rows = searcher.search([query], depth=3).rows[0]
   corpus = api.load_corpus(f'beir:{root / "data"}',
                            data__prepared_dir=str(root / 'prepared'))
   assert [corpus.passages[int(row)].id for row in rows] == [
@@ -94,10 +96,10 @@ def test_match_is_the_nearest_part(root, tmp_path):
       '_id': 'a', 'title': 'word9',
       'text': 'word1 word2 word3 word4. word5 word6 word7 word8.',
   }) + '\n' + json.dumps({'_id': 'b', 'title': 'word8', 'text': ''}) + '\n')
-  retriever = api.load_retriever(str(root / 'model'),
+  searcher = api.load_retriever(str(root / 'model'),
                                  f'beir:{tmp_path / "data"}', **settings(root))
   for part in ('word1 word2 word3 word4.', 'word5 word6 word7 word8.'):
-    found = {one.passage.id: one for one in retriever.find(part)}
+    found = {one.passage.id: one for one in searcher.find(part)}
     assert found['a'].passage.text[slice(*found['a'].match)] == part
     assert found['b'].match == (0, 0)
 
@@ -106,7 +108,8 @@ def test_folder_keeps_embeddings_until_the_model_changes(root, tmp_path):
   folder = str(tmp_path / 'kept')
   first = load_retriever(root, folder)
   before = first.find('word1', 5)
-  path = tmp_path / 'kept' / 'embeddings' / 'passages.npy'
+  tables = lambda: list((tmp_path / 'kept').rglob('passages.npy'))
+  path, = tables()
   written = path.stat().st_mtime_ns
   again = load_retriever(root, folder)
   assert again.is_made()
@@ -115,7 +118,7 @@ def test_folder_keeps_embeddings_until_the_model_changes(root, tmp_path):
   other = load_retriever(root, folder, model__passage_prefix='word2')
   assert not other.is_made()
   other.find('word1', 5)
-  assert path.stat().st_mtime_ns > written
+  assert len(tables()) == 2 and path.stat().st_mtime_ns == written
 
 
 def test_scann_index_is_kept_and_measured(root, tmp_path):
@@ -138,10 +141,72 @@ def test_recall_of_scann_is_reported(root, tmp_path):
   config = make_config(root, job='evaluate', index__kind='scann')
   output = run_job(evaluate.EvaluateJob(config, tmp_path), tmp_path)
   made = artifacts.read_json(
-      tmp_path / 'evaluation' / 'test-initial' / 'manifest.json')
+      tmp_path / 'evaluation' / 'data-test-initial' / 'manifest.json')
   assert 0.9 < made['index']['recall'] <= 1
   assert f'ScaNN found {made["index"]["recall"]:.4f}' in output
   assert (tmp_path / 'report.html').stat().st_size > 10_000
+
+
+def test_a_change_of_settings_is_evaluated_anew(root, tmp_path):
+  path = tmp_path / 'evaluation' / 'data-test-initial' / 'manifest.json'
+  bm25 = tmp_path / 'evaluation' / 'data-test-bm25' / 'manifest.json'
+  evaluate_job(root, tmp_path)
+  times = [path.stat().st_mtime_ns, bm25.stat().st_mtime_ns]
+  evaluate_job(root, tmp_path)
+  assert [path.stat().st_mtime_ns, bm25.stat().st_mtime_ns] == times
+  evaluate_job(root, tmp_path, evaluation__bm25_k1=1.5)
+  assert path.stat().st_mtime_ns == times[0] != bm25.stat().st_mtime_ns
+  for key, value in (('data__row_length', 32), ('index__kind', 'scann'),
+                     ('model__passage_length', 12)):
+    before = path.stat().st_mtime_ns
+    evaluate_job(root, tmp_path, **{key: value})
+    assert path.stat().st_mtime_ns > before, key
+
+
+def test_data_sets_share_a_workdir(root, tmp_path):
+  shutil.copytree(root / 'data', tmp_path / 'other')
+  first = evaluate_job(root, tmp_path / 'work')
+  both = evaluate_job(root, tmp_path / 'work',
+                      data__source=f'beir:{tmp_path / "other"}')
+  assert both == first | {name.replace('data/', 'other/', 1): value
+                          for name, value in first.items()}
+  # Data that changed leaves no old system beside the new ones.
+  qrels = tmp_path / 'other' / 'qrels' / 'test.tsv'
+  qrels.write_text('\n'.join(qrels.read_text().splitlines()[:2]) + '\n')
+  values = evaluate_job(root, tmp_path / 'work', evaluation__bm25=False,
+                        data__source=f'beir:{tmp_path / "other"}')
+  assert {name.split('/')[2] for name in values
+          if name.startswith('other/')} == {'initial'}
+
+
+def test_what_others_left_is_not_replaced(root, tmp_path):
+  (tmp_path / 'corpus').mkdir()
+  (tmp_path / 'corpus' / 'queries.jsonl').write_text('dear')
+  config = make_config(root, job='split')
+  with pytest.raises(errors.UserError, match='not made by this program'):
+    run_job(split.SplitJob(config, tmp_path), tmp_path)
+  assert (tmp_path / 'corpus' / 'queries.jsonl').read_text() == 'dear'
+
+
+def test_ids_with_spaces_are_evaluated_without_a_run_file(root, tmp_path):
+  shutil.copytree(root / 'data', tmp_path / 'data')
+  for path in (tmp_path / 'data').rglob('*.*'):
+    path.write_text(path.read_text().replace('d3p', 'd 3p'))
+  values = evaluate_job(root, tmp_path / 'work',
+                        data__source=f'beir:{tmp_path / "data"}')
+  assert 'data/test/initial/mrr@10' in values
+  assert not list((tmp_path / 'work').rglob('run.trec'))
+  assert (tmp_path / 'work' / 'report.html').exists()
+
+
+def test_a_checkpoint_keeps_the_settings_it_was_trained_with(root, tmp_path):
+  test_jobs.run_train(
+      tiny.make_config(root, optim__steps=1, evaluation__bm25=False), tmp_path)
+  encoder = api.load_encoder(str(tmp_path))
+  assert encoder.model.text.passage_length == 24
+  api.load_encoder(str(tmp_path), model__passage_length=24)
+  with pytest.raises(errors.UserError, match='was trained with 24; leave it'):
+    api.load_encoder(str(tmp_path), model__passage_length=10)
 
 
 def test_bad_arguments(root):
@@ -153,6 +218,13 @@ def test_bad_arguments(root):
     load_retriever(root, index__kind='fast')
   with pytest.raises(errors.UserError, match='corpus.jsonl'):
     api.load_retriever(str(root / 'model'), 'beir:nowhere')
+  with pytest.raises(TypeError, match="expected: \\['a text'\\]"):
+    load_retriever(root).encoder.encode_queries('a text')
+  with pytest.raises(ValueError, match='depth is 0'):
+    load_retriever(root).find('word1', 0)
+  assert load_retriever(root).search([], 3).rows.shape == (0, 3)
+  with pytest.raises(errors.UserError, match='depth=5: must be at least 20, f'):
+    make_config(root, job='evaluate', evaluation__depth=5)
 
 
 def test_ids_with_line_breaks_are_refused(tmp_path):
@@ -171,9 +243,8 @@ def test_search_job_answers_one_query(root, tmp_path):
     assert f'{rank}. {one.score:.4f}  {one.passage.document_id}  ' in output
     assert f'[{one.passage.id}]' in output
   assert output.count('**') == 6
-  with pytest.raises(errors.UserError, match='config.query is blank'):
-    run_job(search.SearchJob(
-        make_config(root, job='search', query=' '), tmp_path), tmp_path)
+  with pytest.raises(errors.UserError, match="config.query=' ': is blank"):
+    make_config(root, job='search', query=' ')
 
 
 def test_search_job_prompts(root, tmp_path, monkeypatch):
@@ -182,6 +253,28 @@ def test_search_job_prompts(root, tmp_path, monkeypatch):
   config = make_config(root, job='search', evaluation__depth=2)
   output = run_job(search.SearchJob(config, tmp_path), tmp_path)
   assert output.count('  2. ') == 2
+
+
+@pytest.mark.parametrize('end', [EOFError, KeyboardInterrupt, RuntimeError])
+def test_search_job_ends_quietly(root, tmp_path, monkeypatch, end):
+  lines = iter(['\udcff word1'])  # What a terminal gives for a wrong byte.
+
+  def ask(prompt):
+    for line in lines:
+      return line
+    raise end
+
+  monkeypatch.setattr('builtins.input', ask)
+  config = make_config(root, job='search', evaluation__depth=1)
+  output = run_job(search.SearchJob(config, tmp_path), tmp_path)
+  assert output.count('  1. ') == 1
+
+
+def test_passages_can_not_steer_the_terminal():
+  passage = records.Passage('a', 'ti\x1b[2Jtle', 'one\x1b[31m two\nthree.')
+  found = retriever.Found(passage, 0.5, (0, len(passage.text)))
+  text = search.format_found('query', [found], bold=False, width=80)
+  assert '\x1b' not in text and '**one [31m two three.**' in text
 
 
 def test_split_job_makes_a_corpus(root, tmp_path):
@@ -216,7 +309,7 @@ def evaluate_job(root, workdir, **kwargs):
 
 def test_run_files_are_evaluated(root, tmp_path):
   evaluate_job(root, tmp_path / 'first')
-  run = tmp_path / 'first' / 'evaluation' / 'test-bm25' / 'run.trec'
+  run = tmp_path / 'first' / 'evaluation' / 'data-test-bm25' / 'run.trec'
   theirs = tmp_path / 'theirs.trec.gz'
   trec.write_run(theirs, trec.read_run(run), 'theirs')
   values = evaluate_job(root, tmp_path / 'second',

@@ -56,7 +56,8 @@ def test_leaves_metrics_runs_checkpoint_and_log(finished):
   metrics = json.loads((work / 'metrics.json').read_text())
   for system in ('bm25', 'initial', 'trained'):
     assert 0 <= metrics[f'data/test/{system}/accuracy@1'] <= 1
-    run = trec.read_run(work / 'evaluation' / f'test-{system}' / 'run.trec')
+    folder = work / 'evaluation' / f'data-test-{system}'
+    run = trec.read_run(folder / 'run.trec')
     assert len(run) == 12
   records = [json.loads(line) for line
              in (work / 'log.jsonl').read_text().splitlines()]

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 
 import numpy as np
 import pytest
@@ -155,7 +156,7 @@ def test_answers_without_judgements_or_titles(tmp_path, listed):
 def test_what_is_missing_is_left_out(tmp_path, listed):
   config, dataset = judged(listed)
   assert 'Results' not in page_of(tmp_path, config, dataset).text
-  values = {'mrr': {'q1': 1.0, 'q2': 0.5}}
+  values = {'mrr': {f'q{n}': n % 2 / 2 + 0.5 for n in range(40)}}
   folder = write_system(tmp_path, 'bm25', {'q1': ranking('c')}, values)
   page = page_of(tmp_path, config, dataset)
   assert 'bm25 reaches mrr 0.7500 (95%' in page.text
@@ -164,7 +165,7 @@ def test_what_is_missing_is_left_out(tmp_path, listed):
   (folder / 'per_query.json').unlink()
   (other / 'run.trec').unlink()
   page = page_of(tmp_path, config, dataset)
-  assert '0.7500 0.5000–1.0000' in page.text  # Of initial alone.
+  assert re.search('0.7500 0.[67]...–0.8', page.text)  # Of initial alone.
   assert 'moved most' not in page.text
   (tmp_path / 'evaluation' / 'test-x.partial').mkdir()
   (other / 'manifest.json').write_text('{')
@@ -187,7 +188,7 @@ def test_order_groups_and_pairs_of_unlike_queries(tmp_path, listed):
   places = [results.index(name) for name in names]
   assert places == sorted(places)
   # q2 is all that both have.
-  assert '−0.2500 −0.2500 to −0.2500' in results
+  assert 'trained − initial −0.2500' in results  # Too few for an interval.
 
 
 def test_names_that_are_no_utf8(tmp_path, listed):
@@ -255,4 +256,4 @@ def test_training_without_a_log(trained, log):
     (workdir / 'log.jsonl').write_text(log)
   page = page_of(workdir, config, dataset)
   assert 'Loss' not in page.text and 'Length of' not in page.text
-  assert 'goes from 0.5000 (initial) to 0.5000 (trained): 0 , 95%' in page.text
+  assert 'goes from 0.5000 (initial) to 0.5000 (trained): 0' in page.text

@@ -91,6 +91,19 @@ def evaluate(
   })
 
 
+def check_names(names: Iterable[str]) -> None:
+  """Refuses metrics that there are none of.
+
+  Raises:
+    UserError: names the first and the key.
+  """
+  for name in names:
+    try:
+      _parse(name)
+    except errors.UserError as e:
+      raise errors.UserError(f'config.evaluation.metrics: {e}') from None
+
+
 def _parse(name: str) -> _Metric:
   """What trec_eval measures for the metric `name`."""
   if name == 'map':

@@ -46,8 +46,7 @@ class Dataset:
   @property
   def name(self) -> str:
     """Short name, for the keys of `metrics.json`."""
-    scheme, _, place = self._config.source.partition(':')
-    return pathlib.Path(place).resolve().name if place else scheme
+    return name_of(self._config)
 
   @functools.cached_property
   def splits(self) -> Splits:
@@ -86,6 +85,12 @@ class Dataset:
         self.prepared, role, model.tokenizer, model.text.length(role),
         model.text.prefix(role),
     )
+
+
+def name_of(config: config_lib.DataConfig) -> str:
+  """Short name of a data set: its folder or file, or what it is."""
+  scheme, _, place = config.source.partition(':')
+  return pathlib.Path(place).resolve().name if place else scheme
 
 
 def preparation_step(

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from absl import logging
 
 from neg_contrast import artifacts, errors, plan
 from neg_contrast import config as config_lib
@@ -56,12 +57,13 @@ def search_dense(
     config: config_lib.Config,
     dataset: dataset_lib.Dataset,
     model: loading.Model,
-    folder: pathlib.Path,
+    workdir: pathlib.Path,
     query_rows: np.ndarray,
 ) -> Searched:
-  """A model over the whole corpus; `folder` keeps embeddings and index."""
+  """A model over the whole corpus; the workdir keeps embeddings and index."""
   retriever = retriever_lib.Retriever(
-      config, dataset, retriever_lib.make_encoder(config, model), folder
+      config, dataset, retriever_lib.make_encoder(config, model),
+      workdir / retriever_lib.FOLDER,
   )
   found = retriever.search_rows(query_rows, config.evaluation.depth)
   return Searched(found, retriever.measure_index(query_rows, found))
@@ -122,7 +124,11 @@ class Evaluation:
           )
         found.rows[number, place] = row
         found.scores[number, place] = score
-    if (found.rows < 0).all():
+    ranked = int((found.rows[:, 0] >= 0).sum())
+    if ranked < len(found.rows):
+      logging.warning('the run ranks %d of the %d queries of the split; the '
+                      'others count as not found', ranked, len(found.rows))
+    if not ranked:
       raise errors.UserError(
           'it ranks nothing for the queries of the split; name the split that '
           'it was made for with --config.data.split'
@@ -192,6 +198,7 @@ class Evaluation:
 
 def evaluation_step(
     system: str,
+    config: config_lib.DataConfig,
     workdir: pathlib.Path,
     evaluation: Callable[[], Evaluation],
     split: str,
@@ -202,13 +209,15 @@ def evaluation_step(
 
   Args:
     system: its name in `metrics.json`.
+    config: names the data set.
     workdir: of the job.
     evaluation: makes the evaluation; not called before the step runs.
     split: name of the split.
     identity: what the result depends on; an older result is kept if equal.
     search: query rows -> what was found.
   """
-  folder = workdir / 'evaluation' / f'{split}-{system}'
+  name = dataset_lib.name_of(config)
+  folder = workdir / 'evaluation' / f'{name}-{split}-{system}'
 
   def is_done() -> bool:
     manifest = artifacts.read_manifest(folder)
@@ -221,7 +230,7 @@ def evaluation_step(
     means, by_query = task.score(ranked, searched.found)
     manifest = {
         'identity': identity(),
-        'key': f'{task.dataset.name}/{split}/{system}',
+        'key': f'{name}/{split}/{system}',
         'queries': len(task.query_rows),
         'passages': len(task.dataset.prepared.passages),
         'metrics': means,
@@ -229,7 +238,10 @@ def evaluation_step(
         'environment': artifacts.environment(),
     }
     with artifacts.writing(folder, manifest) as scratch:
-      trec.write_run(scratch / 'run.trec', ranked, system)
+      try:
+        trec.write_run(scratch / 'run.trec', ranked, system)
+      except errors.UserError as e:
+        logging.warning('%s: no run.trec is written: %s', folder, e)
       artifacts.write_json(scratch / 'per_query.json', by_query)
 
   return plan.Step(
@@ -250,9 +262,25 @@ def data_identity(
       'evaluation': {
           key: list(value) if isinstance(value, tuple) else value
           for key, value in config_lib.to_dict(config.evaluation).items()
-          if key in ('metrics', 'answer_ks', 'answer_rule', 'depth', 'bm25_k1',
-                     'bm25_b')
+          if key in ('metrics', 'answer_ks', 'answer_rule', 'depth')
       },
+  }
+
+
+def dense_identity(
+    dataset: dataset_lib.Dataset,
+    config: config_lib.Config,
+    split: str,
+    model: loading.Model,
+) -> dict[str, Any]:
+  """What the evaluation of a model depends on."""
+  settings = retriever_lib.index_settings(
+      config, len(dataset.prepared.passages)
+  )
+  return {
+      **data_identity(dataset, config, split),
+      'embeddings': retriever_lib.identity(config, dataset, model),
+      'index': 'exact' if settings is None else dataclasses.asdict(settings),
   }
 
 
@@ -265,8 +293,12 @@ def bm25_step(
 ) -> plan.Step:
   """The step that evaluates BM25."""
   return evaluation_step(
-      'bm25', workdir, evaluation, split,
-      identity=lambda: data_identity(dataset(), config, split),
+      'bm25', config.data, workdir, evaluation, split,
+      identity=lambda: {
+          **data_identity(dataset(), config, split),
+          'k1': config.evaluation.bm25_k1,
+          'b': config.evaluation.bm25_b,
+      },
       search=lambda rows: Searched(search_bm25(
           config.evaluation, dataset(), rows, config.evaluation.depth
       )),
@@ -284,14 +316,15 @@ def run_step(
   """The step that evaluates a TREC run file, under the name of the file."""
 
   def search(_: np.ndarray) -> Searched:
+    ranking = trec.read_run(path)
     try:
-      return Searched(evaluation().hits_of(trec.read_run(path)))
+      return Searched(evaluation().hits_of(ranking))
     except errors.UserError as e:
       raise errors.UserError(f'{path}: {e}') from None
 
   step = evaluation_step(
       path.name.removesuffix('.gz').rpartition('.')[0] or path.name,
-      workdir, evaluation, split,
+      config.data, workdir, evaluation, split,
       identity=lambda: {
           **data_identity(dataset(), config, split),
           'run': artifacts.sha256_file(path),
@@ -303,8 +336,14 @@ def run_step(
   )
 
 
-def gather(workdir: pathlib.Path) -> dict[str, float]:
+def gather(
+    workdir: pathlib.Path, dataset: dataset_lib.Dataset
+) -> dict[str, float]:
   """Writes `metrics.json` from all evaluations of a workdir, and prints it.
+
+  Args:
+    workdir: of the job.
+    dataset: what was found in an older state of it is left out.
 
   Returns:
     `<dataset>/<split>/<system>/<metric>` -> value.
@@ -312,10 +351,7 @@ def gather(workdir: pathlib.Path) -> dict[str, float]:
   values: dict[str, float] = {}
   recalls: list[str] = []
   tables: dict[str, dict[str, dict[str, float]]] = {}
-  for folder in sorted((workdir / 'evaluation').iterdir()):
-    manifest = artifacts.read_manifest(folder)
-    if manifest is None:
-      continue
+  for _, manifest in report.read_evaluations(workdir, dataset):
     group, _, system = manifest['key'].rpartition('/')
     title = (f'{group}: {manifest["queries"]} queries, '
              f'{manifest["passages"]} passages')
@@ -351,23 +387,25 @@ class EvaluateJob:
     )
     system = 'trained' if model_lib.is_workdir(config.checkpoint) else 'initial'
     dataset, evaluation = lambda: self._dataset, lambda: self._evaluation
+    model = evaluation_step(
+        system, config.data, workdir, evaluation, split,
+        identity=lambda: dense_identity(
+            self._dataset, config, split, self._model
+        ),
+        search=lambda rows: search_dense(
+            config, self._dataset, self._model, workdir, rows
+        ),
+    )
     systems = [
         *([bm25_step(config, workdir, dataset, evaluation, split)]
           if config.evaluation.bm25 else []),
         *(run_step(config, workdir, dataset, evaluation, split, path)
           for path in map(pathlib.Path, config.evaluation.runs)),
-        evaluation_step(
-            system, workdir, evaluation, split,
-            identity=lambda: {
-                **data_identity(self._dataset, config, split),
-                'model': self._model.fingerprint,
-            },
-            search=lambda rows: search_dense(
-                config, self._dataset, self._model,
-                workdir / 'retrieval' / system, rows,
-            ),
+        dataclasses.replace(
+            model, missing=lambda: model_lib.missing(config.checkpoint)
         ),
     ]
+    metrics.check_names(config.evaluation.metrics)
     names = collections.Counter(step.name for step in systems)
     name, count = names.most_common(1)[0]
     if count > 1:
@@ -379,7 +417,7 @@ class EvaluateJob:
 
   def finish(self) -> None:
     """Writes and prints the numbers, and the report."""
-    gather(self._workdir)
+    gather(self._workdir, self._dataset)
     report.write_report(
         self._workdir, self._config, self._dataset, self._model
     )

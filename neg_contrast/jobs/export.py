@@ -3,7 +3,6 @@
 import contextlib
 import functools
 import pathlib
-import shutil
 from collections.abc import Iterator
 from typing import Any
 
@@ -44,6 +43,7 @@ class ExportJob:
     steps = [plan.Step(
         'model', f'sentence-transformers folder {self._folder}',
         self._is_written, self._write,
+        lambda: model_lib.missing(self._config.checkpoint),
     )]
     if self._config.data.source:
       steps += [
@@ -69,7 +69,7 @@ class ExportJob:
     if self._config.data.source:
       vecs = np.load(self._embeddings / 'passages.npy', mmap_mode='r')
       print(f'{self._embeddings}: {len(vecs)} passages of {vecs.shape[1]} '
-            'features, row i with line i of passages.ids.txt; so queries')
+            'features; their ids are in passages.ids.txt, a line each')
 
   @functools.cached_property
   def _model(self) -> loading.Model:
@@ -79,22 +79,17 @@ class ExportJob:
   def _dataset(self) -> dataset_lib.Dataset:
     return dataset_lib.Dataset(self._config.data)
 
-  @functools.cached_property
-  def _retriever(self) -> retriever_lib.Retriever:
-    return retriever_lib.Retriever(
-        self._config, self._dataset,
-        retriever_lib.make_encoder(self._config, self._model),
-    )
 
   @property
   def _vectors_identity(self) -> dict[str, Any]:
     return {
-        **self._retriever.identity(),
+        **retriever_lib.identity(self._config, self._dataset, self._model),
         'queries': self._dataset.prepared.manifest['queries_fingerprint'],
     }
 
   def _write_embeddings(self) -> None:
-    prepared, encoder = self._dataset.prepared, self._retriever.encoder
+    prepared = self._dataset.prepared
+    encoder = retriever_lib.make_encoder(self._config, self._model)
     manifest = {
         'identity': self._vectors_identity,
         'source': self._model.name,
@@ -108,14 +103,11 @@ class ExportJob:
         embeddings.write_ids(scratch / f'{name}.ids.txt', ids)
         embeddings.write_vectors(
             scratch / f'{name}.npy', (len(ids), encoder.dim),
-            functools.partial(self._encode, role),
+            functools.partial(
+                encoder.encode, role, self._dataset.tokenize(self._model, role),
+                on_progress=run_log.Ticker(f'encoding {name}', len(ids)),
+            ),
         )
-
-  def _encode(self, role: str, out: np.ndarray) -> None:
-    self._retriever.encoder.encode(
-        role, self._dataset.tokenize(self._model, role), out=out,
-        on_progress=run_log.Ticker(f'encoding of role {role}', len(out)),
-    )
 
   @property
   def _identity(self) -> dict[str, Any]:
@@ -163,12 +155,11 @@ class ExportJob:
 def _all_or_nothing(
     folder: pathlib.Path, manifest: dict[str, Any]
 ) -> Iterator[pathlib.Path]:
-  """`artifacts.writing` that leaves nothing behind when it fails.
+  """`artifacts.writing`, where libraries say in their own way what fails.
 
   Raises:
     UserError: the disk is full, or the like.
   """
-  scratch = None
   try:
     with artifacts.writing(folder, manifest) as scratch:
       yield scratch
@@ -177,9 +168,6 @@ def _all_or_nothing(
         f'{folder}: can\'t be written: {e}. Free some space, or name another '
         '--workdir'
     ) from e
-  finally:
-    if scratch is not None:
-      shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _check_apart(checkpoint: str, workdir: pathlib.Path) -> None:

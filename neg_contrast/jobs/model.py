@@ -1,15 +1,18 @@
 """The model of a job: which weights, and how they are computed with."""
 
+import dataclasses
+import hashlib
 import pathlib
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
-from neg_contrast import artifacts
+from neg_contrast import artifacts, errors
 from neg_contrast import checkpoints as checkpoints_lib
 from neg_contrast import config as config_lib
-from neg_contrast.models import dual_encoder, loading
+from neg_contrast.models import dual_encoder, loading, pretrained
 
 
 def compute_dtype(config: config_lib.ModelConfig) -> Any:
@@ -44,11 +47,33 @@ def load_checkpoint(config: config_lib.Config) -> loading.Model:
   latest where none was evaluated.
 
   Raises:
-    UserError: there is no such model.
+    UserError: there is no such model, or it was trained with other settings
+      than are asked for.
   """
   if not is_workdir(config.checkpoint):
     return loading.from_pretrained(config.checkpoint, config.model, config.seed)
-  return load_workdir(pathlib.Path(config.checkpoint))
+  model = load_workdir(pathlib.Path(config.checkpoint))
+  own = {**model.spec.to_json(), **dataclasses.asdict(model.text)}
+  for key in ('pooling', 'projection_dim', 'normalize', 'query_length',
+              'passage_length', 'query_prefix', 'passage_prefix'):
+    wanted = getattr(config.model, key)
+    if wanted is not None and (wanted or None) != (own[key] or None):
+      raise errors.UserError(
+          f'config.model.{key}={wanted!r}: {config.checkpoint} was trained '
+          f'with {own[key]!r}; leave it out'
+      )
+  return model
+
+
+def missing(checkpoint: str) -> str | None:
+  """What is wrong with a checkpoint, as far as a look at its place tells."""
+  if is_workdir(checkpoint):
+    return None
+  try:
+    pretrained.check_place(checkpoint)
+  except errors.UserError as e:
+    return str(e)
+  return None
 
 
 def load_workdir(workdir: pathlib.Path) -> loading.Model:
@@ -63,8 +88,22 @@ def load_workdir(workdir: pathlib.Path) -> loading.Model:
   like = {'encoder': loading.shape_of(spec)}
   params = checkpoints.restore_encoder(like['encoder'], step)
   checkpoints.close()
-  run = artifacts.read_json(workdir / 'run.json')
   return loading.Model(
       spec, text, tokenizer, params, f'{workdir} step {step}',
-      artifacts.sha256_json({'run': run['identity'], 'step': step}),
+      artifacts.sha256_json({
+          'weights': _sha256(params),
+          'spec': spec.to_json(),
+          'text': dataclasses.asdict(text),
+          'tokenizer': tokenizer.sha256,
+      }),
   )
+
+
+def _sha256(params: Any) -> str:
+  """Of names, shapes and values of all arrays."""
+  digest = hashlib.sha256()
+  for path, leaf in jax.tree_util.tree_flatten_with_path(params)[0]:
+    array = np.ascontiguousarray(leaf)
+    digest.update(f'{jax.tree_util.keystr(path)} {array.shape}'.encode())
+    digest.update(array.view(np.uint8).data)
+  return digest.hexdigest()

@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import pathlib
-import shutil
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,6 +26,7 @@ from neg_contrast.retrieval import (
 )
 from neg_contrast.training import run_log
 
+FOLDER = 'retrieval'  # Of a workdir.
 _RECALL_QUERIES = 200
 _LEAST_RECALL_DEPTH = 100  # One index serves searches of any depth.
 
@@ -60,6 +60,34 @@ def make_encoder(
   )
 
 
+def identity(
+    config: config_lib.Config,
+    dataset: dataset_lib.Dataset,
+    model: loading.Model,
+) -> dict[str, Any]:
+  """What the embeddings of a corpus depend on."""
+  return {
+      'corpus': dataset.prepared.manifest['corpus_fingerprint'],
+      'model': model.fingerprint,
+      'dtype': str(np.dtype(model_lib.compute_dtype(config.model))),
+      'chunk_tokens': config.index.chunk_tokens,
+      'row_length': config.data.row_length,
+  }
+
+
+def index_settings(
+    config: config_lib.Config, passages: int
+) -> scann_index.Settings | None:
+  """Of the ScaNN index of so many passages; None where search is exact."""
+  if scann_index.kind_for(passages, config.index.kind) == 'exact':
+    return None
+  return scann_index.Settings(
+      target_recall=config.index.target_recall,
+      recall_k=max(config.evaluation.depth, _LEAST_RECALL_DEPTH),
+      shard_rows=config.index.shard_rows,
+  )
+
+
 class Retriever:
   """Searches the passages of a dataset, or some of them."""
 
@@ -77,14 +105,20 @@ class Retriever:
       config: settings of encoding and search.
       dataset: corpus and queries.
       encoder: of both.
-      folder: keeps the passages' embeddings and their index; None: memory does.
+      folder: keeps embeddings and indexes of whole corpora, of any number of
+        models; None: memory keeps them.
       rows: `[n] int32` passages to search, ascending; default: the whole
         corpus.
     """
     self._config, self._dataset, self._encoder = config, dataset, encoder
-    self._folder = folder
-    count = len(dataset.prepared.passages)
-    self._rows = np.arange(count, dtype=np.int32) if rows is None else rows
+    self._identity = identity(config, dataset, encoder.model)
+    self._folder = None if folder is None or rows is not None else (
+        folder / artifacts.sha256_json(self._identity)[:12]
+    )
+    self._rows = rows
+    count = len(dataset.prepared.passages) if rows is None else len(rows)
+    self._shape = (count, encoder.dim)
+    self._settings = index_settings(config, count)
 
   @property
   def encoder(self) -> text_encoder.TextEncoder:
@@ -92,12 +126,20 @@ class Retriever:
     return self._encoder
 
   def find(self, query: str, depth: int = 10) -> list[Found]:
-    """The best passages for a query, best first, with their matching parts."""
+    """The best passages for a query, best first, with their matching parts.
+
+    Raises:
+      ValueError: the query is blank, or depth is not positive.
+    """
+    if depth < 1:
+      raise ValueError(f'depth is {depth}; it must be at least 1')
+    if not query.strip():
+      raise ValueError('the query is blank')
     query_vecs = self._encoder.encode_queries([query])
-    found = self._index.search(query_vecs, depth)
+    found = self._search(query_vecs, depth)
     kept = found.rows[0] >= 0
     passages = [self._dataset.prepared.passages[int(row)]
-                for row in self._rows[found.rows[0][kept]]]
+                for row in found.rows[0][kept]]
     return [
         Found(passage, float(score), match) for passage, score, match in zip(
             passages, found.scores[0][kept],
@@ -117,50 +159,30 @@ class Retriever:
   def passage_vecs(self) -> np.ndarray:
     """`[passages, features] float32` of the passages that are searched."""
     texts = self._dataset.tokenize(self._encoder.model, 'passage')
-    shape = (len(self._rows), self._encoder.dim)
-
-    def encode(out: np.ndarray) -> np.ndarray:
-      return self._encoder.encode(
-          'passage', texts, self._rows, out=out,
-          on_progress=run_log.Ticker('encoding passages', len(self._rows)),
-      )
-
+    encode = functools.partial(
+        self._encoder.encode, 'passage', texts, self._rows,
+        on_progress=run_log.Ticker('encoding passages', self._shape[0]),
+    )
     if self._folder is None:
-      return encode(np.empty(shape, np.float32))
-    folder = self._folder / 'embeddings'
-    if not embeddings.is_made(folder, self.identity()):
-      shutil.rmtree(self._folder / 'index', ignore_errors=True)
-    return embeddings.make_table(folder, self.identity(), shape, encode)
+      return encode()
+    return embeddings.make_table(
+        self._folder / 'embeddings', self._identity, self._shape, encode
+    )
 
   def is_made(self) -> bool:
     """Whether the folder has embeddings and index already."""
-    folder = self._folder
-    if folder is None or not embeddings.is_made(
-        folder / 'embeddings', self.identity()
-    ):
-      return False
-    return self._settings is None or _has_index(folder / 'index',
-                                                self._settings)
+    return self._folder is not None and embeddings.is_made(
+        self._folder / 'embeddings', self._identity
+    ) and (self._settings is None or self._has_index())
 
   def make(self) -> None:
     """Encodes the corpus and builds the index, where they are not there."""
     _ = self._index
 
-  def identity(self) -> dict[str, Any]:
-    """What the embeddings of the whole corpus depend on."""
-    config = self._config
-    return {
-        'corpus': self._dataset.prepared.manifest['corpus_fingerprint'],
-        'model': self._encoder.model.fingerprint,
-        'dtype': str(np.dtype(model_lib.compute_dtype(config.model))),
-        'chunk_tokens': config.index.chunk_tokens,
-        'row_length': config.data.row_length,
-    }
-
   def measure_index(
       self, query_rows: np.ndarray, found: hits.Hits
   ) -> dict[str, Any]:
-    """What the index misses of what exact search finds, for some queries.
+    """What the index missed of what exact search finds, for some queries.
 
     Args:
       query_rows: `[queries] int32` of the dataset.
@@ -175,9 +197,11 @@ class Retriever:
     some = np.linspace(
         0, len(query_rows) - 1, min(_RECALL_QUERIES, len(query_rows)), dtype=int
     )
-    query_vecs = self._encode_rows(query_rows[some])
-    recall = self._index.recall_against(
-        query_vecs, self._exact.search(query_vecs, depth)
+    exact_hits = self._as_rows(
+        self._exact.search(self._encode_rows(query_rows[some]), depth)
+    )
+    recall = scann_index.recall(
+        hits.Hits(found.rows[some], found.scores[some]), exact_hits
     )
     logging.info('ScaNN found %.2f%% of the exact top %d of %d queries',
                  100 * recall, depth, len(some))
@@ -194,40 +218,34 @@ class Retriever:
     settings, vecs = self._settings, self.passage_vecs
     if settings is None:
       return self._exact
-    folder = None if self._folder is None else self._folder / 'index'
-    if folder and _has_index(folder, settings):
-      return scann_index.load(folder, vecs)
-    logging.info('building a ScaNN index of %d passages', len(vecs))
-    index = scann_index.build(vecs, self._tie_ranks, settings)
-    if folder:
-      index.save(folder)
-    return index
+    if self._folder is None:
+      return scann_index.build(vecs, self._tie_ranks, settings)
+    with artifacts.only_one(self._folder / 'index'):
+      if not self._has_index():
+        logging.info('building a ScaNN index of %d passages', len(vecs))
+        scann_index.build(vecs, self._tie_ranks, settings).save(
+            self._folder / 'index'
+        )
+    return scann_index.load(self._folder / 'index', vecs)
 
-  @property
-  def _settings(self) -> scann_index.Settings | None:
-    """Of a ScaNN index; None where search is exact."""
-    config = self._config
-    if scann_index.kind_for(len(self._rows), config.index.kind) == 'exact':
-      return None
-    return scann_index.Settings(
-        target_recall=config.index.target_recall,
-        recall_k=max(config.evaluation.depth, _LEAST_RECALL_DEPTH),
-        shard_rows=config.index.shard_rows,
-        seed=config.seed,
+  def _has_index(self) -> bool:
+    assert self._folder is not None
+    made = artifacts.read_manifest(self._folder / 'index')
+    return made is not None and self._settings is not None and (
+        made.get('settings') == dataclasses.asdict(self._settings)
     )
 
   @functools.cached_property
   def _exact(self) -> exact.ExactIndex:
     return exact.ExactIndex(
-        self.passage_vecs,
-        self._tie_ranks,
-        sharding.make_mesh(self._config.mesh),
-        self._config.index.block_rows,
+        self.passage_vecs, self._tie_ranks,
+        sharding.make_mesh(self._config.mesh), self._config.index.block_rows,
     )
 
   @property
   def _tie_ranks(self) -> np.ndarray:
-    return self._dataset.prepared.tie_ranks[self._rows]
+    ranks = self._dataset.prepared.tie_ranks
+    return ranks if self._rows is None else ranks[self._rows]
 
   def _encode_rows(self, query_rows: np.ndarray) -> np.ndarray:
     texts = self._dataset.tokenize(self._encoder.model, 'query')
@@ -237,7 +255,12 @@ class Retriever:
     )
 
   def _search(self, query_vecs: np.ndarray, depth: int) -> hits.Hits:
-    found = self._index.search(query_vecs, depth)
+    return self._as_rows(self._index.search(query_vecs, depth))
+
+  def _as_rows(self, found: hits.Hits) -> hits.Hits:
+    """Places in the index as rows of the whole corpus."""
+    if self._rows is None:
+      return found
     return hits.Hits(
         np.where(found.rows >= 0, self._rows[found.rows], np.int32(-1)),
         found.scores,
@@ -259,10 +282,3 @@ class Retriever:
         for of, scores in zip(parts, np.split(vecs @ query_vec, ends),
                               strict=True)
     ]
-
-
-def _has_index(folder: pathlib.Path, settings: scann_index.Settings) -> bool:
-  made = artifacts.read_manifest(folder)
-  return made is not None and (
-      made.get('settings') == dataclasses.asdict(settings)
-  )

@@ -1,5 +1,6 @@
 """Answers queries with passages: `--config.query`, or a prompt."""
 
+import contextlib
 import functools
 import pathlib
 import shutil
@@ -7,7 +8,7 @@ import sys
 import textwrap
 
 from neg_contrast import config as config_lib
-from neg_contrast import errors, plan
+from neg_contrast import plan
 from neg_contrast.jobs import dataset as dataset_lib
 from neg_contrast.jobs import model as model_lib
 from neg_contrast.jobs import retriever as retriever_lib
@@ -30,18 +31,17 @@ class SearchJob:
         plan.Step(
             'index', f'embeddings of all passages in {self._workdir}',
             lambda: self._retriever.is_made(), lambda: self._retriever.make(),
+            lambda: model_lib.missing(self._config.checkpoint),
         ),
     ]
 
   def finish(self) -> None:
-    """Answers.
-
-    Raises:
-      UserError: the query is blank.
-    """
+    """Answers."""
     if self._config.query:
       print(self._answer(self._config.query), flush=True)
       return
+    with contextlib.suppress(ImportError):  # Not on every system.
+      import readline  # noqa: F401 - input() has arrow keys then
     print('Type a query; an empty line ends.', flush=True)
     while query := _ask():
       print(self._answer(query), flush=True)
@@ -55,12 +55,11 @@ class SearchJob:
     model = model_lib.load_checkpoint(self._config)
     return retriever_lib.Retriever(
         self._config, self._dataset,
-        retriever_lib.make_encoder(self._config, model), self._workdir,
+        retriever_lib.make_encoder(self._config, model),
+        self._workdir / retriever_lib.FOLDER,
     )
 
   def _answer(self, query: str) -> str:
-    if not query.strip():
-      raise errors.UserError('config.query is blank; ask something')
     found = self._retriever.find(query, self._config.evaluation.depth)
     return format_found(query, found, sys.stdout.isatty(),
                         min(100, shutil.get_terminal_size().columns))
@@ -80,10 +79,10 @@ def format_found(
   begin, end = (_BOLD, _PLAIN) if bold else ('**', '**')
   lines = [f'\n{query}']
   for rank, one in enumerate(found, start=1):
-    title = one.passage.title or one.passage.document_id
+    title = _printable(one.passage.title or one.passage.document_id)
     lines.append(f'\n{rank:3d}. {one.score:.4f}  '
                  + (f'{title}  ' if title else '') + f'[{one.passage.id}]')
-    text, (start, stop) = one.passage.text, one.match
+    text, (start, stop) = _printable(one.passage.text), one.match
     before = _shorten(text[:start], from_left=True)
     after = _shorten(text[stop:], from_left=False)
     part = text[start:stop]
@@ -93,6 +92,11 @@ def format_found(
         initial_indent='     ', subsequent_indent='     ',
     )
   return '\n'.join(lines)
+
+
+def _printable(text: str) -> str:
+  """As many characters, without those that steer a terminal."""
+  return ''.join(c if c.isprintable() else ' ' for c in text)
 
 
 def _shorten(text: str, from_left: bool) -> str:
@@ -106,6 +110,7 @@ def _shorten(text: str, from_left: bool) -> str:
 
 def _ask() -> str:
   try:
-    return input('\nquery> ').strip()
-  except EOFError:
+    line = input('\nquery> ').strip()
+  except (EOFError, KeyboardInterrupt, RuntimeError):  # The last: no input.
     return ''
+  return line.encode('utf-8', 'replace').decode()

@@ -1,5 +1,6 @@
 """Trains a dual encoder and shows what that changed."""
 
+import dataclasses
 import functools
 import pathlib
 from typing import Any
@@ -13,6 +14,7 @@ from neg_contrast import artifacts, errors, plan, sharding
 from neg_contrast import checkpoints as checkpoints_lib
 from neg_contrast import config as config_lib
 from neg_contrast.data import batches, examples, packing
+from neg_contrast.evaluation import metrics
 from neg_contrast.jobs import dataset as dataset_lib
 from neg_contrast.jobs import evaluate, report
 from neg_contrast.jobs import model as model_lib
@@ -39,6 +41,7 @@ class TrainJob:
     config, workdir, split = (
         self._config, self._workdir, self._config.data.test_split
     )
+    metrics.check_names(config.evaluation.metrics)
     bm25 = [] if not config.evaluation.bm25 else [evaluate.bm25_step(
         config, workdir, lambda: self._dataset, lambda: self._test, split
     )]
@@ -46,24 +49,24 @@ class TrainJob:
         dataset_lib.preparation_step(config.data, lambda: self._dataset),
         *bm25,
         evaluate.evaluation_step(
-            'initial', workdir, lambda: self._test, split,
-            identity=lambda: self._identity_of(self._model.fingerprint),
-            search=lambda rows: self._search('initial', self._model, rows),
+            'initial', config.data, workdir, lambda: self._test, split,
+            identity=lambda: self._identity_of(self._model),
+            search=lambda rows: self._search(self._model, rows),
         ),
         plan.Step(
             'training', f'checkpoints in {workdir / checkpoints_lib.FOLDER}',
             is_done=self._is_trained, run=self._train,
         ),
         evaluate.evaluation_step(
-            'trained', workdir, lambda: self._test, split,
-            identity=lambda: self._identity_of(self._trained.fingerprint),
-            search=lambda rows: self._search('trained', self._trained, rows),
+            'trained', config.data, workdir, lambda: self._test, split,
+            identity=lambda: self._identity_of(self._trained),
+            search=lambda rows: self._search(self._trained, rows),
         ),
     ]
 
   def finish(self) -> None:
     """Writes and prints the numbers."""
-    values = evaluate.gather(self._workdir)
+    values = evaluate.gather(self._workdir, self._dataset)
     artifacts.write_json(self._workdir / artifacts.MANIFEST, {
         'config': config_lib.to_dict(self._config),
         'identity': self._identity,
@@ -102,10 +105,14 @@ class TrainJob:
   def _identity(self) -> dict[str, Any]:
     """What the trained parameters depend on."""
     config = config_lib.to_dict(self._config)
-    for key in ('mesh', 'checkpointing', 'index', 'job', 'checkpoint'):
+    for key in ('mesh', 'checkpointing', 'index', 'job', 'checkpoint',
+                'query'):
       config.pop(key)  # These change no result, or its last bits only.
-    for key in ('prepared_dir', 'how_to_get', 'split'):
+    for key in ('prepared_dir', 'how_to_get', 'split', 'passage_words',
+                'passage_tokens'):
       config['data'].pop(key)
+    for key in ('remat', 'scan_unroll'):
+      config['model'].pop(key)
     config['evaluation'] = {
         key: config['evaluation'][key]
         for key in ('eval_steps', 'patience', 'stop_corpus_passages',
@@ -119,18 +126,16 @@ class TrainJob:
         'init': self._model.fingerprint,
     }
 
-  def _identity_of(self, model_fingerprint: str) -> dict[str, Any]:
-    data = evaluate.data_identity(
-        self._dataset, self._config, self._config.data.test_split
+  def _identity_of(self, model: loading.Model) -> dict[str, Any]:
+    return evaluate.dense_identity(
+        self._dataset, self._config, self._config.data.test_split, model
     )
-    return {**data, 'model': model_fingerprint}
 
   def _search(
-      self, system: str, model: loading.Model, query_rows: np.ndarray
+      self, model: loading.Model, query_rows: np.ndarray
   ) -> evaluate.Searched:
     return evaluate.search_dense(
-        self._config, self._dataset, model,
-        self._workdir / 'retrieval' / system, query_rows,
+        self._config, self._dataset, model, self._workdir, query_rows
     )
 
   def _is_trained(self) -> bool:
@@ -302,11 +307,15 @@ class TrainJob:
         self._config, self._model, self._mesh
     )
     rows = stop_corpus(self._config, self._dataset, evaluation)
+    exact = dataclasses.replace(
+        self._config,
+        index=dataclasses.replace(self._config.index, kind='exact'),
+    )
     names = dict.fromkeys(('accuracy@1', *self._config.evaluation.metrics))
 
     def measure(params):
       found = retriever_lib.Retriever(
-          self._config, self._dataset, encoder.with_params(params['encoder']),
+          exact, self._dataset, encoder.with_params(params['encoder']),
           rows=rows,
       ).search_rows(evaluation.query_rows, self._config.evaluation.depth)
       return evaluation.score(evaluation.run_of(found), found, tuple(names))[0]

@@ -262,6 +262,7 @@ def _save_tensors(
       folder / 'model.safetensors',
       metadata={'format': 'pt'},  # Older transformers insist on it.
   )
+  (folder / 'model.safetensors').chmod(0o644)  # As files are, not 0600.
 
 
 def _bert_json(config: bert.BertConfig, pad_id: int) -> dict[str, Any]:

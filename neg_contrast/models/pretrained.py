@@ -100,6 +100,17 @@ def load_towers(name: str) -> dict[str, Pretrained]:
   return {role: _load_folder(f) for role, f in towers.items()}
 
 
+def check_place(name: str) -> None:
+  """Refuses names that are neither a folder nor could be one of the hub.
+
+  Raises:
+    UserError: says which.
+  """
+  folder = pathlib.Path(name)
+  if not folder.is_dir() and (_looks_local(name) or folder.exists()):
+    raise errors.UserError(f'{name}: no such model folder')
+
+
 def hub_name(name: str) -> str | None:
   """What a name is called on the Hugging Face hub; None for a local folder."""
   if name == MINILM:
@@ -257,11 +268,10 @@ def _locate(name: str) -> pathlib.Path:
   """The folder of a name; hub names are downloaded."""
   if name == MINILM:
     return packaged_minilm()
+  check_place(name)
   folder = pathlib.Path(name)
   if folder.is_dir():
     return folder
-  if _looks_local(name) or folder.exists():
-    raise errors.UserError(f'{name}: no such model folder')
   import huggingface_hub  # Needed for hub names only.
 
   try:
@@ -278,7 +288,10 @@ def _locate(name: str) -> pathlib.Path:
 
 def _looks_local(name: str) -> bool:
   """Whether a name can't be one of the hub, which are NAME or OWNER/NAME."""
-  return name.startswith(('.', '/', '~')) or name.count('/') > 1
+  if name.startswith(('.', '/', '~')) or name.count('/') > 1:
+    return True
+  owner, slash, _ = name.partition('/')
+  return bool(slash) and pathlib.Path(owner).is_dir()
 
 
 def _load_bert(folder: pathlib.Path) -> tuple[bert.BertConfig, dict[str, Any]]:

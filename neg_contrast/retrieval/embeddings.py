@@ -4,12 +4,12 @@ numpy, and any other program, maps the vectors without reading them; row i of
 the vectors belongs to line i of the ids.
 """
 
+import os
 import pathlib
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
-from absl import logging
 from jaxtyping import Float
 
 from neg_contrast import artifacts, errors
@@ -21,7 +21,7 @@ def make_table(
     folder: pathlib.Path,
     identity: dict[str, Any],
     shape: tuple[int, int],
-    encode: Callable[[np.ndarray], Any],
+    encode: Callable[..., Any],
 ) -> Float[np.ndarray, 'passages features']:
   """The passages' vectors, mapped; encoded only if they are not there.
 
@@ -29,33 +29,34 @@ def make_table(
     folder: of the table; one of another identity is replaced.
     identity: what the vectors depend on.
     shape: (passages, features).
-    encode: fills `[passages, features] float32` in place.
+    encode: called with `out`, `[passages, features] float32` to fill.
 
   Returns:
     `[passages, features] float32`, read-only.
+
+  Raises:
+    UserError: the file is damaged.
   """
   if not is_made(folder, identity):
-    if artifacts.read_manifest(folder) is not None:
-      logging.info('%s: of another model or corpus, made anew', folder)
-    with artifacts.writing(folder, {'identity': identity}) as scratch:
-      write_vectors(scratch / _VECTORS, shape, encode)
-  return np.load(folder / _VECTORS, mmap_mode='r')
+    with artifacts.only_one(folder):
+      if not is_made(folder, identity):  # Not made while waiting.
+        with artifacts.writing(folder, {'identity': identity}) as scratch:
+          write_vectors(scratch / _VECTORS, shape, encode)
+  try:
+    vecs = np.load(folder / _VECTORS, mmap_mode='r')
+    if vecs.shape != shape:
+      raise ValueError(f'holds {vecs.shape}, not {shape}')
+  except (OSError, EOFError, ValueError) as e:
+    raise errors.UserError(
+        f'{folder / _VECTORS}: damaged ({e}). Remove {folder} to have it made '
+        'anew'
+    ) from None
+  return vecs
 
 
 def is_made(folder: pathlib.Path, identity: dict[str, Any]) -> bool:
-  """Whether embeddings of this identity are there.
-
-  Raises:
-    UserError: the folder holds something that is not ours to replace.
-  """
+  """Whether embeddings of this identity are there."""
   manifest = artifacts.read_manifest(folder)
-  if 'identity' not in (manifest or {}) and folder.is_dir() and any(
-      folder.iterdir()
-  ):
-    raise errors.UserError(
-        f'{folder}: is there already and holds no embeddings of ours. Name '
-        'another --workdir, or move it away'
-    )
   return manifest is not None and (
       manifest.get('identity') == artifacts.as_json(identity)
   )
@@ -64,13 +65,17 @@ def is_made(folder: pathlib.Path, identity: dict[str, Any]) -> bool:
 def write_vectors(
     path: pathlib.Path,
     shape: tuple[int, int],
-    encode: Callable[[np.ndarray], Any],
+    encode: Callable[..., Any],
 ) -> None:
-  """Writes an `.npy` file that `encode` fills in place."""
+  """Writes an `.npy` file that `encode(out=...)` fills in place."""
   vecs = np.lib.format.open_memmap(
       path, mode='w+', dtype=np.float32, shape=shape
   )
-  encode(vecs)
+  # A mapped file that can't grow kills the process: claim all space now.
+  if hasattr(os, 'posix_fallocate'):
+    with open(path, 'r+b') as f:
+      os.posix_fallocate(f.fileno(), 0, path.stat().st_size)
+  encode(out=vecs)
   vecs.flush()
 
 

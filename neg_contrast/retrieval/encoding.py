@@ -5,6 +5,7 @@ sequences. A device computes one group at a time, so that the bytes of a vector
 depend on its block alone, not on the number of devices.
 """
 
+import dataclasses
 import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
@@ -103,6 +104,10 @@ class TableEncoder:
     lengths = np.array([len(s) for s in sequences])
     groups = -(-len(sequences) // slots)
     layout = packing.plan(lengths, groups, self._row_length, slots)
+    if groups == 1:  # Few texts at a time: compile for few numbers of rows.
+      layout = dataclasses.replace(
+          layout, rows=1 << (layout.rows - 1).bit_length()
+      )
     batch = packing.fill(layout, sequences)
     devices = self._mesh.shape['data']
     outputs: list[Any] = []

@@ -61,6 +61,9 @@ class ExactIndex:
       ValueError: a vector is not finite.
     """
     _check_finite(queries, 'query')
+    if not len(queries):
+      scores, _, rows = _nothing(0, depth)
+      return hits.Hits(rows, scores)
     parts = [self._search_some(queries[i : i + _QUERIES_AT_ONCE], depth)
              for i in range(0, len(queries), _QUERIES_AT_ONCE)]
     return hits.Hits(

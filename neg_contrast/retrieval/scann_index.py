@@ -28,6 +28,7 @@ The leaves to search and the number of candidates are measured, see `build`.
 import dataclasses
 import hashlib
 import importlib.metadata
+import itertools
 import logging
 import math
 import os
@@ -73,9 +74,8 @@ class Settings:
       proportionally more.
     shard_rows: passages of a shard, at most. Building holds about
       2.5 x shard_rows x features x 4 bytes.
-    threads: of a search; 0: one for each core that may be used.
-    builders: shards that are built at once, each with its memory. A shard is
-      built by one thread, without which ScaNN is not reproducible.
+    threads: of a search; 0: one for each core that may be used. Building uses
+      one, without which ScaNN is not reproducible.
     seed: of the choice of sample queries. ScaNN's own seeds are fixed.
   """
 
@@ -83,16 +83,13 @@ class Settings:
   recall_k: int = 100
   shard_rows: int = 1_000_000
   threads: int = 0
-  builders: int = 1
   seed: int = 0
 
   def __post_init__(self):
     if not 0 < self.target_recall <= 1:
       raise ValueError(f'target_recall is {self.target_recall}, not in (0, 1]')
-    if min(self.recall_k, self.shard_rows, self.builders) < 1:
-      raise ValueError(
-          f'{self}: recall_k, shard_rows and builders must be at least 1'
-      )
+    if min(self.recall_k, self.shard_rows) < 1:
+      raise ValueError(f'{self}: recall_k and shard_rows must be at least 1')
     if self.threads < 0:
       raise ValueError(f'threads is {self.threads}; 0 means all')
 
@@ -159,12 +156,17 @@ def recall(found: hits.Hits, exact: hits.Hits) -> float:
     found: `[queries, depth]` of an approximate index.
     exact: `[queries, depth]` of exact search; -1 rows do not count, nor do
       queries that have nothing else. Where there is nothing to find it is 1.
+      Passages that score as its last one, such as copies, count as that one.
   """
   shares = []
-  for mine, best in zip(found.rows, exact.rows, strict=True):
-    best = best[best >= 0]
+  for mine, my_scores, best, scores in zip(
+      found.rows, found.scores, exact.rows, exact.scores, strict=True
+  ):
+    best, scores = best[best >= 0], scores[best >= 0]
     if len(best):
-      shares.append(np.isin(best, mine).mean())
+      last = scores[-1] - 1e-6 * abs(scores[-1])
+      hit = np.isin(mine, best) | (my_scores >= last)
+      shares.append(min(1.0, (hit & (mine >= 0)).sum() / len(best)))
   return float(np.mean(shares)) if shares else 1.0
 
 
@@ -319,11 +321,8 @@ def build(
     raise ValueError(f'{len(passage_vecs)} passages, {len(tie_ranks)} ranks')
   count = -(-len(passage_vecs) // settings.shard_rows)
   ends = [len(passage_vecs) * n // max(1, count) for n in range(count + 1)]
-  with futures.ThreadPoolExecutor(settings.builders) as pool:
-    shards = list(pool.map(
-        lambda first, last: _build_shard(library, passage_vecs, first, last),
-        ends[:-1], ends[1:],
-    ))
+  shards = [_build_shard(library, passage_vecs, first, last)
+            for first, last in itertools.pairwise(ends)]
   for shard in shards:
     shard.searcher.set_num_threads(settings.threads or _cores())
   measured = _tune(passage_vecs, tie_ranks, settings, shards, sample_queries)
@@ -340,7 +339,8 @@ def load(
   Args:
     folder: of the index.
     passage_vecs: that it was built from; may be memory-mapped.
-    threads: of a search; 0: one for each core that may be used.
+    threads: of a search; 0: one for each core that may be used. Building uses
+      one, without which ScaNN is not reproducible.
 
   Raises:
     UserError: ScaNN is not installed; the index is missing, unfinished or

@@ -71,7 +71,11 @@ class TextEncoder:
 
     The model's query prefix is put before each, and they are cut to its query
     length.
+
+    Raises:
+      TypeError: a single text or (title, text) is given, not a list.
     """
+    _refuse_text(queries)
     return self.encode('query', self._tokenize('query', [
         ('', text) for text in queries
     ]))
@@ -79,7 +83,12 @@ class TextEncoder:
   def encode_passages(
       self, passages: Sequence[PassageLike]
   ) -> Float[np.ndarray, 'passages features']:
-    """`[passages, features] float32` embeddings of titles and texts."""
+    """`[passages, features] float32` embeddings of titles and texts.
+
+    Raises:
+      TypeError: a single text or (title, text) is given, not a list.
+    """
+    _refuse_text(passages)
     return self.encode('passage', self._tokenize('passage', [
         _title_and_text(passage) for passage in passages
     ]))
@@ -126,6 +135,11 @@ class TextEncoder:
     return jax.device_put(
         params, sharding.parameter_shardings(params, self._mesh)
     )
+
+
+def _refuse_text(texts: Any) -> None:
+  if isinstance(texts, (str, bytes, tuple)):  # (title, text) is one passage.
+    raise TypeError(f'a list of texts is expected: [{texts!r:.40}]')
 
 
 def _title_and_text(passage: PassageLike) -> tuple[str, str]:

@@ -1,6 +1,5 @@
 """ScaNN against exact search: recall, order, shards, files, tiny corpora."""
 
-import dataclasses
 import json
 import os
 import pathlib
@@ -183,13 +182,6 @@ def test_shards_find_what_one_index_finds(corpus, index, tmp_path):
   assert parts == ['shard-00000', 'shard-00001', 'shard-00002']
   same(scann_index.load(tmp_path / 'sharded', vecs).search(queries, 20), found)
 
-  at_once = dataclasses.replace(settings, builders=3)
-  scann_index.build(vecs, ranks, at_once).save(tmp_path / 'at_once')
-  one, other = contents(tmp_path / 'sharded'), contents(tmp_path / 'at_once')
-  assert {path for path in one if one[path] != other[path]} == {
-      pathlib.Path('manifest.json')  # Says how many builders.
-  }
-
 
 @pytest.mark.parametrize('passages', [1, 2, 15, 17, 100, 999, 1000, 1001])
 @pytest.mark.parametrize('depth', [1, 10, 2000])
@@ -366,16 +358,26 @@ def test_which_kind():
 def test_recall_counts_what_was_found():
   def rows(*lines):
     rows = np.array(lines, np.int32)
-    return hits.Hits(rows, np.zeros(rows.shape, np.float32))
+    scores = np.where(rows < 0, -np.inf, 9 - rows)  # 0 is the best passage.
+    return hits.Hits(rows, scores.astype(np.float32))
 
-  found = rows([3, 1, 2, -1], [0, 1, 2, 3], [-1] * 4, [5, 6, 7, 8])
-  best = rows([1, 9, -1, -1], [3, 2, 1, 0], [-1] * 4, [1, 2, 3, 4])
+  found = rows([0, 5, 6, -1], [0, 1, 2, 3], [-1] * 4, [5, 6, 7, 8])
+  best = rows([0, 1, -1, -1], [0, 1, 2, 3], [-1] * 4, [1, 2, 3, 4])
   assert scann_index.recall(found, best) == pytest.approx((0.5 + 1 + 0) / 3)
+
+
+def test_recall_takes_a_copy_for_the_last_passage():
+  scores = np.array([[3, 1]], np.float32)
+  best = hits.Hits(np.array([[7, 8]], np.int32), scores)
+  found = hits.Hits(np.array([[7, 9]], np.int32), scores)
+  assert scann_index.recall(found, best) == 1
+  worse = hits.Hits(found.rows, scores - np.float32([0, 0.5]))
+  assert scann_index.recall(worse, best) == 0.5
 
 
 @pytest.mark.parametrize('wrong', [
     {'target_recall': 0.0}, {'target_recall': 1.1}, {'recall_k': 0},
-    {'shard_rows': 0}, {'threads': -1}, {'builders': 0},
+    {'shard_rows': 0}, {'threads': -1},
 ])
 def test_settings_are_checked(wrong):
   with pytest.raises(ValueError, match=next(iter(wrong))):
