@@ -4,6 +4,8 @@ import contextlib
 import io
 import json
 import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -119,6 +121,27 @@ def test_folder_keeps_embeddings_until_the_model_changes(root, tmp_path):
   assert not other.is_made()
   other.find('word1', 5)
   assert len(tables()) == 2 and path.stat().st_mtime_ns == written
+
+
+def test_two_processes_share_a_folder(root, tmp_path):
+  """Both encode the corpus at the same time, if nobody makes one wait."""
+  code = ("import sys; from neg_contrast import api; "
+          "found = api.load_retriever(*sys.argv[1:4], model__query_length=16, "
+          "data__prepared_dir=sys.argv[4], model__passage_length=24)"
+          ".find('word1 word2', 48); "
+          "print([(one.passage.id, one.score) for one in found])")
+  command = [sys.executable, '-c', code, str(root / 'model'),
+             f'beir:{root / "data"}', str(tmp_path), str(root / 'prepared')]
+  both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+          for _ in range(2)]
+  outputs = [process.communicate()[0] for process in both]
+  assert [process.returncode for process in both] == [0, 0]
+  expected = [one.passage.id for one in load_retriever(root).find(
+      'word1 word2', 48)]
+  for output in outputs:
+    found = json.loads(output.translate(str.maketrans("()'", '[]"')))
+    assert [name for name, _ in found] == expected
+    assert all(score != 0 for _, score in found)
 
 
 def test_scann_index_is_kept_and_measured(root, tmp_path):
