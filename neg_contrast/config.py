@@ -331,9 +331,9 @@ class IndexConfig:
 
   Attributes:
     kind: `exact` search, `scann`, or `auto`: ScaNN from 50,000 passages on,
-      below which scoring all of them is faster.
-    target_recall: part of the exact top `evaluation.depth` that ScaNN has to
-      find; it searches as much of the corpus as that takes.
+      below which scoring all of them is fast enough.
+    target_recall: part of the exact top `evaluation.depth` (100, if that is
+      less) that ScaNN has to find; it searches as much as that takes.
     shard_rows: passages in one ScaNN index; larger corpora get several.
       Building one holds 2.5 times its vectors in memory.
     chunk_tokens: tokens a device encodes at once.

@@ -133,7 +133,7 @@ class _Shard:
 def kind_for(passages: int, wanted: str) -> str:
   """Which index a corpus gets: `exact` or `scann`.
 
-  Below 50,000 passages exact search is as fast, and exact.
+  Below 50,000 passages exact search is fast enough, and exact.
 
   Args:
     passages: of the corpus.
