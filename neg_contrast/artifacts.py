@@ -14,6 +14,7 @@ import pathlib
 import shutil
 import subprocess
 import tempfile
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -23,7 +24,7 @@ from neg_contrast import errors
 
 MANIFEST = 'manifest.json'
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-_held: set[pathlib.Path] = set()  # Locks of this process.
+_held: set[tuple[pathlib.Path, int]] = set()  # Locks, and their threads.
 _VERSIONED = ('jax', 'jaxlib', 'flax', 'optax', 'orbax-checkpoint', 'numpy')
 
 
@@ -119,13 +120,14 @@ def check_ours(folder: pathlib.Path) -> None:
 def only_one(folder: pathlib.Path) -> Iterator[None]:
   """Lets one process at a time make `folder`; the end of it frees the next.
 
-  A process may enter again what it is in already.
+  A thread may enter again what it is in already.
 
   Raises:
     UserError: the folder around it can't be written to.
   """
   path = folder.absolute()
-  if path in _held:
+  holder = (path, threading.get_ident())
+  if holder in _held:
     yield
     return
   locks = path.parent / '.locks'
@@ -136,11 +138,11 @@ def only_one(folder: pathlib.Path) -> Iterator[None]:
     except BlockingIOError:
       logging.info('%s: waiting for another process that makes it', folder)
       fcntl.flock(lock, fcntl.LOCK_EX)
-    _held.add(path)
+    _held.add(holder)
     try:
       yield
     finally:
-      _held.remove(path)
+      _held.remove(holder)
 
 
 def make_folder(folder: pathlib.Path) -> None:

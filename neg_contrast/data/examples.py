@@ -60,7 +60,8 @@ def make_examples(
         f'{prepared.manifest["spec"]}: no judgement of the training split has '
         'a grade above 0, so there is nothing to train on'
     )
-  known = [prepared.judgements(split) for split in prepared.splits]
+  counts = prepared.manifest['counts']['judgements']
+  known = [prepared.judgements(split) for split in counts if counts[split]]
   query_rows = np.concatenate([j.query_rows[j.grades > 0] for j in known])
   passage_rows = np.concatenate([j.passage_rows[j.grades > 0] for j in known])
   groups = prepared.passage_groups[passage_rows]

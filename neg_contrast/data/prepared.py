@@ -4,7 +4,8 @@ Passages and queries are tensorflow-datasets ArrayRecord data sets (no
 TensorFlow needed), in source order: a row number is a place in the corpus.
 Beside them lie their ids, and, as .npy files, the judgements by row and what is
 asked of all passages at once. Memory does not hold the texts: preparing takes
-less than 24 bytes a passage beside a constant.
+less than 24 bytes a passage, or 48 a judgement of a split, and the ids of the
+judged queries beside a constant.
 """
 
 import array
@@ -28,7 +29,7 @@ from neg_contrast import artifacts, errors
 from neg_contrast.data import id_table, records, sources
 
 Record = TypeVar('Record')
-_FORMAT = 3  # Of the folder; another one is prepared anew.
+_FORMAT = 4  # Of the folder; another one is prepared anew.
 _PROGRESS_EVERY = 100_000
 _READ_AT_ONCE = 1024
 _SINGULAR = {'passages': 'passage', 'queries': 'query'}
@@ -162,7 +163,7 @@ class Prepared:
       raise errors.UserError(
           f'{spec}: no split "{split}"; it has {has}. {remedy}'
       )
-    table = np.load(self.folder / f'judgements-{split}.npy')
+    table = np.load(self.folder / f'judgements-{split}.npy', mmap_mode='r')
     unjudged = np.load(self.folder / f'unjudged-{split}.npy')
     if not len(table) and not len(unjudged):
       raise errors.UserError(
@@ -174,16 +175,18 @@ class Prepared:
     )
 
 
-def is_prepared(spec: str, root: pathlib.Path) -> bool:
+def is_prepared(
+    spec: str, root: pathlib.Path, skip_invalid: bool
+) -> bool:
   """Whether `prepare` would find its work done."""
   try:
     source = sources.open_source(spec, records.InvalidRecords(skip=True))
-  except errors.UserError:
+    known = _known_files(_folder(spec, root), skip_invalid)
+    return bool(known) and (
+        _contents(known) == _contents(_file_facts(source, known))
+    )
+  except (errors.UserError, OSError):
     return False
-  known = _known_files(_folder(spec, root), skip_invalid=True)
-  return bool(known) and (
-      _contents(known) == _contents(_file_facts(source, known))
-  )
 
 
 def prepare(spec: str, root: pathlib.Path, skip_invalid: bool) -> Prepared:
@@ -199,18 +202,21 @@ def prepare(spec: str, root: pathlib.Path, skip_invalid: bool) -> Prepared:
     skip_invalid: count and skip records that can't be used, instead of raising.
 
   Raises:
-    UserError: a file is missing, or a record can't be used (names file, line
-      and id).
+    UserError: a file is missing or not to be read, or a record can't be used
+      (names file, line and id).
   """
   invalid = records.InvalidRecords(skip_invalid)
   source = sources.open_source(spec, invalid)
   folder = _folder(spec, root)
-  known = _known_files(folder, skip_invalid)
-  if not known or known != _file_facts(source, known):
-    with artifacts.only_one(folder):
-      # Another process may have done it while this one waited.
-      known = _known_files(folder, skip_invalid)
-      _update_folder(spec, source, invalid, folder, known)
+  try:
+    known = _known_files(folder, skip_invalid)
+    if not known or known != _file_facts(source, known):
+      with artifacts.only_one(folder):
+        # Another process may have done it while this one waited.
+        known = _known_files(folder, skip_invalid)
+        _update_folder(spec, source, invalid, folder, known)
+  except PermissionError as e:
+    raise errors.UserError(f'{spec}: {e.filename}: {e.strerror}') from None
   return Prepared(folder)
 
 
@@ -246,7 +252,13 @@ class _Writer:
     )
     passages = len(sorter)
     if not passages:
-      raise errors.UserError(f'{manifest["spec"]}: holds no passages')
+      for _ in self._source.queries():  # Faults that passages() keep quiet.
+        pass
+      skipped = dict(self._invalid.counts)
+      raise errors.UserError(
+          f'{manifest["spec"]}: holds no passages'
+          f'{f" that can be used; skipped {skipped}" if skipped else ""}'
+      )
     self._save('passage_groups', sorter.groups())
     self._save('passage_documents', sorter.documents())
     sorter.close()
@@ -341,8 +353,8 @@ class _Writer:
 
   def _usable_passages(self):
     for passage in self._source.passages():
-      if not self._is_utf8('passage', passage, passage.title, passage.text,
-                           passage.document_id):
+      if not self._is_sound('passage', passage, passage.title, passage.text,
+                            passage.document_id):
         continue
       if passage.title.strip() or passage.text.strip():
         yield passage
@@ -354,7 +366,7 @@ class _Writer:
     for query in self._source.queries():
       if query.id not in wanted and not query.split:
         continue
-      if not self._is_utf8('query', query, query.text, *query.answers):
+      if not self._is_sound('query', query, query.text, *query.answers):
         continue
       if query.text.strip():
         yield query
@@ -387,11 +399,12 @@ class _Writer:
 
   def _write_split(self, split, own_queries) -> tuple[int, int]:
     """Stores a split; returns how many judgements and unjudged queries."""
-    columns = array.array('i')
-    for judgement, rows in self._known(split):
-      columns.extend((*rows, judgement.grade, judgement.is_example))
-    table = np.frombuffer(columns, np.int32).reshape(-1, 4)
-    table, conflicts = _unique(table)
+    pairs, grades = array.array('q'), array.array('i')
+    for judgement, (query, passage) in self._known(split):
+      pairs.append(query << 32 | passage)
+      grades.append(judgement.grade << 1 | judgement.is_example)
+    table, conflicts = _unique(np.frombuffer(pairs, np.int64),
+                               np.frombuffer(grades, np.int32))
     if len(conflicts):
       self._report_conflicts(split, set(conflicts.tolist()))
     unjudged = np.setdiff1d(np.array(own_queries, np.int32), table[:, 0])
@@ -426,8 +439,15 @@ class _Writer:
           f'than {judgement.grade}',
       )
 
-  def _is_utf8(self, kind, record, *texts) -> bool:
-    """Json can hold half of a surrogate pair; UTF-8 and files can't."""
+  def _is_sound(self, kind, record, *texts) -> bool:
+    """Whether it has an id, and texts that files can hold.
+
+    Json can hold half of a surrogate pair; UTF-8 can't.
+    """
+    if not record.id:
+      self._invalid.report('broken_record', record.where,
+                           f'the id of the {kind} is empty')
+      return False
     try:
       ''.join((record.id, *texts)).encode()
     except UnicodeEncodeError as e:
@@ -442,18 +462,36 @@ class _Writer:
 
 
 def _unique(
-    table: Int[np.ndarray, 'judgements 4'],
+    pairs: Int[np.ndarray, ' judgements'],
+    grades: Int[np.ndarray, ' judgements'],
 ) -> tuple[Int[np.ndarray, 'kept 4'], Int[np.ndarray, ' conflicts']]:
-  """The first judgement of each pair, by pair; numbers of those that differ."""
-  order = np.lexsort((table[:, 1], table[:, 0]))  # Stable.
-  table = table[order]
-  is_first = np.ones(len(table), bool)
-  is_first[1:] = (table[1:, :2] != table[:-1, :2]).any(axis=1)
-  of = np.cumsum(is_first) - 1
-  kept = table[is_first]
-  conflicts = order[table[:, 2] != kept[of, 2]]
-  np.maximum.at(kept[:, 3], of, table[:, 3])
-  return kept, np.sort(conflicts)
+  """The first judgement of each pair, by pair; numbers of those that differ.
+
+  Args:
+    pairs: `[judgements] int64`: query row * 2**32 + passage row; is sorted, in
+      place, since there may be many.
+    grades: `[judgements] int32`: grade * 2 + whether it is an example.
+  """
+  order = np.argsort(pairs, kind='stable')
+  pairs.sort()
+  grades = grades[order]
+  is_first = np.ones(len(pairs), bool)
+  is_first[1:] = pairs[1:] != pairs[:-1]
+  starts, repeats = np.flatnonzero(is_first), np.flatnonzero(~is_first)
+  of = np.searchsorted(starts, repeats, 'right') - 1
+  first, again = grades[starts], grades[repeats]
+  conflicts = np.sort(order[repeats[again >> 1 != first[of] >> 1]])
+  # A positive is trained on if any of its records says so.
+  first[of[(first[of] > 1) & (again > 1) & (again & 1 == 1)]] |= 1
+  del order, grades, starts
+  table = np.empty((len(first), 4), np.int32)
+  kept = pairs[is_first]
+  table[:, 1] = kept
+  kept >>= 32
+  table[:, 0] = kept
+  table[:, 2] = first >> 1
+  table[:, 3] = first & 1
+  return table, conflicts
 
 
 def _passage_row(passage: records.Passage) -> dict[str, Any]:
@@ -498,8 +536,8 @@ def _update(digest, *fields: str) -> None:
 def _folder(spec: str, root: pathlib.Path) -> pathlib.Path:
   """A readable name, and a hash of where the source really lies."""
   scheme, _, place = spec.partition(':')
-  resolved = os.path.realpath(place) if place else ''
-  slug = re.sub(r'[^\w.-]+', '-', pathlib.Path(resolved).name)
+  resolved = os.path.realpath(place) if os.path.exists(place) else place
+  slug = re.sub(r'[^\w.-]+', '-', pathlib.Path(resolved).name)[:80]
   code = hashlib.sha256(f'{scheme}:{resolved}'.encode()).hexdigest()[:8]
   return root / '-'.join(filter(None, (scheme, slug, code)))
 

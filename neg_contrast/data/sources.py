@@ -43,13 +43,15 @@ _EXAMPLES = (
 _NAMES = {
     'collection.tsv': 'msmarco', 'qrels.*': 'msmarco', '*triples.*': 'msmarco',
     'psgs*.tsv': 'dpr', '*.qa.csv': 'dpr', 'biencoder-*': 'dpr',
-    artifacts.MANIFEST: 'tfds', 'dataset_info.json': 'tfds',
+    'dataset_info.json': 'tfds',
 }
 # Else by keys near the start of a json file.
 _KEYS = {
     '_id': 'beir', 'positive_ctxs': 'dpr', 'docid': 'tevatron',
     'positive_document_ids': 'tevatron', 'pos': 'flag_embedding',
+    'data': 'squad',
 }
+_FOLDERS = ('beir', 'msmarco', 'text', 'tfds')  # They read no single file.
 
 
 def open_source(
@@ -75,31 +77,43 @@ def open_source(
         f'config.data.source="{spec}": names no file or folder, as in '
         f'{_EXAMPLES}'
     )
-  return _READERS[scheme](place, invalid)
+  try:
+    return _READERS[scheme](place, invalid)
+  except OSError as e:
+    raise errors.UserError(
+        f'config.data.source="{spec}": {e.filename}: {e.strerror}'
+    ) from None
 
 
 def _hint(place: str) -> str:
-  """The likeliest reader of a place, if there is anything."""
+  """The likeliest reader of a place, if there is one."""
   path = pathlib.Path(place)
-  if not place or not path.exists():
+  try:
+    scheme = _likely(path) if place and path.exists() else ''
+  except OSError:  # A name too long, or not to be read.
+    scheme = ''
+  if not scheme:
     return ''
-  return f'. {place} exists; did you mean {_likely(path)}:{place}?'
+  if path.is_file() and (scheme in _FOLDERS or '.csv' in path.suffixes):
+    path = path.parent
+  return f'. {place} exists; did you mean {scheme}:{path}?'
 
 
 def _likely(place: pathlib.Path) -> str:
-  """The reader that file names, or else the first keys, speak for."""
+  """The reader that file names, or else the first keys, speak for, if any."""
   found = [place] if place.is_file() else sorted(place.glob('*'))
   for pattern, scheme in _NAMES.items():
     if any(fnmatch.fnmatch(files.plain_name(file), pattern) for file in found):
       return scheme
   for file in files.listing(place, '.jsonl', '.json'):
     try:
-      with files.open_text(file) as f:
-        start = f.read(4096).decode('utf-8', 'replace')
-    except (OSError, EOFError):
+      start = files.start_of(file, 4096).decode('utf-8', 'replace')
+    except errors.UserError:
       continue  # A damaged file tells nothing.
     for key, scheme in _KEYS.items():
       if f'"{key}"' in start:
         return scheme
-  is_text = any(file.suffix in text.SUFFIXES for file in found)
-  return 'text' if is_text else 'squad'
+  if any(file.name == artifacts.MANIFEST for file in found):
+    return 'tfds'
+  is_text = any(file.suffix.lower() in text.SUFFIXES for file in found)
+  return 'text' if is_text else ''

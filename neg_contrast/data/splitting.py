@@ -34,7 +34,8 @@ def by_tokens(
 ) -> list[tuple[int, int]]:
   """Passages of at most `tokens` tokens that end where a word ends.
 
-  A word of more tokens than that is cut between two of them.
+  A word of more tokens than that is cut between two of them; only a character
+  that has more tokens by itself makes a longer passage.
 
   Args:
     text: of a document.
@@ -57,10 +58,18 @@ def by_tokens(
       begin = -1
     if begin < 0:
       begin, count = match.start(), 0
-    while len(inside) > tokens:  # Here the passage holds this word alone.
-      passages.append((begin, inside[tokens][0]))
-      begin = inside[tokens][0]
-      inside = inside[tokens:]
-    count += len(inside)
+    first = 0
+    while len(inside) - first > tokens:  # The passage holds this word alone.
+      cut = first + tokens
+      while cut > first and inside[cut][0] == inside[cut - 1][0]:
+        cut -= 1  # To the first token of a character.
+      if cut == first:
+        cut = next((i for i in range(first, len(inside))
+                    if inside[i][0] > inside[first][0]), len(inside))
+      if cut == len(inside):
+        break
+      passages.append((begin, inside[cut][0]))
+      begin, first = inside[cut][0], cut
+    count += len(inside) - first
     end = match.end()
   return passages if begin < 0 else [*passages, (begin, end)]

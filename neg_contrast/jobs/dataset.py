@@ -109,7 +109,8 @@ def preparation_step(
 
   def is_prepared() -> bool:
     return prepared_lib.is_prepared(
-        config.source, pathlib.Path(config.prepared_dir)
+        config.source, pathlib.Path(config.prepared_dir),
+        config.on_invalid == 'skip',
     )
 
   return plan.Step(

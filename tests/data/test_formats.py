@@ -78,6 +78,16 @@ def test_beir_round_trip(tmp_path, gz):
     (dict(corpus=[*CORPUS, '[1]']), 'corpus.jsonl:5: a json object was'),
     (dict(corpus=[*CORPUS, {'_id': 'x', 'body': 'y'}]),
      'corpus.jsonl:5: key "text" is missing'),
+    (dict(corpus=[*CORPUS, {'_id': '', 'text': 'y'}]),
+     'corpus.jsonl:5: key "_id" is missing or empty'),
+    (dict(corpus=[*CORPUS, {'_id': True, 'text': 'y'}]),
+     'corpus.jsonl:5: key "_id" holds bool, not an id'),
+    (dict(queries=[*QUERIES, {'_id': 'q', 'text': 'y',
+                              'answers': ['a', None]}]),
+     r'queries.jsonl:4: answers\[1\] holds null, not text'),
+    (dict(queries=[*QUERIES, {'_id': 'q', 'text': 'y', 'metadata': {
+        'answers': [{'text': 'a'}]}}]),
+     r'queries.jsonl:4: answers\[0\] holds dict, not text'),
     (dict(corpus=[*CORPUS, {'_id': 'x', 'text': ' \n'}]),
      'corpus.jsonl:5: passage "x" has no title or text'),
     (dict(corpus=[*CORPUS, {'_id': 'c', 'text': 'again'}]),
@@ -93,13 +103,13 @@ def test_beir_round_trip(tmp_path, gz):
     (dict(qrels=QRELS + 'q1\ta2\t9999999999\n'), 'test.tsv:5: expected'),
     (dict(qrels=QRELS + 'q1 a2 1\n'), 'test.tsv:5: expected query-id'),
     (dict(corpus=[*CORPUS, {'_id': 'x', 'text': 'y', 'metadata': 'z'}]),
-     'corpus.jsonl:5: "x": key "metadata" holds str'),
+     'corpus.jsonl:5: key "metadata" holds str'),
     (dict(corpus=[*CORPUS, {'_id': 'x', 'text': 'y', 'title': ['z']}]),
-     'corpus.jsonl:5: "x": key "title" holds list'),
+     'corpus.jsonl:5: key "title" holds list'),
     (dict(corpus=[*CORPUS, '{"_id": "x", "text": "\\ud800"}']),
      "corpus.jsonl:5: passage 'x' is no valid Unicode"),
     (dict(queries=[*QUERIES, {'_id': 'q', 'text': 'y', 'answers': 'abc'}]),
-     'queries.jsonl:4: query "q": key "answers" holds str, not a list'),
+     'queries.jsonl:4: key "answers" holds str, not a list'),
     (dict(queries=[*QUERIES, '{"_id": "q3", "text": "\\ud800"}'],
           qrels=QRELS.replace('q2\tc\t0', 'q2\tc\t0\r\nq3\tc\t1')),
      "queries.jsonl:4: query 'q3' is no valid Unicode"),
@@ -141,7 +151,93 @@ def test_no_passages(tmp_path):
   spec = f'beir:{make_beir(tmp_path / "data", corpus=[])}'
   with pytest.raises(errors.UserError, match=f'{spec}: holds no passages'):
     prepared.prepare(spec, tmp_path / 'out', False)
-  assert not prepared.is_prepared(spec, tmp_path / 'out')
+  assert not prepared.is_prepared(spec, tmp_path / 'out', False)
+
+
+def test_no_passage_can_be_used(tmp_path):
+  """Readers of pairs report an item's faults among the queries."""
+  path = write(tmp_path / 'train.json', '[{"question": "q"}, 7]')
+  with pytest.raises(errors.UserError, match='train.json: item 1: key "posit'):
+    prepared.prepare(f'dpr:{path}', tmp_path / 'out', False)
+  with pytest.raises(errors.UserError,
+                     match="no passages that can be used; .*_record': 2"):
+    prepared.prepare(f'dpr:{path}', tmp_path / 'out', True)
+
+
+def test_an_empty_split_does_not_keep_from_training(tmp_path):
+  folder = make_beir(tmp_path / 'data')
+  write(folder / 'qrels' / 'dev.tsv', QRELS.splitlines()[0])
+  corpus = prepared.prepare(f'beir:{folder}', tmp_path / 'out', False)
+  made = examples.make_examples(corpus, corpus.judgements('test'), 10)
+  assert made.positive_rows.tolist() == [0, 1]
+
+
+def test_empty_ids_are_refused_in_every_format(tmp_path, monkeypatch):
+  given = [passage('', 'text', 'f:1')]
+  with pytest.raises(errors.UserError, match='f:1: the id of the passage'):
+    prepare_listed(tmp_path, monkeypatch, passages=given)
+  with pytest.raises(errors.UserError, match="no passages .*_record': 1"):
+    prepare_listed(tmp_path, monkeypatch, True, passages=given)
+  with pytest.raises(errors.UserError, match='f:2: the id of the query'):
+    prepare_listed(
+        tmp_path, monkeypatch, passages=[passage('a', 'text')],
+        queries=[records.Query('', 'why', where='f:2')],
+        judgements=[records.Judgement('', 'a', 1)])
+
+
+def test_generated_queries_of_beir(tmp_path):
+  folder = make_beir(tmp_path / 'data')
+  write(folder / 'gen-queries.jsonl.gz', '{"_id": "g1", "text": "made"}')
+  write(folder / 'gen-qrels' / 'train.tsv', 'query-id\tcorpus-id\tscore\n'
+        'g1\ta\t1\n')
+  corpus = prepared.prepare(f'beir:{folder}', tmp_path / 'out', False)
+  assert corpus.splits == ('test', 'gen-train')
+  train = corpus.judgements('gen-train')
+  assert corpus.queries[int(train.query_rows[0])].text == 'made'
+  shutil.rmtree(folder / 'gen-qrels')
+  with pytest.raises(errors.UserError, match='no such file: .*gen-qrels'):
+    beir.Beir(str(folder), STRICT)
+
+
+@pytest.mark.parametrize('first', ['q1\ta\t1.0', 'q1\ta\tx', 'q1 0 a',
+                                   'query-id corpus-id'])
+def test_beir_qrels_whose_first_line_is_no_header(tmp_path, first):
+  folder = make_beir(tmp_path, qrels=f'{first}\nq1\t7\t1\n')
+  for skip in (False, True):
+    with pytest.raises(errors.UserError, match='test.tsv:1: the header line'):
+      list(beir.Beir(str(folder), records.InvalidRecords(skip)
+                     ).judgements('test'))
+  write(folder / 'qrels' / 'test.tsv', 'Query_ID\tDoc\tScore\nq1\t7\t1\n')
+  assert len(list(beir.Beir(str(folder), STRICT).judgements('test'))) == 1
+
+
+def test_what_is_prepared_depends_on_what_may_be_skipped(tmp_path):
+  spec = f'beir:{make_beir(tmp_path / "data", corpus=[*CORPUS, "{"])}'
+  prepared.prepare(spec, tmp_path / 'out', True)
+  assert prepared.is_prepared(spec, tmp_path / 'out', True)
+  assert not prepared.is_prepared(spec, tmp_path / 'out', False)
+
+
+def test_records_of_one_pair(tmp_path, monkeypatch):
+  """A later record can make a positive an example; a negative can't."""
+  known = lambda n, grade, **kwargs: records.Judgement(
+      'q', n, grade, f'f:{n}{grade}', **kwargs)
+  given = dict(
+      passages=[passage(n, f'text {n}') for n in 'abcde'],
+      queries=[records.Query('q', 'why', ('x',), split='train')],
+      judgements=[known('b', 1, is_example=False), known('a', 0),
+                  known('b', 0), known('c', 1, is_example=False),
+                  known('a', 0), known('c', 1), known('d', 2),
+                  *[known('e', 1, is_example=False)] * 2])
+  with pytest.raises(errors.UserError, match='f:b0: .* another grade than 0'):
+    prepare_listed(tmp_path, monkeypatch, **given)
+  corpus = prepare_listed(tmp_path, monkeypatch, skip=True, **given)
+  train = corpus.judgements('train')
+  assert train.passage_rows.tolist() == [0, 1, 2, 3, 4]
+  assert train.grades.tolist() == [0, 1, 1, 2, 1]
+  assert train.is_example.tolist() == [True, False, True, True, False]
+  assert train.unjudged.tolist() == []  # Judged, although it names its split.
+  assert corpus.manifest['counts']['skipped'] == {'duplicate_id': 1}
 
 
 def test_empty_split_and_corpus_alone(tmp_path):
@@ -260,14 +356,14 @@ def test_changes_are_noticed_and_touches_are_not(tmp_path, monkeypatch):
   first = prepared.prepare(spec, out, False)
   made = (first.folder / 'passages.ids.bin').stat().st_mtime_ns
   os.utime(data / 'corpus.jsonl', (1, 1))
-  assert prepared.is_prepared(spec, out)
+  assert prepared.is_prepared(spec, out, False)
   again = prepared.prepare(spec, out, False)
   assert (again.folder / 'passages.ids.bin').stat().st_mtime_ns == made
   monkeypatch.setattr(prepared.artifacts, 'sha256_file', None)
   prepared.prepare(spec, out, False)  # The new time is known: nothing hashed.
   monkeypatch.undo()
   make_beir(data, corpus=[*CORPUS, {'_id': 'new', 'text': 'new'}])
-  assert not prepared.is_prepared(spec, out)
+  assert not prepared.is_prepared(spec, out, False)
   changed = prepared.prepare(spec, out, False)
   assert len(changed.passages) == 5
   assert (changed.manifest['corpus_fingerprint']
@@ -341,7 +437,7 @@ def test_squad_messages(tmp_path):
   path = write(tmp_path / 'dev.json', squad_json(
       ARTICLE, {'title': 'T', 'paragraphs': [{'qas': []}]}))
   with pytest.raises(errors.UserError,
-                     match=r'article 2 \("T"\), paragraph 1: key .context. is'):
+                     match=r'item 2 \("T"\), paragraph 1: key .context. is'):
     list(squad.Squad(str(path), STRICT).passages())
   path = write(tmp_path / 'cut.json', squad_json(ARTICLE)[:-10])
   with pytest.raises(errors.UserError, match='cut.json: not valid json'):
@@ -357,16 +453,16 @@ GOOD = {'id': 'good', 'question': 'Which?', 'answers': [{'text': 'c'}]}
 
 
 @pytest.mark.parametrize('article, message', [
-    ({'paragraphs': []}, "article 2: key 'title' is missing"),
-    ({'title': None, 'paragraphs': []}, "key 'title' holds NoneType"),
-    ({'title': 'T', 'paragraphs': 'ab'}, "key 'paragraphs' holds str"),
+    ({'paragraphs': []}, 'item 2: key "title" is missing'),
+    ({'title': None, 'paragraphs': []}, 'key "title" holds null'),
+    ({'title': 'T', 'paragraphs': 'ab'}, 'key "paragraphs" holds str'),
     ({'title': 'T', 'paragraphs': ['ab']},
-     r'article 2 \("T"\), paragraph 1: .* found .ab.'),
+     r'item 2 \("T"\), paragraph 1: .* found str'),
     ({'title': 'T', 'paragraphs': [{'context': None, 'qas': []}]},
-     r'paragraph 1: .*key .context. holds NoneType'),
+     r'paragraph 1: .*key .context. holds null'),
     ({'title': 'T', 'paragraphs': [{'context': 'c', 'qas': [
         {**GOOD, 'id': None}, GOOD]}]},
-     r'paragraph 1, question 1: .*key .id. holds NoneType'),
+     r'paragraph 1, question 1: .*key .id. is missing or empty'),
     ({'title': 'T', 'paragraphs': [{'context': 'c', 'qas': [
         GOOD, {**GOOD, 'question': 3}]}]},
      r'paragraph 1, question 2: .*key .question. holds int'),
@@ -384,6 +480,21 @@ def test_broken_squad_is_named_or_skipped(tmp_path, article, message):
   expected = ['1', 'good'] if 'question ' in message else ['1']
   assert [q.id for q in corpus.queries] == expected
   assert len(corpus.passages) == 1 + len(expected)
+
+
+def test_squad_files_in_two_forms(tmp_path):
+  """With a byte order mark, gzipped beside plain, a folder called .json."""
+  write(tmp_path / 'd' / 'train.json', '\ufeff' + squad_json(ARTICLE))
+  write(tmp_path / 'd' / 'train.json.gz', squad_json(ARTICLE))
+  (tmp_path / 'd' / 'x.json').mkdir()
+  source = squad.Squad(str(tmp_path / 'd'), STRICT)
+  assert [p.id for p in source.passages()] == ['Super_Bowl#1', 'Super_Bowl#2']
+  write(tmp_path / 'd' / 'train.json', squad_json(
+      {**ARTICLE, 'title': '\ud800'}).replace('"2016"', '"\\udfff"'))
+  source = squad.Squad(str(tmp_path / 'd'), STRICT)
+  assert [p.title for p in source.passages()] == ['\ud800'] * 2
+  with pytest.raises(errors.UserError, match='is no valid Unicode'):
+    prepared.prepare(f'squad:{tmp_path / "d"}', tmp_path / 'out', False)
 
 
 def test_fingerprints_do_not_depend_on_the_format(tmp_path):
@@ -448,8 +559,9 @@ def test_schemes(tmp_path):
     sources.open_source('squadd:x', STRICT)
   with pytest.raises(errors.UserError, match='python_docs$'):
     sources.open_source('squadd:x', STRICT)  # No such place: no hint.
-  with pytest.raises(errors.UserError, match=f'did you mean squad:{tmp_path}'):
-    sources.open_source(f'squadd:{tmp_path}', STRICT)
+  write(tmp_path / 'paper.pdf', '%PDF')
+  with pytest.raises(errors.UserError, match='python_docs$'):
+    sources.open_source(f'squadd:{tmp_path}', STRICT)  # Nothing to read there.
   make_beir(tmp_path, gz='.gz')
   with pytest.raises(errors.UserError, match=f'did you mean beir:{tmp_path}'):
     sources.open_source(str(tmp_path), STRICT)

@@ -191,8 +191,10 @@ def test_dpr_without_header_and_with_other_columns(tmp_path):
   path = write(tmp_path / 'psgs_w100.tsv', body)
   plain = read(f'dpr:{path}').passages
   assert [p.id for p in plain] == ['11', '12', '13', '14', '15', '16']
-  write(path, quoted([('id', 'title', 'text'), ('1', 'T', 'x')]))
-  assert read(f'dpr:{path}').passages == [records.Passage('1', 'T', 'x')]
+  write(path, quoted([('ID', 'Title', 'Text'), ('1', 'T', 'x'),
+                      ('id', 'title', 'text')]))
+  assert read(f'dpr:{path}').passages == [
+      records.Passage('1', 'T', 'x'), records.Passage('id', 'title', 'text')]
 
 
 CTX = {'title': 'T', 'text': 'x', 'passage_id': '1'}
@@ -241,7 +243,11 @@ def test_broken_dpr_items_are_named_or_skipped(tmp_path, form, item, message):
     ('why\t[__import__("os")]', 'answers are not a list'),
     ('why\t' + '[' * 9999, 'answers are not a list'),
     ("why\t['a', None]", r'answers\[1\] holds null, not text'),
-    ('why\t"' + 'x' * 200_000, 'field larger than field limit .*quote'),
+    ('why\t"' + 'x' * 200_000, r'unexpected end of data \(is a quote not'),
+    ('why\t[0x' + 'f' * 9999 + ']', r'answers\[0\]: Exceeds the limit'),
+    ("why\t['a', {'b', 'c'}]", r'answers\[1\] holds set, not text'),
+    ("why\t[b'a']", r'answers\[0\] holds bytes, not text'),
+    ('why\t[...]', r'answers\[0\] holds ellipsis, not text'),
 ])
 def test_broken_answers_are_named_or_skipped(tmp_path, line, message):
   write(tmp_path / 'train.json', json.dumps([GOOD]))
@@ -256,7 +262,10 @@ def test_broken_answers_are_named_or_skipped(tmp_path, line, message):
 @pytest.mark.parametrize('line, message', [
     ('2\ttwo', '2 columns where id, text, title were expected'),
     ('2\ttwo\tT\tmore', '4 columns'),
-    ('2\t"two\tT', '2 columns .* is a quote not closed'),
+    ('2\t"two\tT', r'unexpected end of data \(is a quote not closed'),
+    ('2\ttwo\t"T" x', r"'.*' expected after .* \(is a quote not closed"),
+    ('2\ttwo\rx\t"T"', 'new-line character seen in unquoted'),
+    ('\t\t', 'the id is empty'),
     ('\ttwo\tT', 'the id is empty'),
     ('2\t \t', 'passage "2" has no title or text'),
     ('1\tother\tT', 'passage id "1" was there before, with another content'),
@@ -350,6 +359,38 @@ def test_msmarco_triples_without_qrels(tmp_path):
       ('10', 'two words', 0, True), ('11', '3', 0, True)]
 
 
+def test_msmarco_names_and_headers(tmp_path):
+  folder = make_msmarco(tmp_path, **{
+      'collection.tsv': 'pid\tpassage\n' + tabbed(COLLECTION)
+                        + 'id\tpassage\n',
+      'queries.dev.small.tsv': 'QID\tQuery\n20\twhen\n',
+      'qrels.dev.small.tsv': None, 'qrels.dev.small.txt': '20 0 3 1',
+      'qidpidtriples.train.full.2.tsv': None,
+      'qidpidtriples.rnd-shuf.train.tsv': '10\t0\t1\n'})
+  found = read(f'msmarco:{folder}')
+  assert [p.id for p in found.passages] == ['0', '1', 'two words', '3', 'id']
+  assert [q.id for q in found.queries][:2] == ['20', '10']
+  assert list(found.judgements) == ['dev.small', 'train']
+  assert judged(found, 'train')[-1] == ('10', '1', 0, True)
+  write(folder / 'qrels.dev.small.tsv', '20 0 3 1')
+  with pytest.raises(errors.UserError, match='a split has two files of qrels'):
+    read(f'msmarco:{folder}')
+  for path in folder.glob('q*'):
+    if path.name != 'queries.train.tsv':
+      path.unlink()
+  write(folder / 'qrels.tsv', '10 0 3 1')
+  assert list(read(f'msmarco:{folder}').judgements) == ['all']
+
+
+def test_a_triple_with_an_empty_field_is_one_fault(tmp_path):
+  path = write(tmp_path / 'triples.train.small.tsv',
+               'why\tso\tno\nwhy\t \tno\nwhy\tso\t\n')
+  with pytest.raises(errors.UserError, match=f'{path.name}:2: expected'):
+    prepare(f'msmarco:{tmp_path}', tmp_path)
+  corpus = prepare(f'msmarco:{tmp_path}', tmp_path, skip=True)
+  assert corpus.manifest['counts']['skipped'] == {'broken_record': 2}
+
+
 def test_msmarco_text_triples(tmp_path, caplog):
   rows = [('why', AWKWARD, 'no'), ('why', AWKWARD, 'nay'), ('how', 'so', 'no'),
           ('why', 'so', 'no')]
@@ -378,7 +419,7 @@ def test_msmarco_negatives_are_bounded(tmp_path):
   grades = [j.grade for j in source.judgements('train')]
   peak = tracemalloc.get_traced_memory()[1]
   tracemalloc.stop()
-  assert (grades.count(1), grades.count(0)) == (3, 100)
+  assert (grades.count(1), grades.count(0)) == (3, 32)
   assert peak < 500_000
 
 
@@ -390,8 +431,8 @@ def test_msmarco_negatives_are_bounded(tmp_path):
     ('collection.tsv', '0\tother', 'passage id "0" was there before'),
     ('queries.train.tsv', '10', 'expected an id, a tab and a query'),
     ('queries.train.tsv', '10\tother', 'query id "10" was there before'),
-    ('qrels.train.tsv', '10\t0\t3', 'expected query id, 0, passage id and'),
-    ('qrels.train.tsv', '10\t0\t3\tx', 'expected query id, 0, passage id and'),
+    ('qrels.train.tsv', '10\t0\t3', 'expected query, 0, passage and'),
+    ('qrels.train.tsv', '10\t0\t3\tx', 'expected query, 0, passage and'),
     ('qrels.train.tsv', '10\t0\t77\t1', 'judgement of an unknown passage "77"'),
     ('qrels.train.tsv', '77\t0\t3\t1', 'judgement of an unknown query "77"'),
     ('qrels.train.tsv', '10\t0\t0\t2', 'judged before, with another grade'),
@@ -494,7 +535,7 @@ ROW = {'query_id': '1', 'query': 'one', 'positive_passages': [PSG]}
 @pytest.mark.parametrize('row, message', [
     ('{"query_id": "2", ', 'not valid json: .* at column 19'),
     ('[' * 100_000, 'not valid json: nested too deeply'),
-    ('1' * 5000, 'not valid json: a number has too many digits'),
+    ('1' * 5000, 'a json object was expected, found str'),
     ('"x"', 'a json object was expected, found str'),
     ({**ROW, 'query_id': None}, 'key "query_id" is missing'),
     ({**ROW, 'query_id': [1]}, 'key "query_id" holds list, not an id'),
@@ -512,6 +553,10 @@ ROW = {'query_id': '1', 'query': 'one', 'positive_passages': [PSG]}
      r'negative_passages\[0\]: key "text" holds null, not text'),
     ({**ROW, 'positive_document_ids': [{'docid': 'a'}]},
      r'positive_document_ids\[0\] holds dict, not text'),
+    ({'query_id': '2', 'query': 'two', 'positive_passage': [PSG]},
+     'key "positive_passages" or "positive_document_ids" is missing'),
+    ({'query_id': '2', 'query': 'two', 'negative_passages': [PSG]},
+     'key "positive_passages" or "positive_document_ids" is missing'),
 ])
 def test_broken_tevatron_is_named_or_skipped(tmp_path, row, message):
   path = write(tmp_path / 'train.jsonl',
@@ -523,9 +568,25 @@ def test_broken_tevatron_is_named_or_skipped(tmp_path, row, message):
   assert [q.id for q in corpus.queries] == ['1', '3']
 
 
+def test_tevatron_queries_to_encode(tmp_path):
+  write(tmp_path / 'corpus.jsonl', lines(
+      [{**PSG, 'text': '', 'document_text': 'x'}]))
+  write(tmp_path / 'dev.jsonl', lines([
+      {'query_id': '1', 'query': 'one'}, {'query_id': 2, 'query_text': 'two'}]))
+  corpus = prepare(f'tevatron:{tmp_path}', tmp_path)
+  assert corpus.passages[0].text == 'x'
+  dev = corpus.judgements('dev')
+  assert [corpus.queries[row].text for row in dev.queries.tolist()] == [
+      'one', 'two']
+  assert len(dev.grades) == 0
+
+
 @pytest.mark.parametrize('row, message', [
     ({'docid': 'b', 'body': 'x'}, 'key "text" or "document_text" is missing'),
-    ({'docid': 'b', 'text': '', 'title': None}, '"b" has no title or text'),
+    ({'docid': 'b', 'text': '', 'title': None},
+     '"b": key "text" or "document_text" is empty'),
+    ({'docid': 'b', 'document_text': ' ', 'text': '', 'title': 'T'},
+     '"b": key "text" or "document_text" is empty'),
     ({'text': 'x'}, 'key "docid" is missing'),
     ({**PSG, 'text': 'other'}, 'passage id "a" was there before, with another'),
 ])
@@ -628,7 +689,7 @@ def test_flag_embedding_files_that_lack_or_are_something_else(tmp_path):
   with pytest.raises(errors.UserError, match='no such file, or a folder witho'):
     read(f'flag_embedding:{tmp_path}')
   write(tmp_path / 'x.jsonl', lines([{'query': 'x', 'positives': []}]))
-  with pytest.raises(errors.UserError, match='x.jsonl: neither queries'):
+  with pytest.raises(errors.UserError, match='x.jsonl: neither questions'):
     read(f'flag_embedding:{tmp_path}')
 
 
@@ -685,9 +746,9 @@ def test_damaged_files_are_named(tmp_path, spec, name, damage):
 
 
 @pytest.mark.parametrize('text, message', [
-    (json.dumps(ITEMS)[:-2], 'not valid UTF-8 json after item 3'),
-    (json.dumps(ITEMS) + 'x', 'not valid UTF-8 json after item 4'),
-    ('[{"question": }]', 'not valid UTF-8 json after item 0'),
+    (json.dumps(ITEMS)[:-2], 'not valid json after item 3'),
+    (json.dumps(ITEMS) + 'x', 'not valid json after item 4'),
+    ('[{"question": }]', 'not valid json after item 0'),
 ])
 def test_broken_arrays_are_named(tmp_path, text, message):
   path = write(tmp_path / 'train.json', text)
@@ -924,10 +985,14 @@ def test_real_data_by_trec_qrels(tmp_path, base, shared_data):
     ('other.json', json.dumps(ITEMS), 'dpr'),
     ('train-v1.1.json', '{"data": []}', 'squad'),
     ('manifest.json', '{}', 'tfds'),
+    ('doc.TXT', 'words', 'text'),
 ])
 def test_hints(tmp_path, name, text, scheme):
   path = write(tmp_path / name, text)
-  for place in (tmp_path, path):
+  is_alone = scheme in ('tevatron', 'flag_embedding', 'squad') or (
+      scheme == 'dpr' and '.csv' not in name)
+  for place, shown in ((tmp_path, tmp_path),
+                       (path, path if is_alone else tmp_path)):
     with pytest.raises(errors.UserError,
-                       match=f'did you mean {scheme}:{place}\\?'):
+                       match=f'did you mean {scheme}:{shown}\\?'):
       sources.open_source(f'none:{place}', records.InvalidRecords(False))

@@ -54,3 +54,16 @@ def test_tokens_end_with_words():
   assert pieces(text, splitting.by_tokens(text, letters(text), 3)) == [
       'aaaa bb', 'cccccc', 'cc d']
   assert splitting.by_tokens(' ', [], 3) == []
+
+
+@hypothesis.given(st.text('a\ud55c \u1ea5', max_size=30), st.integers(1, 5))
+def test_characters_of_several_tokens_are_whole(text, tokens):
+  """As letters of Hangul are, decomposed; their tokens share offsets."""
+  offsets = [(i, i + 1) for i, letter in enumerate(text) if letter != ' '
+             for _ in range({'a': 1, '\ud55c': 3}.get(letter, 2))]
+  found = pieces(text, splitting.by_tokens(text, offsets, tokens))
+  assert ''.join(''.join(found).split()) == ''.join(text.split())
+  count = lambda piece: sum(
+      {'a': 1, ' ': 0, '\ud55c': 3}.get(letter, 2) for letter in piece)
+  assert all(piece and (len(piece) == 1 or count(piece) <= tokens)
+             for piece in found)

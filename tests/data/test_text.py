@@ -24,6 +24,19 @@ def test_every_file_is_a_document(tmp_path):
   assert second == records.Passage(
       'deep er/a b.txt', 'a b', 'words of it', 'deep er/a b.txt')
   assert corpus.splits == ()
+  assert len(corpus.passages) == 2
+
+
+def test_an_empty_file_is_no_passage_and_upper_case_is_read(tmp_path):
+  write(tmp_path / 'd')
+  spec = f'text:{tmp_path / "d"}'
+  with pytest.raises(errors.UserError, match='empty.txt: holds no text'):
+    prepared.prepare(spec, tmp_path / 'out', False)
+  (tmp_path / 'd' / 'empty.txt').rename(tmp_path / 'd' / 'LAST.TXT')
+  (tmp_path / 'd' / 'LAST.TXT').write_text('now it has')
+  corpus = prepared.prepare(spec, tmp_path / 'out', False)
+  assert [p.id for p in corpus.passages] == ['LAST.TXT', 'b.md',
+                                             'deep er/a b.txt']
 
 
 def test_faults(tmp_path):
@@ -35,6 +48,7 @@ def test_faults(tmp_path):
   with pytest.raises(errors.UserError, match=r'c.txt: not UTF-8 .*byte 2'):
     prepared.prepare(spec, tmp_path / 'out', False)
   corpus = prepared.prepare(spec, tmp_path / 'out', True)
-  assert corpus.manifest['counts']['skipped'] == {'broken_record': 1}
+  assert corpus.manifest['counts']['skipped'] == {'broken_record': 1,
+                                                  'empty_passage': 1}
   with pytest.raises(errors.UserError, match=f'did you mean {spec}'):
     sources.open_source(f'txt:{tmp_path / "d"}', records.InvalidRecords(True))

@@ -208,6 +208,44 @@ def test_foreign_data_sets_that_are_not_there(data_dir):
     sources.open_source('tfds:squad', STRICT)
 
 
+@pytest.mark.parametrize('name, content, message', [
+    ('features.json', None, 'lacks features.json'),
+    ('features.json', b'{', 'damaged .*prepare it again'),
+    ('features.json', b'{"pythonClassName": "none"}', 'damaged'),
+    ('dataset_info.json', b'{"fileFormat": "array_record", "splits": null}',
+     'names no splits'),
+    ('dataset_info.json', b'{"fileFormat": "array_record", "splits": [null]}',
+     'dataset_info.json: damaged'),
+    ('dataset_info.json', b'\xff{', 'not valid json'),
+    ('squad-train.array_record-00000-of-00001', b'\x07' * 70_000, 'damaged'),
+])
+def test_damaged_foreign_data_sets(data_dir, name, content, message):
+  folder = store(data_dir / 'squad' / 'v1.1' / '3.0.0',
+                 {'train': ROWS['train']}, shards=1)
+  assert (folder / name).is_file()
+  (folder / name).unlink()
+  if content is not None:
+    (folder / name).write_bytes(content)
+  with pytest.raises(errors.UserError, match=message):
+    list(sources.open_source('tfds:squad', STRICT).queries())
+
+
+def test_where_it_is_called_from_does_not_matter(
+    tmp_path, data_dir, monkeypatch
+):
+  """Nor does the mapping's file go unnoticed."""
+  store(data_dir / 'squad' / 'v1.1' / '3.0.0', ROWS)
+  folders = set()
+  for name in 'ab':
+    (tmp_path / name).mkdir()
+    monkeypatch.chdir(tmp_path / name)
+    folders.add(prepared.prepare('tfds:squad', tmp_path / 'out', False).folder)
+  assert len(folders) == 1
+  source = sources.open_source('tfds:squad', STRICT)
+  assert os.path.realpath(tfds_source.__file__) in map(os.path.realpath,
+                                                       source.files)
+
+
 # Our own folders.
 
 def make_source(folder):
@@ -258,7 +296,7 @@ def test_our_own_folder_is_read_back(tmp_path, request, kind):
       assert ((again.folder / path).read_bytes()
               == (first.folder / path).read_bytes())
   read(again_spec)
-  assert prepared.is_prepared(again_spec, tmp_path / 'out')
+  assert prepared.is_prepared(again_spec, tmp_path / 'out', False)
 
 
 def test_our_own_folder_that_lacks_a_file(tmp_path):
@@ -274,3 +312,33 @@ def test_our_own_folder_that_lacks_a_file(tmp_path):
   (other / 'manifest.json').write_text('{"format": 1}')
   with pytest.raises(errors.UserError, match='not a corpus .* prepare its sou'):
     sources.open_source(f'tfds:{other}', STRICT)
+
+
+@pytest.mark.parametrize('name, content, message', [
+    ('manifest.json', b'{"counts": null}', 'not a corpus that this version'),
+    ('manifest.json', b'\xff', 'not UTF-8'),
+    ('manifest.json', b'{"counts": 5}', 'manifest.json: damaged'),
+    ('judgements-train.npy', b'', 'damaged'),
+    ('judgements-train.npy', b'\x93NUMPYx', 'damaged'),
+    ('unjudged-test-qa.npy', b'PK', 'damaged'),
+    ('passages.ends.bin', b'', 'damaged'),
+    ('passages.ends.bin', b'123', 'damaged'),
+    ('queries/features.json', b'{', 'damaged'),
+])
+def test_our_own_folder_that_is_damaged(tmp_path, name, content, message):
+  folder = prepared.prepare(make_source(tmp_path / 'data'), tmp_path / 'out',
+                            False).folder
+  (folder / name).write_bytes(content)
+  with pytest.raises(errors.UserError, match=message):
+    prepared.prepare(f'tfds:{folder}', tmp_path / 'out', False)
+
+
+def test_our_own_folder_with_rows_that_are_not_there(tmp_path):
+  folder = prepared.prepare(make_source(tmp_path / 'data'), tmp_path / 'out',
+                            False).folder
+  table = np.load(folder / 'judgements-train.npy')
+  for row in (99, -1):
+    table[0, 1] = row
+    np.save(folder / 'judgements-train.npy', table)
+    with pytest.raises(errors.UserError, match=f'damaged .*row {row} of'):
+      prepared.prepare(f'tfds:{folder}', tmp_path / 'out', False)

@@ -1,14 +1,16 @@
 """BEIR folders: corpus.jsonl, queries.jsonl, qrels/<split>.tsv."""
 
 import pathlib
-from collections.abc import Callable, Iterator
+import re
+from collections.abc import Iterator
 from typing import Any
 
 from neg_contrast import errors
 from neg_contrast.data import records
-from neg_contrast.data.formats import files
+from neg_contrast.data.formats import files, pairs
 
 _QRELS = ('.tsv', '.trec')
+_PREFIXED = re.compile(r'(.+-)(qrels|queries\.jsonl)(\.gz)?')
 
 
 class Beir:
@@ -17,7 +19,8 @@ class Beir:
   `metadata.document_id` of a passage says which document it is from, and
   `answers` of a query (at the top or in `metadata`) which answers it has. Qrels
   in TREC's form (four columns, no header) are read too, called `<split>.tsv` or
-  `<split>.trec`.
+  `<split>.trec`. Generated queries with a prefix (`gen-queries.jsonl`,
+  `gen-qrels/train.tsv`) have splits with it (`gen-train`).
   """
 
   def __init__(self, place: str, invalid: records.InvalidRecords):
@@ -29,24 +32,29 @@ class Beir:
     folder = pathlib.Path(place)
     self._invalid = invalid
     self._corpus = files.plain_or_gzip(folder / 'corpus.jsonl')
-    self._queries = files.plain_or_gzip(folder / 'queries.jsonl')
-    qrels = files.listing(folder / 'qrels', *_QRELS)
-    self._qrels = {files.plain_name(path).rpartition('.')[0]: path
-                   for path in qrels}
-    if len(self._qrels) < len(qrels):
-      raise errors.UserError(
-          f'beir:{place}: qrels/ holds a split both as .tsv and as .trec; '
-          'remove one of each pair'
-      )
-    self._has_queries = self._queries.is_file()
-    self.files = (self._corpus,
-                  *((self._queries,) if self._has_queries else ()),
-                  *self._qrels.values())
     lacking = [] if self._corpus.is_file() else [self._corpus]
-    if qrels and not self._has_queries:
-      lacking.append(self._queries)
-    if self._has_queries and not qrels:
-      lacking.append(folder / 'qrels' / '<split>.tsv')
+    self._queries: list[pathlib.Path] = []
+    self._qrels: dict[str, pathlib.Path] = {}
+    prefixes = {found[1] for path in folder.glob('*-q*')
+                if (found := _PREFIXED.fullmatch(path.name))}
+    for prefix in ('', *sorted(prefixes)):
+      queries = files.plain_or_gzip(folder / f'{prefix}queries.jsonl')
+      qrels = files.listing(folder / f'{prefix}qrels', *_QRELS)
+      if queries.is_file():
+        self._queries.append(queries)
+      if qrels and not queries.is_file():
+        lacking.append(queries)
+      if queries.is_file() and not qrels:
+        lacking.append(folder / f'{prefix}qrels' / '<split>.tsv')
+      for path in qrels:
+        split = prefix + files.plain_name(path).rpartition('.')[0]
+        if split in self._qrels:
+          raise errors.UserError(
+              f'beir:{place}: {prefix}qrels/ holds a split both as .tsv and as '
+              '.trec; remove one of each pair'
+          )
+        self._qrels[split] = path
+    self.files = (self._corpus, *self._queries, *self._qrels.values())
     if lacking:
       raise errors.UserError(
           f'beir:{place}: no such file: {", ".join(map(str, lacking))}. A BEIR '
@@ -61,87 +69,40 @@ class Beir:
 
   def passages(self) -> Iterator[records.Passage]:
     """The corpus, in file order."""
-    for where, row in files.json_rows(
-        self._corpus, self._invalid, _problem
-    ):
-      document_id = _metadata(row).get('document_id')
-      yield records.Passage(
-          str(row['_id']), row.get('title') or '', row['text'],
-          '' if document_id is None else str(document_id), where,
-      )
+    return pairs.read_each(files.json_lines(self._corpus, self._invalid),
+                           _passage, self._invalid)
 
   def queries(self) -> Iterator[records.Query]:
     """All queries, in file order; none in a folder with a corpus alone."""
-    if not self._has_queries:
-      return
-    for where, row in files.json_rows(
-        self._queries, self._invalid, _problem
-    ):
-      answers = row.get('answers') or _metadata(row).get('answers') or []
-      if isinstance(answers, list):
-        yield records.Query(
-            str(row['_id']), row['text'], tuple(map(str, answers)), where
-        )
-      else:
-        self._invalid.report(
-            'broken_record', where,
-            f'query "{row["_id"]}": key "answers" holds '
-            f'{type(answers).__name__}, not a list',
-        )
+    for file in self._queries:
+      yield from pairs.read_each(files.json_lines(file, self._invalid), _query,
+                                 self._invalid)
 
   def judgements(self, split: str) -> Iterator[records.Judgement]:
     """The lines of a qrels file."""
-    path = self._qrels[split]
-    parse: Callable[[str], tuple[str, str, int] | None] = _judgement
-    for place, (number, line) in enumerate(files.numbered_lines(path)):
-      where = f'{path}:{number}'
-      if not place and files.trec_judgement(line):
-        parse = files.trec_judgement
-      elif not place:
-        _check_header(line, where)
-        continue
-      found = parse(line)
-      if found is None:
-        columns = ('query-id, corpus-id and a whole-number score between tabs'
-                   if parse is _judgement else
-                   'query, 0, passage and a whole-number grade')
-        self._invalid.report('broken_record', where,
-                             f'expected {columns}, found {line[:80]!r}')
-        continue
-      yield records.Judgement(*found, where)
+    return files.judgements(self._qrels[split], self._invalid)
 
 
-def _judgement(line: str) -> tuple[str, str, int] | None:
-  """(query id, passage id, grade) of a line; None if it is none."""
-  fields = line.split('\t')
-  grade = files.parse_grade(fields[2]) if len(fields) == 3 else None
-  return None if grade is None else (fields[0], fields[1], grade)
+def _passage(row: Any, where: str) -> records.Passage:
+  row = pairs.get_object(row)
+  return records.Passage(
+      pairs.need_id(row, '_id'), pairs.get_title(row),
+      pairs.get_text(row, 'text'), pairs.get_id(_metadata(row), 'document_id'),
+      where,
+  )
 
 
-def _check_header(line: str, where: str) -> None:
-  """Refuses a first line that may be a judgement: it would be skipped."""
-  if _judgement(line) or (fields := line.split()) and (
-      len(fields) == 3 and files.parse_grade(fields[2]) is not None
-  ):
-    raise errors.UserError(
-        f'{where}: the header line is missing (it would be skipped with its '
-        'judgement); put "query-id<TAB>corpus-id<TAB>score" first'
-    )
-
-
-def _problem(row: dict[str, Any]) -> str:
-  """What is wrong with a row; empty if nothing is."""
-  for key, kinds in (('_id', (str, int)), ('text', str)):
-    if key not in row:
-      return f'key "{key}" is missing; keys are {sorted(row)}'
-    if not isinstance(row[key], kinds):
-      return f'key "{key}" holds {type(row[key]).__name__}, not text'
-  for key, kind in (('title', str), ('metadata', dict)):
-    if not isinstance(row.get(key) or kind(), kind):
-      return (f'"{row["_id"]}": key "{key}" holds {type(row[key]).__name__}, '
-              f'not {kind.__name__}')
-  return ''
+def _query(row: Any, where: str) -> records.Query:
+  row = pairs.get_object(row)
+  name = pairs.need_id(row, '_id')
+  answers = (pairs.get_texts(row, 'answers')
+             or pairs.get_texts(_metadata(row), 'answers'))
+  return records.Query(name, pairs.get_text(row, 'text'), answers, where)
 
 
 def _metadata(row: dict[str, Any]) -> dict[str, Any]:
-  return row.get('metadata') or {}
+  found = row.get('metadata') or {}
+  if not isinstance(found, dict):
+    raise pairs.Unusable(f'key "metadata" holds {pairs.kind_of(found)}, not a '
+                         'json object')
+  return found

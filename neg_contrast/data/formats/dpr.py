@@ -72,8 +72,9 @@ class Dpr(pairs.Pairs):
     for number, (where, row) in enumerate(
         files.quoted_rows(file, self._invalid)
     ):
-      if not number and 'id' in row and 'text' in row:
-        columns = row
+      words = [word.strip().lower() for word in row]
+      if not number and 'id' in words and 'text' in words:
+        columns = words
         continue
       fields = dict(zip(columns, row, strict=False))
       if len(row) == len(columns) and fields['id']:

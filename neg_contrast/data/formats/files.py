@@ -1,5 +1,7 @@
 """Files as the readers see them: bytes, lines, rows; broken ones named."""
 
+import collections
+import contextlib
 import csv
 import gzip
 import hashlib
@@ -12,32 +14,90 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import ijson
-
 from neg_contrast import errors
 from neg_contrast.data import records
 
 _SPLITS = {
-    'train': re.compile('train'),
-    'dev': re.compile('dev|valid|(?<![a-z])val(?![a-z])'),
-    'test': re.compile('test'),
+    'train': ('train', 'training'),
+    'dev': ('dev', 'val', 'valid', 'validation'),
+    'test': ('test',),
 }
 _BOM = b'\xef\xbb\xbf'
+_GZIP = b'\x1f\x8b'
 # Nine digits fit the int32 that grades are stored in.
 _GRADE = re.compile(r'[+-]?[0-9]{1,9}')
+_SCORES = ('score', 'grade', 'relevance', 'rel', 'label')
+_BLOCK = 1 << 16
+_SPACE = re.compile(r'[ \t\r\n]*')
+_LONGEST = 16  # Characters of a json token that has no end of its own.
+# Python's int takes no more digits from a text.
+_MOST_DIGITS = 4300
+_DECODER = json.JSONDecoder(
+    parse_int=lambda text: int(text) if len(text) < _MOST_DIGITS else text,
+    parse_constant=lambda _: None,  # NaN, as pandas writes what is missing.
+)
+# Of a row between quotes: a quote that is not closed swallows no more.
+_MOST_LINES = 1000
+csv.field_size_limit(1 << 24)
 
 
 def open_text(path: pathlib.Path) -> io.BufferedReader:
-  """Opens a file for reading bytes, through gzip if it ends in `.gz`.
+  """Opens a file for reading bytes, after a byte order mark if it has one.
+
+  A gzipped file is seen by its first bytes, whatever its name.
 
   Raises:
-    UserError: there is no such file.
+    UserError: there is no such file, or it can't be opened.
   """
   if not path.is_file():
     raise errors.UserError(f'{path}: no such file')
-  if path.suffix == '.gz':
-    return io.BufferedReader(gzip.GzipFile(path, 'rb'))
-  return open(path, 'rb')
+  with open(path, 'rb') as plain:
+    is_gzip = plain.read(len(_GZIP)) == _GZIP
+  f: io.BufferedReader = (
+      io.BufferedReader(gzip.GzipFile(path)) if is_gzip
+      else open(path, 'rb')  # noqa: SIM115 - the caller closes it
+  )
+  try:
+    if f.peek(len(_BOM)).startswith(_BOM):
+      f.read(len(_BOM))
+  except BaseException:
+    f.close()
+    raise
+  return f
+
+
+@contextlib.contextmanager
+def _opened(
+    path: pathlib.Path, place: Callable[[], str]
+) -> Iterator[io.BufferedReader]:
+  """Opens a file and says what is wrong with its bytes, and after what place.
+
+  Raises:
+    UserError: it is missing, damaged, not to be read, or not UTF-8.
+  """
+  try:
+    with open_text(path) as f:
+      yield f
+  except PermissionError as e:
+    raise errors.UserError(f'{path}: {e.strerror}') from None
+  except UnicodeDecodeError as e:
+    raise errors.UserError(
+        f'{path}: not UTF-8 after {place()} ({e.reason}); convert the file'
+    ) from None
+  except (EOFError, OSError, zlib.error) as e:
+    raise errors.UserError(
+        f'{path}: broken after {place()}: {e}. Get the file again'
+    ) from None
+
+
+def start_of(path: pathlib.Path, size: int) -> bytes:
+  """The first bytes of a file.
+
+  Raises:
+    UserError: as `_opened`.
+  """
+  with _opened(path, lambda: 'its start') as f:
+    return f.read(size)
 
 
 def plain_or_gzip(path: pathlib.Path) -> pathlib.Path:
@@ -70,13 +130,14 @@ def listing(place: pathlib.Path, *suffixes: str) -> tuple[pathlib.Path, ...]:
 
 
 def split_of(path: pathlib.Path) -> str:
-  """`train`, `dev` or `test`, whichever a file's name holds, else `all`.
+  """`train`, `dev` or `test`, whichever word a file's name holds, else `all`.
 
-  `val` and `valid` are `dev` too.
+  Words are what stands between other characters than letters; `training`,
+  `val`, `valid` and `validation` are known too.
   """
-  name = path.name.lower()
-  return next((split for split, pattern in _SPLITS.items()
-               if pattern.search(name)), 'all')
+  words = set(re.split('[^a-z]+', plain_name(path).lower()))
+  return next((split for split, names in _SPLITS.items()
+               if words.intersection(names)), 'all')
 
 
 def content_id(*texts: str) -> str:
@@ -94,7 +155,7 @@ def numbered_lines(path: pathlib.Path) -> Iterator[tuple[int, str]]:
   """Numbered lines, cut at newline characters only; blank ones are left out.
 
   Args:
-    path: UTF-8, with or without a byte order mark; gzip if it ends in `.gz`.
+    path: UTF-8, with or without a byte order mark, gzipped or not.
 
   Yields:
     (number from 1, line without its end).
@@ -102,23 +163,19 @@ def numbered_lines(path: pathlib.Path) -> Iterator[tuple[int, str]]:
   Raises:
     UserError: the file is missing, damaged or not UTF-8.
   """
-  with open_text(path) as f:
-    number = 0
-    try:
-      _skip_mark(f)
-      for line in f:
-        text = line.decode('utf-8').rstrip('\r\n')
-        number += 1
-        if text.strip(' '):
-          yield number, text
-    except UnicodeDecodeError as e:
-      raise errors.UserError(
-          f'{path}:{number + 1}: not UTF-8 ({e.reason}); convert the file'
-      ) from None
-    except (EOFError, OSError, zlib.error) as e:
-      raise errors.UserError(
-          f'{path}: broken after line {number}: {e}. Get the file again'
-      ) from None
+  for number, line in _whole_lines(path):
+    text = line.rstrip('\r\n')
+    if text.strip(' '):
+      yield number, text
+
+
+def _whole_lines(path: pathlib.Path) -> Iterator[tuple[int, str]]:
+  """Numbered lines with their ends, blank ones too."""
+  number = 0
+  with _opened(path, lambda: f'line {number}') as f:
+    for line in f:
+      yield number + 1, line.decode('utf-8')
+      number += 1
 
 
 def json_lines(
@@ -132,15 +189,13 @@ def json_lines(
   for number, line in numbered_lines(path):
     where = f'{path}:{number}'
     try:
-      value = json.loads(line)
+      value = _DECODER.decode(line)
     except json.JSONDecodeError as e:
       if line.isspace():
         continue
       reason = f'{e.msg} at column {e.colno}'
     except RecursionError:
       reason = 'nested too deeply'
-    except ValueError:
-      reason = 'a number has too many digits'
     else:
       yield where, value
       continue
@@ -161,65 +216,116 @@ def json_items(
     UserError: the file is missing, damaged, not UTF-8, or an array with broken
       json in it.
   """
-  if first_character(path) != '[':
+  if start_of(path, _BLOCK).lstrip().startswith(b'['):
+    yield from array_items(path)
+  else:
     yield from json_lines(path, invalid)
-    return
-  number = 0
-  with open_text(path) as f:
-    try:
-      _skip_mark(f)
-      for number, value in enumerate(ijson.items(f, 'item'), 1):
-        yield f'{path}: item {number}', value
-    except (ijson.JSONError, EOFError, OSError, zlib.error, ValueError) as e:
-      reason = ' '.join(str(e).split())
-      raise errors.UserError(
-          f'{path}: not valid UTF-8 json after item {number}: {reason:.120}. '
-          'Get the file again'
-      ) from None
 
 
-def first_character(path: pathlib.Path) -> str:
-  """The first one that is no white space; empty in a file without any.
-
-  Raises:
-    UserError: the file is missing or damaged.
-  """
-  with open_text(path) as f:
-    try:
-      _skip_mark(f)
-      while block := f.read(4096):
-        if text := block.lstrip():
-          return chr(text[0])
-    except (EOFError, OSError, zlib.error) as e:
-      raise errors.UserError(
-          f'{path}: broken at its start: {e}. Get the file again'
-      ) from None
-  return ''
-
-
-def json_rows(
-    path: pathlib.Path,
-    invalid: records.InvalidRecords,
-    problem: Callable[[dict[str, Any]], str],
-) -> Iterator[tuple[str, dict[str, Any]]]:
-  """The objects of a jsonl file; those that can't be used are reported.
+def array_items(
+    path: pathlib.Path, key: str = ''
+) -> Iterator[tuple[str, Any]]:
+  """(`file: item number`, item) of a json array; one is in memory at a time.
 
   Args:
-    path: a json object a line.
-    invalid: where to report.
-    problem: what is wrong with an object; empty if nothing is.
+    path: the array alone, or an object with it.
+    key: of the array in the object.
 
-  Yields:
-    (`file:line`, object).
+  Raises:
+    UserError: the file is missing, damaged, or not UTF-8 json of that form.
   """
-  for where, row in json_lines(path, invalid):
-    if not isinstance(row, dict):
-      invalid.report('broken_record', where, 'a json object was expected, '
-                     f'found {type(row).__name__}')
-    elif fault := problem(row):
-      invalid.report('broken_record', where, fault)
+  number = 0
+  with _opened(path, lambda: f'item {number}') as f:
+    try:
+      for number, value in enumerate(_JsonReader(f).items(key), 1):
+        yield f'{path}: item {number}', value
+    except (json.JSONDecodeError, RecursionError) as e:
+      reason = getattr(e, 'msg', 'nested too deeply')
+      raise errors.UserError(
+          f'{path}: not valid json after item {number}: {reason}. Get the file '
+          'again'
+      ) from None
+
+
+class _JsonReader:
+  """Reads a json text part by part; what waits is never more than one value."""
+
+  def __init__(self, f: io.BufferedReader):
+    self._f = io.TextIOWrapper(f, 'utf-8', newline='')
+    self._text, self._at = '', 0
+
+  def items(self, key: str) -> Iterator[Any]:
+    """The items of the array, or of that under a key, and then the end."""
+    if key:
+      for _ in self._parts('{', '}'):
+        name = self._value()
+        self._take(':')
+        if name == key and self._peek() == '[':
+          yield from self._items()
+        else:
+          self._value()
     else:
-      yield where, row
+      yield from self._items()
+    if self._peek():
+      raise json.JSONDecodeError('Extra data', self._text, self._at)
+
+  def _items(self) -> Iterator[Any]:
+    for _ in self._parts('[', ']'):
+      yield self._value()
+
+  def _parts(self, start: str, end: str) -> Iterator[None]:
+    """Stops before each part of an array or object."""
+    self._take(start)
+    if self._peek() == end:
+      self._take(end)
+      return
+    while True:
+      yield
+      if self._take(f',{end}') == end:
+        return
+
+  def _take(self, marks: str) -> str:
+    """The next mark."""
+    mark = self._peek()
+    if not mark or mark not in marks:
+      raise json.JSONDecodeError(f'Expecting {" or ".join(marks)}', self._text,
+                                 self._at)
+    self._at += 1
+    return mark
+
+  def _peek(self) -> str:
+    """The next character that is no white space; empty at the end."""
+    while True:
+      found = _SPACE.match(self._text, self._at)
+      self._at = found.end() if found else self._at
+      if self._at < len(self._text):
+        return self._text[self._at]
+      if not self._more():
+        return ''
+
+  def _value(self) -> Any:
+    """The next value."""
+    self._peek()
+    while True:
+      sure = len(self._text) - _LONGEST
+      try:
+        value, end = _DECODER.raw_decode(self._text, self._at)
+      except json.JSONDecodeError as e:
+        is_cut = e.msg.startswith('Unterminated') or e.pos > sure
+        if not (is_cut and self._more()):
+          raise
+      else:
+        if end < sure or not self._more():  # A number may go on.
+          self._at = end
+          return value
+
+  def _more(self) -> bool:
+    """Reads on, as much as waits already: a long value takes linear time."""
+    rest = self._text[self._at:]
+    new = self._f.read(max(_BLOCK, len(rest)))
+    if new:
+      self._text, self._at = rest + new, 0
+    return bool(new)
 
 
 def quoted_rows(
@@ -227,33 +333,72 @@ def quoted_rows(
 ) -> Iterator[tuple[str, list[str]]]:
   """Rows of tab-separated fields that may be quoted, as Python's csv reads.
 
-  A field in double quotes may hold tabs, newlines and doubled quotes.
+  A field in double quotes may hold tabs, newlines and doubled quotes. After a
+  row that can't be read, the line after its first one is the next row.
 
   Yields:
     (`file:line`, fields).
   """
-  lines = numbered_lines(path)
-  for number, line in lines:
-    where = f'{path}:{number}'
-    if '"' not in line:
-      yield where, line.split('\t')
+  source = _whole_lines(path)
+  waiting: collections.deque[tuple[int, str]] = collections.deque()
+
+  def lines() -> Iterator[tuple[int, str]]:
+    while one := waiting.popleft() if waiting else next(source, None):
+      yield one
+
+  for number, line in lines():
+    where, plain = f'{path}:{number}', line.rstrip('\r\n')
+    if not plain.strip(' '):
       continue
-    rest = itertools.chain((line,), (f'\n{line}' for _, line in lines))
+    if not plain.startswith('"') and '\t"' not in plain:
+      yield where, plain.split('\t')
+      continue
+    taken: list[tuple[int, str]] = []
+
+    def rest(taken=taken) -> Iterator[str]:
+      for one in itertools.islice(lines(), _MOST_LINES):
+        taken.append(one)
+        yield one[1]
+
     try:
-      row = next(csv.reader(rest, delimiter='\t'))
+      row = next(csv.reader(itertools.chain((line,), rest()), delimiter='\t',
+                            strict=True))
     except csv.Error as e:
-      invalid.report('broken_record', where, f'{e}; is a quote not closed?')
+      waiting.extendleft(reversed(taken))
+      invalid.report('broken_record', where, f'{e} (is a quote not closed?)')
     else:
       yield where, row
 
 
-def trec_judgement(line: str) -> tuple[str, str, int] | None:
-  """(query id, passage id, grade) of a TREC qrels line; None if it is none.
+def judgements(
+    path: pathlib.Path, invalid: records.InvalidRecords
+) -> Iterator[records.Judgement]:
+  """The lines of a qrels file: TREC's four columns, or after a header BEIR's.
 
-  Args:
-    line: four fields between tabs, or, if ids hold no white space, spaces; the
-      second one means nothing.
+  Raises:
+    UserError: the file can't be read, or its first line is neither.
   """
+  parse, columns = _trec, 'query, 0, passage and a whole-number grade'
+  for place, (number, line) in enumerate(numbered_lines(path)):
+    where, found = f'{path}:{number}', parse(line)
+    if found:
+      yield records.Judgement(*found, where)
+    elif place:
+      invalid.report('broken_record', where,
+                     f'expected {columns}, found {line[:80]!r}')
+    elif line.split()[-1].casefold() in _SCORES:
+      parse, columns = _beir, (
+          'query-id, corpus-id and a whole-number score between tabs'
+      )
+    else:
+      raise errors.UserError(
+          f'{where}: the header line is missing, or {columns} between tabs. '
+          'Put "query-id<TAB>corpus-id<TAB>score" first'
+      )
+
+
+def _trec(line: str) -> tuple[str, str, int] | None:
+  """(query id, passage id, grade) between tabs or, without them, spaces."""
   fields = line.split('\t')
   if len(fields) != 4:
     fields = line.split()
@@ -263,13 +408,14 @@ def trec_judgement(line: str) -> tuple[str, str, int] | None:
   return None if grade is None else (fields[0], fields[2], grade)
 
 
+def _beir(line: str) -> tuple[str, str, int] | None:
+  """(query id, passage id, grade) between tabs."""
+  fields = line.split('\t')
+  grade = parse_grade(fields[2]) if len(fields) == 3 else None
+  return None if grade is None else (fields[0], fields[1], grade)
+
+
 def parse_grade(text: str) -> int | None:
   """A whole number of at most nine digits; None if it is something else."""
   text = text.strip()
   return int(text) if _GRADE.fullmatch(text) else None
-
-
-def _skip_mark(f: io.BufferedReader) -> None:
-  """Skips a byte order mark."""
-  if f.peek(len(_BOM)).startswith(_BOM):
-    f.read(len(_BOM))

@@ -4,9 +4,8 @@ import pathlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from neg_contrast import errors
 from neg_contrast.data import records
-from neg_contrast.data.formats import files, pairs, tevatron
+from neg_contrast.data.formats import files, pairs
 
 _QUERY_IDS = ('query_id', 'qid', 'id')
 _PASSAGE_IDS = ('docid', 'doc_id', 'id')
@@ -28,22 +27,11 @@ class FlagEmbedding(pairs.Pairs):
     Raises:
       UserError: there are none, or one is neither queries nor candidates.
     """
-    found = files.listing(pathlib.Path(place), '.jsonl', '.json')
-    first = {file: tevatron.first_row(file) for file in found}
-    queries = [file for file in found if 'pos' in first[file]]
-    pool = [file for file in found
-            if file not in queries and 'text' in first[file]]
-    if not found:
-      raise errors.UserError(
-          f'flag_embedding:{place}: no such file, or a folder without .jsonl '
-          'files with rows {"query": ..., "pos": [...], "neg": [...]}'
-      )
-    for file in found:
-      if file not in queries and file not in pool:
-        raise errors.UserError(
-            f'{file}: neither queries (query, pos, neg) nor a candidate pool '
-            f'(text); its first row has {sorted(first[file])}'
-        )
+    queries, pool = pairs.by_first_row(
+        f'flag_embedding:{place}', 'pos', 'text',
+        'rows {"query": ..., "pos": [...], "neg": [...]}, or {"text": ...} of '
+        'a candidate pool',
+    )
     super().__init__(pool, queries, invalid)
 
   def passages(self) -> Iterator[records.Passage]:

@@ -10,9 +10,10 @@ from neg_contrast import errors
 from neg_contrast.data import records
 from neg_contrast.data.formats import files
 
-# Of a query, from the triples: the hundredfold of what a step draws. There are
-# 397 million triples, near a thousand a query.
-_MOST_NEGATIVES = 100
+# Of a query, from the triples: a step draws one or two of them. There are 397
+# million triples, near a thousand a query.
+_MOST_NEGATIVES = 32
+_HEADERS = ('passage', 'query', 'text')
 
 
 class MsMarco:
@@ -20,9 +21,9 @@ class MsMarco:
 
   `collection.tsv` holds the passages, `queries.<split>.tsv` the queries and
   `qrels.<split>.tsv` their judgements, in TREC's columns.
-  `qidpidtriples.<split>.*.tsv` add negatives to a split: the first hundred of
-  each query that are not its positives; and its positives, where the split has
-  no qrels. Without a collection, `triples.<split>.*.tsv` give passages and
+  `qidpidtriples.<split>.*.tsv` add negatives to a split: the first 32 of each
+  query that are not its positives; and its positives, where the split has no
+  qrels. Without a collection, `triples.<split>.*.tsv` give passages and
   queries as texts; equal texts have equal ids.
   """
 
@@ -57,6 +58,11 @@ class MsMarco:
           ', '.join(file.name for file in by_text),
       )
     self._qrels = {_split_of(file): file for file in qrels}
+    if len(self._qrels) < len(qrels):
+      raise errors.UserError(
+          f'msmarco:{place}: a split has two files of qrels, as .tsv and as '
+          '.txt; remove one of each pair'
+      )
     lacking = []
     if not self._collection and not self._is_text:
       lacking.append('collection.tsv')
@@ -77,7 +83,7 @@ class MsMarco:
   def splits(self) -> tuple[str, ...]:
     """Names in the file names of qrels, then of triples."""
     return tuple(dict.fromkeys(
-        (*self._qrels, *map(_triple_split, self._triples))
+        (*self._qrels, *map(files.split_of, self._triples))
     ))
 
   def passages(self) -> Iterator[records.Passage]:
@@ -106,10 +112,10 @@ class MsMarco:
 
   def judgements(self, split: str) -> Iterator[records.Judgement]:
     """The split's qrels, then what its triples add."""
-    triples = [f for f in self._triples if _triple_split(f) == split]
+    triples = [f for f in self._triples if files.split_of(f) == split]
     positives: set[str] = set()
     if split in self._qrels:
-      for judgement in self._read_qrels(self._qrels[split]):
+      for judgement in files.judgements(self._qrels[split], self._invalid):
         if triples and judgement.grade > 0:
           positives.add(f'{judgement.query_id}\t{judgement.passage_id}')
         yield judgement
@@ -126,25 +132,16 @@ class MsMarco:
                         else self._invalid)
       yield from _negatives(rows, to_id, positives, counts)
 
-  def _read_qrels(self, file: pathlib.Path) -> Iterator[records.Judgement]:
-    for number, line in files.numbered_lines(file):
-      where = f'{file}:{number}'
-      found = files.trec_judgement(line)
-      if found is None:
-        self._invalid.report(
-            'broken_record', where, 'expected query id, 0, passage id and a '
-            f'whole-number grade, found {line[:80]!r}',
-        )
-      else:
-        yield records.Judgement(*found, where)
-
   def _pairs(
       self, file: pathlib.Path, what: str
   ) -> Iterator[tuple[str, str, str]]:
-    """(`file:line`, id, text) of a file of two columns."""
-    for number, line in files.numbered_lines(file):
+    """(`file:line`, id, text) of a file of two columns, a header left out."""
+    for place, (number, line) in enumerate(files.numbered_lines(file)):
       where = f'{file}:{number}'
       fields = line.split('\t')
+      words = [word.strip().lower() for word in fields]
+      if not place and words[0].endswith('id') and words[-1] in _HEADERS:
+        continue
       if len(fields) == 2 and fields[0]:
         yield where, fields[0], fields[1]
       else:
@@ -159,13 +156,13 @@ class MsMarco:
     """(`file:line`, query, positive, negative) of a file of triples."""
     for number, line in files.numbered_lines(file):
       where, fields = f'{file}:{number}', line.split('\t')
-      if len(fields) == 3:
+      if len(fields) == 3 and all(map(str.strip, fields)):
         yield where, fields[0], fields[1], fields[2]
       else:
         invalid.report(
             'broken_record', where,
             'expected a query, a positive and a negative between tabs, found '
-            f'{len(fields)} columns: {line[:80]!r}',
+            f'{line[:80]!r}',
         )
 
 
@@ -202,9 +199,4 @@ def _negatives(
 
 def _split_of(file: pathlib.Path) -> str:
   """`dev.small` of `qrels.dev.small.tsv.gz`."""
-  return files.plain_name(file).rpartition('.')[0].partition('.')[2]
-
-
-def _triple_split(file: pathlib.Path) -> str:
-  """`train` of `qidpidtriples.train.full.2.tsv.gz`."""
-  return file.name.split('.')[1]
+  return files.plain_name(file).rpartition('.')[0].partition('.')[2] or 'all'

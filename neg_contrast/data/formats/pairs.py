@@ -9,11 +9,14 @@ import collections
 import dataclasses
 import itertools
 import pathlib
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar
 
+from neg_contrast import errors
 from neg_contrast.data import records
 from neg_contrast.data.formats import files
+
+Record = TypeVar('Record')
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -118,11 +121,8 @@ class Pairs(abc.ABC):
 
   def _read_corpus(self, file: pathlib.Path) -> Iterator[records.Passage]:
     """The passages of a corpus file."""
-    for where, row in files.json_items(file, self._invalid):
-      try:
-        yield self._passage(row, where)
-      except Unusable as e:
-        self._invalid.report('broken_record', where, str(e))
+    return read_each(files.json_items(file, self._invalid), self._passage,
+                     self._invalid)
 
   @abc.abstractmethod
   def _item(
@@ -153,6 +153,62 @@ class Unusable(ValueError):
   """What is wrong with a record."""
 
 
+def read_each(
+    rows: Iterable[tuple[str, Any]],
+    read: Callable[[Any, str], Record],
+    invalid: records.InvalidRecords,
+) -> Iterator[Record]:
+  """What `read` makes of each (`file:line`, row); faults are reported."""
+  for where, row in rows:
+    try:
+      record = read(row, where)
+    except Unusable as e:
+      invalid.report('broken_record', where, str(e))
+    else:
+      yield record
+
+
+def by_first_row(
+    spec: str, question: str, passage: str, expected: str
+) -> tuple[list[pathlib.Path], list[pathlib.Path]]:
+  """Files of questions and files of passages, as their first rows show.
+
+  Args:
+    spec: `scheme:place` of a file or folder.
+    question: key that only a question has.
+    passage: key of what is no question.
+    expected: what rows look like.
+
+  Raises:
+    UserError: there are no files, or one is neither.
+  """
+  place = pathlib.Path(spec.partition(':')[2])
+  questions, passages = [], []
+  for file in files.listing(place, '.jsonl', '.json'):
+    first = first_row(file)
+    if question in first:
+      questions.append(file)
+    elif passage in first:
+      passages.append(file)
+    else:
+      raise errors.UserError(
+          f'{file}: neither questions nor passages; its first row has '
+          f'{sorted(first)}, where {expected} were expected'
+      )
+  if not questions and not passages:
+    raise errors.UserError(
+        f'{spec}: no such file, or a folder without .jsonl files; {expected} '
+        'are expected'
+    )
+  return questions, passages
+
+
+def first_row(file: pathlib.Path) -> dict[str, Any]:
+  """The first object of a file; empty if there is none."""
+  rows = (row for _, row in files.json_items(file, files.unheard()))
+  return next((row for row in rows if isinstance(row, dict)), {})
+
+
 def get_object(row: Any) -> dict[str, Any]:
   """The row, if it is a json object.
 
@@ -180,20 +236,32 @@ def get_id(row: dict[str, Any], *keys: str) -> str:
   return ''
 
 
-def get_text(row: dict[str, Any], *keys: str) -> str:
-  """The text under the first of the keys that is there.
+def need_id(row: dict[str, Any], key: str) -> str:
+  """The id under the key.
 
   Raises:
-    Unusable: none is there, or it holds no text.
+    Unusable: it is missing, empty, or neither text nor a whole number.
   """
+  name = get_id(row, key)
+  if not name:
+    raise Unusable(f'key "{key}" is missing or empty; keys are {sorted(row)}')
+  return name
+
+
+def get_text(row: dict[str, Any], *keys: str) -> str:
+  """The first text under one of the keys that is not empty, if any is not.
+
+  Raises:
+    Unusable: none is there, or one holds no text.
+  """
+  given = [row[key] for key in keys if key in row]
   for key in keys:
-    if key in row:
-      value = row[key]
-      if not isinstance(value, str):
-        raise Unusable(f'key "{key}" holds {kind_of(value)}, not text')
-      return value
-  names = ' or '.join(f'"{key}"' for key in keys)
-  raise Unusable(f'key {names} is missing; keys are {sorted(row)}')
+    if key in row and not isinstance(row[key], str):
+      raise Unusable(f'key "{key}" holds {kind_of(row[key])}, not text')
+  if not given:
+    names = ' or '.join(f'"{key}"' for key in keys)
+    raise Unusable(f'key {names} is missing; keys are {sorted(row)}')
+  return next(filter(None, given), '')
 
 
 def get_title(row: dict[str, Any]) -> str:
@@ -239,9 +307,12 @@ def as_texts(values: Sequence[Any], key: str) -> Iterator[str]:
     Unusable: there is something else among the values.
   """
   for number, value in enumerate(values):
-    if isinstance(value, (bool, dict, list, tuple)) or value is None:
+    if isinstance(value, bool) or not isinstance(value, (str, int, float)):
       raise Unusable(f'{key}[{number}] holds {kind_of(value)}, not text')
-    yield str(value)
+    try:
+      yield str(value)
+    except ValueError as e:
+      raise Unusable(f'{key}[{number}]: {e}') from None
 
 
 def kind_of(value: Any) -> str:

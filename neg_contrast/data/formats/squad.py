@@ -1,15 +1,12 @@
 """SQuAD json (v1.1 and v2): paragraphs are passages, articles documents."""
 
 import pathlib
-import zlib
 from collections.abc import Iterator
 from typing import Any
 
-import ijson
-
 from neg_contrast import errors
 from neg_contrast.data import records
-from neg_contrast.data.formats import files
+from neg_contrast.data.formats import files, pairs
 
 _Paragraph = tuple[records.Passage, list[Any], str]
 
@@ -29,16 +26,12 @@ class Squad:
     Raises:
       UserError: there are none.
     """
-    path = pathlib.Path(place)
-    found = [path] if path.is_file() else sorted(
-        [*path.glob('*.json'), *path.glob('*.json.gz')]
-    )
-    if not found:
+    self.files = files.listing(pathlib.Path(place), '.json')
+    if not self.files:
       raise errors.UserError(
           f'squad:{place}: no such file, or a folder without .json or .json.gz '
           'files; train-v1.1.json and dev-v1.1.json of SQuAD are expected'
       )
-    self.files = tuple(found)
     self._invalid = invalid
 
   @property
@@ -53,14 +46,14 @@ class Squad:
 
   def queries(self) -> Iterator[records.Query]:
     """All answerable questions."""
-    for passage, qas, _ in self._paragraphs(_unheard()):
+    for passage, qas, _ in self._paragraphs(files.unheard()):
       yield from _questions(qas, passage, self._invalid)
 
   def judgements(self, split: str) -> Iterator[records.Judgement]:
     """Each question's own paragraph."""
-    for passage, qas, of_split in self._paragraphs(_unheard()):
+    for passage, qas, of_split in self._paragraphs(files.unheard()):
       if of_split == split:
-        for question in _questions(qas, passage, _unheard()):
+        for question in _questions(qas, passage, files.unheard()):
           yield records.Judgement(question.id, passage.id, 1, question.where)
 
   def _paragraphs(
@@ -69,84 +62,50 @@ class Squad:
     """(passage, its questions as they stand in the file, split)."""
     counts: dict[str, int] = {}
     for file in self.files:
-      for number, article in self._articles(file):
-        where = f'{file}: article {number}'
+      where = ''
+      for where, row in files.array_items(file, 'data'):
         try:
-          title = _get(article, 'title', str)
-          paragraphs = _get(article, 'paragraphs', list)
-        except (KeyError, TypeError) as e:
-          invalid.report('broken_record', where, _lack(e))
+          row = pairs.get_object(row)
+          title = pairs.get_text(row, 'title')
+          paragraphs = pairs.get_list(row, 'paragraphs', needed=True)
+        except pairs.Unusable as e:
+          invalid.report('broken_record', where, str(e))
           continue
         for place, paragraph in enumerate(paragraphs, 1):
           count = counts[title] = counts.get(title, 0) + 1
           spot = f'{where} ("{title}"), paragraph {place}'
           try:
-            text = _get(paragraph, 'context', str)
-            qas = _get(paragraph, 'qas', list)
-          except (KeyError, TypeError) as e:
-            invalid.report('broken_record', spot, _lack(e))
+            paragraph = pairs.get_object(paragraph)
+            text = pairs.get_text(paragraph, 'context')
+            qas = pairs.get_list(paragraph, 'qas', needed=True)
+          except pairs.Unusable as e:
+            invalid.report('broken_record', spot, str(e))
             continue
           passage = records.Passage(
               f'{title}#{count}', title.replace('_', ' '), text, title, spot
           )
           yield passage, qas, files.split_of(file)
-
-  def _articles(self, file: pathlib.Path) -> Iterator[tuple[int, Any]]:
-    number = 0
-    with files.open_text(file) as f:
-      try:
-        for number, article in enumerate(ijson.items(f, 'data.item'), 1):
-          yield number, article
-      except (ijson.JSONError, EOFError, OSError, zlib.error) as e:
+      if not where:
         raise errors.UserError(
-            f'{file}: not valid json after article {number}: {e}. Download the '
-            'file again'
-        ) from None
-    if not number:
-      raise errors.UserError(
-          f'{file}: no articles under the key "data"; is this SQuAD json?'
-      )
+            f'{file}: no articles under the key "data"; is this SQuAD json?'
+        )
 
 
 def _questions(
     qas: list[Any], passage: records.Passage, invalid: records.InvalidRecords
 ) -> Iterator[records.Query]:
   """The answerable ones; test files of v2 have no answers at all."""
-  for number, question in enumerate(qas, 1):
+  for number, row in enumerate(qas, 1):
     where = f'{passage.where}, question {number}'
     try:
-      name = str(_get(question, 'id', (str, int)))
-      text = _get(question, 'question', str)
+      row = pairs.get_object(row)
+      name, text = pairs.need_id(row, 'id'), pairs.get_text(row, 'question')
       answers = dict.fromkeys(
-          _get(answer, 'text', str) for answer in question.get('answers') or ()
+          pairs.get_text(pairs.get_object(answer), 'text')
+          for answer in pairs.get_list(row, 'answers')
       )
-    except (KeyError, TypeError) as e:
-      invalid.report('broken_record', where, _lack(e))
+    except pairs.Unusable as e:
+      invalid.report('broken_record', where, str(e))
       continue
-    if answers and not question.get('is_impossible', False):
+    if answers and not row.get('is_impossible', False):
       yield records.Query(name, text, tuple(answers), f'{where} ("{name}")')
-
-
-def _unheard() -> records.InvalidRecords:
-  """For all readings of a record but the one that reports its faults."""
-  return records.InvalidRecords(skip=True)
-
-
-def _get(record: Any, key: str, kind: type | tuple[type, ...]) -> Any:
-  """A value of an object.
-
-  Raises:
-    KeyError: it is missing.
-    TypeError: it, or the object, is of another type.
-  """
-  if not isinstance(record, dict):
-    raise TypeError(f'a json object was expected, found {record!r:.40}')
-  if not isinstance(record[key], kind):
-    raise TypeError(f'key {key!r} holds {type(record[key]).__name__}')
-  return record[key]
-
-
-def _lack(error: Exception) -> str:
-  if isinstance(error, KeyError):
-    return f'key {error} is missing'
-  return f'not of the expected form: {error}'

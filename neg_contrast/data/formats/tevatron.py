@@ -5,7 +5,7 @@ from typing import Any
 
 from neg_contrast import errors
 from neg_contrast.data import records
-from neg_contrast.data.formats import files, pairs
+from neg_contrast.data.formats import pairs
 
 _POSITIVE, _NEGATIVE = 'positive_passages', 'negative_passages'
 _POSITIVE_IDS, _NEGATIVE_IDS = 'positive_document_ids', 'negative_document_ids'
@@ -18,8 +18,8 @@ class Tevatron(pairs.Pairs):
   question, with its passages (`positive_passages`) or their ids
   (`positive_document_ids`); one with a `docid` alone is a passage of the
   corpus. Without a corpus, the passages of the questions are. Splits are named
-  by file names. A question with answers and without positives stays in its
-  split.
+  by file names. A question without positives stays in its split if it has
+  answers, or nothing but a text, as in files of queries to encode.
   """
 
   def __init__(self, place: str, invalid: records.InvalidRecords):
@@ -28,23 +28,13 @@ class Tevatron(pairs.Pairs):
     Raises:
       UserError: there are none, or one is neither questions nor a corpus.
     """
-    found = files.listing(pathlib.Path(place), '.jsonl', '.json')
-    first = {file: first_row(file) for file in found}
-    questions = [file for file in found if 'query_id' in first[file]]
-    corpus = [file for file in found
-              if file not in questions and 'docid' in first[file]]
-    if not found:
-      raise errors.UserError(
-          f'tevatron:{place}: no such file, or a folder without .jsonl files; '
-          'train.jsonl and corpus.jsonl of Tevatron are expected'
-      )
-    for file in found:
-      if file not in questions and file not in corpus:
-        raise errors.UserError(
-            f'{file}: neither questions (query_id, query, {_POSITIVE}) nor a '
-            f'corpus (docid, text); its first row has {sorted(first[file])}'
-        )
-    by_id = [file for file in questions if _POSITIVE_IDS in first[file]]
+    questions, corpus = pairs.by_first_row(
+        f'tevatron:{place}', 'query_id', 'docid',
+        f'rows {{query_id, query, {_POSITIVE}}} in train.jsonl or {{docid, '
+        'text} in corpus.jsonl',
+    )
+    by_id = [file for file in questions
+             if _POSITIVE_IDS in pairs.first_row(file)]
     if by_id and not corpus:
       raise errors.UserError(
           f'{by_id[0]}: names passages by id, but tevatron:{place} has no '
@@ -56,9 +46,7 @@ class Tevatron(pairs.Pairs):
       self, file: pathlib.Path, row: Any, name: str, where: str
   ) -> pairs.Item:
     row = pairs.get_object(row)
-    name = pairs.get_id(row, 'query_id')
-    if not name:
-      raise pairs.Unusable(f'key "query_id" is missing; keys are {sorted(row)}')
+    name = pairs.need_id(row, 'query_id')
     text = pairs.get_text(row, 'query', 'query_text')
     answers = pairs.get_texts(row, 'answers')
     if _POSITIVE_IDS in row:
@@ -72,7 +60,14 @@ class Tevatron(pairs.Pairs):
       positives, negatives = (tuple(passage.id for passage in part)
                               for part in given)
       passages = [*given[0], *given[1]]
-    own = self._split_of(file) if answers and not positives else ''
+    has_key = _POSITIVE in row or _POSITIVE_IDS in row
+    if not has_key and any(key.startswith(('pos', 'neg')) for key in row):
+      raise pairs.Unusable(
+          f'key "{_POSITIVE}" or "{_POSITIVE_IDS}" is missing; keys are '
+          f'{sorted(row)}'
+      )
+    is_alone = not positives and (answers or not has_key)
+    own = self._split_of(file) if is_alone else ''
     return pairs.Item(records.Query(name, text, answers, where, own),
                       positives, negatives, passages)
 
@@ -84,18 +79,9 @@ class Tevatron(pairs.Pairs):
 
   def _passage(self, row: Any, where: str) -> records.Passage:
     row = pairs.get_object(row)
-    name = pairs.get_id(row, 'docid')
-    if not name:
-      raise pairs.Unusable(f'key "docid" is missing; keys are {sorted(row)}')
+    name = pairs.need_id(row, 'docid')
     # Tevatron's README says document_text, its loader reads text.
-    return records.Passage(name, pairs.get_title(row),
-                           pairs.get_text(row, 'text', 'document_text'),
-                           where=where)
-
-
-def first_row(file: pathlib.Path) -> dict[str, Any]:
-  """The first object of a file; empty if there is none."""
-  for _, row in files.json_items(file, files.unheard()):
-    if isinstance(row, dict):
-      return row
-  return {}
+    text = pairs.get_text(row, 'text', 'document_text')
+    if not text.strip():
+      raise pairs.Unusable(f'"{name}": key "text" or "document_text" is empty')
+    return records.Passage(name, pairs.get_title(row), text, where=where)

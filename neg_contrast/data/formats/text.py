@@ -27,7 +27,7 @@ class Text:
     self._invalid = invalid
     self.files = tuple(sorted(
         path for path in self._folder.rglob('*')
-        if path.suffix in SUFFIXES and path.is_file()
+        if path.suffix.lower() in SUFFIXES and path.is_file()
     ))
     if not self.files:
       raise errors.UserError(
@@ -46,9 +46,12 @@ class Text:
             f'{e.start})'
         )
         continue
-      yield records.Passage(
-          name.as_posix(), path.stem, text, name.as_posix(), str(path)
-      )
+      if text.strip():
+        yield records.Passage(
+            name.as_posix(), path.stem, text, name.as_posix(), str(path)
+        )
+      else:  # Its name would be a title, and so a passage.
+        self._invalid.report('empty_passage', str(path), 'holds no text')
 
   def queries(self) -> Iterator[records.Query]:
     """None."""

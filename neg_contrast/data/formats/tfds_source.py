@@ -3,6 +3,7 @@
 TensorFlow is not needed, so a data set must be stored as array_record.
 """
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -126,8 +127,14 @@ class Foreign:
           'only TensorFlow reads. Prepare it anew in another TFDS_DATA_DIR:\n'
           f'{_how_to_prepare(info.get("name", name))}'
       )
-    lengths = {split['name']: split.get('shardLengths', [])
-               for split in info.get('splits', ())}
+    with _reading(folder / _INFO):
+      lengths = {split['name']: split.get('shardLengths') or ()
+                 for split in info.get('splits') or ()}
+    if not lengths or not (folder / _FEATURES).is_file():
+      raise errors.UserError(
+          f'{folder}: names no splits, or lacks {_FEATURES}; prepare it again:'
+          f'\n{_how_to_prepare(info.get("name", name))}'
+      )
     shards = {split: sorted(folder.glob(f'*-{split}.array_record*'))
               for split in lengths}
     for split, found in shards.items():
@@ -138,7 +145,8 @@ class Foreign:
             f'{_how_to_prepare(info.get("name", name))}'
         )
     self.splits = tuple(shards)
-    self.files = (folder / _INFO, folder / _FEATURES,
+    # This file, since a corpus is stale when its mapping changes.
+    self.files = (folder / _INFO, folder / _FEATURES, pathlib.Path(__file__),
                   *(path for found in shards.values() for path in found))
 
   def passages(self) -> Iterator[records.Passage]:
@@ -198,10 +206,11 @@ class Foreign:
     """(`folder: split, row number`, row)."""
     import tensorflow_datasets as tfds  # Slow to import.
 
-    source = tfds.builder_from_directory(str(self._folder)).as_data_source(
-        split
-    )
-    for number, row in _in_order(source):
+    with _reading(self._folder):
+      source = tfds.builder_from_directory(str(self._folder)).as_data_source(
+          split
+      )
+    for number, row in _in_order(self._folder, source):
       if not number:
         self._check_features(row)
       yield f'{self._folder}: {split}, row {number}', row
@@ -232,8 +241,9 @@ class PreparedFolder:
     """
     self._folder = folder
     manifest = artifacts.read_manifest(folder) or {}
-    counts = manifest.get('counts', {})
-    self.splits = tuple(counts.get('judgements', ()))
+    with _reading(folder / artifacts.MANIFEST):
+      counts = manifest.get('counts') or {}
+      self.splits = tuple(counts.get('judgements') or ())
     kinds = ['passages', *(['queries'] if counts.get('queries') else [])]
     self._has_queries = 'queries' in kinds
     tables = [folder / f'{what}-{split}.npy' for split in self.splits
@@ -265,7 +275,7 @@ class PreparedFolder:
       return
     own: dict[int, list[str]] = {}
     for split in self.splits:
-      for number in np.load(self._folder / f'unjudged-{split}.npy').tolist():
+      for number in self._load(f'unjudged-{split}.npy').tolist():
         own.setdefault(number, []).append(split)
     for number, (where, row) in enumerate(self._rows('queries')):
       answers = tuple(answer.decode() for answer in row['answers'])
@@ -275,31 +285,59 @@ class PreparedFolder:
 
   def judgements(self, split: str) -> Iterator[records.Judgement]:
     """The judgements of a split, by query and passage."""
-    path = self._folder / f'judgements-{split}.npy'
-    passage_ids = id_table.IdTable(self._folder / 'passages')
-    query_ids = id_table.IdTable(self._folder / 'queries')
-    table = np.load(path, mmap_mode='r')
+    name = f'judgements-{split}.npy'
+    table = self._load(name)
+    with _reading(self._folder):
+      passage_ids = id_table.IdTable(self._folder / 'passages')
+      query_ids = id_table.IdTable(self._folder / 'queries')
     for start in range(0, len(table), _READ_AT_ONCE):
       part = table[start : start + _READ_AT_ONCE].tolist()
-      for number, (query, passage, grade, is_example) in enumerate(part, start):
-        yield records.Judgement(
-            query_ids[query].decode(), passage_ids[passage].decode(), grade,
-            f'{path}: row {number}', bool(is_example),
-        )
+      for number, row in enumerate(part, start):
+        with _reading(self._folder):
+          query, passage, grade, is_example = row
+          names = query_ids[query].decode(), passage_ids[passage].decode()
+        yield records.Judgement(*names, grade,
+                                f'{self._folder / name}: row {number}',
+                                bool(is_example))
+
+  def _load(self, name: str) -> np.ndarray:
+    with _reading(self._folder / name):
+      return np.load(self._folder / name, mmap_mode='r')
 
   def _rows(self, kind: str) -> Iterator[tuple[str, dict[str, Any]]]:
     from neg_contrast.data import tfds_records  # Slow to import.
 
     folder = self._folder / kind
-    for number, row in _in_order(tfds_records.read(folder)):
+    with _reading(folder):
+      source = tfds_records.read(folder)
+    for number, row in _in_order(folder, source):
       yield f'{folder}: row {number}', row
 
 
-def _in_order(source: Any) -> Iterator[tuple[int, dict[str, Any]]]:
+@contextlib.contextmanager
+def _reading(path: pathlib.Path) -> Iterator[None]:
+  """Damaged files make tensorflow-datasets and numpy raise all sorts of things.
+
+  Raises:
+    UserError: the block raised something.
+  """
+  try:
+    yield
+  except Exception as e:
+    raise errors.UserError(
+        f'{path}: damaged ({type(e).__name__}: {e!s:.200}); prepare it again'
+    ) from e
+
+
+def _in_order(
+    folder: pathlib.Path, source: Any
+) -> Iterator[tuple[int, dict[str, Any]]]:
   """(number, row) of all rows of a data source."""
   for start in range(0, len(source), _READ_AT_ONCE):
     numbers = range(start, min(start + _READ_AT_ONCE, len(source)))
-    yield from zip(numbers, source.__getitems__(list(numbers)), strict=True)
+    with _reading(folder):
+      rows = source.__getitems__(list(numbers))
+    yield from zip(numbers, rows, strict=True)
 
 
 def _get(row: dict[str, Any], feature: str) -> Any:
