@@ -123,6 +123,18 @@ def test_folder_keeps_embeddings_until_the_model_changes(root, tmp_path):
   assert len(tables()) == 2 and path.stat().st_mtime_ns == written
 
 
+def test_says_when_many_passages_are_cut(root, monkeypatch):
+  said = []
+  monkeypatch.setattr(retriever.logging, 'warning',
+                      lambda text, *args: said.append(text % args))
+  load_retriever(root).make()
+  assert said == []
+  api.load_retriever(
+      str(root / 'model'), f'beir:{root / "data"}',
+      **{**settings(root), 'model__passage_length': 8}).make()
+  assert len(said) == 1 and '% of the passages have 8 tokens' in said[0]
+
+
 def test_two_processes_share_a_folder(root, tmp_path):
   """Both encode the corpus at the same time, if nobody makes one wait."""
   code = ("import sys; from neg_contrast import api; "

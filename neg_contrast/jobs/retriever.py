@@ -28,6 +28,7 @@ from neg_contrast.training import run_log
 
 FOLDER = 'retrieval'  # Of a workdir.
 _RECALL_QUERIES = 200
+_MANY_CUT = 0.25  # Passages that the model reads in part, to be told of.
 _LEAST_RECALL_DEPTH = 100  # One index serves searches of any depth.
 
 
@@ -159,6 +160,14 @@ class Retriever:
   def passage_vecs(self) -> np.ndarray:
     """`[passages, features] float32` of the passages that are searched."""
     texts = self._dataset.tokenize(self._encoder.model, 'passage')
+    if self._rows is None:
+      full = float(np.mean(texts.lengths() >= texts.max_length))
+      if full > _MANY_CUT:
+        logging.warning(
+            '%.0f%% of the passages have %d tokens or more, and the model '
+            'reads no more of them; configs/split.py makes shorter ones',
+            100 * full, texts.max_length,
+        )
     encode = functools.partial(
         self._encoder.encode, 'passage', texts, self._rows,
         on_progress=run_log.Ticker('encoding passages', self._shape[0]),
