@@ -36,4 +36,4 @@ def minilm():
   """The packaged all-MiniLM-L6-v2, read."""
   from neg_contrast.models import pretrained
 
-  return pretrained.load_pretrained('minilm')
+  return pretrained.load_towers('minilm')['shared']

@@ -15,7 +15,7 @@ from neg_contrast import config as config_lib
 from neg_contrast.data import prepared as prepared_lib
 from neg_contrast.data import records
 from neg_contrast.evaluation import trec
-from neg_contrast.jobs import evaluate, retriever, search, split
+from neg_contrast.jobs import dataset, evaluate, retriever, search, split
 from neg_contrast.retrieval import embeddings, scann_index
 from tests import test_jobs, tiny
 
@@ -242,6 +242,19 @@ def test_a_checkpoint_keeps_the_settings_it_was_trained_with(root, tmp_path):
   api.load_encoder(str(tmp_path), model__passage_length=24)
   with pytest.raises(errors.UserError, match='was trained with 24; leave it'):
     api.load_encoder(str(tmp_path), model__passage_length=10)
+
+
+def test_answers_alone_are_nothing_to_tune_by(tmp_path):
+  positive = {'title': '', 'text': 'word1', 'passage_id': '1'}
+  (tmp_path / 'd').mkdir()
+  (tmp_path / 'd' / 'nq-train.json').write_text(json.dumps([{
+      'question': 'word2', 'answers': ['word1'], 'positive_ctxs': [positive]}]))
+  (tmp_path / 'd' / 'nq-dev.qa.csv').write_text("word3\t['word1']\n")
+  data = config_lib.DataConfig(
+      source=f'dpr:{tmp_path / "d"}', prepared_dir=str(tmp_path / 'out'),
+      tune_split='dev-qa', test_split='dev-qa')
+  with pytest.raises(errors.UserError, match='tune_split="dev-qa": has answer'):
+    _ = dataset.Dataset(data).splits
 
 
 def test_bad_arguments(root):

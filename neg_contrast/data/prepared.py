@@ -156,12 +156,17 @@ class Prepared:
       UserError: there is no such split, or it is empty.
     """
     spec = self.manifest['spec']
+    if not self.splits:
+      raise errors.UserError(
+          f'{spec}: no split "{split}": it is a corpus alone. Give a source '
+          'with queries and judgements'
+      )
     remedy = ('Name one with --config.data.train_split, data.tune_split, '
               'data.test_split or data.split')
     if split not in self.splits:
-      has = ', '.join(self.splits) or 'no splits: it is a corpus alone'
       raise errors.UserError(
-          f'{spec}: no split "{split}"; it has {has}. {remedy}'
+          f'{spec}: no split "{split}"; it has {", ".join(self.splits)}. '
+          f'{remedy}'
       )
     table = np.load(self.folder / f'judgements-{split}.npy', mmap_mode='r')
     unjudged = np.load(self.folder / f'unjudged-{split}.npy')
@@ -178,7 +183,7 @@ class Prepared:
 def is_prepared(
     spec: str, root: pathlib.Path, skip_invalid: bool
 ) -> bool:
-  """Whether `prepare` would find its work done."""
+  """Whether `prepare` with the same arguments would find its work done."""
   try:
     source = sources.open_source(spec, records.InvalidRecords(skip=True))
     known = _known_files(_folder(spec, root), skip_invalid)

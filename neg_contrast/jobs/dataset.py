@@ -53,7 +53,8 @@ class Dataset:
     """The three splits of a training job.
 
     Raises:
-      UserError: tuning and reporting share queries.
+      UserError: tuning and reporting share queries, or nothing is judged for
+        tuning.
     """
     config = self._config
     train = self.prepared.judgements(config.train_split)
@@ -63,6 +64,11 @@ class Dataset:
     else:
       train, tune = examples.split_by_document(
           self.prepared, train, config.tune_fraction
+      )
+    if not (tune.grades > 0).any():
+      raise errors.UserError(
+          f'config.data.tune_split="{config.tune_split}": has answers but no '
+          'positive passages, by which training is tuned; name another split'
       )
     shared = np.intersect1d(tune.queries, test.queries)
     if len(shared):

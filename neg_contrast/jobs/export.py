@@ -79,7 +79,6 @@ class ExportJob:
   def _dataset(self) -> dataset_lib.Dataset:
     return dataset_lib.Dataset(self._config.data)
 
-
   @property
   def _vectors_identity(self) -> dict[str, Any]:
     return {

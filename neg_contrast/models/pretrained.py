@@ -71,27 +71,16 @@ class Pretrained:
   passage_prompt: str | None = None
 
 
-def load_pretrained(name: str) -> Pretrained:
-  """Reads a model folder.
-
-  Args:
-    name: a folder, a hub name, or `minilm` (see `packaged_minilm`).
-
-  Raises:
-    UserError: it is missing, of another architecture, or does not fit its own
-      config; names the file and key.
-  """
-  return _load_folder(_locate(name))
-
-
 def load_towers(name: str) -> dict[str, Pretrained]:
   """Reads a model: `{'shared': ...}`, or an exported `query` and `passage`.
 
   Args:
-    name: as for `load_pretrained`; also a folder of two such folders.
+    name: a folder, a hub name, or `minilm` (see `packaged_minilm`); also a
+      folder of two such folders.
 
   Raises:
-    UserError: as `load_pretrained`.
+    UserError: it is missing, of another architecture, or does not fit its own
+      config; names the file and key.
   """
   folder = _locate(name)
   towers = {role: folder / role for role in ('query', 'passage')}

@@ -6,7 +6,7 @@ scored again with the passages' own vectors, so that what is found has the exact
 float32 dot product and the one order of `hits`, and only what is missed differs
 from exact search.
 
-What is chosen from the size of a shard (Rows-of-thumb of ScaNN's
+What is chosen from the size of a shard (rules of thumb of ScaNN's
 docs/algorithms.md, unless said otherwise):
 
 * leaves: the square root of the rows.

