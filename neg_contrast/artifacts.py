@@ -15,9 +15,10 @@ import shutil
 import subprocess
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 from absl import logging
 
 from neg_contrast import errors
@@ -161,6 +162,32 @@ def make_folder(folder: pathlib.Path) -> None:
     ) from None
 
 
+def load_array(
+    path: pathlib.Path, shape: Sequence[int | None]
+) -> np.ndarray:
+  """Maps a `.npy` file of an artifact, read-only.
+
+  Args:
+    path: of the file.
+    shape: what it has to be; None: any.
+
+  Raises:
+    UserError: the file is missing or damaged; says how to have it made anew.
+  """
+  try:
+    array = np.load(path, mmap_mode='r', allow_pickle=False)
+    if len(array.shape) != len(shape) or any(
+        want not in (None, have)
+        for want, have in zip(shape, array.shape, strict=True)
+    ):
+      raise ValueError(f'holds {array.shape}, not {tuple(shape)}')
+  except (OSError, EOFError, ValueError) as e:
+    raise errors.UserError(
+        f'{path}: damaged ({e}). Remove {path.parent} to have it made anew'
+    ) from None
+  return array
+
+
 def sha256_file(path: pathlib.Path) -> str:
   """The hex sha256 of a file's bytes."""
   with open(path, 'rb') as f:
@@ -170,6 +197,17 @@ def sha256_file(path: pathlib.Path) -> str:
 def as_json(value: Any) -> Any:
   """A value as it reads back from json (tuples become lists)."""
   return json.loads(json.dumps(value))
+
+
+def differences(saved: Any, now: Any, prefix: str = '') -> list[str]:
+  """Where two json values differ, a line each."""
+  if not (isinstance(saved, dict) and isinstance(now, dict)):
+    return [] if saved == now else [f'{prefix}: {saved!r} there, {now!r} here']
+  lines = []
+  for key in sorted(saved.keys() | now.keys()):
+    name = f'{prefix}.{key}' if prefix else key
+    lines += differences(saved.get(key), now.get(key), name)
+  return lines
 
 
 def sha256_json(value: Any) -> str:

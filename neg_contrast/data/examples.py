@@ -21,15 +21,13 @@ class Examples:
     query_rows: `[examples] int32`.
     positive_rows: `[examples] int32` passage rows.
     positive_groups: `[queries, positives] int32`: groups of equal text of all
-      known positives of each query, in any split; -1 pads.
-    negative_rows: `[queries, depth] int32`: passages judged not relevant to the
-      query, -1 pads.
+      known positives of each query, in any split; -1 pads. A group is named by
+      its first row, so these are passage rows too.
   """
 
   query_rows: Int[np.ndarray, ' examples']
   positive_rows: Int[np.ndarray, ' examples']
   positive_groups: Int[np.ndarray, 'queries positives']
-  negative_rows: Int[np.ndarray, 'queries depth']
 
   def __len__(self) -> int:
     return len(self.query_rows)
@@ -38,53 +36,51 @@ class Examples:
 def make_examples(
     prepared: prepared_lib.Prepared,
     judgements: prepared_lib.Judgements,
-    pool_size: int,
 ) -> Examples:
   """The examples of a split.
-
-  Positives of every split are known positives, so that a passage judged
-  relevant only among the test judgements is never a negative either.
 
   Args:
     prepared: the corpus and its queries.
     judgements: of the split to train on.
-    pool_size: negatives kept for a query, the first in corpus order.
 
   Raises:
     UserError: the split holds no positive.
   """
-  positive = judgements.grades > 0
-  trained = positive & judgements.is_example
+  trained = (judgements.grades > 0) & judgements.is_example
   if not trained.any():
     raise errors.UserError(
         f'{prepared.manifest["spec"]}: no judgement of the training split has '
         'a grade above 0, so there is nothing to train on'
     )
+  return Examples(
+      query_rows=judgements.query_rows[trained],
+      positive_rows=judgements.passage_rows[trained],
+      positive_groups=known_positives(prepared),
+  )
+
+
+def known_positives(
+    prepared: prepared_lib.Prepared,
+) -> Int[np.ndarray, 'queries positives']:
+  """`Examples.positive_groups`.
+
+  Positives of every split are known positives, so that a passage judged
+  relevant only among the test judgements is never a negative either.
+  """
   counts = prepared.manifest['counts']['judgements']
   known = [prepared.judgements(split) for split in counts if counts[split]]
   query_rows = np.concatenate([j.query_rows[j.grades > 0] for j in known])
   passage_rows = np.concatenate([j.passage_rows[j.grades > 0] for j in known])
   groups = prepared.passage_groups[passage_rows]
   pairs = np.unique(np.stack([query_rows, groups], axis=1), axis=0)
-  negatives = np.stack([judgements.query_rows[~positive],
-                        judgements.passage_rows[~positive]], axis=1)
-  is_known = _rows_in(
-      np.stack([negatives[:, 0], prepared.passage_groups[negatives[:, 1]]], 1),
-      pairs,
-  )
-  count = len(prepared.queries)
-  return Examples(
-      query_rows=judgements.query_rows[trained],
-      positive_rows=judgements.passage_rows[trained],
-      positive_groups=_padded(pairs, count),
-      negative_rows=_padded(negatives[~is_known], count)[:, :pool_size],
-  )
+  return _padded(pairs, len(prepared.queries))
 
 
 def split_by_document(
     prepared: prepared_lib.Prepared,
     judgements: prepared_lib.Judgements,
     fraction: float,
+    documents: Int[np.ndarray, ' passages'] | None = None,
 ) -> tuple[prepared_lib.Judgements, prepared_lib.Judgements]:
   """Sets the judgements of some documents apart for tuning.
 
@@ -97,6 +93,8 @@ def split_by_document(
     prepared: the corpus.
     judgements: the training judgements.
     fraction: part of the documents to set apart.
+    documents: `[passages] int32`, number of the document, -1 where unknown;
+      default: what the reader says.
 
   Returns:
     (judgements to train on, judgements to tune on).
@@ -104,9 +102,11 @@ def split_by_document(
   Raises:
     UserError: one of the two would hold no positive.
   """
+  if documents is None:
+    documents = prepared.passage_documents
   documents = np.where(
-      prepared.passage_documents >= 0,
-      prepared.passage_documents.astype(np.int64),
+      documents >= 0,
+      documents.astype(np.int64),
       -1 - prepared.passage_groups.astype(np.int64),
   )
   positive = judgements.grades > 0
@@ -133,12 +133,6 @@ def split_by_document(
 def _fraction(key: bytes) -> float:
   """A number in [0, 1) that depends on nothing but the key."""
   return int.from_bytes(hashlib.sha256(key).digest()[:8], 'big') / 2.0**64
-
-
-def _rows_in(pairs, known):
-  """For each pair, whether it stands in the sorted unique `known`."""
-  as_int = lambda p: (p[:, 0].astype(np.int64) << 32) | p[:, 1]
-  return np.isin(as_int(pairs), as_int(known))
 
 
 def _padded(pairs: Int[np.ndarray, 'pairs 2'], count: int):

@@ -18,6 +18,7 @@ import os
 import pathlib
 import re
 import shutil
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
@@ -178,6 +179,36 @@ class Prepared:
     return Judgements(
         queries, passages, grades, is_example.astype(bool), unjudged
     )
+
+
+def documents_by_title(
+    prepared: Prepared,
+) -> Int[np.ndarray, ' passages']:
+  """Passages of equal titles as documents; -1 where there is no title.
+
+  Returns:
+    `[passages] int32`; kept beside the corpus, since every title is read.
+  """
+  path = prepared.folder / 'title_documents.npy'
+  if not path.exists():
+    titles = np.fromiter(
+        (_title_hash(passage.title) for passage in prepared.passages),
+        np.uint64, len(prepared.passages),
+    )
+    numbers = np.unique(titles, return_inverse=True)[1].astype(np.int32)
+    with tempfile.NamedTemporaryFile(
+        dir=prepared.folder, suffix='.npy', delete=False
+    ) as f:
+      np.save(f, np.where(titles == 0, np.int32(-1), numbers))
+    os.replace(f.name, path)
+  return np.load(path, mmap_mode='r')
+
+
+def _title_hash(title: str) -> int:
+  """64 bits of a title; 0 for none."""
+  folded = ' '.join(title.split())
+  digest = hashlib.blake2b(folded.encode(), digest_size=8).digest()
+  return int.from_bytes(digest, 'little') if folded else 0
 
 
 def is_prepared(

@@ -46,11 +46,19 @@ class TokenizedTexts:
   max_length: int
   prefix_ids: tuple[int, ...]
 
-  def tokens(self, row: int) -> Int[np.ndarray, ' tokens']:
-    """Token ids of a row, [CLS] and [SEP] included."""
+  def tokens(
+      self, row: int, begin: int = 0, end: int | None = None
+  ) -> Int[np.ndarray, ' tokens']:
+    """Token ids of a row, [CLS] and [SEP] included.
+
+    Args:
+      row: of the text.
+      begin: first token of the text that is taken.
+      end: token of the text to stop before; None: to its end.
+    """
     return inputs.sequence_tokens(
         self.store.title(row),
-        self.store.text(row),
+        self.store.text(row)[begin:end],
         cls_id=self.tokenizer.cls_id,
         sep_id=self.tokenizer.sep_id,
         max_length=self.max_length,

@@ -63,7 +63,7 @@ class Dataset:
       tune = self.prepared.judgements(config.tune_split)
     else:
       train, tune = examples.split_by_document(
-          self.prepared, train, config.tune_fraction
+          self.prepared, train, config.tune_fraction, self.documents
       )
     if not (tune.grades > 0).any():
       raise errors.UserError(
@@ -82,6 +82,13 @@ class Dataset:
     if len(seen):
       logging.warning('%d test queries are also trained on', len(seen))
     return Splits(train, tune, test)
+
+  @functools.cached_property
+  def documents(self) -> np.ndarray:
+    """`[passages] int32`: number of the document, -1 where unknown."""
+    if self._config.document == 'reader':
+      return self.prepared.passage_documents
+    return prepared_lib.documents_by_title(self.prepared)
 
   def tokenize(
       self, model: loading.Model, role: str

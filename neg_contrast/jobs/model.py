@@ -35,31 +35,46 @@ def make_module(
   )
 
 
+def as_it_comes(config: config_lib.Config) -> config_lib.Config:
+  """The config for a model that brings all its own settings."""
+  model = config.model
+  return dataclasses.replace(config, model=config_lib.ModelConfig(
+      shared=model.shared, dtype=model.dtype, scan_unroll=model.scan_unroll
+  ))
+
+
 def is_workdir(checkpoint: str) -> bool:
   """Whether it is a workdir that training has begun in."""
   return (pathlib.Path(checkpoint) / loading.ENCODER_FILE).exists()
 
 
-def load_checkpoint(config: config_lib.Config) -> loading.Model:
-  """The model of `config.checkpoint`: a workdir of ours, or a folder or name.
+def load_checkpoint(
+    config: config_lib.Config, name: str = ''
+) -> loading.Model:
+  """A model by name: a workdir of ours, or a folder or name of others.
 
   A workdir gives its selected checkpoint: the best on the tune split, or the
   latest where none was evaluated.
+
+  Args:
+    config: settings of the model.
+    name: of the checkpoint; default: `config.checkpoint`.
 
   Raises:
     UserError: there is no such model, or it was trained with other settings
       than are asked for.
   """
-  if not is_workdir(config.checkpoint):
-    return loading.from_pretrained(config.checkpoint, config.model, config.seed)
-  model = load_workdir(pathlib.Path(config.checkpoint))
+  name = name or config.checkpoint
+  if not is_workdir(name):
+    return loading.from_pretrained(name, config.model, config.seed)
+  model = load_workdir(pathlib.Path(name))
   own = {**model.spec.to_json(), **dataclasses.asdict(model.text)}
   for key in ('pooling', 'projection_dim', 'normalize', 'query_length',
               'passage_length', 'query_prefix', 'passage_prefix'):
     wanted = getattr(config.model, key)
     if wanted is not None and (wanted or None) != (own[key] or None):
       raise errors.UserError(
-          f'config.model.{key}={wanted!r}: {config.checkpoint} was trained '
+          f'config.model.{key}={wanted!r}: {name} was trained '
           f'with {own[key]!r}; leave it out'
       )
   return model

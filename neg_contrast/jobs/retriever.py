@@ -156,6 +156,23 @@ class Retriever:
     """The same for queries of the dataset."""
     return self._search(self._encode_rows(query_rows), depth)
 
+  def search_and_score(
+      self, query_rows: np.ndarray, depth: int, rows: np.ndarray
+  ) -> tuple[hits.Hits, np.ndarray]:
+    """The best passages of queries of the dataset, and scores of some others.
+
+    Args:
+      query_rows: `[queries] int32`.
+      depth: passages wanted.
+      rows: `[queries, some] int32` passages to score for each query.
+
+    Returns:
+      (hits, `[queries, some] float32`).
+    """
+    query_vecs = self._encode_rows(query_rows)
+    some = np.einsum('qd,qsd->qs', query_vecs, self.passage_vecs[rows])
+    return self._search(query_vecs, depth), some
+
   @functools.cached_property
   def passage_vecs(self) -> np.ndarray:
     """`[passages, features] float32` of the passages that are searched."""

@@ -82,7 +82,10 @@ def from_pretrained(
   Raises:
     UserError: the folder can't be used, or a setting does not fit it.
   """
-  sources = pretrained.load_towers(name)
+  sources = {
+      role: _first_layers(source, config.layers, name)
+      for role, source in pretrained.load_towers(name).items()
+  }
   source = next(iter(sources.values()))
   if len(sources) > 1:
     _check_towers(sources, config, name)
@@ -151,6 +154,28 @@ def read_description(
         f'({saved["tokenizer"][:12]}); put the original back'
     )
   return spec, text, tokenizer
+
+
+def _first_layers(
+    source: pretrained.Pretrained, count: int | None, name: str
+) -> pretrained.Pretrained:
+  """A tower without its upper layers."""
+  if count is None or count == source.bert.num_layers:
+    return source
+  if count > source.bert.num_layers:
+    raise errors.UserError(
+        f'config.model.layers={count}: {name} has {source.bert.num_layers}'
+    )
+  return dataclasses.replace(
+      source,
+      bert=dataclasses.replace(source.bert, num_layers=count),
+      bert_params={
+          **source.bert_params,
+          'layers': jax.tree.map(
+              lambda leaf: leaf[:count], source.bert_params['layers']
+          ),
+      },
+  )
 
 
 def _spec(

@@ -5,38 +5,64 @@ place), so that a draw needs no state, takes no order into account, and is the
 same on any number of hosts.
 """
 
+from collections.abc import Sequence
+
 import numpy as np
-from jaxtyping import Int, UInt64
+from jaxtyping import Bool, Int, Integer, UInt64
+
+from neg_contrast.data import batches
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
-def draw_from_pool(
-    pool_rows: Int[np.ndarray, 'batch depth'],
+def draw_places(
+    usable: Bool[np.ndarray, 'batch depth'],
     count: int,
     seed: int,
     step: int,
     examples: Int[np.ndarray, ' batch'],
+    sources: Integer[np.ndarray, 'batch depth'] | None = None,
+    quotas: Sequence[int] = (),
 ) -> Int[np.ndarray, 'batch count']:
-  """Draws uniformly without replacement from each row's pool.
+  """Draws places of each line uniformly and without replacement.
 
   Args:
-    pool_rows: `[batch, depth] int32` passage rows; -1 where there is none.
+    usable: `[batch, depth] bool`, what may be drawn.
     count: N.
     seed: of the run.
     step: training step.
     examples: `[batch] int`, number of each example in the data set.
+    sources: `[batch, depth] uint8`, needed for quotas.
+    quotas: how many of the N each source gives, drawn uniformly from it; what
+      it lacks is drawn from the others.
 
   Returns:
-    `[batch, count] int32` passage rows; -1 where the pool holds too few.
+    `[batch, count] int32`; -1 where a line holds too few.
   """
-  batch, depth = pool_rows.shape
-  keys = _random_bits(seed, step, examples, max(depth, count))
-  pool = np.full(keys.shape, -1, np.int32)
-  pool[:, :depth] = pool_rows
-  keys[pool < 0] = np.iinfo(np.uint64).max
-  chosen = np.argsort(keys, axis=1, kind='stable')[:, :count]
-  return np.take_along_axis(pool, chosen, axis=1)
+  keys = _random_bits(seed, step, examples, usable.shape[1])
+  late = (~usable).astype(np.int8) * 2
+  if quotas:
+    late[usable & ~_within_quotas(keys, usable, sources, quotas)] = 1
+    keys = np.where(late, _mix(keys), keys)  # Theirs are high by selection.
+  order = np.lexsort((keys, late), axis=1)[:, :count].astype(np.int32)
+  places = np.full((len(usable), count), -1, np.int32)
+  places[:, :order.shape[1]] = np.where(
+      np.take_along_axis(usable, order, axis=1), order, np.int32(-1)
+  )
+  return places
+
+
+def _within_quotas(keys, usable, sources, quotas):
+  """The first of each source, by random key, as many as its quota is."""
+  chosen = np.zeros(usable.shape, bool)
+  for number, quota in enumerate(quotas):
+    ours = usable & (sources == number)
+    order = np.lexsort((keys, ~ours), axis=1)[:, :quota]
+    np.put_along_axis(
+        chosen, order,
+        np.take_along_axis(chosen | ours, order, axis=1), axis=1,
+    )
+  return chosen
 
 
 def draw_from_corpus(
@@ -47,7 +73,7 @@ def draw_from_corpus(
     seed: int,
     step: int,
     examples: Int[np.ndarray, ' batch'],
-) -> Int[np.ndarray, 'batch count']:
+) -> batches.Drawn:
   """Draws passages uniformly from the corpus, positives excluded.
 
   Args:
@@ -61,8 +87,8 @@ def draw_from_corpus(
     examples: `[batch] int`, number of each example in the data set.
 
   Returns:
-    `[batch, count] int32` distinct passage rows; -1 where a corpus is so small
-    that `count + 16` tries don't find enough.
+    Distinct passages; -1 where a corpus is so small that `count + 16` tries
+    don't find enough.
   """
   tries = count + 16
   bits = _random_bits(seed, step, examples, tries)
@@ -73,11 +99,10 @@ def draw_from_corpus(
   repeated = np.tril(rows[:, :, None] == rows[:, None, :], -1).any(axis=2)
   usable &= ~repeated
   first = np.argsort(~usable, axis=1, kind='stable')[:, :count]
-  return np.where(
-      np.take_along_axis(usable, first, axis=1),
-      np.take_along_axis(rows, first, axis=1),
-      np.int32(-1),
-  )
+  kept = np.take_along_axis(usable, first, axis=1)
+  drawn = np.take_along_axis(rows, first, axis=1)
+  return batches.Drawn(np.where(kept, drawn, np.int32(-1)),
+                       np.where(kept, np.int32(0), np.int32(-1)))
 
 
 def _random_bits(

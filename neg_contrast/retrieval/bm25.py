@@ -1,11 +1,13 @@
 """Okapi BM25 over stemmed words: the sparse retriever and negative miner."""
 
 import array
+import collections
 import logging
+import math
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-from jaxtyping import Float32, Int32
+from jaxtyping import Float32, Int, Int32
 
 from neg_contrast import errors
 from neg_contrast.retrieval import hits
@@ -66,6 +68,8 @@ class Bm25Index:
           'retriever, or negatives other than bm25'
       )
     self._ranks = ranks
+    self._k1, self._b = k1, b
+    self._mean_length = sum(map(len, term_ids)) / len(term_ids)
     self._bm25 = bm25s.BM25(k1=k1, b=b, method='lucene', backend='numpy')
     self._bm25.index(
         tokenization.Tokenized(term_ids, vocabulary),
@@ -83,14 +87,58 @@ class Bm25Index:
     Returns:
       Hits [queries, depth], with scores above 0.
     """
+    return self.search_and_score(
+        queries, depth, np.zeros((len(queries), 0), np.int32)
+    )[0]
+
+  def search_and_score(
+      self,
+      queries: Sequence[str],
+      depth: int,
+      rows: Int[np.ndarray, 'queries some'],
+  ) -> tuple[hits.Hits, Float32[np.ndarray, 'queries some']]:
+    """The same, and the scores of some passages (-inf: no term in common).
+
+    Args:
+      queries: texts.
+      depth: how many passages to return per query.
+      rows: `[queries, some] int`, passages to score for each query.
+    """
     found = hits.Hits(
         np.empty((len(queries), depth), np.int32),
         np.empty((len(queries), depth), np.float32),
     )
+    some = np.empty(rows.shape, np.float32)
     for i, term_ids in enumerate(self._terms(queries, grow=False)):
-      best = hits.top_k(self._scores(term_ids), self._ranks, depth)
+      scores = self._scores(term_ids)
+      best = hits.top_k(scores, self._ranks, depth)
       found.rows[i], found.scores[i] = best.rows, best.scores
-    return found
+      some[i] = scores[rows[i]]
+    return found, some
+
+  def score_texts(self, query: str, texts: Sequence[str]) -> list[float]:
+    """Scores of texts that need not be passages, with the corpus's statistics.
+
+    Words that the corpus lacks count for nothing.
+    """
+    wanted, *others = self._terms([query, *texts], grow=False)
+    document_counts = np.diff(self._bm25.scores['indptr'])
+    passages = len(self._ranks)
+    scores = []
+    for term_ids in others:
+      counts = collections.Counter(term_ids)
+      scores.append(0.0)
+      norm = self._k1 * (
+          1 - self._b + self._b * len(term_ids) / self._mean_length
+      )
+      for term in wanted:
+        frequency = counts[term]
+        idf = math.log1p(
+            (passages - document_counts[term] + 0.5)
+            / (document_counts[term] + 0.5)
+        )
+        scores[-1] += idf * frequency / (frequency + norm)
+    return scores
 
   def _scores(self, term_ids: list[int]) -> Float32[np.ndarray, 'passages']:
     """The scores of all passages; -inf without a term in common."""

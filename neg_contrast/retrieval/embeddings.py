@@ -42,16 +42,7 @@ def make_table(
       if not is_made(folder, identity):  # Not made while waiting.
         with artifacts.writing(folder, {'identity': identity}) as scratch:
           write_vectors(scratch / _VECTORS, shape, encode)
-  try:
-    vecs = np.load(folder / _VECTORS, mmap_mode='r')
-    if vecs.shape != shape:
-      raise ValueError(f'holds {vecs.shape}, not {shape}')
-  except (OSError, EOFError, ValueError) as e:
-    raise errors.UserError(
-        f'{folder / _VECTORS}: damaged ({e}). Remove {folder} to have it made '
-        'anew'
-    ) from None
-  return vecs
+  return artifacts.load_array(folder / _VECTORS, shape)
 
 
 def is_made(folder: pathlib.Path, identity: dict[str, Any]) -> bool:

@@ -238,6 +238,9 @@ def _record(item, values, schedule, seconds) -> run_log.StepRecord:
       missing_negatives=stats.missing_negatives,
       step_seconds=seconds,
       host_wait_seconds=item.host_wait_seconds,
+      contrast={name: {key: getattr(kind, key)
+                       for key in ('score', 'mass', 'accuracy')}
+                for name, kind in values.contrast.items()},
   )
 
 

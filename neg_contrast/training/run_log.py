@@ -30,6 +30,8 @@ class StepRecord:
     missing_negatives: hard-negative slots that stayed empty.
     step_seconds: wall time of a step, averaged between two log lines.
     host_wait_seconds: of these, waiting for the batch.
+    contrast: source of negatives (`batch`: the other rows) -> mean `score`,
+      share of the softmax `mass`, `accuracy` of the positives against it.
   """
 
   step: int
@@ -46,6 +48,9 @@ class StepRecord:
   missing_negatives: int
   step_seconds: float
   host_wait_seconds: float
+  contrast: dict[str, dict[str, float]] = dataclasses.field(
+      default_factory=dict
+  )
 
 
 class RunLog:
@@ -68,7 +73,10 @@ class RunLog:
     """Appends a step."""
     self._append(dataclasses.asdict(record))
     self._recent.append(record.step_seconds)
-    for name, value in dataclasses.asdict(record).items():
+    values = dataclasses.asdict(record)
+    for source, kind in values.pop('contrast').items():
+      values |= {f'{key}/{source}': value for key, value in kind.items()}
+    for name, value in values.items():
       if name != 'step':
         self._writer.add_scalar(f'train/{name}', value, record.step)
 

@@ -1,6 +1,6 @@
 """The training step. Pure: the caller jits it with shardings and donation."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import flax.struct
@@ -26,6 +26,7 @@ class StepMetrics:
     accuracy: part of the queries whose positive scores best.
     gradient_norm: global, before clipping.
     scale: factor on the scores.
+    contrast: what the positives are up against, by source of the negatives.
   """
 
   loss: Any
@@ -34,6 +35,7 @@ class StepMetrics:
   accuracy: Any
   gradient_norm: Any
   scale: Any
+  contrast: dict[str, losses.Contrast]
 
 
 def make_train_step(
@@ -41,6 +43,7 @@ def make_train_step(
     optimizer: optax.GradientTransformation,
     scale: float,
     seed: int,
+    sources: Sequence[str] = (),
 ) -> Callable[
     [state_lib.TrainState, batches.Batch],
     tuple[state_lib.TrainState, StepMetrics],
@@ -55,6 +58,7 @@ def make_train_step(
     optimizer: the optimizer.
     scale: factor on the scores, unless the state holds a learned one.
     seed: of the dropout keys.
+    sources: names of the sources of hard negatives, by number.
   """
 
   def loss_fn(params, batch, key):
@@ -74,6 +78,9 @@ def make_train_step(
         accuracy=jnp.mean(terms.correct.astype(jnp.float32)),
         gradient_norm=optax.global_norm(grads),
         scale=used_scale,
+        contrast=losses.contrast_by_source(
+            terms.scores, batch.negative_sources, used_scale, sources
+        ),
     )
     params = optax.apply_updates(state.params, updates)
     return state_lib.TrainState(state.step + 1, params, opt_state), metrics

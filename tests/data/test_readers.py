@@ -133,7 +133,7 @@ def test_dpr_contexts_are_the_corpus(tmp_path, form, mark, ending):
                                                 'no title\tand a tab\n')
   corpus = prepare(f'dpr:{tmp_path}', tmp_path)
   assert [p.id for p in corpus.passages] == ['11', '12', '14', '15', '13', '16']
-  made = examples.make_examples(corpus, corpus.judgements('train'), 9)
+  made = examples.make_examples(corpus, corpus.judgements('train'))
   assert made.positive_rows.tolist() == [0, 0, 4]
 
 

@@ -1,0 +1,466 @@
+"""Mines hard negatives: trains miners, collects candidates, makes the pool."""
+
+import dataclasses
+import functools
+import pathlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from absl import logging
+
+from neg_contrast import artifacts, errors, plan
+from neg_contrast import config as config_lib
+from neg_contrast.data import examples
+from neg_contrast.data import prepared as prepared_lib
+from neg_contrast.data import tokenizer as tokenizer_lib
+from neg_contrast.jobs import dataset as dataset_lib
+from neg_contrast.jobs import model as model_lib
+from neg_contrast.jobs import retriever as retriever_lib
+from neg_contrast.jobs import training
+from neg_contrast.models import loading
+from neg_contrast.negatives import candidates, context, filters
+from neg_contrast.negatives import pool as pool_lib
+from neg_contrast.negatives import texts as texts_lib
+from neg_contrast.retrieval import bm25
+from neg_contrast.training import run_log
+
+_TRAINED = ('coarse', 'fine')
+_MEASURED = 200  # Queries that the recall of a ScaNN index is measured with.
+
+
+class Negatives:
+  """The pool of a job: mined as `config.negatives` says, or given."""
+
+  def __init__(
+      self,
+      config: config_lib.Config,
+      workdir: pathlib.Path,
+      dataset: Callable[[], dataset_lib.Dataset],
+  ):
+    """Reads nothing yet.
+
+    Args:
+      config: of the job.
+      workdir: the pool goes to its folder `pool`.
+      dataset: makes the data; not called before a step runs or is looked at.
+    """
+    self._config, self._dataset = config, dataset
+    self._settings = config.negatives
+    given = self._settings.pool
+    self._folder = pathlib.Path(given) if given else workdir / pool_lib.FOLDER
+    self._mined = pathlib.Path(self._settings.mined_dir)
+    self._miners = {} if given else {
+        source: self._make_miner(source)
+        for source in self._settings.sources if source in _TRAINED
+    }
+
+  def steps(self) -> list[plan.Step]:
+    """What has to be there before there is a pool."""
+    if self._settings.pool:
+      return [plan.Step(
+          'pool', f'hard negatives in {self._folder}', self._check_given,
+          lambda: None, self._missing_pool,
+      )]
+    if not self._settings.sources:
+      return []
+    steps = []
+    for source in self._settings.sources:
+      if source in self._miners:
+        steps.append(self._miners[source].step(f'{source} miner'))
+      steps.append(plan.Step(
+          source, f'top {self._settings.depth} of {source} for every query of '
+          f'{self._config.data.train_split} in {self._mined / "candidates"}',
+          functools.partial(self._is_mined, source),
+          functools.partial(self._mine, source),
+          functools.partial(self._missing, source),
+      ))
+    return [*steps, plan.Step(
+        'pool', f'hard negatives of {" + ".join(self._settings.sources)} in '
+        f'{self._folder}', self.is_made, self._make_pool,
+    )]
+
+  @functools.cached_property
+  def pool(self) -> pool_lib.Pool:
+    """The finished pool.
+
+    Raises:
+      UserError: there is none, a file is damaged, or it belongs to something
+        else.
+    """
+    pool = pool_lib.read(self._folder)
+    if self._settings.pool:
+      self._check_given()
+    return pool
+
+  @functools.cached_property
+  def texts(self) -> texts_lib.Texts:
+    """Passages and half passages of the pool."""
+    return self._texts_with(self.pool.halves)
+
+  def is_made(self) -> bool:
+    """Whether the pool is there.
+
+    Raises:
+      UserError: one of another corpus, other queries or another checkpoint is.
+    """
+    if self._settings.pool:
+      return self._check_given()
+    if not all(miner.is_trained() for miner in self._miners.values()):
+      return False
+    made = artifacts.read_manifest(self._folder)
+    if made is None:
+      return False
+    wanted = artifacts.as_json(self._identity)
+    self._refuse(_foreign(made['identity'], wanted))
+    return made['identity'] == wanted
+
+  @functools.cached_property
+  def _identity(self) -> dict[str, Any]:
+    settings, evaluation = self._settings, self._config.evaluation
+    return {
+        'inputs': {source: self._source_identity(source)
+                   for source in settings.sources},
+        'filters': {
+            **{key: getattr(settings, key)
+               for key in ('pool_size', 'first_rank', 'last_rank', 'margin',
+                           'relative_margin', 'drop_duplicates')},
+            'drop_answers': [source for source in settings.sources
+                             if source in settings.drop_answers],
+            'answer_rule': evaluation.answer_rule,
+        },
+    }
+
+  def _source_identity(self, source: str) -> dict[str, Any]:
+    """What the candidates of a source depend on."""
+    manifest = self._dataset().prepared.manifest
+    return {
+        'corpus': manifest['corpus_fingerprint'],
+        'queries': manifest['queries_fingerprint'],
+        'data': manifest['fingerprint'],  # Judgements too.
+        'split': self._config.data.train_split,
+        'depth': self._settings.depth,
+        **self._settings_of(source),
+    }
+
+  def _settings_of(self, source: str) -> dict[str, Any]:
+    evaluation = self._config.evaluation
+    words = {'k1': evaluation.bm25_k1, 'b': evaluation.bm25_b}
+    if source == 'given':
+      return {}
+    if source == 'bm25':
+      return words
+    if source == 'context':
+      return {
+          'document': self._config.data.document,
+          'tokenizer': self._tokenizer.sha256,
+          'answer_rule': evaluation.answer_rule, **words,
+      }
+    return self._model_identity(source)
+
+  def _model_identity(self, source: str) -> dict[str, Any]:
+    config, model = self._search_config, self._model(source)
+    made = retriever_lib.identity(config, self._dataset(), model)
+    settings = retriever_lib.index_settings(
+        config, len(self._dataset().prepared.passages)
+    )
+    return {
+        'checkpoint': self._checkpoint_of(source),
+        'embeddings': made,
+        'index': 'exact' if settings is None else dataclasses.asdict(settings),
+    }
+
+  def _checkpoint_of(self, source: str) -> str:
+    if source in self._miners:
+      return str(self._miners[source].workdir)
+    return self._settings.checkpoint or self._config.checkpoint
+
+  def _model(self, source: str) -> loading.Model:
+    if source in self._miners:
+      return self._miners[source].trained
+    return self._given_model
+
+  @functools.cached_property
+  def _given_model(self) -> loading.Model:
+    return model_lib.load_checkpoint(
+        model_lib.as_it_comes(self._config), self._checkpoint_of('model')
+    )
+
+  @functools.cached_property
+  def _search_config(self) -> config_lib.Config:
+    """With the depth of mining, which an index is tuned for."""
+    return dataclasses.replace(
+        self._config, evaluation=dataclasses.replace(
+            self._config.evaluation, depth=self._settings.depth
+        )
+    )
+
+  @functools.cached_property
+  def _tokenizer(self) -> tokenizer_lib.Tokenizer:
+    init = self._config.model.init
+    if model_lib.is_workdir(init):
+      return loading.read_description(pathlib.Path(init))[2]
+    return model_lib.load_checkpoint(self._config, init).tokenizer
+
+  def _make_miner(self, source: str) -> training.Training:
+    """Coarse or fine: gold pairs, in-batch negatives (Lu et al., section 4.2).
+
+    They start from `model.init` or `negatives.miner_init`, never from stage 1.
+    """
+    config, settings = self._config, self._settings
+    dim = {'coarse': settings.coarse_dim, 'fine': settings.fine_dim}[source]
+    config = dataclasses.replace(
+        config,
+        job='train',
+        negatives=config_lib.NegativesConfig(),
+        model=dataclasses.replace(
+            config.model, init=settings.miner_init or config.model.init,
+            projection_dim=dim,
+        ),
+        optim=dataclasses.replace(
+            config.optim, steps=settings.miner_steps or config.optim.steps
+        ),
+    )
+    name = dataset_lib.name_of(config.data)
+    code = artifacts.sha256_json(training.settings_of(config))[:12]
+    return training.Training(
+        config, self._mined / 'miners' / f'{name}-{source}-{code}',
+        self._dataset,
+    )
+
+  @functools.cached_property
+  def _judgements(self) -> prepared_lib.Judgements:
+    return self._dataset().prepared.judgements(self._config.data.train_split)
+
+  @functools.cached_property
+  def query_rows(self) -> np.ndarray:
+    """`[queries] int32`, those with a positive."""
+    judgements = self._judgements
+    return np.unique(judgements.query_rows[judgements.grades > 0])
+
+  @functools.cached_property
+  def _positives(self) -> np.ndarray:
+    return examples.known_positives(self._dataset().prepared)
+
+  def _candidates(self, source: str) -> pathlib.Path:
+    code = artifacts.sha256_json(self._source_identity(source))[:12]
+    return self._mined / 'candidates' / (
+        f'{self._dataset().name}-{source}-{code}'
+    )
+
+  def _is_mined(self, source: str) -> bool:
+    if source in self._miners and not self._miners[source].is_trained():
+      return False
+    return artifacts.read_manifest(self._candidates(source)) is not None
+
+  def _missing(self, source: str) -> str | None:
+    if source == 'model':
+      return model_lib.missing(self._checkpoint_of(source))
+    return None
+
+  def _mine(self, source: str) -> None:
+    if not len(self.query_rows):
+      raise errors.UserError(
+          f'{self._config.data.source}: no query of the split '
+          f'"{self._config.data.train_split}" has a positive passage, so '
+          'there is nothing to mine negatives for'
+      )
+    miner, facts = {
+        'given': self._given_miner,
+        'bm25': self._bm25_miner,
+        'context': self._context_miner,
+    }.get(source, functools.partial(self._dense_miner, source))()
+    candidates.write(
+        self._candidates(source), self._source_identity(source),
+        self.query_rows, self._settings.depth, miner,
+        run_log.Ticker(f'mining {source}', len(self.query_rows)), facts,
+        miner.halves if isinstance(miner, context.ContextMiner) else (),
+    )
+
+  def _dense_miner(self, source: str):
+    retriever = retriever_lib.Retriever(
+        self._search_config, self._dataset(),
+        retriever_lib.make_encoder(self._search_config, self._model(source)),
+        self._mined / retriever_lib.FOLDER,
+    )
+    depth, some = self._settings.depth, self.query_rows[:_MEASURED]
+    facts = retriever.measure_index(some, retriever.search_rows(some, depth))
+    return candidates.SearchMiner(
+        lambda rows, others: retriever.search_and_score(rows, depth, others),
+        self._positives,
+    ), {'index': facts}
+
+  @functools.cached_property
+  def _bm25(self) -> bm25.Bm25Index:
+    prepared, evaluation = self._dataset().prepared, self._config.evaluation
+    logging.info('indexing %d passages for BM25', len(prepared.passages))
+    return bm25.Bm25Index(
+        (f'{p.title} {p.text}' for p in prepared.passages),
+        prepared.tie_ranks, k1=evaluation.bm25_k1, b=evaluation.bm25_b,
+    )
+
+  def _bm25_miner(self):
+    queries, depth = self._dataset().prepared.queries, self._settings.depth
+    return candidates.SearchMiner(
+        lambda rows, others: self._bm25.search_and_score(
+            [queries[int(row)].text for row in rows], depth, others
+        ),
+        self._positives,
+    ), {}
+
+  def _given_miner(self):
+    judgements = self._judgements
+    negative = judgements.grades <= 0
+    if not negative.any():
+      raise errors.UserError(
+          'config.negatives.strategy="given": '
+          f'{self._config.data.source} has no passages judged not relevant '
+          '(grade 0); choose another, such as "bm25"'
+      )
+    return candidates.GivenMiner(
+        judgements.query_rows[negative], judgements.passage_rows[negative],
+        self._settings.depth,
+    ), {}
+
+  def _context_miner(self):
+    dataset, judgements = self._dataset(), self._judgements
+    documents, queries = dataset.documents, dataset.prepared.queries
+    trained = (judgements.grades > 0) & judgements.is_example
+    query_rows = judgements.query_rows[trained]
+    passage_rows = judgements.passage_rows[trained]
+    unknown = int((documents[passage_rows] < 0).sum())
+    if unknown == len(passage_rows):
+      raise errors.UserError(
+          'config.negatives.strategy="context": it is not known which passages '
+          f'of {self._config.data.source} belong to one document. Choose '
+          '"coarse"; or, if passages of one document have one title, set '
+          '--config.data.document=title'
+      )
+    if unknown:
+      logging.warning('%d of %d positives belong to no document and get no '
+                      'context negatives', unknown, len(passage_rows))
+
+    def score(query: str, some: Sequence[str]) -> Sequence[float]:
+      return self._bm25.score_texts(query, some)
+
+    halves = context.HalfMaker(
+        self._tokenizer, score, self._config.evaluation.answer_rule
+    )
+
+    def half(query_row: int, row: int):
+      query = queries[query_row]
+      return halves.negative_half(
+          query.text, query.answers, dataset.prepared.passages[row].text
+      )
+
+    def positives(query_row: int):
+      return passage_rows[slice(*np.searchsorted(
+          query_rows, [query_row, query_row + 1]
+      ))].tolist()
+
+    return context.ContextMiner(
+        documents, dataset.prepared.passage_groups, positives,
+        self._positives, half, self._settings.depth,
+    ), {}
+
+  def _texts_with(self, halves: np.ndarray) -> texts_lib.Texts:
+    return texts_lib.Texts(
+        self._dataset().prepared.passages, halves, lambda: self._tokenizer
+    )
+
+  def _make_pool(self) -> None:
+    mined, halves = {}, np.zeros((0, 3), np.int32)
+    for source in self._settings.sources:
+      mined[source], own = candidates.read(self._candidates(source))
+      halves = own if len(own) else halves
+    prepared, read = self._dataset().prepared, self._texts_with(halves)
+    rule = self._config.evaluation.answer_rule
+    pool_lib.write(
+        self._folder, self._identity, self.query_rows, mined, halves,
+        pool_lib.Corpus(
+            prepared.passage_groups, self._positives,
+            lambda queries, rows, where: texts_lib.find_answers(
+                read, [prepared.queries[int(row)].answers for row in queries],
+                rows, where, rule,
+            ),
+        ),
+        self._settings,
+        run_log.Ticker('filtering', len(self.query_rows)),
+    )
+    self.__dict__.pop('pool', None)
+    for source, counts in self.pool.counts().items():
+      logging.info('%s: %d negatives; dropped: %s', source,
+                   counts['negatives'], ', '.join(
+                       f'{name} {counts[name]}' for name in
+                       filters.DROPPED_BY[1:] if counts[name]
+                   ) or 'none')
+
+  def _missing_pool(self) -> str | None:
+    try:
+      pool_lib.read(self._folder)
+    except errors.UserError as e:
+      return f'config.negatives.pool: {e}'
+    return None
+
+  def _check_given(self) -> bool:
+    """Whether a given pool belongs to the data at hand; always True.
+
+    Raises:
+      UserError: it does not, or its checkpoint changed since.
+    """
+    made = pool_lib.read(self._folder).manifest['identity']['inputs']
+    manifest = self._dataset().prepared.manifest
+    here = {'corpus': manifest['corpus_fingerprint'],
+            'queries': manifest['queries_fingerprint'],
+            'data': manifest['fingerprint']}
+    lines = []
+    for source, there in made.items():
+      lines += artifacts.differences({key: there[key] for key in here}, here)
+      if 'tokenizer' in there:
+        lines += artifacts.differences(
+            there['tokenizer'], self._tokenizer.sha256, f'{source}.tokenizer'
+        )
+      if 'checkpoint' in there:
+        lines += self._changed_checkpoint(source, there)
+    self._refuse(sorted(set(lines)))
+    return True
+
+  def _changed_checkpoint(self, source: str, there: dict[str, Any]):
+    """What changed in the checkpoint that a source was mined with."""
+    place = pathlib.Path(there['checkpoint'])
+    if not place.is_dir():  # A hub name, or not kept.
+      return []
+    model = model_lib.load_checkpoint(
+        model_lib.as_it_comes(self._config), str(place)
+    )
+    return artifacts.differences(
+        there['embeddings']['model'], model.fingerprint, f'{source} ({place})'
+    )
+
+  def _refuse(self, lines: list[str]) -> None:
+    if lines:
+      raise errors.UserError(
+          f'{self._folder}: these negatives were mined from something else:\n'
+          + '\n'.join(f'  {line}' for line in lines)
+          + '\nPut that back, or remove the folder and mine anew, or name '
+          'another --workdir'
+      )
+
+
+def _foreign(there: dict[str, Any], here: dict[str, Any]) -> list[str]:
+  """How the sources that two pools share differ in more than their settings.
+
+  A pool of other sources or filters is made again from the candidates; one of
+  other data or another checkpoint is not ours to replace.
+  """
+  lines = []
+  for source in there['inputs'].keys() & here['inputs'].keys():
+    ours, theirs = here['inputs'][source], there['inputs'][source]
+    for key in ('corpus', 'queries', 'data'):
+      lines += artifacts.differences(theirs[key], ours[key], key)
+    if 'embeddings' in ours:
+      lines += artifacts.differences(
+          theirs['embeddings']['model'], ours['embeddings']['model'],
+          f'{source} ({ours["checkpoint"]})',
+      )
+  return sorted(set(lines))
