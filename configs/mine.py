@@ -1,0 +1,34 @@
+"""Mines a pool of hard negatives, for this or any other trainer.
+
+    python -m neg_contrast.main --config=configs/mine.py:negatives=bm25 \\
+        --config.data.source=beir:DATA --workdir=workdirs/mine
+
+Arguments:
+  negatives: `bm25` (default), `context`, `given`, `coarse`, `fine`, `mixed`, or
+    `model`: nearest passages by `--config.checkpoint`, a trained workdir or a
+    BERT-family or sentence-transformers folder or hub name.
+
+Every query of `--config.data.train_split` gets its best 100 candidates that are
+no positive and that no filter of `config.negatives` drops. The pool is
+`<workdir>/pool`, to be trained with by `--config.negatives.pool=<workdir>/pool`;
+`--config.negatives.formats="('dpr','tevatron','flag_embedding','triplets')"`
+writes it for other trainers too. `coarse` and `fine` train their miners first,
+from `--config.model.init`, for `--config.negatives.miner_steps` steps.
+
+Paper: Lu et al., section 4.2.
+"""
+
+from neg_contrast import config as config_lib
+
+
+def get_config(arg=None):
+  """Takes `negatives`."""
+  args = config_lib.arguments(arg, negatives='bm25')
+  config = config_lib.base_config()
+  config.job = 'mine'
+  config.negatives.strategy = args['negatives']
+  config.model.init = 'minilm'
+  config.model.passage_length = 256
+  config.optim.optimizer = 'adamw'
+  config.optim.learning_rate = 3e-5
+  return config

@@ -1,0 +1,19 @@
+"""How alike two passages are: near-copies of a positive are no negatives. Pure.
+"""
+
+import re
+
+_WORD = re.compile(r'\w+')
+NEAR = 0.8
+"""From this likeness on a passage counts as a near-copy."""
+
+
+def words(text: str) -> frozenset[str]:
+  """The distinct words of a text, case folded."""
+  return frozenset(_WORD.findall(text.casefold()))
+
+
+def likeness(ours: frozenset[str], theirs: frozenset[str]) -> float:
+  """Shared words as a part of all words (Jaccard); 0 if both have none."""
+  union = len(ours | theirs)
+  return len(ours & theirs) / union if union else 0.0
