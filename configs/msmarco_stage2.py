@@ -8,7 +8,9 @@ gives no row for random negatives without stage 1. BM25 there: 18.7 and 85.7.
 Hours: not given there, not measured here.
 
 Arguments, as in `msmarco_stage2.py:negatives=corpus`:
-  negatives: `random` (the batch only), `corpus` or `given`.
+  negatives: `random` (the batch only), `bm25`, `coarse`, `fine`, `mixed` (these
+    three), `corpus`, `given`, or `model` with a checkpoint. There is no
+    `context`: MS MARCO does not say which passages are of one document.
   stage1: `none` starts from `model.init`.
 """
 
@@ -46,5 +48,6 @@ def get_config(arg=None):
   config.evaluation.bm25_k1 = 0.82
   config.evaluation.bm25_b = 0.68
   config.negatives.strategy = args['negatives']
+  config.negatives.members = ('coarse', 'fine', 'bm25')
   config.negatives.per_query = 0 if args['negatives'] == 'random' else 2
   return config

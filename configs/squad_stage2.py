@@ -3,16 +3,26 @@
     python -m neg_contrast.main --config=configs/squad_stage2.py \
         --config.data.source=squad:data/squad
 
-Paper: Lu et al., Table 4, "No Stage 1", row "Rnd", SQuAD: top-1/5/10/20/100
-answer accuracy 25.0/46.5/54.7/62.4/75.7, over 21,015,324 Wikipedia passages,
-on a 4x4 TPU v3 slice. With `squad:` as the source the corpus is SQuAD's own
+Paper: Lu et al., Table 4, "No Stage 1", SQuAD: top-1/5/10/20/100 answer
+accuracy over 21,015,324 Wikipedia passages, on a 4x4 TPU v3 slice:
+
+    random   25.0  46.5  54.7  62.4  75.7
+    coarse   24.9  46.3  55.2  63.2  77.3
+    fine     25.5  46.7  55.3  63.6  77.5
+    bm25     25.3  47.3  56.3  64.4  78.1
+    context  26.6  48.0  56.3  63.8  76.7
+    mixed    28.0  50.8  59.1  66.8  79.6
+
+ With `squad:` as the source the corpus is SQuAD's own
 paragraphs (20,958 in the two files), so the numbers are higher and not
 comparable.
 
 Arguments, as in `squad_stage2.py:size=small,negatives=random`:
   size: `full` (the paper's values) or `small` (all-MiniLM-L6-v2, one epoch of
     batch 64: half an hour on two cores; README has what it reaches).
-  negatives: `random` (the batch only), `corpus` or `given`.
+  negatives: `random` (the batch only), `bm25`, `context`, `coarse`, `fine`,
+    `mixed` (these four), `corpus`, `given`, or `model` with a checkpoint; what
+    it needs is trained and mined first, see `--plan`.
   stage1: `none` starts from `model.init`.
 """
 

@@ -99,7 +99,7 @@ def _run_all(args: argparse.Namespace) -> None:
   for passages in args.passages:
     folder = args.workdir / f'{passages}-{args.seed}'
     folder.mkdir(parents=True, exist_ok=True)
-    _make_vectors(folder, passages, args.seed)
+    make_vectors(folder, passages, args.seed)
     results[passages] = {}
     for system in _SYSTEMS:
       result = {}
@@ -125,7 +125,9 @@ def _run_all(args: argparse.Namespace) -> None:
   _draw(results, args.threads, args.svg)
 
 
-def _make_vectors(folder: pathlib.Path, passages: int, seed: int) -> None:
+def make_vectors(
+    folder: pathlib.Path, passages: int, seed: int, asked: int = _QUERIES
+) -> None:
   """Writes passages.npy, samples.npy and queries.npy, unit vectors."""
   if (folder / 'queries.npy').exists():
     return
@@ -153,7 +155,7 @@ def _make_vectors(folder: pathlib.Path, passages: int, seed: int) -> None:
     count = min(50_000, passages - start)
     own = centres[choose(count, articles)] + 0.5**0.5 * draw(count)
     vecs[start : start + count] = _unit(own)
-  near = vecs[np.sort(rng.choice(passages, _SAMPLES + _QUERIES, replace=False))]
+  near = vecs[np.sort(rng.choice(passages, _SAMPLES + asked, replace=False))]
   queries = rng.permutation(_unit(0.6 * near + 0.8 * draw(len(near))))
   vecs.flush()
   np.save(folder / 'samples.npy', queries[:_SAMPLES])
@@ -164,7 +166,7 @@ def _unit(vecs: np.ndarray) -> np.ndarray:
   return vecs / np.linalg.norm(vecs, axis=1, keepdims=True)
 
 
-class _Memory:
+class Memory:
   """Peaks of this process's memory, in a thread, above what there was."""
 
   def __init__(self):
@@ -200,7 +202,7 @@ def _run_step(args: argparse.Namespace, step: str, system: str) -> None:
   kind = {'exact': _Exact, 'scann': _Scann}.get(system, _Faiss)
   measured = kind(system, folder, vecs, args.threads)
   if step == 'build':
-    memory = _Memory()
+    memory = Memory()
     begun = time.process_time()
     disk = measured.build()
     result: dict[str, Any] = {
@@ -215,7 +217,7 @@ def _run_step(args: argparse.Namespace, step: str, system: str) -> None:
 
 def _measure_search(measured, system, folder, passages) -> dict[str, Any]:
   queries = np.load(folder / 'queries.npy')
-  memory = _Memory()
+  memory = Memory()
   search = measured.load()
   middle = measured.widths[len(measured.widths) // 2]
   search(queries[:1], measured.chosen or middle)  # The exact index compiles.

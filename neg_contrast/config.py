@@ -213,7 +213,8 @@ class NegativesConfig:
     drop_answers: sources whose passages with an answer are dropped.
     drop_duplicates: of passages with equal title and text, keep the best.
     pool: a pool made by `job=mine` to train with, such as workdirs/mine/pool;
-      its own sources and filters count, and not the keys above.
+      its own sources and filters count then, and of the keys above only
+      `per_query` and `quotas`.
     mined_dir: where trained miners and mined candidates are kept for reuse.
     formats: other libraries' files that `job=mine` writes the pool as: `dpr`,
       `tevatron`, `flag_embedding`, `triplets` (sentence-transformers).
@@ -260,7 +261,9 @@ class NegativesConfig:
                    'names at least one strategy, and each once')
     _at_least('negatives.per_query', self.per_query, 0)
     _at_least('negatives.pool_size', self.pool_size, max(1, self.per_query))
-    _at_least('negatives.depth', self.depth, self.pool_size)
+    if self.depth < self.pool_size:
+      raise _error('negatives.depth', self.depth,
+                   f'must be at least negatives.pool_size={self.pool_size}')
     _at_least('negatives.first_rank', self.first_rank, 1)
     for key in ('miner_steps', 'last_rank'):
       _at_least(f'negatives.{key}', getattr(self, key), 0)
@@ -519,6 +522,12 @@ class Config:
   def _check_negatives(self) -> None:
     """Raises UserError where strategy, number and model disagree."""
     negatives = self.negatives
+    if negatives.pool and self.job == 'train' and (
+        negatives.strategy in ('random', 'corpus')
+    ):
+      raise _error('negatives.strategy', negatives.strategy,
+                   f'draws nothing from negatives.pool={negatives.pool}; name '
+                   'the strategy that the pool was made by, or "mixed"')
     if self.job == 'train' and (
         (negatives.strategy == 'random') != (negatives.per_query == 0)
     ):

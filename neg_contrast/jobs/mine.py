@@ -2,38 +2,152 @@
 
 import functools
 import pathlib
+from collections.abc import Iterator, Sequence
+from typing import Any
 
-from neg_contrast import artifacts, plan
+from absl import logging
+
+from neg_contrast import artifacts, errors, plan
 from neg_contrast import config as config_lib
+from neg_contrast.data import examples
 from neg_contrast.jobs import dataset as dataset_lib
 from neg_contrast.jobs import negatives as negatives_lib
+from neg_contrast.jobs import report
+from neg_contrast.negatives import exporting, filters
+from neg_contrast.negatives import pool as pool_lib
+from neg_contrast.training import run_log
+
+FOLDER = 'for_trainers'  # Of a workdir: files for other libraries.
+_FORMAT = 1  # Of that folder.
+_PASSAGES_HELD = 4096  # Texts in memory; several queries share a negative.
 
 
 class MineJob:
-  """`job=mine`: candidates, filters, a pool."""
+  """`job=mine`: candidates, filters, a pool, and files for other trainers."""
 
   def __init__(self, config: config_lib.Config, workdir: pathlib.Path):
     """Reads nothing yet."""
     self._config, self._workdir = config, workdir
+    self._folder = workdir / FOLDER
+    self._formats = sorted(set(config.negatives.formats))
     self._negatives = negatives_lib.Negatives(
         config, workdir, lambda: self._dataset
     )
 
   def steps(self) -> list[plan.Step]:
     """The plan."""
-    return [
+    steps = [
         dataset_lib.preparation_step(self._config.data, lambda: self._dataset),
         *self._negatives.steps(),
     ]
+    if self._formats:
+      steps.append(plan.Step(
+          'files', f'{", ".join(self._formats)} in {self._folder}',
+          self._is_written, self._write,
+      ))
+    return steps
 
   def finish(self) -> None:
-    """Says what came out."""
+    """Says what came out and how to train with it."""
+    negatives = self._config.negatives
+    pool = self._negatives.pool
     artifacts.write_json(self._workdir / artifacts.MANIFEST, {
         'config': config_lib.to_dict(self._config),
         'environment': artifacts.environment(),
-        'pool': self._negatives.pool.manifest,
+        'pool': pool.manifest,
     })
+    place = self._place
+    print(f'\n{_table(pool.manifest["counts"], len(pool))}\n\n'
+          f'{place}: negatives of {len(pool)} queries. To train with them:\n'
+          f'  --config.negatives.pool={place} '
+          f'--config.negatives.strategy={negatives.strategy} '
+          '--config.negatives.per_query=1')
+    if self._formats:
+      made = artifacts.read_json(self._folder / artifacts.MANIFEST)['files']
+      for name, counts in made.items():
+        path = self._folder / name
+        print(f'{path}: {counts["rows"]} rows, '
+              f'{path.stat().st_size / 1000:,.0f} kB')
+    report.write_report(self._workdir, self._config, self._dataset,
+                        negatives=self._negatives)
 
   @functools.cached_property
   def _dataset(self) -> dataset_lib.Dataset:
     return dataset_lib.Dataset(self._config.data)
+
+  @property
+  def _place(self) -> pathlib.Path:
+    given = self._config.negatives.pool
+    return pathlib.Path(given) if given else self._workdir / pool_lib.FOLDER
+
+  @property
+  def _identity(self) -> dict[str, Any]:
+    return {
+        'format': _FORMAT,
+        'formats': self._formats,
+        'split': self._config.data.train_split,
+        'pool': self._negatives.pool.manifest['identity'],
+    }
+
+  def _is_written(self) -> bool:
+    manifest = artifacts.read_manifest(self._folder)
+    return (
+        manifest is not None and self._negatives.is_made()
+        and manifest['identity'] == self._identity
+        and all((self._folder / name).is_file() for name in manifest['files'])
+    )
+
+  def _write(self) -> None:
+    manifest: dict[str, Any] = {'identity': self._identity}
+    split = self._config.data.train_split
+    self._check_split(split)
+    with artifacts.writing(self._folder, manifest) as scratch:
+      made = exporting.write(scratch, split, self._formats, self._items())
+      manifest['files'] = made
+    for name, counts in made.items():
+      logging.info('%s: %d rows%s', name, counts['rows'], (
+          f'; left out {counts["left_out"]} queries that lack negatives'
+          if counts['left_out'] else ''
+      ))
+
+  def _check_split(self, split: str) -> None:
+    inputs = self._negatives.pool.manifest['identity']['inputs'].values()
+    others = sorted({source['split'] for source in inputs} - {split})
+    if others:
+      raise errors.UserError(
+          f'{self._place}: negatives of split "{others[0]}", and not of '
+          f'config.data.train_split="{split}"; name that split'
+      )
+
+  def _items(self) -> Iterator[exporting.Item]:
+    prepared, pool = self._dataset.prepared, self._negatives.pool
+    say = run_log.Ticker('writing', len(pool))
+    judgements = prepared.judgements(self._config.data.train_split)
+    for done, item in enumerate(exporting.read_items(
+        pool, prepared.queries, exporting.positives_of(judgements),
+        functools.lru_cache(_PASSAGES_HELD)(self._negatives.texts),
+        examples.known_positives(prepared).shape[1] == 1,
+    ), start=1):
+      yield item
+      say(done)
+
+
+def _table(counts: dict[str, dict[str, int]], queries: int) -> str:
+  """Sources, their negatives, and what the filters dropped, if anything."""
+  used = [name for name in filters.DROPPED_BY[1:]
+          if any(source[name] for source in counts.values())]
+  rows: list[Sequence[str]] = [
+      ('source', 'negatives', 'a query', *used),
+      *((name, str(source['negatives']),
+         f'{source["negatives"] / max(1, queries):.1f}',
+         *(str(source[key]) for key in used))
+        for name, source in counts.items()),
+  ]
+  widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+  title = '  '.join(' ' * width for width in widths[:3]) + '  dropped as'
+  return '\n'.join([*([title] if used else []), *(
+      '  '.join([row[0].ljust(widths[0]), *(
+          cell.rjust(width) for cell, width in zip(row[1:], widths[1:],
+                                                   strict=True)
+      )]) for row in rows
+  )])

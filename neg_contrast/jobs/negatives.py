@@ -37,6 +37,7 @@ class Negatives:
       config: config_lib.Config,
       workdir: pathlib.Path,
       dataset: Callable[[], dataset_lib.Dataset],
+      max_queries: int = 0,
   ):
     """Reads nothing yet.
 
@@ -44,8 +45,11 @@ class Negatives:
       config: of the job.
       workdir: the pool goes to its folder `pool`.
       dataset: makes the data; not called before a step runs or is looked at.
+      max_queries: where there are more, so many of them, drawn at random; 0:
+        all.
     """
     self._config, self._dataset = config, dataset
+    self._max_queries = max_queries
     self._settings = config.negatives
     given = self._settings.pool
     self._folder = pathlib.Path(given) if given else workdir / pool_lib.FOLDER
@@ -140,6 +144,7 @@ class Negatives:
         'data': manifest['fingerprint'],  # Judgements too.
         'split': self._config.data.train_split,
         'depth': self._settings.depth,
+        **({'max_queries': self._max_queries} if self._max_queries else {}),
         **self._settings_of(source),
     }
 
@@ -165,7 +170,6 @@ class Negatives:
         config, len(self._dataset().prepared.passages)
     )
     return {
-        'checkpoint': self._checkpoint_of(source),
         'embeddings': made,
         'index': 'exact' if settings is None else dataclasses.asdict(settings),
     }
@@ -191,7 +195,8 @@ class Negatives:
     """With the depth of mining, which an index is tuned for."""
     return dataclasses.replace(
         self._config, evaluation=dataclasses.replace(
-            self._config.evaluation, depth=self._settings.depth
+            self._config.evaluation, depth=self._settings.depth, metrics=(),
+            answer_ks=(),
         )
     )
 
@@ -234,9 +239,13 @@ class Negatives:
 
   @functools.cached_property
   def query_rows(self) -> np.ndarray:
-    """`[queries] int32`, those with a positive."""
+    """`[queries] int32`, those with a positive, or `max_queries` of them."""
     judgements = self._judgements
-    return np.unique(judgements.query_rows[judgements.grades > 0])
+    rows = np.unique(judgements.query_rows[judgements.grades > 0])
+    if not 0 < self._max_queries < len(rows):
+      return rows
+    rng = np.random.default_rng(0)
+    return np.sort(rng.choice(rows, self._max_queries, replace=False))
 
   @functools.cached_property
   def _positives(self) -> np.ndarray:
@@ -386,6 +395,9 @@ class Negatives:
         ),
         self._settings,
         run_log.Ticker('filtering', len(self.query_rows)),
+        {'checkpoints': {source: self._checkpoint_of(source)
+                         for source in self._settings.sources
+                         if source in ('coarse', 'fine', 'model')}},
     )
     self.__dict__.pop('pool', None)
     for source, counts in self.pool.counts().items():
@@ -394,6 +406,9 @@ class Negatives:
                        f'{name} {counts[name]}' for name in
                        filters.DROPPED_BY[1:] if counts[name]
                    ) or 'none')
+      if not counts['negatives']:
+        logging.warning('%s gives no hard negative at all; loosen the filters '
+                        'of config.negatives, or leave it out', source)
 
   def _missing_pool(self) -> str | None:
     try:
@@ -408,42 +423,49 @@ class Negatives:
     Raises:
       UserError: it does not, or its checkpoint changed since.
     """
-    made = pool_lib.read(self._folder).manifest['identity']['inputs']
+    made = pool_lib.read(self._folder).manifest
+    identity, checkpoints = made['identity'], made['checkpoints']
     manifest = self._dataset().prepared.manifest
     here = {'corpus': manifest['corpus_fingerprint'],
             'queries': manifest['queries_fingerprint'],
-            'data': manifest['fingerprint']}
+            'data': manifest['fingerprint'],
+            'split': self._config.data.train_split}
     lines = []
-    for source, there in made.items():
+    for source, there in identity['inputs'].items():
       lines += artifacts.differences({key: there[key] for key in here}, here)
       if 'tokenizer' in there:
         lines += artifacts.differences(
             there['tokenizer'], self._tokenizer.sha256, f'{source}.tokenizer'
         )
-      if 'checkpoint' in there:
-        lines += self._changed_checkpoint(source, there)
+      if source in checkpoints:
+        lines += self._changed_model(
+            source, checkpoints[source], there['embeddings']['model']
+        )
     self._refuse(sorted(set(lines)))
     return True
 
-  def _changed_checkpoint(self, source: str, there: dict[str, Any]):
+  def _changed_model(self, source: str, checkpoint: str, mined_with: str):
     """What changed in the checkpoint that a source was mined with."""
-    place = pathlib.Path(there['checkpoint'])
-    if not place.is_dir():  # A hub name, or not kept.
+    if not pathlib.Path(checkpoint).is_dir():  # A hub name, or not kept.
       return []
     model = model_lib.load_checkpoint(
-        model_lib.as_it_comes(self._config), str(place)
+        model_lib.as_it_comes(self._config), checkpoint
     )
     return artifacts.differences(
-        there['embeddings']['model'], model.fingerprint, f'{source} ({place})'
+        mined_with, model.fingerprint, f'the model of {source} ({checkpoint})'
     )
 
   def _refuse(self, lines: list[str]) -> None:
+    remedy = (
+        'Put that back, or name a pool of what is here; without '
+        'config.negatives.pool one is mined' if self._settings.pool else
+        'Put that back, or remove the folder to have it mined anew, or name '
+        'another --workdir'
+    )
     if lines:
       raise errors.UserError(
           f'{self._folder}: these negatives were mined from something else:\n'
-          + '\n'.join(f'  {line}' for line in lines)
-          + '\nPut that back, or remove the folder and mine anew, or name '
-          'another --workdir'
+          + '\n'.join(f'  {line}' for line in lines) + f'\n{remedy}'
       )
 
 
@@ -461,6 +483,6 @@ def _foreign(there: dict[str, Any], here: dict[str, Any]) -> list[str]:
     if 'embeddings' in ours:
       lines += artifacts.differences(
           theirs['embeddings']['model'], ours['embeddings']['model'],
-          f'{source} ({ours["checkpoint"]})',
+          f'the model of {source}',
       )
   return sorted(set(lines))

@@ -28,6 +28,7 @@ from neg_contrast.training import run_log
 
 FOLDER = 'retrieval'  # Of a workdir.
 _RECALL_QUERIES = 200
+_PAIRS_AT_ONCE = 16384
 _MANY_CUT = 0.25  # Passages that the model reads in part, to be told of.
 _LEAST_RECALL_DEPTH = 100  # One index serves searches of any depth.
 
@@ -164,14 +165,21 @@ class Retriever:
     Args:
       query_rows: `[queries] int32`.
       depth: passages wanted.
-      rows: `[queries, some] int32` passages to score for each query.
+      rows: `[queries, some] int32` passages to score for each query; -1 pads.
 
     Returns:
-      (hits, `[queries, some] float32`).
+      (hits, `[queries, some] float32`, -inf for padding).
     """
     query_vecs = self._encode_rows(query_rows)
-    some = np.einsum('qd,qsd->qs', query_vecs, self.passage_vecs[rows])
-    return self._search(query_vecs, depth), some
+    scores = np.full(rows.shape, -np.inf, np.float32)
+    lines, columns = np.nonzero(rows >= 0)
+    for begin in range(0, len(lines), _PAIRS_AT_ONCE):
+      line, column = (places[begin : begin + _PAIRS_AT_ONCE]
+                      for places in (lines, columns))
+      scores[line, column] = np.einsum(
+          'pd,pd->p', query_vecs[line], self.passage_vecs[rows[line, column]]
+      )
+    return self._search(query_vecs, depth), scores
 
   @functools.cached_property
   def passage_vecs(self) -> np.ndarray:

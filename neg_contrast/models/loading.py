@@ -214,11 +214,11 @@ def _text(
   text = TextSpec(
       query_length=_first(
           config.query_length, query.query_length, query.max_length,
-          _PAPER_QUERY_LENGTH,
+          min(_PAPER_QUERY_LENGTH, query.bert.max_positions),
       ),
       passage_length=_first(
           config.passage_length, passage.passage_length, passage.max_length,
-          _PAPER_PASSAGE_LENGTH,
+          min(_PAPER_PASSAGE_LENGTH, passage.bert.max_positions),
       ),
       query_prefix=_first(config.query_prefix, query.query_prompt, ''),
       passage_prefix=_first(config.passage_prefix, passage.passage_prompt, ''),

@@ -57,8 +57,8 @@ class SearchMiner:
   """The top passages of a search.
 
   Attributes:
-    search: (query rows, `[queries, some]` passage rows) -> hits, and the scores
-      of those passages.
+    search: (query rows, `[queries, some]` passage rows, -1 pads) -> hits, and
+      the scores of those passages, -inf where there is none.
     positives: `[all queries, positives] int32` passage rows; -1 pads.
   """
 
@@ -68,8 +68,8 @@ class SearchMiner:
   def mine(self, queries: Int[np.ndarray, ' queries']) -> Candidates:
     """The candidates of some queries."""
     positives = self.positives[queries]
-    found, own = self.search(queries, np.maximum(positives, 0))
-    own = np.where(positives >= 0, own, -np.inf).max(axis=1)
+    found, own = self.search(queries, positives)
+    own = own.max(axis=1)
     return Candidates(found.rows, found.scores, own.astype(np.float32))
 
 

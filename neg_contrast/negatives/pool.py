@@ -144,6 +144,7 @@ def write(
     corpus: Corpus,
     config: config_lib.NegativesConfig,
     say: Callable[[int], None],
+    facts: dict[str, Any] | None = None,
 ) -> None:
   """Filters the candidates of each source and joins them.
 
@@ -159,12 +160,14 @@ def write(
     corpus: groups, positives and answers.
     config: the filters and M.
     say: called with the number of queries done.
+    facts: kept in the manifest.
   """
   count = len(query_rows)
   depth = sum(found.rows.shape[1] for found in mined.values())
   manifest: dict[str, Any] = {
       'identity': identity, 'sources': list(mined), 'queries': count,
       'depth': depth, 'dropped_by': list(filters.DROPPED_BY),
+      **(facts or {}),
   }
   with artifacts.writing(folder, manifest) as scratch:
     np.save(scratch / 'query_rows.npy', query_rows.astype(np.int32))

@@ -97,12 +97,12 @@ class Bm25Index:
       depth: int,
       rows: Int[np.ndarray, 'queries some'],
   ) -> tuple[hits.Hits, Float32[np.ndarray, 'queries some']]:
-    """The same, and the scores of some passages (-inf: no term in common).
+    """The same, and the scores of some passages (-inf for padding).
 
     Args:
       queries: texts.
       depth: how many passages to return per query.
-      rows: `[queries, some] int`, passages to score for each query.
+      rows: `[queries, some] int`, passages to score for each query; -1 pads.
     """
     found = hits.Hits(
         np.empty((len(queries), depth), np.int32),
@@ -113,7 +113,9 @@ class Bm25Index:
       scores = self._scores(term_ids)
       best = hits.top_k(scores, self._ranks, depth)
       found.rows[i], found.scores[i] = best.rows, best.scores
-      some[i] = scores[rows[i]]
+      some[i] = np.where(
+          rows[i] >= 0, np.maximum(scores[rows[i]], 0), -np.inf
+      )
     return found, some
 
   def score_texts(self, query: str, texts: Sequence[str]) -> list[float]:
