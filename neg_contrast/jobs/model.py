@@ -39,7 +39,8 @@ def as_it_comes(config: config_lib.Config) -> config_lib.Config:
   """The config for a model that brings all its own settings."""
   model = config.model
   return dataclasses.replace(config, model=config_lib.ModelConfig(
-      shared=model.shared, dtype=model.dtype, scan_unroll=model.scan_unroll
+      init=model.init, shared=model.shared, dtype=model.dtype,
+      scan_unroll=model.scan_unroll,
   ))
 
 

@@ -1,5 +1,7 @@
 """Examples, splits and the masks of a batch, against explicit loops."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -96,6 +98,37 @@ def test_masks_equal_the_contract(mask):
         other = (queries[i] == queries[n]
                  or groups[positives[i]] in known[queries[n]])
         assert batch.backward_mask[i, n] == (n == i or not (mask and other))
+
+
+def test_half_passages_count_as_their_parents_but_for_their_own_query():
+  batcher, texts, _ = make_batcher(1)
+  passages = len(batcher.passage_groups)
+  parents = np.array([0, 5, 9], np.int32)  # Row 10 is half of passage 0, ...
+
+  def draw(step, numbers, queries):
+    rows = np.random.default_rng(step).integers(
+        passages, passages + 3, (len(numbers), 2)).astype(np.int32)
+    return batches.Drawn(rows, np.zeros_like(rows))
+
+  batcher = dataclasses.replace(
+      batcher, draw=draw, parents=parents,
+      passage_tokens=lambda row: texts[row % passages])
+  groups, known = batcher.passage_groups, batcher.examples.positive_groups
+  seen = {True: 0, False: 0}
+  for step in range(12):
+    batch, _ = batcher(step)
+    numbers = batcher.example_numbers(step)
+    queries = batcher.examples.query_rows[numbers]
+    rows = draw(step, numbers, queries).rows
+    for i in range(6):
+      for owner in range(6):
+        for k in range(2):
+          whole = groups[parents[rows[owner, k] - passages]]
+          is_own = queries[i] == queries[owner]
+          keep = is_own or whole not in known[queries[i]]
+          assert batch.forward_mask[i, 6 + 2 * owner + k] == keep
+          seen[bool(is_own and whole in known[queries[i]])] += 1
+  assert min(seen.values()) > 0
 
 
 def test_order_visits_every_example_each_epoch():

@@ -8,8 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from neg_contrast import config as config_lib
+from neg_contrast import errors
 from neg_contrast.data import packing
-from neg_contrast.models import bert, dual_encoder, pretrained
+from neg_contrast.models import bert, dual_encoder, loading, pretrained
 from tests import tiny
 
 torch = pytest.importorskip('torch')
@@ -317,3 +319,19 @@ def test_prefixes_stand_after_cls(tmp_path):
   got = with_prefix.tokens(0).tolist()
   assert got == [got[0], *ids, *plain.tokens(0).tolist()[1:]]
   np.testing.assert_array_equal(with_prefix.lengths(), plain.lengths() + 2)
+
+
+def test_first_layers_only(tmp_path):
+  config, params = tiny.write_model(tmp_path, num_layers=3)
+  settings = lambda layers: config_lib.ModelConfig(
+      init=str(tmp_path), layers=layers, query_length=8, passage_length=8)
+  whole, part = (loading.from_pretrained(str(tmp_path), settings(n), 0)
+                 for n in (None, 2))
+  assert part.spec.bert.num_layers == 2
+  assert part.fingerprint != whole.fingerprint
+  for ours, theirs in zip(
+      jax.tree.leaves(part.params['shared']['bert']['layers']),
+      jax.tree.leaves(params['layers']), strict=True):
+    np.testing.assert_array_equal(ours, theirs[:2])
+  with pytest.raises(errors.UserError, match='layers=4: .* has 3'):
+    loading.from_pretrained(str(tmp_path), settings(4), 0)
