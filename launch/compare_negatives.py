@@ -3,12 +3,16 @@
     python launch/compare_negatives.py --train_split=split-train \\
         --test_split=split-dev --source=beir:../shared/data/squad-v1.1-dev
 
-A shared warm start is trained on in-batch negatives. From it every strategy
-goes on for the same number of steps, once a seed. Beside accuracy and MRR over
+A shared warm start is trained on in-batch negatives (all-MiniLM-L6-v2, its
+first two layers, 128 tokens). From it every strategy goes on for the
+same number of steps, once a seed. Beside accuracy and MRR over
 the whole corpus it measures the mean rank of the positive in a fixed pool: the
 top 100 of BM25 and of the warm start, and the positives. Differences to
 `random` are paired by query, means over the seeds, with bootstrap intervals:
 they cover the choice of queries, not that of seeds.
+
+With `--hold_out=0.2` the queries of a fifth of the documents of the training
+split are the test split (`beir:` sources that have only one split).
 
 Each `--row` is `NAME:key=value,...` with keys of config.negatives, or
 `mask=False` for config.loss.mask_known_positives; without rows it compares the
@@ -31,6 +35,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
 
 from neg_contrast import artifacts, plan
 from neg_contrast import config as config_lib
+from neg_contrast.data import examples
 from neg_contrast.evaluation import confidence
 from neg_contrast.jobs import dataset as dataset_lib
 from neg_contrast.jobs import evaluate, retriever, training
@@ -57,6 +62,8 @@ class Comparison:
   def __init__(self, args: argparse.Namespace):
     """Reads the data."""
     self._args, self._workdir = args, args.workdir
+    if args.hold_out:
+      _hold_out(args)
     self._base = _base_config(args)
     self._dataset = dataset_lib.Dataset(self._base.data)
     self._test = evaluate.Evaluation(
@@ -77,6 +84,9 @@ class Comparison:
     values = {'warm start': [self._measure(warm)]}
     base = dataclasses.replace(self._base, model=dataclasses.replace(
         self._base.model, init=str(warm.workdir), layers=None
+    ), optim=dataclasses.replace(  # Adam's first steps would undo the start.
+        self._base.optim, learning_rate=self._args.row_learning_rate,
+        schedule='linear', warmup_steps=self._args.steps // 4,
     ))
     for seed in range(self._args.seeds):
       for name, settings in rows.items():
@@ -221,7 +231,7 @@ def _base_config(args: argparse.Namespace) -> config_lib.Config:
   config.data.train_split, config.data.test_split = (
       args.train_split, args.test_split
   )
-  config.data.batch_size = 32
+  config.data.batch_size = args.batch_size
   config.model.init = args.init
   config.model.layers = args.layers or None
   config.model.query_length, config.model.passage_length = 64, args.length
@@ -238,6 +248,34 @@ def _base_config(args: argparse.Namespace) -> config_lib.Config:
   return dataclasses.replace(parsed, negatives=dataclasses.replace(
       parsed.negatives, strategy='random', per_query=0
   ))
+
+
+def _hold_out(args: argparse.Namespace) -> None:
+  """Makes a source with a test split, by document, and names it."""
+  config = config_lib.DataConfig(source=args.source)
+  dataset = dataset_lib.Dataset(config)
+  parts = examples.split_by_document(
+      dataset.prepared, dataset.prepared.judgements(args.train_split),
+      args.hold_out, dataset.documents,
+  )
+  folder = args.workdir / 'data'
+  (folder / 'qrels').mkdir(parents=True, exist_ok=True)
+  for name in ('corpus.jsonl', 'queries.jsonl'):
+    if not (folder / name).exists():
+      place = pathlib.Path(args.source.partition(':')[2]) / name
+      (folder / name).symlink_to(place.resolve())
+  for name, part in zip(('train', 'test'), parts, strict=True):
+    lines = ['query-id\tcorpus-id\tscore']
+    lines += [
+        f'{dataset.prepared.query_ids[query].decode()}\t'
+        f'{dataset.prepared.passage_ids[passage].decode()}\t{grade}'
+        for query, passage, grade in zip(
+            part.query_rows, part.passage_rows, part.grades, strict=True
+        )
+    ]
+    (folder / 'qrels' / f'{name}.tsv').write_text('\n'.join([*lines, '']))
+  args.source = f'beir:{folder}'
+  args.train_split, args.test_split = 'train', 'test'
 
 
 def _changed(config: config_lib.Config, steps: int) -> config_lib.Config:
@@ -262,15 +300,20 @@ def _parse() -> argparse.Namespace:
   add('--source', required=True)
   add('--train_split', default='train')
   add('--test_split', default='test')
+  add('--hold_out', type=float, default=0)
   add('--workdir', type=pathlib.Path, default='workdirs/compare')
   add('--init', default='minilm')
   add('--layers', type=int, default=2, help='of init; 0: all')
   add('--length', type=int, default=128, help='tokens of a passage')
   add('--negatives', type=int, default=2, help='N')
-  add('--warm_steps', type=int, default=60)
-  add('--steps', type=int, default=24)
+  add('--batch_size', type=int, default=32)
+  add('--warm_steps', type=int, default=80)
+  add('--steps', type=int, default=20)
   add('--seeds', type=int, default=2)
-  add('--learning_rate', type=float, default=5e-5)
+  add('--learning_rate', type=float, default=1e-4,
+      help='of warm start and miners, constant')
+  add('--row_learning_rate', type=float, default=5e-5,
+      help='peak of the rows, linear')
   add('--row', action='append', default=[])
   return parser.parse_args()
 

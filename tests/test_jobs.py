@@ -15,7 +15,7 @@ import pytest
 from neg_contrast import artifacts, checkpoints, errors, plan
 from neg_contrast import config as config_lib
 from neg_contrast.evaluation import trec
-from neg_contrast.jobs import evaluate, train
+from neg_contrast.jobs import evaluate, model, train, training
 from neg_contrast.models import loading
 from tests import tiny
 
@@ -85,6 +85,19 @@ def test_other_settings_are_refused(finished):
   with pytest.raises(errors.UserError,
                      match='optim.learning_rate: 0.001 there, 0.002 here'):
     run_train(config, finished / 'work')
+
+
+def test_training_starts_from_a_workdir(finished):
+  config = tiny.make_config(finished)
+  config.model.init = str(finished / 'work')
+  made = training.Training(
+      config_lib.parse(config), finished / 'next', lambda: None)
+  trained = model.load_workdir(finished / 'work')
+  assert made.model.fingerprint == trained.fingerprint
+  config.model.passage_length = 20
+  with pytest.raises(errors.UserError, match='was trained with 24'):
+    _ = training.Training(
+        config_lib.parse(config), finished / 'next', lambda: None).model
 
 
 def test_evaluate_job_gives_the_same_numbers(finished, tmp_path):
