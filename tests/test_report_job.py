@@ -1,5 +1,6 @@
 """The report of a workdir, from files as jobs leave them."""
 
+import dataclasses
 import json
 import os
 import re
@@ -7,13 +8,17 @@ import re
 import numpy as np
 import pytest
 
-from neg_contrast import artifacts, errors
+from neg_contrast import artifacts, errors, plan
 from neg_contrast import config as config_lib
-from neg_contrast.data import records, sources
+from neg_contrast.data import examples, records, sources
+from neg_contrast.evaluation import answers as answers_lib
 from neg_contrast.evaluation import trec
 from neg_contrast.jobs import dataset as dataset_lib
-from neg_contrast.jobs import report
+from neg_contrast.jobs import mine, report, report_negatives
 from neg_contrast.models import loading
+from neg_contrast.negatives import candidates
+from neg_contrast.negatives import pool as pool_lib
+from neg_contrast.negatives import texts as texts_lib
 from tests import tiny
 from tests.evaluation import test_report
 
@@ -81,8 +86,8 @@ def ranking(*passages):
   return [(p, 1.0 - i / 8) for i, p in enumerate(passages)]
 
 
-def page_of(workdir, config, dataset, model=None):
-  path = report.write_report(workdir, config, dataset, model)
+def page_of(workdir, config, dataset, model=None, negatives=None):
+  path = report.write_report(workdir, config, dataset, model, negatives)
   assert path == workdir / 'report.html'
   assert not list(workdir.glob('*.partial'))
   return test_report.Page(path.read_text(encoding='utf-8'))
@@ -257,3 +262,177 @@ def test_training_without_a_log(trained, log):
   page = page_of(workdir, config, dataset)
   assert 'Loss' not in page.text and 'Length of' not in page.text
   assert 'goes from 0.5000 (initial) to 0.5000 (trained): 0' in page.text
+
+
+class Mined:
+  """A pool of given candidates: source -> query -> (row, score) pairs."""
+
+  def __init__(self, folder, dataset, found, positive_scores):
+    prepared = dataset.prepared
+    queries = prepared.judgements(prepared.splits[0]).queries
+    mined = {}
+    for source, by_query in found.items():
+      mined[source] = candidates.listed(
+          [[row for row, _ in some] for some in by_query],
+          [[score for _, score in some] for some in by_query], 4,
+      )
+      mined[source].positive_scores[:] = positive_scores
+    halves = np.array([[0, 1, 3]], np.int32)
+    pool_lib.write(
+        folder, {}, queries, mined, halves, pool_lib.Corpus(
+            prepared.passage_groups, examples.known_positives(prepared),
+            lambda _, rows, where: np.zeros_like(where),
+        ), config_lib.NegativesConfig(pool_size=2, depth=4), lambda _: None,
+    )
+    self.pool = pool_lib.read(folder)
+    self.texts = texts_lib.Texts(prepared.passages, halves, lambda: Words())
+
+
+class Words:
+  """Tokens of one letter each."""
+
+  def offsets(self, text):
+    return [(i, i + 1) for i in range(len(text))]
+
+
+def mined_pool(tmp_path, listed, rule='string', answers=('five x',)):
+  config, dataset = listed(
+      [passage('a', 'one two three four five x'),
+       passage('b', 'one two three four five y'),
+       passage('c', 'Three TWO one, four five x.'), passage('d', EVIL, EVIL)],
+      [query('q1', *answers), query('q2'), query(EVIL, 'five y')],
+      {'test': [records.Judgement(*pair, 1)
+                for pair in (('q1', 'a'), ('q2', 'b'), (EVIL, 'd'))]},
+  )
+  config = dataclasses.replace(
+      config, job='mine',
+      data=dataclasses.replace(config.data, train_split='test'),
+      negatives=dataclasses.replace(
+          config.negatives, strategy='mixed', members=('bm25', 'context')),
+      model=dataclasses.replace(config.model, init='x'),
+      evaluation=dataclasses.replace(config.evaluation, answer_rule=rule),
+  )
+  mined = Mined(tmp_path / 'pool', dataset, {
+      'bm25': [[(0, 3.0), (2, 2.5), (3, 1.0)], [(3, 2.0)], [(1, 9.0)]],
+      'context': [[(2, -1.0), (1, -2.0), (3, -3.0)], [], [(4, 0.0)]],
+  }, [2.0, 2.0, 2.0])
+  return config, dataset, mined
+
+
+def test_negatives(tmp_path, listed):
+  config, dataset, mined = mined_pool(tmp_path, listed)
+  page = page_of(tmp_path, config, dataset, negatives=mined)
+  text = page.text
+  assert 'strategy mixed of bm25, context' in text and 'mining' in text
+  assert 'best 100 of 200 of each source' in text  # As the config says.
+  assert 'bm25 5 4 1 1 0 context 4 2 1 0 1 33.3%' in section(
+      page, 'queries without', 'For 3')
+  # c is the second of bm25 for q1 and the first of context.
+  overlap = section(page, 'Overlap', 'Of the passages')
+  assert '25%' in overlap and '33%' in overlap
+  found = section(page, 'score above the positive', 'All negatives of 3')
+  # Above: c and b; those of q1 and EVIL have answers, c and b hold them.
+  assert found.startswith(' bm25 4 66.7% 25.0% 50.0% context 2 0.0% 0.0% –')
+  shown = section(page, 'Side by side', 'Data')
+  first, second, third = shown.split(' query ')[1:]
+  assert 'positive' in first and 'a one two' not in first
+  places = 'bm25 rank 2 score 2.5 positive 2 context rank 1 score −1'
+  assert f'{places} holds an answer' in first
+  assert 'context' not in second and 'bm25 rank 1 score 2 positive 2' in second
+  # Tokens 1 and 2 of the first text.
+  assert 'a[1:3]' in third and 'ne' in third
+
+
+@pytest.mark.parametrize('rule, answers, percent', [
+    ('string', ('five x',), '66.7%'), ('regex', ('F[iou]+ve +x',), '66.7%'),
+    ('string', (), '100.0%'),
+])
+def test_negatives_that_hold_answers(tmp_path, listed, rule, answers, percent):
+  config, dataset, mined = mined_pool(tmp_path, listed, rule, answers)
+  page = page_of(tmp_path, config, dataset, negatives=mined)
+  assert f'bm25 4 {percent} 25.0%' in page.text
+
+
+def test_answers_that_cannot_be_looked_for(tmp_path, listed, monkeypatch):
+  def fail(*_):
+    raise errors.UserError('backtracks without end')
+
+  config, dataset, mined = mined_pool(tmp_path, listed)
+  monkeypatch.setattr(texts_lib, 'find_answers', fail)
+  monkeypatch.setattr(answers_lib, 'has_answer', fail)
+  page = page_of(tmp_path, config, dataset, negatives=mined)
+  assert 'bm25 4 no answers known 25.0%' in page.text
+  assert 'holds an answer' not in page.text
+
+
+def test_random_passages_are_no_positives(tmp_path, listed):
+  config, dataset, mined = mined_pool(tmp_path, listed)
+  found = report_negatives.describe(mined, dataset, config.evaluation)
+  again = report_negatives.describe(mined, dataset, config.evaluation)
+  assert (found.random, found.shown) == (again.random, again.shown)
+  # Of four passages each query has three that are no positive.
+  assert found.random.negatives == 9 and found.sampled == 3
+  for shown in found.shown:
+    ids = {each.role: each.id for each in shown.passages}
+    assert ids['random'] != ids['positive']
+  # c holds the answer of q1, b that of EVIL; c and a are alike.
+  assert (found.random.answerable, found.random.answers) == (6, 2)
+  assert found.random.copies == 1
+
+
+def test_mining_shows_no_evaluations(tmp_path, listed):
+  config, dataset, mined = mined_pool(tmp_path, listed)
+  write_system(tmp_path, 'bm25', {'q1': ranking('c')}, {'mrr': {'q1': 1.0}})
+  page = page_of(tmp_path, config, dataset, negatives=mined)
+  assert 'Results' not in page.text and 'reaches' not in page.text
+  links = {a['href'] for tag, a in page.elements if tag == 'a'}
+  assert links == {'#negatives', '#data', '#config', '#environment',
+                   'manifest.json'}
+  assert 'cpu count' in page.text  # The environment is that of now.
+
+
+@pytest.mark.parametrize('job', ['mine', 'audit'])
+def test_a_job_without_a_pool(tmp_path, listed, job):
+  config, dataset, _ = mined_pool(tmp_path, listed)
+  page = page_of(tmp_path, dataclasses.replace(config, job=job), dataset)
+  assert 'Hard negatives' not in page.text
+  assert f'test {dict(mine="mining", audit="audit")[job]} 3' in page.text
+
+
+def test_contrast_in_training(trained):
+  workdir, config, dataset, _ = trained
+  value = lambda n: dict(score=0.5 * n, mass=0.25 * n, accuracy=1 - 0.1 * n)
+  (workdir / 'log.jsonl').write_text(''.join(
+      json.dumps({'step': step, 'loss': 1.0, 'contrast': {
+          'batch': value(1), EVIL: value(step % 2)}}) + '\n'
+      for step in range(1, 5)))
+  page = page_of(workdir, config, dataset)
+  negatives = section(page, 'Share of the softmax', 'Data')
+  assert 'batch' in negatives and EVIL in negatives
+  assert 'Side by side' not in page.text
+  contrast = report_negatives.read_contrast({
+      1: {'batch': value(1), 'x': value(0)}, 4: {'batch': value(2)},
+      5: {'batch': value(1), 'x': value(1)},
+  })
+  assert list(contrast) == ['score', 'mass', 'accuracy']
+  steps, values = contrast['accuracy']['batch']
+  assert steps.tolist() == [1, 4, 5] and values.tolist() == [0.9, 0.8, 0.9]
+  assert contrast['mass']['x'][0].tolist() == [5]  # It gave none before.
+
+
+def test_a_whole_mining_job(tmp_path):
+  config = config_lib.parse(tiny.make_config(
+      tmp_path, job='mine', negatives__strategy='mixed',
+      negatives__members=('bm25', 'context', 'given'),
+      negatives__pool_size=5, negatives__depth=9,
+      negatives__mined_dir=str(tmp_path / 'mined'),
+  ))
+  job = mine.MineJob(config, tmp_path / 'workdir')
+  (tmp_path / 'workdir').mkdir()
+  plan.run(job.steps())
+  job.finish()
+  page = test_report.Page(
+      (tmp_path / 'workdir' / 'report.html').read_text(encoding='utf-8'))
+  assert 'data/train' in page.text and 'Side by side' in page.text
+  # Words answer by chance too.
+  assert re.search(r'random passages 1,\d+ \d+\.\d% ', page.text)

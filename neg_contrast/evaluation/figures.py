@@ -8,7 +8,7 @@ import dataclasses
 import html
 import io
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -157,6 +157,7 @@ def curves(
     lines: Mapping[str, tuple[np.ndarray, np.ndarray]],
     *,
     series: int,
+    colours: Mapping[str, int] | None = None,
     mark: tuple[int, str] | None = None,
     markers: bool = False,
     from_zero: bool = False,
@@ -169,6 +170,7 @@ def curves(
     lines: label -> (`[points]` steps, `[points]` values); '' is not shown as a
       label.
     series: number of the first line's colour; others are grey and dashed.
+    colours: numbers of the colours by label, where all lines count the same.
     mark: a step to point out, and what it is.
     markers: draw each point.
     from_zero: begin the axis of values at 0.
@@ -176,10 +178,12 @@ def curves(
 
   def draw(axes):
     for place, (label, (steps, values)) in enumerate(lines.items()):
+      color = _MUTED if place else series_color(series)
       axes.plot(
           thin(steps), thin(values), _DASHES[place % len(_DASHES)],
-          label=label, linewidth=1 if place else 1.5, zorder=2 - 0.1 * place,
-          color=_MUTED if place else series_color(series),
+          label=label, zorder=2 - 0.1 * place,
+          linewidth=1 if place and colours is None else 1.5,
+          color=color if colours is None else series_color(colours[label]),
           marker='o' if markers or len(steps) == 1 else None, markersize=3,
       )
     if mark is not None:
@@ -237,6 +241,100 @@ def histogram(
     axes.grid(axis='x', visible=False)
 
   return _draw(name, title, draw, (4.6, 2.6))
+
+
+def bars(
+    name: str,
+    title: str,
+    edges: np.ndarray,
+    shares: np.ndarray,
+    label: str,
+    what: str,
+    series: int,
+    mark: float | None = None,
+) -> str:
+  """A small histogram.
+
+  Args:
+    name: of the figure, unique in its page.
+    title: above it.
+    edges: `[bins + 1]`, ascending.
+    shares: `[bins]`, between 0 and 1.
+    label: of the values.
+    what: the shares are of.
+    series: number of the colour.
+    mark: a value to point out.
+  """
+
+  def draw(axes):
+    axes.stairs(
+        shares, edges, fill=True, color=series_color(series), alpha=0.75
+    )
+    if mark is not None:
+      axes.axvline(mark, color=_INK, linewidth=1, linestyle=(0, (4, 2)))
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel(label)
+    axes.set_ylabel(what)
+    axes.xaxis.set_major_locator(ticker.MaxNLocator(5))
+    axes.xaxis.set_major_formatter(
+        lambda value, _: f'{value:g}'.replace('-', '−')
+    )
+    axes.yaxis.set_major_locator(
+        ticker.MaxNLocator(4, steps=[1, 2, 2.5, 5, 10])
+    )
+    axes.yaxis.set_major_formatter(lambda value, _: f'{100 * value:.3g}%')
+    axes.grid(axis='x', visible=False)
+
+  from matplotlib import ticker  # As in _draw.
+
+  return _draw(name, title, draw, (3.1, 2.0))
+
+
+def heat_map(
+    name: str,
+    title: str,
+    labels: Sequence[str],
+    shares: np.ndarray,
+    sides: tuple[str, str],
+) -> str:
+  """Shares of rows that columns have too; the diagonal says nothing.
+
+  Args:
+    name: of the figure, unique in its page.
+    title: for those who don't see it.
+    labels: of rows and columns alike.
+    shares: `[labels, labels]`, between 0 and 1; nan: unknown.
+    sides: what rows and columns are.
+  """
+  from matplotlib import patches  # As in _draw.
+
+  def draw(axes):
+    for (row, column), share in np.ndenumerate(shares):
+      known = row != column and not np.isnan(share)
+      axes.add_patch(patches.Rectangle(
+          (column - 0.47, row - 0.45), 0.94, 0.9, linewidth=0,
+          # At the most, so that the number stays readable.
+          **({'facecolor': series_color(2), 'alpha': 0.05 + 0.5 * share}
+             if known else {'facecolor': _LINE, 'alpha': 0.4}),
+      ))
+      axes.text(
+          column, row, f'{100 * share:.0f}%' if known else '–', va='center',
+          ha='center', color=_INK if known else _MUTED, fontsize=10,
+      )
+    places = np.arange(len(labels))
+    axes.set_xticks(places, list(labels))
+    axes.set_yticks(places, list(labels))
+    axes.set_title('')
+    axes.set_ylabel(sides[0])
+    axes.set_xlabel(sides[1])
+    axes.set_xlim(-0.5, len(labels) - 0.5)
+    axes.set_ylim(len(labels) - 0.5, -0.5)
+    axes.tick_params(length=0, labelcolor=_INK)
+    axes.grid(visible=False)
+    axes.spines[:].set_visible(False)
+
+  width = 0.8 + 0.07 * max(map(len, labels)) + 0.85 * len(labels)
+  return _draw(name, title, draw, (width, 1.1 + 0.5 * len(labels)))
 
 
 def signed(value: float, form: str) -> str:

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from neg_contrast.data import statistics
-from neg_contrast.evaluation import figures
+from neg_contrast.evaluation import figures, report_negatives
+from neg_contrast.negatives import likeness
 
 EXCERPT = 420
 """Characters of a passage that are shown."""
@@ -23,6 +24,7 @@ _TEMPLATE = 'report.html.jinja'
 _TITLE_LENGTH = 160
 _QUERY_LENGTH = 300
 _VALUE_LENGTH = 400
+_SHOWN_LENGTH = 300  # Of passages side by side.
 _ANSWERS = 6
 _CUT_METRIC = re.compile('(.+)@([1-9][0-9]*)')
 
@@ -173,12 +175,14 @@ class Training:
     tune: metric -> the same, of evaluations on the tune split.
     best_step: the step whose checkpoint counts; None where none was evaluated.
     facts: what else there is to say.
+    contrast: what the positives were up against; empty where nothing is known.
   """
 
   columns: Mapping[str, tuple[np.ndarray, np.ndarray]]
   tune: Mapping[str, tuple[np.ndarray, np.ndarray]]
   best_step: int | None
   facts: Mapping[str, str]
+  contrast: report_negatives.Contrast = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -205,7 +209,7 @@ class Report:
   """All that the page shows.
 
   Attributes:
-    job: `train` or `evaluate`.
+    job: `train`, `evaluate`, `mine` or `audit`.
     name: `<dataset>/<split>`.
     facts: what was run, a line each.
     made: when the newest evaluation was.
@@ -216,6 +220,7 @@ class Report:
     config: resolved, by section.
     defaults: the same keys; missing keys differ from everything.
     environment: versions and settings.
+    negatives: None where there is no pool of them.
   """
 
   job: str
@@ -229,6 +234,7 @@ class Report:
   config: Mapping[str, Any]
   defaults: Mapping[str, Any]
   environment: Mapping[str, Any]
+  negatives: report_negatives.Negatives | None = None
 
 
 def render(report: Report) -> str:
@@ -250,6 +256,9 @@ def render(report: Report) -> str:
       signed=lambda value: figures.signed(value, '+.4f'),
       shorten=shorten,
       plain=plain,
+      source_series=report_negatives.series_of,
+      filter_counts=report_negatives.filter_counts,
+      beyond_pool=report_negatives.beyond,
       svg=markupsafe.Markup,  # Text in figures is escaped by matplotlib.
   )
   first = report.groups[0] if report.groups else None
@@ -262,6 +271,12 @@ def render(report: Report) -> str:
       series=series_of(report.groups),
       series_count=figures.SERIES,
       charts=draw_charts(report),
+      drawn=report_negatives.draw_charts(
+          report.negatives,
+          report.training.contrast if report.training else {},
+      ),
+      near=f'{likeness.NEAR:.0%}',
+      shown_length=_SHOWN_LENGTH,
       excerpt=excerpt,
       sections=config_sections(report.config, report.defaults),
       title_length=_TITLE_LENGTH,

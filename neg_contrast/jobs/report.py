@@ -18,11 +18,13 @@ from neg_contrast.data import records, statistics
 from neg_contrast.evaluation import answers as answers_lib
 from neg_contrast.evaluation import confidence, figures, movement, report, trec
 from neg_contrast.jobs import dataset as dataset_lib
+from neg_contrast.jobs import report_negatives
 from neg_contrast.models import loading
 from neg_contrast.training import run_log
 
 FILE = 'report.html'
 
+_MINING = {'mine': 'mining', 'audit': 'audit'}  # Jobs, and their splits' use.
 _SHOWN = 8  # Queries that rose, and as many that fell.
 # With fewer values the bootstrap's interval is too narrow (at 10 values of mean
 # 0.85, the one of 95% holds the truth 80 times in a hundred).
@@ -69,11 +71,13 @@ def write_report(
     config: config_lib.Config,
     dataset: dataset_lib.Dataset,
     model: loading.Model | None = None,
+    negatives: report_negatives.Mined | None = None,
 ) -> pathlib.Path:
   """Writes `report.html` from the finished evaluations of a workdir.
 
   What is not there is left out: the log of a job that trains nothing, rankings,
-  values by query, judgements.
+  values by query, judgements. A job that neither trains nor evaluates shows the
+  split that it mines, and no evaluations that others left in its workdir.
 
   Args:
     workdir: of the job; `evaluation/` should be complete.
@@ -81,6 +85,7 @@ def write_report(
     dataset: the data of the job.
     model: gives tokenizer, lengths and name, not its weights; without one,
       lengths of texts are not shown.
+    negatives: a finished pool of hard negatives, to be explained.
 
   Returns:
     The file.
@@ -88,10 +93,11 @@ def write_report(
   Raises:
     UserError: a json file of the workdir is broken.
   """
-  is_training = config.job == 'train'
-  split = config.data.test_split if is_training else config.data.split
+  is_training, is_mining = config.job == 'train', config.job in _MINING
+  split = (config.data.test_split if is_training else
+           config.data.train_split if is_mining else config.data.split)
   name = f'{dataset.name}/{split}'
-  groups = _by_group(read_evaluations(workdir, dataset))
+  groups = {} if is_mining else _by_group(read_evaluations(workdir, dataset))
   shown = groups.get(name, [])
   pair = _pair(shown)
   training = _read_training(workdir) if is_training else None
@@ -109,7 +115,11 @@ def write_report(
       data=_describe_data(config, dataset, split, model),
       config=artifacts.as_json(config_lib.to_dict(config)),
       defaults=artifacts.as_json(config_lib.base_config().to_dict()),
-      environment=_environment(workdir, shown, is_training),
+      environment=artifacts.environment() if is_mining else
+      _environment(workdir, shown, is_training),
+      negatives=None if negatives is None else report_negatives.describe(
+          negatives, dataset, config.evaluation
+      ),
   ))
   path = workdir / FILE
   partial = path.with_name(path.name + '.partial')
@@ -361,6 +371,7 @@ def _read_training(workdir: pathlib.Path) -> report.Training | None:
   if not path.exists():
     return None
   steps: dict[int, list[float]] = {}
+  contrast: dict[int, dict[str, Any]] = {}
   tune: dict[str, dict[int, float]] = {}
   with open(path, encoding='utf-8') as lines:
     for record in _records(lines):
@@ -369,6 +380,7 @@ def _read_training(workdir: pathlib.Path) -> report.Training | None:
           tune.setdefault(metric, {})[record['step']] = value
       else:
         steps[record['step']] = [record.get(name, np.nan) for name in _COLUMNS]
+        contrast[record['step']] = record.get('contrast', {})
   if not steps:
     return None
   numbers = np.array(list(steps))
@@ -383,6 +395,7 @@ def _read_training(workdir: pathlib.Path) -> report.Training | None:
       {metric: (np.array(list(values)), np.array(list(values.values())))
        for metric, values in tune.items()},
       best, _training_facts(workdir, columns, best),
+      report_negatives.read_contrast(contrast),
   )
 
 
@@ -455,7 +468,8 @@ def _describe_splits(
   for name in dataset.prepared.splits:
     judgements = _judgements(dataset.prepared, name)
     if judgements is not None and name not in used:
-      used[name] = ('evaluation' if name == split else '–', judgements)
+      use = _MINING.get(config.job, 'evaluation') if name == split else '–'
+      used[name] = (use, judgements)
   for name, (use, judgements) in used.items():
     yield use, statistics.describe_split(name, judgements)
 
@@ -463,8 +477,20 @@ def _describe_splits(
 def _facts(config, dataset, split, model) -> dict[str, str]:
   """What was run."""
   facts = {'data': config.data.source, 'split': split}
-  if config.job == 'train':
-    negatives = config.negatives
+  negatives = config.negatives
+  if config.job == 'audit':
+    facts['judge'] = config.checkpoint
+  elif config.job == 'mine':
+    facts['strategy'] = negatives.strategy + (
+        f' of {", ".join(negatives.members)}'
+        if negatives.strategy == 'mixed' else ''
+    )
+    if 'model' in negatives.sources:
+      facts['model'] = negatives.checkpoint or config.checkpoint
+    facts['pool'] = negatives.pool or (
+        f'best {negatives.pool_size} of {negatives.depth} of each source'
+    )
+  elif config.job == 'train':
     facts['start'] = config.model.init
     facts['negatives'] = 'other rows of the batch' + (
         f' and {negatives.per_query} {negatives.strategy}'

@@ -23,10 +23,10 @@ class TrainJob:
     self._config, self._workdir = config, workdir
     dataset = lambda: self._dataset
     self._negatives = negatives_lib.Negatives(config, workdir, dataset)
-    has_pool = bool(config.negatives.pool or config.negatives.sources)
+    self._has_pool = bool(config.negatives.pool or config.negatives.sources)
     self._training = training.Training(
         config, workdir, dataset,
-        (lambda: self._negatives.pool) if has_pool else None,
+        (lambda: self._negatives.pool) if self._has_pool else None,
     )
 
   def steps(self) -> list[plan.Step]:
@@ -65,7 +65,8 @@ class TrainJob:
         'metrics': values,
     })
     report.write_report(
-        self._workdir, self._config, self._dataset, self._training.model
+        self._workdir, self._config, self._dataset, self._training.model,
+        self._negatives if self._has_pool else None,
     )
 
   @functools.cached_property

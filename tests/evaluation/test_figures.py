@@ -77,6 +77,32 @@ def test_best_step_histogram_and_single_points():
       figures.histogram('h', 'Lengths', np.bincount([3, 4]), 384, 'queries'))
 
 
+def test_curves_of_equal_rank_have_their_colours():
+  lines = {name: (np.arange(3), np.arange(3.0)) for name in ('a', NAME)}
+  svg = figures.curves('c', 'C', lines, series=0, colours={'a': 3, NAME: 5})
+  assert 'var(--series-3)' in svg and 'var(--series-5)' in svg
+  assert 'var(--series-0)' not in svg and NAME in texts_of(svg)
+
+
+def test_bars():
+  svg = figures.bars('b', NAME, np.array([-0.5, 0.5, 1.5]),
+                     np.array([0.25, 0.5]), 'rank', 'of queries', 4, mark=-0.25)
+  texts = texts_of(svg)
+  assert {NAME, 'rank', 'of queries', '40%', '−0.5'} <= set(texts)
+  assert 'var(--series-4)' in svg and svg.count('</svg>') == 1
+
+
+def test_heat_map_leaves_out_what_is_known_anyway():
+  shares = np.array([[1, 0.25, np.nan], [0.5, 1, 0], [np.nan, 0.126, 1]])
+  svg = figures.heat_map('h', 'Overlap', ('a', 'b', NAME), shares, ('of', 'in'))
+  texts = texts_of(svg)
+  cells = [text for text in texts if text == '–' or text.endswith('%')]
+  assert cells == ['–', '25%', '–', '50%', '–', '0%', '–', '13%', '–']
+  assert texts.count(NAME) == 2 and {'of', 'in'} <= set(texts)
+  assert 'aria-label="Overlap"' in svg and 'Overlap' not in texts
+  assert '<image' not in svg  # The policy of the page forbids them.
+
+
 def test_thin_keeps_the_mean():
   values = np.random.default_rng(0).random(2000)
   thinned = figures.thin(values)

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from neg_contrast.data import statistics
-from neg_contrast.evaluation import figures, report
+from neg_contrast.evaluation import figures, report, report_negatives
+from neg_contrast.negatives import analysis, filters
 
 EVIL = '<script>alert("1")</script></svg></style> $x^2$ & \' "'
 VOID = {'meta', 'br', 'link', 'img'}
@@ -59,6 +60,43 @@ def lengths(untitled=0):
   return statistics.Lengths(counts, 8, untitled)
 
 
+def negatives(names=('bm25', 'context', EVIL), shown=True):
+  """A pool of 40 queries; the second source has no scores, the last nothing."""
+  sources = []
+  for n, name in enumerate(names):
+    by_filter = np.zeros(len(filters.DROPPED_BY), np.int64)
+    by_filter[[0, 1, 7]] = (0, 0, 0) if name == EVIL else (120, 20, 60)
+    per_query = np.bincount([0 if name == EVIL else 3] * 40, minlength=9)
+    sources.append(analysis.Source(
+        name, by_filter, per_query,
+        np.bincount([0 if name == EVIL else 2] * by_filter[0], minlength=9),
+        analysis.Histogram(np.linspace(-1, 1, 5), np.array([1, 90, 28, 1]))
+        if n == 0 else None,
+    ))
+  shared = np.diag([120, 120, 0][:len(names)])
+  if len(names) > 1:
+    shared[0, 1] = shared[1, 0] = 30
+  suspects = tuple(
+      analysis.Suspects(source.name, source.negatives, source.negatives // 2,
+                        source.negatives // 6, 3 * n, 120 * (n == 0), 6)
+      for n, source in enumerate(sources)
+  )
+  passage = lambda role, *places: report_negatives.ShownPassage(
+      role, f'{role} {EVIL}', EVIL, f'an answer: x {EVIL}', places, bool(places)
+  )
+  query = report_negatives.ShownQuery(EVIL, EVIL, ('x', EVIL), 2, (
+      passage('positive'),
+      passage('negative', report_negatives.Place('bm25', 7, 1.5, 2.25),
+              report_negatives.Place('context', 1, -3.0, None)),
+      passage('negative', report_negatives.Place(EVIL, 2, None, None)),
+      passage('random'),
+  ))
+  return report_negatives.Negatives(
+      analysis.Summary(40, tuple(sources), shared), 8, suspects,
+      analysis.Suspects('random', 200, 0, 0, 1, 0, 0), (query,) * shown,
+  )
+
+
 def make(name='data/test', text=EVIL, **kwargs):
   shown = report.ShownPassage(
       text, text, f'{text} the answer is {text}', ('positive', 'first after'),
@@ -96,6 +134,8 @@ def make(name='data/test', text=EVIL, **kwargs):
           {'loss': (steps, 1 / steps), 'learning_rate': (steps, steps * 1e-5)},
           {'accuracy@1': (steps[::4], np.array([0.5, 0.6]))}, 5,
           {'steps': '8 of 10'},
+          {kind: {source: (steps, 1 / steps) for source in ('batch', text)}
+           for kind in report_negatives.KINDS},
       ),
       data=report.Data(
           statistics.Corpus(56789, 12, 3, 40, 7, (1, 2, 30)),
@@ -108,6 +148,7 @@ def make(name='data/test', text=EVIL, **kwargs):
       defaults={'job': 'train', 'data': {'source': '', 'batch_size': 32}},
       environment={'versions': {'jax': text}, 'git_revision': 'abcdef1234567',
                    'cpu_count': 2},
+      negatives=negatives(),
   )
   return report.Report(**{**values, **kwargs})
 
@@ -133,8 +174,8 @@ def test_everything_is_escaped_and_nothing_is_loaded():
   assert len(ids) == len(set(ids))
   links = {a['href'][1:] for tag, a in page.elements
            if tag == 'a' and a['href'].startswith('#')}
-  assert links == {'results', 'training', 'moves', 'data', 'config',
-                   'environment'} and links <= set(ids)
+  assert links == {'results', 'training', 'negatives', 'moves', 'data',
+                   'config', 'environment'} and links <= set(ids)
 
 
 def test_colours_of_figures_are_defined():
@@ -178,7 +219,8 @@ def test_verdict(bounds, verdict):
 
 def test_least_report():
   bare = make(
-      made='', groups=(), moves=None, training=None, environment={},
+      made='', groups=(), moves=None, training=None, negatives=None,
+      environment={},
       data=report.Data(
           statistics.Corpus(1, 0, 1, 0, 1, None), (), {}, {}, 0
       ),
@@ -186,6 +228,48 @@ def test_least_report():
   page = Page(report.render(bare))
   assert not any(tag == 'svg' for tag, _ in page.elements)
   assert 'skipped records none' in page.text
+
+
+def between(text, begin, end):
+  return text.partition(begin)[2].partition(end)[0]
+
+
+def test_negatives():
+  text = Page(report.render(make())).text
+  rows = between(text, 'queries without', 'For 40')
+  assert 'bm25 200 120 3 3 0' in rows and f'{EVIL} 0 0 0 0 40 100.0%' in rows
+  dropped = between(text, 'in the pool bm25', 'Percent')
+  assert dropped.split('context')[0].split() == [
+      '10.0%', *'–––––', '30.0%', '60.0%']
+  picture = between(text, 'Overlap of the sources', 'Of the passages')
+  assert picture.split().count('25%') == 2 and picture.count(EVIL) == 2
+  found = between(text, 'score above the positive', 'All negatives of')
+  assert 'bm25 120 33.3% 0.0% 5.0%' in found
+  assert 'context 120 33.3% 2.5% –' in found
+  assert f'{EVIL} 0 – – –' in found
+  assert 'random passages 200 no answers known 0.5% –' in found
+  assert '8 of 40 queries , evenly spaced' in text or (
+      '8 of 40 queries, evenly spaced' in text)
+  shown = between(text, 'Side by side', 'In training')
+  assert shown.count('holds an answer') == 2 and '2 positives' in shown
+  assert 'bm25 rank 7 score 1.5 positive 2.25' in shown
+  assert 'context rank 1 score −3 holds' in shown
+  assert f'{EVIL} rank 2 holds' in shown and f'random {EVIL}' in shown
+
+
+def test_negatives_without_training_and_the_other_way_round():
+  mined = make(job='mine', groups=(), moves=None, training=None)
+  html = report.render(mined)
+  page = Page(html)
+  assert 'In training' not in page.text and 'Side by side' in page.text
+  links = {a['href'] for tag, a in page.elements if tag == 'a'}
+  assert links == {'#negatives', '#data', '#config', '#environment',
+                   'manifest.json'}
+  text = Page(report.render(make(negatives=None))).text
+  assert 'Mean score of the negatives' in text and 'candidates' not in text
+  one = Page(report.render(make(negatives=negatives(('bm25',), False)))).text
+  assert 'Overlap' not in one and 'Side by side' not in one
+  assert 'stands before them.' in one
 
 
 @pytest.mark.parametrize('low', [None, 0.1])
