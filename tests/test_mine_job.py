@@ -253,8 +253,7 @@ def test_files_of_a_given_pool(root, tmp_path):
   )
   assert first == second
   assert not (tmp_path / 'second' / 'pool').exists()
-  with pytest.raises(errors.UserError, match='negatives of split "train", and '
-                     'not of config.data.train_split="test"'):
+  with pytest.raises(errors.UserError, match="split: 'train' there, 'test'"):
     run(root, tmp_path / 'third', 'bm25', data__train_split='test', **options)
   options['negatives__pool'] = str(tmp_path / 'nowhere')
   now = states(root, tmp_path / 'third', 'bm25', **options)

@@ -7,7 +7,7 @@ from typing import Any
 
 from absl import logging
 
-from neg_contrast import artifacts, errors, plan
+from neg_contrast import artifacts, plan
 from neg_contrast import config as config_lib
 from neg_contrast.data import examples
 from neg_contrast.jobs import dataset as dataset_lib
@@ -61,7 +61,7 @@ class MineJob:
           f'{place}: negatives of {len(pool)} queries. To train with them:\n'
           f'  --config.negatives.pool={place} '
           f'--config.negatives.strategy={negatives.strategy} '
-          '--config.negatives.per_query=1')
+          '--config.negatives.per_query=2')
     if self._formats:
       made = artifacts.read_json(self._folder / artifacts.MANIFEST)['files']
       for name, counts in made.items():
@@ -100,7 +100,6 @@ class MineJob:
   def _write(self) -> None:
     manifest: dict[str, Any] = {'identity': self._identity}
     split = self._config.data.train_split
-    self._check_split(split)
     with artifacts.writing(self._folder, manifest) as scratch:
       made = exporting.write(scratch, split, self._formats, self._items())
       manifest['files'] = made
@@ -109,15 +108,6 @@ class MineJob:
           f'; left out {counts["left_out"]} queries that lack negatives'
           if counts['left_out'] else ''
       ))
-
-  def _check_split(self, split: str) -> None:
-    inputs = self._negatives.pool.manifest['identity']['inputs'].values()
-    others = sorted({source['split'] for source in inputs} - {split})
-    if others:
-      raise errors.UserError(
-          f'{self._place}: negatives of split "{others[0]}", and not of '
-          f'config.data.train_split="{split}"; name that split'
-      )
 
   def _items(self) -> Iterator[exporting.Item]:
     prepared, pool = self._dataset.prepared, self._negatives.pool
