@@ -205,6 +205,11 @@ def test_fine_trains_its_miner_once(tmp_path):
   job.finish()
   again = train.TrainJob(config, tmp_path / 'work').steps()
   assert all(step.is_done() for step in again)
+  # Without its pool it would be made again, and nothing before it.
+  (tmp_path / 'work' / 'pool').rename(tmp_path / 'away')
+  steps = train.TrainJob(config, tmp_path / 'work').steps()
+  assert [s.name for s in steps if not s.is_done()] == ['pool', 'training']
+  (tmp_path / 'away').rename(tmp_path / 'work' / 'pool')
   # Another run with the same miner trains and mines nothing again.
   other = dataclasses.replace(config, seed=0, negatives=dataclasses.replace(
       config.negatives, per_query=1))

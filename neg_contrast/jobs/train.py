@@ -27,6 +27,7 @@ class TrainJob:
     self._training = training.Training(
         config, workdir, dataset,
         (lambda: self._negatives.pool) if self._has_pool else None,
+        lambda: not self._has_pool or self._negatives.is_made(),
     )
 
   def steps(self) -> list[plan.Step]:

@@ -39,6 +39,7 @@ class Training:
       workdir: pathlib.Path,
       dataset: Callable[[], dataset_lib.Dataset],
       pool: Callable[[], pool_lib.Pool] | None = None,
+      has_pool: Callable[[], bool] = lambda: True,
   ):
     """Reads nothing yet.
 
@@ -46,10 +47,11 @@ class Training:
       config: of the run.
       workdir: of its checkpoints and logs.
       dataset: makes the data.
-      pool: reads the finished pool of hard negatives; None: there is none.
+      pool: reads the finished pool of hard negatives; None: it needs none.
+      has_pool: whether the pool it needs is finished.
     """
     self._config, self.workdir, self._dataset_of = config, workdir, dataset
-    self._pool_of = pool
+    self._pool_of, self._has_pool = pool, has_pool
 
   def step(self, name: str) -> plan.Step:
     """The step of a plan."""
@@ -105,7 +107,7 @@ class Training:
     Raises:
       UserError: the workdir holds another run.
     """
-    if not (self.workdir / RUN_FILE).exists():
+    if not (self.workdir / RUN_FILE).exists() or not self._has_pool():
       return False
     self._check_same_run()
     checkpoints = checkpoints_lib.Checkpoints(self.workdir)
