@@ -12,7 +12,7 @@ over 21,015,324 passages, on a 4x4 TPU v3 slice:
     context  47.6  68.7  75.4  79.8  86.4
     mixed    39.1  63.8  72.4  78.1  85.9
 
- Hours: not given there, not measured here.
+Hours: not given there, not measured here.
 
 Arguments, as in `nq_stage2.py:negatives=corpus`:
   negatives: `random` (the batch only), `bm25`, `context`, `coarse`, `fine`,

@@ -13,7 +13,7 @@ accuracy over 21,015,324 Wikipedia passages, on a 4x4 TPU v3 slice:
     context  26.6  48.0  56.3  63.8  76.7
     mixed    28.0  50.8  59.1  66.8  79.6
 
- With `squad:` as the source the corpus is SQuAD's own
+With `squad:` as the source the corpus is SQuAD's own
 paragraphs (20,958 in the two files), so the numbers are higher and not
 comparable.
 

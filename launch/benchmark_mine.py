@@ -108,7 +108,7 @@ def _run_step(args: argparse.Namespace) -> None:
       found = index.search(queries[query_rows], _DEPTH)
       return found, np.einsum('qd,qsd->qs', queries[query_rows], vecs[others])
 
-    # The nearest passage stands for the positive.
+    # Some passage to be scored too, as a positive is.
     known = np.zeros((len(queries), 1), np.int32)
     candidates.write(
         folder / step, {'step': step}, rows, _DEPTH,

@@ -101,21 +101,23 @@ class Comparison:
     config = dataclasses.replace(
         base, loss=dataclasses.replace(base.loss, mask_known_positives=mask)
     )
-    pool = None
-    if settings['strategy'] != 'random':
+    if settings.get('strategy', 'random') != 'random':
       settings = {'per_query': self._args.negatives, **settings}
-      mined = dataclasses.replace(self._base, negatives=dataclasses.replace(
-          self._base.negatives, **settings
-      ))
+    mined = dataclasses.replace(self._base, negatives=dataclasses.replace(
+        self._base.negatives, **settings
+    ))
+    negatives = None
+    if mined.negatives.sources:
       negatives = negatives_lib.Negatives(
           mined, self._workdir / 'pools' / name, lambda: self._dataset
       )
       self._do(negatives.steps())
-      pool = lambda: negatives.pool
+    if mined.negatives.strategy != 'random':
       config = dataclasses.replace(config, negatives=mined.negatives)
     run = training.Training(
         dataclasses.replace(config, seed=seed),
-        self._workdir / 'runs' / f'{name}-{seed}', lambda: self._dataset, pool,
+        self._workdir / 'runs' / f'{name}-{seed}', lambda: self._dataset,
+        negatives,
     )
     self._do([run.step(f'{name}, seed {seed}')])
     return self._measure(run)
@@ -285,11 +287,14 @@ def _changed(config: config_lib.Config, steps: int) -> config_lib.Config:
 
 
 def _parse_row(row: str) -> tuple[str, dict[str, Any]]:
-  """`NAME:key=value,key=value`."""
+  """`NAME:key=value,key=value`, values as in Python; words need no quotes."""
   name, _, settings = row.partition(':')
-  values = dict(item.split('=', 1) for item in settings.split(',') if item)
-  return name, {key: value if key == 'strategy' else ast.literal_eval(value)
-                for key, value in values.items()}
+  call = ast.parse(f'dict({settings})', mode='eval').body
+  assert isinstance(call, ast.Call)
+  return name, {
+      str(item.arg): item.value.id if isinstance(item.value, ast.Name)
+      else ast.literal_eval(item.value) for item in call.keywords
+  }
 
 
 def _parse() -> argparse.Namespace:

@@ -91,7 +91,8 @@ def writing(
       if isinstance(e, OSError) and e.errno in _NO_SPACE:
         raise errors.UserError(
             f'{folder}: {e.strerror}. Free some space, or name another '
-            '--workdir or --config.data.prepared_dir'
+            '--workdir, --config.data.prepared_dir or '
+            '--config.negatives.mined_dir'
         ) from e
       raise
     if folder.exists():
@@ -158,8 +159,23 @@ def make_folder(folder: pathlib.Path) -> None:
   except OSError as e:
     raise errors.UserError(
         f'{folder}: not a folder that can be written to ({e.strerror}). '
-        'Choose another with --workdir or --config.data.prepared_dir'
+        'Choose another with --workdir, --config.data.prepared_dir or '
+        '--config.negatives.mined_dir'
     ) from None
+
+
+def create_array(
+    path: pathlib.Path, dtype: Any, shape: tuple[int, ...]
+) -> np.memmap:
+  """A mapped `.npy` file to fill in place; all its space is claimed at once.
+
+  A mapped file that can't grow would kill the process.
+  """
+  array = np.lib.format.open_memmap(path, mode='w+', dtype=dtype, shape=shape)
+  if hasattr(os, 'posix_fallocate'):
+    with open(path, 'r+b') as f:
+      os.posix_fallocate(f.fileno(), 0, path.stat().st_size)
+  return array
 
 
 def load_array(

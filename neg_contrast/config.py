@@ -204,7 +204,8 @@ class NegativesConfig:
     fine_dim: features of the fine miner. A projection wider than its encoder
       has no more rank than the encoder's width.
     miner_init: what coarse and fine start from; empty: `model.init`.
-    miner_steps: steps that coarse and fine train; 0: as `optim` says.
+    miner_steps: steps that coarse and fine train; 0: as `optim` says. Their
+      seed is that of the run.
     first_rank: retrieved passages of better rank are dropped.
     last_rank: retrieved passages of worse rank are dropped; 0: none.
     margin: retrieved passages are dropped that score above the positive's score
@@ -214,7 +215,7 @@ class NegativesConfig:
     drop_duplicates: of passages with equal title and text, keep the best.
     pool: a pool made by `job=mine` to train with, such as workdirs/mine/pool;
       its own sources and filters count then, and of the keys above only
-      `per_query` and `quotas`.
+      `per_query` and `quotas` (with `members` as the pool has them).
     mined_dir: where trained miners and mined candidates are kept for reuse.
     formats: other libraries' files that `job=mine` writes the pool as: `dpr`,
       `tevatron`, `flag_embedding`, `triplets` (sentence-transformers).
@@ -274,6 +275,9 @@ class NegativesConfig:
       raise _error('negatives.last_rank', self.last_rank,
                    f'lies between first_rank={self.first_rank} and '
                    f'depth={self.depth}; or is 0')
+    if self.quotas and self.strategy != 'mixed':
+      raise _error('negatives.quotas', self.quotas, 'is for strategy "mixed"; '
+                   f'negatives.strategy is "{self.strategy}"')
     if self.quotas and (
         len(self.quotas) != len(self.members) or min(self.quotas) < 0
         or sum(self.quotas) != self.per_query
@@ -534,7 +538,7 @@ class Config:
       raise _error('negatives.per_query', negatives.per_query,
                    'is 0 for strategy "random" and at least 1 for any other; '
                    f'negatives.strategy is "{negatives.strategy}"')
-    if self.job == 'mine' and not negatives.sources:
+    if self.job == 'mine' and not (negatives.sources or negatives.pool):
       raise _error('negatives.strategy', negatives.strategy,
                    f'has nothing to mine; choose {", ".join(MINED)} or mixed')
     if self.job not in ('train', 'mine') or negatives.pool:

@@ -153,6 +153,7 @@ def test_filters_commute_with_reuse(tmp_path):
       {}, {'negatives__drop_answers': ()},
       {'negatives__first_rank': 3, 'negatives__last_rank': 8},
       {'negatives__relative_margin': 0.5, 'negatives__pool_size': 4},
+      {'negatives__members': ('context', 'bm25', 'given')},
       {'negatives__members': ('context', 'bm25')},
   ]
   for number, variant in enumerate(variants):
@@ -205,10 +206,10 @@ def test_fine_trains_its_miner_once(tmp_path):
   job.finish()
   again = train.TrainJob(config, tmp_path / 'work').steps()
   assert all(step.is_done() for step in again)
-  # Without its pool it would be made again, and nothing before it.
+  # Without its pool it would be made again, and nothing else.
   (tmp_path / 'work' / 'pool').rename(tmp_path / 'away')
   steps = train.TrainJob(config, tmp_path / 'work').steps()
-  assert [s.name for s in steps if not s.is_done()] == ['pool', 'training']
+  assert [s.name for s in steps if not s.is_done()] == ['pool']
   (tmp_path / 'away').rename(tmp_path / 'work' / 'pool')
   # Another run with the same miner trains and mines nothing again.
   other = dataclasses.replace(config, seed=0, negatives=dataclasses.replace(
@@ -239,7 +240,7 @@ def test_context_trains_on_halves_too(tmp_path):
   pool = negatives.pool
   assert len(pool.halves)
   run = training.Training(config, tmp_path / 'w', lambda: dataset,
-                          lambda: pool)
+                          negatives)
   tokens = training._tokens_of(dataset.tokenize(run.model, 'passage'),
                                pool.halves)
   passages = len(dataset.prepared.passages)
@@ -335,6 +336,23 @@ class TestRefusals:
     with pytest.raises(errors.UserError, match="split: 'train' there, 'test'"):
       make_pool(other, workdir / 'x')
 
+  def test_quotas_for_other_sources(self, mined):
+    config, workdir = mined
+    given = self.given(config, workdir)
+    with pytest.raises(errors.UserError, match='quotas are for .*; set config'):
+      make_pool(dataclasses.replace(given, negatives=dataclasses.replace(
+          given.negatives, strategy='mixed', quotas=(1, 1, 0, 0))),
+          workdir / 'x')
+
+  def test_other_folder(self, mined, tmp_path, monkeypatch):
+    config, workdir = mined
+    shutil.rmtree(tmp_path / 'model')
+    tiny.write_model(tmp_path / 'model', seed=9)
+    (tmp_path / 'elsewhere').mkdir()
+    monkeypatch.chdir(tmp_path / 'elsewhere')
+    with pytest.raises(errors.UserError, match='the model of model'):
+      make_pool(self.given(config, workdir), workdir / 'x')
+
   @pytest.mark.parametrize('strategy', ['random', 'corpus'])
   def test_strategy_that_ignores_it(self, mined, strategy):
     config, workdir = mined
@@ -348,6 +366,32 @@ class TestRefusals:
     steps = negatives_lib.Negatives(
         self.given(config, workdir / 'nowhere'), workdir, lambda: None).steps()
     assert 'not a pool of negatives' in steps[0].missing()
+
+
+def test_order_of_members_counts(tmp_path):
+  flags = {'negatives__strategy': 'mixed', 'negatives__quotas': (2, 0)}
+  for members in (('bm25', 'given'), ('given', 'bm25')):
+    negatives, ran = make_pool(
+        make_config(tmp_path, negatives__members=members, **flags),
+        tmp_path / 'work')
+    assert ran[-1] == 'pool' and negatives.pool.sources == members
+    drawn = negatives.pool.draw(
+        negatives.pool.query_rows, 2, 0, 0, np.arange(36), (2, 0))
+    assert (drawn.sources == 0).mean() > 0.9
+
+
+def test_miner_needs_no_test_split_and_an_untrained_start(tmp_path):
+  flags = {'negatives__strategy': 'coarse', 'negatives__miner_steps': 2,
+           'negatives__coarse_dim': 4, 'data__test_split': 'nowhere'}
+  config = make_config(tmp_path, **flags)
+  negatives, ran = make_pool(config, tmp_path / 'work')
+  assert ran == ['coarse miner', 'coarse', 'pool']
+  miner = next((tmp_path / 'mined' / 'miners').glob('*-coarse-*'))
+  later = make_config(tmp_path, model__init=str(miner), **flags)
+  steps = negatives_lib.Negatives(
+      later, tmp_path / 'later', negatives._dataset).steps()
+  assert 'negatives.miner_init' in steps[0].missing()
+  assert not steps[-1].is_done()
 
 
 def test_mine_job_leaves_a_pool(tmp_path):

@@ -176,9 +176,8 @@ class _Gatherer:
     self._negatives, self._pool = negatives, negatives.pool
     self._prepared = dataset.prepared
     self._known = examples.known_positives(dataset.prepared)
-    config = model_lib.as_it_comes(config)
     encoder = retriever_lib.make_encoder(
-        config, model_lib.load_checkpoint(config)
+        config, model_lib.load_as_it_comes(config, config.checkpoint)
     )
     self._passage_vecs = retriever_lib.Retriever(
         config, dataset, encoder,

@@ -49,16 +49,16 @@ class Dataset:
     return name_of(self._config)
 
   @functools.cached_property
-  def splits(self) -> Splits:
-    """The three splits of a training job.
+  def train_and_tune(
+      self,
+  ) -> tuple[prepared_lib.Judgements, prepared_lib.Judgements]:
+    """What training reads; miners need no test split.
 
     Raises:
-      UserError: tuning and reporting share queries, or nothing is judged for
-        tuning.
+      UserError: nothing is judged for tuning.
     """
     config = self._config
     train = self.prepared.judgements(config.train_split)
-    test = self.prepared.judgements(config.test_split)
     if config.tune_split:
       tune = self.prepared.judgements(config.tune_split)
     else:
@@ -70,6 +70,19 @@ class Dataset:
           f'config.data.tune_split="{config.tune_split}": has answers but no '
           'positive passages, by which training is tuned; name another split'
       )
+    return train, tune
+
+  @functools.cached_property
+  def splits(self) -> Splits:
+    """The three splits of a training job.
+
+    Raises:
+      UserError: tuning and reporting share queries, or nothing is judged for
+        tuning.
+    """
+    config = self._config
+    train, tune = self.train_and_tune
+    test = self.prepared.judgements(config.test_split)
     shared = np.intersect1d(tune.queries, test.queries)
     if len(shared):
       raise errors.UserError(

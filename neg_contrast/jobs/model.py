@@ -12,6 +12,7 @@ import numpy as np
 from neg_contrast import artifacts, errors
 from neg_contrast import checkpoints as checkpoints_lib
 from neg_contrast import config as config_lib
+from neg_contrast.data import tokenizer as tokenizer_lib
 from neg_contrast.models import dual_encoder, loading, pretrained
 
 
@@ -35,13 +36,15 @@ def make_module(
   )
 
 
-def as_it_comes(config: config_lib.Config) -> config_lib.Config:
-  """The config for a model that brings all its own settings."""
-  model = config.model
-  return dataclasses.replace(config, model=config_lib.ModelConfig(
-      init=model.init, shared=model.shared, dtype=model.dtype,
-      scan_unroll=model.scan_unroll,
-  ))
+def load_as_it_comes(
+    config: config_lib.Config, name: str
+) -> loading.Model:
+  """A model that brings all its own settings; raises as `load_checkpoint`."""
+  towers = () if is_workdir(name) else pretrained.load_towers(name)
+  model = config_lib.ModelConfig(
+      init=config.model.init, shared=len(towers) < 2
+  )
+  return load_checkpoint(dataclasses.replace(config, model=model), name)
 
 
 def is_workdir(checkpoint: str) -> bool:
@@ -78,7 +81,21 @@ def load_checkpoint(
           f'config.model.{key}={wanted!r}: {name} was trained '
           f'with {own[key]!r}; leave it out'
       )
+  layers = model.spec.bert.num_layers
+  if config.model.layers not in (None, layers):
+    raise errors.UserError(
+        f'config.model.layers={config.model.layers}: {name} has {layers}; '
+        'leave it out'
+    )
   return model
+
+
+def load_tokenizer(name: str) -> tokenizer_lib.Tokenizer:
+  """The tokenizer of a workdir, or of a folder or name of others."""
+  if is_workdir(name):
+    return loading.read_description(pathlib.Path(name))[2]
+  tower = next(iter(pretrained.load_towers(name).values()))
+  return tokenizer_lib.load_tokenizer(str(tower.folder))
 
 
 def missing(checkpoint: str) -> str | None:

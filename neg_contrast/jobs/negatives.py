@@ -54,33 +54,37 @@ class Negatives:
     given = self._settings.pool
     self._folder = pathlib.Path(given) if given else workdir / pool_lib.FOLDER
     self._mined = pathlib.Path(self._settings.mined_dir)
-    self._miners = {} if given else {
-        source: self._make_miner(source)
-        for source in self._settings.sources if source in _TRAINED
-    }
+    self._trained: dict[str, training.Training] = {}
 
   def steps(self) -> list[plan.Step]:
-    """What has to be there before there is a pool."""
-    if self._settings.pool:
+    """What has to be there before there is a pool; quick sources first."""
+    settings = self._settings
+    if settings.pool:
       return [plan.Step(
-          'pool', f'hard negatives in {self._folder}', self._check_given,
-          lambda: None, self._missing_pool,
+          'pool', f'hard negatives in {self._folder}',
+          lambda: self._is_given_right, lambda: None, self._missing_pool,
       )]
-    if not self._settings.sources:
+    if not settings.sources:
       return []
     steps = []
-    for source in self._settings.sources:
-      if source in self._miners:
-        steps.append(self._miners[source].step(f'{source} miner'))
+    for source in sorted(settings.sources, key=lambda name: name in _TRAINED):
+      if source in _TRAINED:
+        steps.append(plan.Step(
+            f'{source} miner', f'an encoder of {self._dim(source)} features in '
+            f'{self._mined / "miners"}',
+            functools.partial(self._is_trained, source),
+            functools.partial(self._train, source),
+            functools.partial(self._missing, source),
+        ))
       steps.append(plan.Step(
-          source, f'top {self._settings.depth} of {source} for every query of '
+          source, f'top {settings.depth} of {source} for every query of '
           f'{self._config.data.train_split} in {self._mined / "candidates"}',
           functools.partial(self._is_mined, source),
           functools.partial(self._mine, source),
           functools.partial(self._missing, source),
       ))
     return [*steps, plan.Step(
-        'pool', f'hard negatives of {" + ".join(self._settings.sources)} in '
+        'pool', f'hard negatives of {" + ".join(settings.sources)} in '
         f'{self._folder}', self.is_made, self._make_pool,
     )]
 
@@ -94,7 +98,7 @@ class Negatives:
     """
     pool = pool_lib.read(self._folder)
     if self._settings.pool:
-      self._check_given()
+      _ = self._is_given_right
     return pool
 
   @functools.cached_property
@@ -109,20 +113,32 @@ class Negatives:
       UserError: one of another corpus, other queries or another checkpoint is.
     """
     if self._settings.pool:
-      return self._check_given()
-    if not all(miner.is_trained() for miner in self._miners.values()):
+      return self._missing_pool() is None and self._is_given_right
+    made, wanted = artifacts.read_manifest(self._folder), self.identity
+    if made is None or wanted is None:
       return False
-    made = artifacts.read_manifest(self._folder)
-    if made is None:
-      return False
-    wanted = artifacts.as_json(self._identity)
     self._refuse(_foreign(made['identity'], wanted))
     return made['identity'] == wanted
+
+  @property
+  def identity(self) -> dict[str, Any] | None:
+    """What the pool depends on, made or not; None: that is not known yet."""
+    if self._settings.pool:
+      made = artifacts.read_manifest(self._folder)
+      return None if made is None else made['identity']
+    sources = self._settings.sources
+    if any(map(self._missing, sources)) or not all(
+        self._is_trained(source)
+        for source in sources if source in _TRAINED
+    ):
+      return None
+    return artifacts.as_json(self._identity)
 
   @functools.cached_property
   def _identity(self) -> dict[str, Any]:
     settings, evaluation = self._settings, self._config.evaluation
     return {
+        'sources': list(settings.sources),  # Their order counts.
         'inputs': {source: self._source_identity(source)
                    for source in settings.sources},
         'filters': {
@@ -175,19 +191,19 @@ class Negatives:
     }
 
   def _checkpoint_of(self, source: str) -> str:
-    if source in self._miners:
-      return str(self._miners[source].workdir)
+    if source in _TRAINED:
+      return str(self._miner(source).workdir)
     return self._settings.checkpoint or self._config.checkpoint
 
   def _model(self, source: str) -> loading.Model:
-    if source in self._miners:
-      return self._miners[source].trained
+    if source in _TRAINED:
+      return self._miner(source).trained
     return self._given_model
 
   @functools.cached_property
   def _given_model(self) -> loading.Model:
-    return model_lib.load_checkpoint(
-        model_lib.as_it_comes(self._config), self._checkpoint_of('model')
+    return model_lib.load_as_it_comes(
+        self._config, self._checkpoint_of('model')
     )
 
   @functools.cached_property
@@ -202,36 +218,52 @@ class Negatives:
 
   @functools.cached_property
   def _tokenizer(self) -> tokenizer_lib.Tokenizer:
-    init = self._config.model.init
-    if model_lib.is_workdir(init):
-      return loading.read_description(pathlib.Path(init))[2]
-    return model_lib.load_checkpoint(self._config, init).tokenizer
+    return model_lib.load_tokenizer(self._config.model.init)
 
-  def _make_miner(self, source: str) -> training.Training:
+  def _dim(self, source: str) -> int:
+    settings = self._settings
+    return {'coarse': settings.coarse_dim, 'fine': settings.fine_dim}[source]
+
+  @property
+  def _miner_init(self) -> str:
+    return self._settings.miner_init or self._config.model.init
+
+  def _miner(self, source: str) -> training.Training:
     """Coarse or fine: gold pairs, in-batch negatives (Lu et al., section 4.2).
 
     They start from `model.init` or `negatives.miner_init`, never from stage 1.
     """
+    if source in self._trained:
+      return self._trained[source]
     config, settings = self._config, self._settings
-    dim = {'coarse': settings.coarse_dim, 'fine': settings.fine_dim}[source]
     config = dataclasses.replace(
         config,
         job='train',
         negatives=config_lib.NegativesConfig(),
         model=dataclasses.replace(
-            config.model, init=settings.miner_init or config.model.init,
-            projection_dim=dim,
+            config.model, init=self._miner_init,
+            projection_dim=self._dim(source),
         ),
         optim=dataclasses.replace(
             config.optim, steps=settings.miner_steps or config.optim.steps
         ),
     )
-    name = dataset_lib.name_of(config.data)
-    code = artifacts.sha256_json(training.settings_of(config))[:12]
-    return training.Training(
-        config, self._mined / 'miners' / f'{name}-{source}-{code}',
-        self._dataset,
-    )
+    make = functools.partial(training.Training, config, dataset=self._dataset)
+    code = artifacts.sha256_json(make(self._mined).identity)[:12]
+    name = f'{self._dataset().name}-{source}-{code}'
+    self._trained[source] = make(self._mined / 'miners' / name)
+    return self._trained[source]
+
+  def _is_trained(self, source: str) -> bool:
+    return self._miner(source).is_trained()
+
+  def _train(self, source: str) -> None:
+    """Trains a miner; of several processes one does, and the others wait."""
+    miner = self._miner(source)
+    with artifacts.only_one(miner.workdir):
+      if not miner.is_trained():
+        artifacts.make_folder(miner.workdir)
+        miner.train()
 
   @functools.cached_property
   def _judgements(self) -> prepared_lib.Judgements:
@@ -258,14 +290,21 @@ class Negatives:
     )
 
   def _is_mined(self, source: str) -> bool:
-    if source in self._miners and not self._miners[source].is_trained():
+    if source in _TRAINED and not self._is_trained(source):
       return False
     return artifacts.read_manifest(self._candidates(source)) is not None
 
   def _missing(self, source: str) -> str | None:
     if source == 'model':
       return model_lib.missing(self._checkpoint_of(source))
-    return None
+    if source == 'context':
+      return model_lib.missing(self._config.model.init)
+    if source not in _TRAINED:
+      return None
+    if model_lib.is_workdir(self._miner_init):
+      return (f'{self._miner_init}: {source} starts from a model that was not '
+              'trained yet; name it with --config.negatives.miner_init')
+    return model_lib.missing(self._miner_init)
 
   def _mine(self, source: str) -> None:
     if not len(self.query_rows):
@@ -274,6 +313,11 @@ class Negatives:
           f'"{self._config.data.train_split}" has a positive passage, so '
           'there is nothing to mine negatives for'
       )
+    with artifacts.only_one(self._candidates(source)):
+      if not self._is_mined(source):  # Not mined while waiting.
+        self._write_candidates(source)
+
+  def _write_candidates(self, source: str) -> None:
     miner, facts = {
         'given': self._given_miner,
         'bm25': self._bm25_miner,
@@ -292,8 +336,15 @@ class Negatives:
         retriever_lib.make_encoder(self._search_config, self._model(source)),
         self._mined / retriever_lib.FOLDER,
     )
-    depth, some = self._settings.depth, self.query_rows[:_MEASURED]
-    facts = retriever.measure_index(some, retriever.search_rows(some, depth))
+    depth, facts = self._settings.depth, {'kind': 'exact'}
+    if retriever_lib.index_settings(
+        self._search_config, len(self._dataset().prepared.passages)
+    ):
+      some = self.query_rows[np.linspace(
+          0, len(self.query_rows) - 1, min(_MEASURED, len(self.query_rows)),
+          dtype=int,
+      )]
+      facts = retriever.measure_index(some, retriever.search_rows(some, depth))
     return candidates.SearchMiner(
         lambda rows, others: retriever.search_and_score(rows, depth, others),
         self._positives,
@@ -322,9 +373,9 @@ class Negatives:
     negative = judgements.grades <= 0
     if not negative.any():
       raise errors.UserError(
-          'config.negatives.strategy="given": '
-          f'{self._config.data.source} has no passages judged not relevant '
-          '(grade 0); choose another, such as "bm25"'
+          f'{self._named("given")}: {self._config.data.source} has no '
+          'passages judged not relevant (grade 0). Choose another, such as '
+          '"bm25"'
       )
     return candidates.GivenMiner(
         judgements.query_rows[negative], judgements.passage_rows[negative],
@@ -340,8 +391,8 @@ class Negatives:
     unknown = int((documents[passage_rows] < 0).sum())
     if unknown == len(passage_rows):
       raise errors.UserError(
-          'config.negatives.strategy="context": it is not known which passages '
-          f'of {self._config.data.source} belong to one document. Choose '
+          f'{self._named("context")}: it is not known which passages of '
+          f'{self._config.data.source} belong to one document. Choose '
           '"coarse"; or, if passages of one document have one title, set '
           '--config.data.document=title'
       )
@@ -372,6 +423,13 @@ class Negatives:
         self._positives, half, self._settings.depth,
     ), {}
 
+  def _named(self, source: str) -> str:
+    """The key that asks for a source."""
+    settings = self._settings
+    return (f'config.negatives.strategy="{source}"'
+            if settings.strategy == source else
+            f'config.negatives.members={settings.members}: {source}')
+
   def _texts_with(self, halves: np.ndarray) -> texts_lib.Texts:
     return texts_lib.Texts(
         self._dataset().prepared.passages, halves, lambda: self._tokenizer
@@ -384,8 +442,10 @@ class Negatives:
       halves = own if len(own) else halves
     prepared, read = self._dataset().prepared, self._texts_with(halves)
     rule = self._config.evaluation.answer_rule
+    identity = self.identity
+    assert identity is not None  # The steps before saw to that.
     pool_lib.write(
-        self._folder, self._identity, self.query_rows, mined, halves,
+        self._folder, identity, self.query_rows, mined, halves,
         pool_lib.Corpus(
             prepared.passage_groups, self._positives,
             lambda queries, rows, where: texts_lib.find_answers(
@@ -395,7 +455,7 @@ class Negatives:
         ),
         self._settings,
         run_log.Ticker('filtering', len(self.query_rows)),
-        {'checkpoints': {source: self._checkpoint_of(source)
+        {'checkpoints': {source: _absolute(self._checkpoint_of(source))
                          for source in self._settings.sources
                          if source in ('coarse', 'fine', 'model')}},
     )
@@ -417,13 +477,15 @@ class Negatives:
       return f'config.negatives.pool: {e}'
     return None
 
-  def _check_given(self) -> bool:
+  @functools.cached_property
+  def _is_given_right(self) -> bool:
     """Whether a given pool belongs to the data at hand; always True.
 
     Raises:
       UserError: it does not, or its checkpoint changed since.
     """
-    made = pool_lib.read(self._folder).manifest
+    pool = pool_lib.read(self._folder)
+    made = pool.manifest
     identity, checkpoints = made['identity'], made['checkpoints']
     manifest = self._dataset().prepared.manifest
     here = {'corpus': manifest['corpus_fingerprint'],
@@ -433,7 +495,7 @@ class Negatives:
     lines = []
     for source, there in identity['inputs'].items():
       lines += artifacts.differences({key: there[key] for key in here}, here)
-      if 'tokenizer' in there:
+      if 'tokenizer' in there and len(pool.halves):
         lines += artifacts.differences(
             there['tokenizer'], self._tokenizer.sha256, f'{source}.tokenizer'
         )
@@ -441,16 +503,20 @@ class Negatives:
         lines += self._changed_model(
             source, checkpoints[source], there['embeddings']['model']
         )
+    if self._settings.quotas and pool.sources != self._settings.members:
+      lines.append(f'quotas are for {self._settings.members}, and its sources '
+                   f'are {pool.sources}; set config.negatives.members to these')
     self._refuse(sorted(set(lines)))
     return True
 
   def _changed_model(self, source: str, checkpoint: str, mined_with: str):
     """What changed in the checkpoint that a source was mined with."""
-    if not pathlib.Path(checkpoint).is_dir():  # A hub name, or not kept.
+    if not pathlib.Path(checkpoint).is_dir():
+      logging.warning('%s: whether %s is still the model that %s was mined '
+                      'with is not checked; it is not there', self._folder,
+                      checkpoint, source)
       return []
-    model = model_lib.load_checkpoint(
-        model_lib.as_it_comes(self._config), checkpoint
-    )
+    model = model_lib.load_as_it_comes(self._config, checkpoint)
     return artifacts.differences(
         mined_with, model.fingerprint, f'the model of {source} ({checkpoint})'
     )
@@ -467,6 +533,12 @@ class Negatives:
           f'{self._folder}: these negatives were mined from something else:\n'
           + '\n'.join(f'  {line}' for line in lines) + f'\n{remedy}'
       )
+
+
+def _absolute(checkpoint: str) -> str:
+  """The place of a folder; other names stay."""
+  path = pathlib.Path(checkpoint)
+  return str(path.resolve()) if path.is_dir() else checkpoint
 
 
 def _foreign(there: dict[str, Any], here: dict[str, Any]) -> list[str]:

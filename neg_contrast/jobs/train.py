@@ -25,9 +25,7 @@ class TrainJob:
     self._negatives = negatives_lib.Negatives(config, workdir, dataset)
     self._has_pool = bool(config.negatives.pool or config.negatives.sources)
     self._training = training.Training(
-        config, workdir, dataset,
-        (lambda: self._negatives.pool) if self._has_pool else None,
-        lambda: not self._has_pool or self._negatives.is_made(),
+        config, workdir, dataset, self._negatives if self._has_pool else None
     )
 
   def steps(self) -> list[plan.Step]:

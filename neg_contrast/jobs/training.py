@@ -38,8 +38,7 @@ class Training:
       config: config_lib.Config,
       workdir: pathlib.Path,
       dataset: Callable[[], dataset_lib.Dataset],
-      pool: Callable[[], pool_lib.Pool] | None = None,
-      has_pool: Callable[[], bool] = lambda: True,
+      negatives: Any = None,
   ):
     """Reads nothing yet.
 
@@ -47,17 +46,17 @@ class Training:
       config: of the run.
       workdir: of its checkpoints and logs.
       dataset: makes the data.
-      pool: reads the finished pool of hard negatives; None: it needs none.
-      has_pool: whether the pool it needs is finished.
+      negatives: a `jobs.negatives.Negatives`, which gives pool and identity;
+        None: it needs none.
     """
     self._config, self.workdir, self._dataset_of = config, workdir, dataset
-    self._pool_of, self._has_pool = pool, has_pool
+    self._negatives = negatives
 
   def step(self, name: str) -> plan.Step:
     """The step of a plan."""
     return plan.Step(
         name, f'checkpoints in {self.workdir / checkpoints_lib.FOLDER}',
-        is_done=self.is_trained, run=self._train,
+        is_done=self.is_trained, run=self.train,
     )
 
   @functools.cached_property
@@ -76,7 +75,7 @@ class Training:
 
   @functools.cached_property
   def _pool(self) -> pool_lib.Pool | None:
-    return None if self._pool_of is None else self._pool_of()
+    return None if self._negatives is None else self._negatives.pool
 
   @property
   def _sources(self) -> tuple[str, ...]:
@@ -89,7 +88,7 @@ class Training:
   def _mesh(self) -> Mesh:
     return sharding.make_mesh(self._config.mesh)
 
-  @functools.cached_property
+  @property
   def identity(self) -> dict[str, Any]:
     """What the trained parameters depend on."""
     manifest = self._dataset.prepared.manifest
@@ -98,7 +97,7 @@ class Training:
         'corpus': manifest['corpus_fingerprint'],
         'data': manifest['fingerprint'],  # Judgements too.
         'init': self.model.fingerprint,
-        'pool': None if self._pool is None else self._pool.manifest['identity'],
+        'pool': None if self._negatives is None else self._negatives.identity,
     }
 
   def is_trained(self) -> bool:
@@ -107,7 +106,9 @@ class Training:
     Raises:
       UserError: the workdir holds another run.
     """
-    if not (self.workdir / RUN_FILE).exists() or not self._has_pool():
+    if not (self.workdir / RUN_FILE).exists():
+      return False
+    if self._negatives is not None and self._negatives.identity is None:
       return False
     self._check_same_run()
     checkpoints = checkpoints_lib.Checkpoints(self.workdir)
@@ -147,7 +148,8 @@ class Training:
         'mesh': dict(self._mesh.shape),
     }
 
-  def _train(self) -> None:
+  def train(self) -> None:
+    """Trains, from the last checkpoint if there is one."""
     config, workdir = self._config, self.workdir
     sharding.check_batch(config.data.batch_size, config.data.groups, self._mesh)
     make_batch, pairs = self._make_batch()
@@ -216,7 +218,7 @@ class Training:
   def _make_batch(self):
     """Step -> batch on the devices; and the examples it is made of."""
     config, dataset, text = self._config, self._dataset, self.model.text
-    pairs = examples.make_examples(dataset.prepared, dataset.splits.train)
+    pairs = examples.make_examples(dataset.prepared, dataset.train_and_tune[0])
     self._warn_of_small_pools(pairs.query_rows)
     longest = {'query': text.query_length, 'passage': text.passage_length}
     row_lengths = (
@@ -296,7 +298,7 @@ class Training:
   def _tune(self):
     """Parameters -> metrics on the tune split, over the stop corpus."""
     evaluation = evaluate.Evaluation(
-        self._config.evaluation, self._dataset, self._dataset.splits.tune
+        self._config.evaluation, self._dataset, self._dataset.train_and_tune[1]
     )
     encoder = retriever_lib.make_encoder(
         self._config, self.model, self._mesh

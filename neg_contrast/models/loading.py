@@ -112,7 +112,7 @@ def from_pretrained(
           'spec': spec.to_json(),
           'text': dataclasses.asdict(text),
           'tokenizer': tokenizer.sha256,
-          'seed': seed if spec.projection_dim else 0,
+          'seed': seed if _new_projection(spec, source) else 0,
       }),
   )
 
@@ -272,18 +272,25 @@ def _towers(
   def tower(source: pretrained.Pretrained) -> dict[str, Any]:
     params: dict[str, Any] = {'bert': source.bert_params}
     if spec.projection_dim:
-      own = source.projection
-      if own is not None and own['kernel'].shape[1] == spec.projection_dim:
-        params['projection'] = own
-      else:
-        params['projection'] = dual_encoder.init_projection(
-            spec, jax.random.key(seed)
-        )
+      params['projection'] = (
+          dual_encoder.init_projection(spec, jax.random.key(seed))
+          if _new_projection(spec, source) else source.projection
+      )
     return jax.tree.map(np.asarray, params)
 
   names = ('shared',) if spec.shared else ('query', 'passage')
   return {name: tower(sources.get(name) or sources['shared'])
           for name in names}
+
+
+def _new_projection(
+    spec: dual_encoder.EncoderSpec, source: pretrained.Pretrained
+) -> bool:
+  """Whether there is a projection that the source does not bring."""
+  own = source.projection
+  return bool(spec.projection_dim) and (
+      own is None or own['kernel'].shape[1] != spec.projection_dim
+  )
 
 
 def _first(*values: Any) -> Any:

@@ -139,9 +139,8 @@ def write(
   with artifacts.writing(
       folder, {'identity': identity, 'queries': count, **(facts or {})}
   ) as scratch:
-    np.save(scratch / 'query_rows.npy', queries.astype(np.int32))
-    make = lambda name, dtype, *shape: np.lib.format.open_memmap(
-        scratch / f'{name}.npy', mode='w+', dtype=dtype, shape=shape
+    make = lambda name, dtype, *shape: artifacts.create_array(
+        scratch / f'{name}.npy', dtype, shape
     )
     made = Candidates(
         make('rows', np.int32, count, depth),

@@ -176,9 +176,8 @@ def write(
         [np.asarray(found.positive_scores) for found in mined.values()], 1
     ))
     files = {
-        name: np.lib.format.open_memmap(
-            scratch / f'{name}.npy', mode='w+', dtype=dtype,
-            shape=(count, depth),
+        name: artifacts.create_array(
+            scratch / f'{name}.npy', dtype, (count, depth)
         )
         for name, dtype in _ARRAYS.items()
     }

@@ -124,8 +124,7 @@ class Bm25Index:
     Words that the corpus lacks count for nothing.
     """
     wanted, *others = self._terms([query, *texts], grow=False)
-    document_counts = np.diff(self._bm25.scores['indptr'])
-    passages = len(self._ranks)
+    begins, passages = self._bm25.scores['indptr'], len(self._ranks)
     scores = []
     for term_ids in others:
       counts = collections.Counter(term_ids)
@@ -135,10 +134,8 @@ class Bm25Index:
       )
       for term in wanted:
         frequency = counts[term]
-        idf = math.log1p(
-            (passages - document_counts[term] + 0.5)
-            / (document_counts[term] + 0.5)
-        )
+        holding = int(begins[term + 1] - begins[term])
+        idf = math.log1p((passages - holding + 0.5) / (holding + 0.5))
         scores[-1] += idf * frequency / (frequency + norm)
     return scores
 

@@ -4,7 +4,6 @@ numpy, and any other program, maps the vectors without reading them; row i of
 the vectors belongs to line i of the ids.
 """
 
-import os
 import pathlib
 from collections.abc import Callable, Iterable
 from typing import Any
@@ -59,13 +58,7 @@ def write_vectors(
     encode: Callable[..., Any],
 ) -> None:
   """Writes an `.npy` file that `encode(out=...)` fills in place."""
-  vecs = np.lib.format.open_memmap(
-      path, mode='w+', dtype=np.float32, shape=shape
-  )
-  # A mapped file that can't grow kills the process: claim all space now.
-  if hasattr(os, 'posix_fallocate'):
-    with open(path, 'r+b') as f:
-      os.posix_fallocate(f.fileno(), 0, path.stat().st_size)
+  vecs = artifacts.create_array(path, np.float32, shape)
   encode(out=vecs)
   vecs.flush()
 
