@@ -233,6 +233,8 @@ def _base_config(args: argparse.Namespace) -> config_lib.Config:
   config.data.train_split, config.data.test_split = (
       args.train_split, args.test_split
   )
+  if args.hold_out:  # The same hash chooses, and those documents are gone.
+    config.data.tune_fraction = args.hold_out + 0.05
   config.data.batch_size = args.batch_size
   config.model.init = args.init
   config.model.layers = args.layers or None
