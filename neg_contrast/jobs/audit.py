@@ -16,7 +16,7 @@ from neg_contrast.jobs import model as model_lib
 from neg_contrast.jobs import negatives as negatives_lib
 from neg_contrast.jobs import report
 from neg_contrast.jobs import retriever as retriever_lib
-from neg_contrast.negatives import audit, filters, likeness
+from neg_contrast.negatives import analysis, audit, filters, likeness
 from neg_contrast.negatives import texts as texts_lib
 from neg_contrast.training import run_log
 
@@ -255,15 +255,12 @@ class _Gatherer:
         self._prepared.queries[int(row)].answers if row >= 0 else ()
         for row in others
     ], rows, compared)
-    copy, twin = np.zeros(rows.shape, bool), np.zeros(rows.shape, bool)
     known = self._known[self._pool.query_rows[lines]]
-    for i, (ours, twins) in enumerate(zip(known, self._twins[lines],
-                                          strict=True)):
-      twin[i] = exists[i] & np.isin(groups[i], twins)
-      for positive in ours[ours >= 0]:
-        words = self._words(int(positive))
-        for j in np.flatnonzero(exists[i] & ~copy[i]):
-          copy[i, j] = _is_near(words, self._words(int(rows[i, j])))
+    copy = analysis.near_copies(self._passage, known, rows, exists)
+    twin = exists & np.array([
+        np.isin(of_query, twins)
+        for of_query, twins in zip(groups, self._twins[lines], strict=True)
+    ])
     query_vecs = self._query_vecs[lines]
     scores, own = (
         np.einsum('qd,qsd->qs', query_vecs,
@@ -283,10 +280,6 @@ class _Gatherer:
   @functools.lru_cache(maxsize=32768)  # noqa: B019
   def _passage(self, row: int):
     return self._prepared.passages[row]
-
-  @functools.lru_cache(maxsize=32768)  # noqa: B019
-  def _words(self, row: int) -> frozenset[str]:
-    return likeness.words(self._passage(row).text)
 
   @functools.cached_property
   def _judgements(self):
@@ -375,13 +368,6 @@ class _Gatherer:
         'twin_queries_with_answers': int(both.sum()),
         'accuracy': {},
     }
-
-
-def _is_near(ours: frozenset[str], theirs: frozenset[str]) -> bool:
-  few, many = sorted((len(ours), len(theirs)))
-  return few >= likeness.NEAR * many and (  # Most are told by their numbers.
-      likeness.likeness(ours, theirs) >= likeness.NEAR
-  )
 
 
 def _context_facts(rows, is_positive, passages) -> dict[str, float]:

@@ -35,22 +35,28 @@ class Searched:
   index: dict[str, Any] = dataclasses.field(default_factory=dict)
 
 
+def index_bm25(
+    config: config_lib.EvaluationConfig, dataset: dataset_lib.Dataset
+) -> bm25.Bm25Index:
+  """BM25 over title and text of the whole corpus."""
+  prepared = dataset.prepared
+  return bm25.Bm25Index(
+      (f'{p.title} {p.text}' for p in prepared.passages),
+      prepared.tie_ranks, k1=config.bm25_k1, b=config.bm25_b,
+  )
+
+
 def search_bm25(
     config: config_lib.EvaluationConfig,
     dataset: dataset_lib.Dataset,
     query_rows: np.ndarray,
     depth: int,
 ) -> hits.Hits:
-  """BM25 over title and text of the whole corpus."""
-  prepared = dataset.prepared
-  index = bm25.Bm25Index(
-      (f'{p.title} {p.text}' for p in prepared.passages),
-      dataset.prepared.tie_ranks,
-      k1=config.bm25_k1,
-      b=config.bm25_b,
+  """The best passages of queries by BM25."""
+  queries = dataset.prepared.queries
+  return index_bm25(config, dataset).search(
+      [queries[int(row)].text for row in query_rows], depth
   )
-  return index.search([prepared.queries[int(r)].text for r in query_rows],
-                      depth)
 
 
 def search_dense(

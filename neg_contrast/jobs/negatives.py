@@ -15,9 +15,9 @@ from neg_contrast.data import examples
 from neg_contrast.data import prepared as prepared_lib
 from neg_contrast.data import tokenizer as tokenizer_lib
 from neg_contrast.jobs import dataset as dataset_lib
+from neg_contrast.jobs import evaluate, training
 from neg_contrast.jobs import model as model_lib
 from neg_contrast.jobs import retriever as retriever_lib
-from neg_contrast.jobs import training
 from neg_contrast.models import loading
 from neg_contrast.negatives import candidates, context, filters
 from neg_contrast.negatives import pool as pool_lib
@@ -352,12 +352,8 @@ class Negatives:
 
   @functools.cached_property
   def _bm25(self) -> bm25.Bm25Index:
-    prepared, evaluation = self._dataset().prepared, self._config.evaluation
-    logging.info('indexing %d passages for BM25', len(prepared.passages))
-    return bm25.Bm25Index(
-        (f'{p.title} {p.text}' for p in prepared.passages),
-        prepared.tie_ranks, k1=evaluation.bm25_k1, b=evaluation.bm25_b,
-    )
+    logging.info('indexing the corpus for BM25')
+    return evaluate.index_bm25(self._config.evaluation, self._dataset())
 
   def _bm25_miner(self):
     queries, depth = self._dataset().prepared.queries, self._settings.depth

@@ -307,8 +307,7 @@ def near_copies(
     if row != last:
       last, ours = row, likeness.words(texts(row).text)
     copies[line, column] = any(
-        likeness.likeness(ours, theirs) >= likeness.NEAR
-        for theirs in known[line]
+        likeness.is_near(ours, theirs) for theirs in known[line]
     )
   return copies
 
