@@ -38,7 +38,7 @@ from neg_contrast import config as config_lib
 from neg_contrast.data import examples
 from neg_contrast.evaluation import confidence
 from neg_contrast.jobs import dataset as dataset_lib
-from neg_contrast.jobs import evaluate, retriever, training
+from neg_contrast.jobs import encoder_training, evaluate, retriever
 from neg_contrast.jobs import negatives as negatives_lib
 from neg_contrast.retrieval import hits
 
@@ -76,7 +76,7 @@ class Comparison:
     rows = dict(_parse_row(row) for row in self._args.row) or {
         name: {'strategy': name} for name in ('random', *_STRATEGIES)
     }
-    warm = training.Training(
+    warm = encoder_training.DualEncoderTraining(
         _changed(self._base, steps=self._args.warm_steps),
         self._workdir / 'warm', lambda: self._dataset,
     )
@@ -114,7 +114,7 @@ class Comparison:
       self._do(negatives.steps())
     if mined.negatives.strategy != 'random':
       config = dataclasses.replace(config, negatives=mined.negatives)
-    run = training.Training(
+    run = encoder_training.DualEncoderTraining(
         dataclasses.replace(config, seed=seed),
         self._workdir / 'runs' / f'{name}-{seed}', lambda: self._dataset,
         negatives,
@@ -126,7 +126,9 @@ class Comparison:
     plan.run(steps)
     print(f'{time.monotonic() - self._began:.0f} s', flush=True)
 
-  def _measure(self, run: training.Training) -> dict[str, np.ndarray]:
+  def _measure(
+      self, run: encoder_training.DualEncoderTraining
+  ) -> dict[str, np.ndarray]:
     """Metric -> `[queries] float64`; kept in the run's folder."""
     path = run.workdir / 'values.npz'
     if path.exists():

@@ -26,7 +26,7 @@ class Progress:
 
   Attributes:
     best_step: step of the best evaluation, -1 before any.
-    best_value: its tune accuracy@1.
+    best_value: its criterion: accuracy@1 on the tune split, or the loss.
     evaluations_without_better: since the best one.
     evaluation: metrics of the last evaluation.
     evaluated_step: its step.
@@ -128,20 +128,27 @@ class Checkpoints:
     self._best.step = progress.best_step
     return state, progress
 
-  def restore_encoder(self, like: Any, step: int) -> Any:
-    """Restores the towers only, as host arrays.
+  def restore_params(self, name: str, like: Any, step: int) -> Any:
+    """Restores a model's parameters only, as host arrays.
 
     Args:
-      like: abstract towers.
+      name: `encoder` (the towers) or `generator`.
+      like: abstract parameters.
       step: a saved step.
 
     Raises:
       UserError: shapes or names differ.
     """
     saved = self._manager.item_metadata(step)['params']
-    target = {'encoder': like, 'loss': jax.tree.map(
-        lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype), saved['loss'] or {}
-    )}
+    if name not in saved:
+      raise errors.UserError(
+          f'{self._folder}: holds {" and ".join(sorted(saved))} and no {name}; '
+          'it is the workdir of another kind of model'
+      )
+    target = {**jax.tree.map(
+        lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype),
+        {key: value or {} for key, value in saved.items()},
+    ), name: like}
     self._check_shapes(step, 'params', target)
     device = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
     target = jax.tree.map(
@@ -151,7 +158,7 @@ class Checkpoints:
     restored = self._manager.restore(step, args=ocp.args.Composite(
         params=ocp.args.StandardRestore(target)
     ))
-    return jax.tree.map(np.asarray, restored.params['encoder'])
+    return jax.tree.map(np.asarray, restored.params[name])
 
   def selected_step(self) -> int:
     """The step that counts as trained: the best, or the latest if none is.

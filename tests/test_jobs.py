@@ -15,7 +15,7 @@ import pytest
 from neg_contrast import artifacts, checkpoints, errors, plan
 from neg_contrast import config as config_lib
 from neg_contrast.evaluation import trec
-from neg_contrast.jobs import evaluate, model, train, training
+from neg_contrast.jobs import encoder_training, evaluate, model, train
 from neg_contrast.models import loading
 from tests import tiny
 
@@ -37,7 +37,7 @@ def losses_of(workdir):
 def params_of(workdir, step):
   spec, _, _ = loading.read_description(workdir)
   opened = checkpoints.Checkpoints(workdir)
-  params = opened.restore_encoder(loading.shape_of(spec), step)
+  params = opened.restore_params('encoder', loading.shape_of(spec), step)
   opened.close()
   return params
 
@@ -90,13 +90,13 @@ def test_other_settings_are_refused(finished):
 def test_training_starts_from_a_workdir(finished):
   config = tiny.make_config(finished)
   config.model.init = str(finished / 'work')
-  made = training.Training(
+  made = encoder_training.DualEncoderTraining(
       config_lib.parse(config), finished / 'next', lambda: None)
   trained = model.load_workdir(finished / 'work')
   assert made.model.fingerprint == trained.fingerprint
   config.model.passage_length = 20
   with pytest.raises(errors.UserError, match='was trained with 24'):
-    _ = training.Training(
+    _ = encoder_training.DualEncoderTraining(
         config_lib.parse(config), finished / 'next', lambda: None).model
 
 
@@ -249,7 +249,7 @@ def test_saved_state_is_the_state_at_saving(tmp_path, finished):
 
   from neg_contrast.training import state as state_lib
   optimizer = optax.adam(1e-1)
-  state = state_lib.init_state(state, optimizer, 20.0)
+  state = state_lib.init_state(state, optimizer)
   step = jax.jit(
       lambda s: state_lib.TrainState(
           s.step + 1, jax.tree.map(lambda a: a * 1.01 + 0.5, s.params),

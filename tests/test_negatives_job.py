@@ -12,7 +12,7 @@ from neg_contrast import config as config_lib
 from neg_contrast import errors, plan
 from neg_contrast.data import examples
 from neg_contrast.jobs import dataset as dataset_lib
-from neg_contrast.jobs import mine, train, training
+from neg_contrast.jobs import encoder_training, mine, train
 from neg_contrast.jobs import negatives as negatives_lib
 from neg_contrast.negatives import filters
 from neg_contrast.negatives import pool as pool_lib
@@ -239,10 +239,10 @@ def test_context_trains_on_halves_too(tmp_path):
   plan.run(negatives.steps())
   pool = negatives.pool
   assert len(pool.halves)
-  run = training.Training(config, tmp_path / 'w', lambda: dataset,
-                          negatives)
-  tokens = training._tokens_of(dataset.tokenize(run.model, 'passage'),
-                               pool.halves)
+  run = encoder_training.DualEncoderTraining(
+      config, tmp_path / 'w', lambda: dataset, negatives)
+  tokens = encoder_training._tokens_of(
+      dataset.tokenize(run.model, 'passage'), pool.halves)
   passages = len(dataset.prepared.passages)
   for number, (parent, begin, end) in enumerate(pool.halves):
     text = negatives.texts(passages + number).text

@@ -64,12 +64,13 @@ class BatchStats:
   Attributes:
     useful_tokens: tokens that are not padding.
     processed_tokens: all tokens the encoder sees.
-    missing_negatives: slots for hard negatives that stayed empty.
+    values: others, by name; `missing_negatives`: slots for hard negatives that
+      stayed empty.
   """
 
   useful_tokens: int
   processed_tokens: int
-  missing_negatives: int
+  values: Mapping[str, float] = dataclasses.field(default_factory=dict)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,7 +145,7 @@ class Batcher:
     return batch, BatchStats(
         useful_tokens=sum(map(len, queries)) + sum(map(len, passages)),
         processed_tokens=sum(layout.tokens for layout in layouts),
-        missing_negatives=int((~kept).sum()),
+        values={'missing_negatives': int((~kept).sum())},
     )
 
   def _pack(self, queries, passages):

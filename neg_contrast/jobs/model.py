@@ -118,8 +118,8 @@ def load_workdir(workdir: pathlib.Path) -> loading.Model:
   spec, text, tokenizer = loading.read_description(workdir)
   checkpoints = checkpoints_lib.Checkpoints(workdir)
   step = checkpoints.selected_step()
-  like = {'encoder': loading.shape_of(spec)}
-  params = checkpoints.restore_encoder(like['encoder'], step)
+  like = loading.shape_of(spec)
+  params = checkpoints.restore_params('encoder', like, step)
   checkpoints.close()
   return loading.Model(
       spec, text, tokenizer, params, f'{workdir} step {step}',

@@ -15,7 +15,7 @@ from neg_contrast.data import examples
 from neg_contrast.data import prepared as prepared_lib
 from neg_contrast.data import tokenizer as tokenizer_lib
 from neg_contrast.jobs import dataset as dataset_lib
-from neg_contrast.jobs import evaluate, training
+from neg_contrast.jobs import encoder_training, evaluate
 from neg_contrast.jobs import model as model_lib
 from neg_contrast.jobs import retriever as retriever_lib
 from neg_contrast.models import loading
@@ -54,7 +54,7 @@ class Negatives:
     given = self._settings.pool
     self._folder = pathlib.Path(given) if given else workdir / pool_lib.FOLDER
     self._mined = pathlib.Path(self._settings.mined_dir)
-    self._trained: dict[str, training.Training] = {}
+    self._trained: dict[str, encoder_training.DualEncoderTraining] = {}
 
   def steps(self) -> list[plan.Step]:
     """What has to be there before there is a pool; quick sources first."""
@@ -228,7 +228,7 @@ class Negatives:
   def _miner_init(self) -> str:
     return self._settings.miner_init or self._config.model.init
 
-  def _miner(self, source: str) -> training.Training:
+  def _miner(self, source: str) -> encoder_training.DualEncoderTraining:
     """Coarse or fine: gold pairs, in-batch negatives (Lu et al., section 4.2).
 
     They start from `model.init` or `negatives.miner_init`, never from stage 1.
@@ -248,7 +248,9 @@ class Negatives:
             config.optim, steps=settings.miner_steps or config.optim.steps
         ),
     )
-    make = functools.partial(training.Training, config, dataset=self._dataset)
+    make = functools.partial(
+        encoder_training.DualEncoderTraining, config, dataset=self._dataset
+    )
     code = artifacts.sha256_json(make(self._mined).identity)[:12]
     name = f'{self._dataset().name}-{source}-{code}'
     self._trained[source] = make(self._mined / 'miners' / name)

@@ -10,7 +10,7 @@ from neg_contrast import artifacts, plan
 from neg_contrast import config as config_lib
 from neg_contrast.evaluation import metrics
 from neg_contrast.jobs import dataset as dataset_lib
-from neg_contrast.jobs import evaluate, report, training
+from neg_contrast.jobs import encoder_training, evaluate, report
 from neg_contrast.jobs import negatives as negatives_lib
 from neg_contrast.models import loading
 
@@ -24,7 +24,7 @@ class TrainJob:
     dataset = lambda: self._dataset
     self._negatives = negatives_lib.Negatives(config, workdir, dataset)
     self._has_pool = bool(config.negatives.pool or config.negatives.sources)
-    self._training = training.Training(
+    self._training = encoder_training.DualEncoderTraining(
         config, workdir, dataset, self._negatives if self._has_pool else None
     )
 

@@ -20,7 +20,6 @@ from neg_contrast import errors
 from neg_contrast.data import batches
 from neg_contrast.training import prefetch, run_log
 from neg_contrast.training import state as state_lib
-from neg_contrast.training import step as step_lib
 
 # More steps than this are never queued on the device: enough to hide the host,
 # few enough that simulated CPU devices don't starve each other.
@@ -43,6 +42,8 @@ class Schedule:
     log_steps: steps between log lines.
     batch_size: queries in a step.
     learning_rate: of a step.
+    criterion: the metric that early stopping goes by; of a `loss`, less is
+      better.
   """
 
   total_steps: int
@@ -52,6 +53,7 @@ class Schedule:
   log_steps: int
   batch_size: int
   learning_rate: optax.Schedule
+  criterion: str = 'accuracy@1'
 
   def evaluates(self, step: int) -> bool:
     """Whether step `step` is followed by an evaluation."""
@@ -70,7 +72,7 @@ class Pending:
   """A step that was started and not yet read back."""
 
   step: int
-  metrics: step_lib.StepMetrics
+  metrics: dict[str, Any]
   stats: batches.BatchStats
   host_wait_seconds: float
 
@@ -81,7 +83,7 @@ class Trainer:
   def __init__(
       self,
       train_step: Callable[..., Any],
-      make_batch: Callable[[int], tuple[batches.Batch, batches.BatchStats]],
+      make_batch: Callable[[int], tuple[Any, batches.BatchStats]],
       evaluate: Callable[[Any], dict[str, float]],
       checkpoints: checkpoints_lib.Checkpoints,
       log: run_log.RunLog,
@@ -90,9 +92,11 @@ class Trainer:
     """Takes what a run is made of.
 
     Args:
-      train_step: jitted `(state, batch) -> (state, metrics)`, state donated.
+      train_step: jitted `(state, batch) -> (state, metrics)`, state donated;
+        metrics are scalars by name, with `loss` and `accuracy`, and may hold a
+        `contrast` (see `losses.contrast_by_source`).
       make_batch: step -> batch on the devices, and its facts.
-      evaluate: parameters -> metrics on the tune split, with `accuracy@1`.
+      evaluate: parameters -> metrics on the tune split, with the criterion.
       checkpoints: where to save.
       log: where to record.
       schedule: when to do what.
@@ -156,11 +160,14 @@ class Trainer:
     if self._schedule.evaluates(step):
       metrics = self._evaluate(state.params)
       self._log.write_evaluation(step, metrics)
-      progress = judge(progress, step, metrics, self._schedule.patience)
+      criterion = self._schedule.criterion
+      progress = judge(
+          progress, step, metrics, self._schedule.patience, criterion
+      )
       logging.info(
-          'step %d: tune %s; best accuracy@1 %.4f at step %d', step,
+          'step %d: tune %s; best %s %.4f at step %d', step,
           '  '.join(f'{name} {value:.4f}' for name, value in metrics.items()),
-          progress.best_value, progress.best_step,
+          criterion, progress.best_value, progress.best_step,
       )
     if step == self._schedule.total_steps:
       progress = dataclasses.replace(progress, finished=True)
@@ -183,8 +190,8 @@ class Trainer:
     while self._pending:
       item = self._pending.popleft()
       values = jax.tree.map(float, jax.device_get(item.metrics))
-      if not math.isfinite(values.loss):
-        self._stop_at_bad_loss(item.step, values.loss)
+      if not math.isfinite(values['loss']):
+        self._stop_at_bad_loss(item.step, values['loss'])
       record = _record(item, values, self._schedule, mean_seconds)
       self._log.write_step(record)
     self._log.print_step(record)
@@ -206,10 +213,13 @@ def judge(
     step: int,
     metrics: dict[str, float],
     patience: int,
+    criterion: str = 'accuracy@1',
 ) -> checkpoints_lib.Progress:
   """The progress after an evaluation; of equals the earlier stays the best."""
-  value = metrics['accuracy@1']
-  is_better = value > progress.best_value
+  value, best = metrics[criterion], progress.best_value
+  is_better = progress.best_step < 0 or (
+      value < best if criterion == 'loss' else value > best
+  )
   without_better = 0 if is_better else progress.evaluations_without_better + 1
   return checkpoints_lib.Progress(
       best_step=step if is_better else progress.best_step,
@@ -223,24 +233,20 @@ def judge(
 
 def _record(item, values, schedule, seconds) -> run_log.StepRecord:
   stats = item.stats
+  contrast = values.pop('contrast', {})
   return run_log.StepRecord(
       step=item.step,
-      loss=values.loss,
-      forward_loss=values.forward_loss,
-      backward_loss=values.backward_loss,
-      accuracy=values.accuracy,
-      gradient_norm=values.gradient_norm,
+      loss=values.pop('loss'),
       learning_rate=float(np.asarray(schedule.learning_rate(item.step - 1))),
-      scale=values.scale,
       queries_per_second=schedule.batch_size / seconds,
       useful_tokens_per_second=stats.useful_tokens / seconds,
       padding=1 - stats.useful_tokens / stats.processed_tokens,
-      missing_negatives=stats.missing_negatives,
       step_seconds=seconds,
       host_wait_seconds=item.host_wait_seconds,
+      values={**values, **stats.values},
       contrast={name: {key: getattr(kind, key)
                        for key in ('score', 'mass', 'accuracy')}
-                for name, kind in values.contrast.items()},
+                for name, kind in contrast.items()},
   )
 
 

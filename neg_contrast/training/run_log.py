@@ -17,37 +17,27 @@ class StepRecord:
 
   Attributes:
     step: number of the step, from 1.
-    loss: mean of both directions.
-    forward_loss: query to passage.
-    backward_loss: passage to query.
-    accuracy: in-batch, of the forward direction.
-    gradient_norm: global, before clipping.
+    loss: what is minimised.
     learning_rate: of this step.
-    scale: factor on the scores.
-    queries_per_second: over the step.
+    queries_per_second: examples over the step.
     useful_tokens_per_second: tokens without padding.
     padding: part of the processed tokens that is padding.
-    missing_negatives: hard-negative slots that stayed empty.
     step_seconds: wall time of a step, averaged between two log lines.
     host_wait_seconds: of these, waiting for the batch.
+    values: what else the step measured, by name; logged beside the others.
     contrast: source of negatives (`batch`: the other rows) -> mean `score`,
       share of the softmax `mass`, `accuracy` of the positives against it.
   """
 
   step: int
   loss: float
-  forward_loss: float
-  backward_loss: float
-  accuracy: float
-  gradient_norm: float
   learning_rate: float
-  scale: float
   queries_per_second: float
   useful_tokens_per_second: float
   padding: float
-  missing_negatives: int
   step_seconds: float
   host_wait_seconds: float
+  values: dict[str, float] = dataclasses.field(default_factory=dict)
   contrast: dict[str, dict[str, float]] = dataclasses.field(
       default_factory=dict
   )
@@ -71,9 +61,10 @@ class RunLog:
 
   def write_step(self, record: StepRecord) -> None:
     """Appends a step."""
-    self._append(dataclasses.asdict(record))
-    self._recent.append(record.step_seconds)
     values = dataclasses.asdict(record)
+    values |= values.pop('values')
+    self._append(values)
+    self._recent.append(record.step_seconds)
     for source, kind in values.pop('contrast').items():
       values |= {f'{key}/{source}': value for key, value in kind.items()}
     for name, value in values.items():
@@ -91,10 +82,10 @@ class RunLog:
     remaining = self._total_steps - record.step
     eta = remaining * sum(self._recent) / max(1, len(self._recent))
     logging.info(
-        'step %d/%d  loss %.4f (%.4f, %.4f)  accuracy %.3f  '
+        'step %d/%d  loss %.4f%s  accuracy %.3f  '
         '%.1f queries/s  %.0f tokens/s  padding %.1f%%  wait %.2fs  ETA %s',
-        record.step, self._total_steps, record.loss, record.forward_loss,
-        record.backward_loss, record.accuracy, record.queries_per_second,
+        record.step, self._total_steps, record.loss, _both_losses(record),
+        record.values['accuracy'], record.queries_per_second,
         record.useful_tokens_per_second, 100 * record.padding,
         record.host_wait_seconds, format_seconds(eta),
     )
@@ -140,6 +131,14 @@ def format_seconds(seconds: float) -> str:
   """Seconds as `h:mm:ss`."""
   hours, rest = divmod(int(seconds + 0.5), 3600)
   return f'{hours}:{rest // 60:02d}:{rest % 60:02d}'
+
+
+def _both_losses(record: StepRecord) -> str:
+  """Forward and backward, of a loss that has both."""
+  names = 'forward_loss', 'backward_loss'
+  if not all(name in record.values for name in names):
+    return ''
+  return f' ({", ".join(f"{record.values[name]:.4f}" for name in names)})'
 
 
 def _cut_back(path: pathlib.Path, step: int) -> None:

@@ -14,8 +14,9 @@ class TrainState:
 
   Attributes:
     step: steps done, `[] int32`.
-    params: `{'encoder': towers, 'loss': {'log_scale'}}`; `loss` is empty when
-      the scale is fixed.
+    params: of a dual encoder `{'encoder': towers, 'loss': {'log_scale'}}`,
+      where `loss` is empty when the scale is fixed; of a question generator
+      `{'generator': T5}`.
     opt_state: of the optimizer.
   """
 
@@ -24,24 +25,26 @@ class TrainState:
   opt_state: Any
 
 
-def init_state(
-    encoder_params: Any,
-    optimizer: optax.GradientTransformation,
-    learned_scale: float | None,
-) -> TrainState:
-  """The state before the first step.
+def dual_encoder_params(
+    encoder_params: Any, learned_scale: float | None
+) -> dict[str, Any]:
+  """What training a dual encoder changes.
 
   Args:
     encoder_params: towers, as `dual_encoder.init_params` makes them.
-    optimizer: the optimizer.
     learned_scale: first value of a learned scale; None: it is fixed.
   """
   loss = {} if learned_scale is None else {
       'log_scale': jnp.log(jnp.float32(learned_scale))
   }
-  params = {'encoder': encoder_params, 'loss': loss}
-  return TrainState(
-      step=jnp.zeros((), jnp.int32),
+  return {'encoder': encoder_params, 'loss': loss}
+
+
+def init_state(
+    params: Any, optimizer: optax.GradientTransformation
+) -> TrainState:
+  """The state before the first step."""
+  return TrainState(      step=jnp.zeros((), jnp.int32),
       params=params,
       opt_state=optimizer.init(params),
   )

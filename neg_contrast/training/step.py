@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import flax.struct
 import jax
 import jax.numpy as jnp
 import optax
@@ -14,78 +13,69 @@ from neg_contrast.data import batches
 from neg_contrast.models import dual_encoder
 from neg_contrast.training import state as state_lib
 
-
-@flax.struct.dataclass
-class StepMetrics:
-  """Scalars of one step, float32.
-
-  Attributes:
-    loss: mean of both directions.
-    forward_loss: query to passage.
-    backward_loss: passage to query.
-    accuracy: part of the queries whose positive scores best.
-    gradient_norm: global, before clipping.
-    scale: factor on the scores.
-    contrast: what the positives are up against, by source of the negatives.
-  """
-
-  loss: Any
-  forward_loss: Any
-  backward_loss: Any
-  accuracy: Any
-  gradient_norm: Any
-  scale: Any
-  contrast: dict[str, losses.Contrast]
+# (params, batch, dropout key) -> (loss, metrics by name).
+Loss = Callable[[Any, Any, jax.Array], tuple[jax.Array, dict[str, Any]]]
 
 
 def make_train_step(
-    encoder: dual_encoder.Encoder,
-    optimizer: optax.GradientTransformation,
-    scale: float,
-    seed: int,
-    sources: Sequence[str] = (),
+    loss_fn: Loss, optimizer: optax.GradientTransformation, seed: int
 ) -> Callable[
-    [state_lib.TrainState, batches.Batch],
-    tuple[state_lib.TrainState, StepMetrics],
+    [state_lib.TrainState, Any], tuple[state_lib.TrainState, dict[str, Any]]
 ]:
   """Returns `train_step(state, batch) -> (state, metrics)`, not jitted.
 
+  Metrics are what the loss measures, with `loss` itself and `gradient_norm`,
+  the global norm before clipping.
+
+  Args:
+    loss_fn: what is minimised.
+    optimizer: the optimizer.
+    seed: of the dropout keys; folded with the step.
+  """
+
+  def train_step(state, batch):
+    key = jax.random.fold_in(jax.random.key(seed), state.step)
+    (loss, metrics), grads = jax.value_and_grad(loss_fn, has_aux=True)(
+        state.params, batch, key
+    )
+    updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
+    metrics = {'loss': loss, **metrics,
+               'gradient_norm': optax.global_norm(grads)}
+    params = optax.apply_updates(state.params, updates)
+    return state_lib.TrainState(state.step + 1, params, opt_state), metrics
+
+  return train_step
+
+
+def contrastive_loss(
+    encoder: dual_encoder.Encoder, scale: float, sources: Sequence[str] = ()
+) -> Loss:
+  """The bidirectional batch softmax of a dual encoder.
+
   Dropout keys are a function of (seed, step, tower, group), so the masks do not
-  depend on the mesh.
+  depend on the mesh. Metrics: `forward_loss` (query to passage),
+  `backward_loss`, `accuracy` (part of the queries whose positive scores best),
+  `scale` and `contrast` (see `losses.contrast_by_source`).
 
   Args:
     encoder: the encoder module of a tower.
-    optimizer: the optimizer.
-    scale: factor on the scores, unless the state holds a learned one.
-    seed: of the dropout keys.
+    scale: factor on the scores, unless the parameters hold a learned one.
     sources: names of the sources of hard negatives, by number.
   """
 
   def loss_fn(params, batch, key):
     terms, used_scale = batch_terms(encoder, params, batch, scale, key)
-    return terms.loss, (terms, used_scale)
-
-  def train_step(state, batch):
-    key = jax.random.fold_in(jax.random.key(seed), state.step)
-    (loss, (terms, used_scale)), grads = jax.value_and_grad(
-        loss_fn, has_aux=True
-    )(state.params, batch, key)
-    updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
-    metrics = StepMetrics(
-        loss=loss,
-        forward_loss=jnp.mean(terms.forward),
-        backward_loss=jnp.mean(terms.backward),
-        accuracy=jnp.mean(terms.correct.astype(jnp.float32)),
-        gradient_norm=optax.global_norm(grads),
-        scale=used_scale,
-        contrast=losses.contrast_by_source(
+    return terms.loss, {
+        'forward_loss': jnp.mean(terms.forward),
+        'backward_loss': jnp.mean(terms.backward),
+        'accuracy': jnp.mean(terms.correct.astype(jnp.float32)),
+        'scale': used_scale,
+        'contrast': losses.contrast_by_source(
             terms.scores, batch.negative_sources, used_scale, sources
         ),
-    )
-    params = optax.apply_updates(state.params, updates)
-    return state_lib.TrainState(state.step + 1, params, opt_state), metrics
+    }
 
-  return train_step
+  return loss_fn
 
 
 def batch_terms(

@@ -76,7 +76,7 @@ def test_slots_hold_the_right_sequences(groups, towers):
     for row, got in zip(negatives.reshape(-1), flat, strict=True):
       if row >= 0:
         np.testing.assert_array_equal(got, texts[row])
-    assert stats.missing_negatives == (negatives < 0).sum()
+    assert stats.values['missing_negatives'] == (negatives < 0).sum()
 
 
 @pytest.mark.parametrize('mask', [True, False])

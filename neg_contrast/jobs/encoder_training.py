@@ -1,0 +1,233 @@
+"""The training of a dual encoder: of the job itself, or of a miner it needs."""
+
+import dataclasses
+import functools
+import pathlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from absl import logging
+
+from neg_contrast import config as config_lib
+from neg_contrast import errors
+from neg_contrast.data import batches, examples, packing, tokenized
+from neg_contrast.jobs import dataset as dataset_lib
+from neg_contrast.jobs import evaluate, training
+from neg_contrast.jobs import model as model_lib
+from neg_contrast.jobs import retriever as retriever_lib
+from neg_contrast.models import loading
+from neg_contrast.negatives import drawing
+from neg_contrast.negatives import pool as pool_lib
+from neg_contrast.training import state as state_lib
+from neg_contrast.training import step as step_lib
+
+_BM25_DEPTH_OF_STOP_CORPUS = 100
+
+
+class DualEncoderTraining(training.Training):
+  """Trains a dual encoder on pairs, with or without hard negatives."""
+
+  def __init__(
+      self,
+      config: config_lib.Config,
+      workdir: pathlib.Path,
+      dataset: Callable[[], dataset_lib.Dataset],
+      negatives: Any = None,
+  ):
+    """Reads nothing yet.
+
+    Args:
+      config: of the run.
+      workdir: of its checkpoints and logs.
+      dataset: makes the data.
+      negatives: a `jobs.negatives.Negatives`, which gives pool and identity;
+        None: it needs none.
+    """
+    super().__init__(config, workdir, dataset)
+    self._negatives = negatives
+
+  @functools.cached_property
+  def model(self) -> loading.Model:
+    """What it starts from."""
+    return model_lib.load_checkpoint(self._config, self._config.model.init)
+
+  @functools.cached_property
+  def trained(self) -> loading.Model:
+    """What came out: the selected checkpoint."""
+    return model_lib.load_workdir(self.workdir)
+
+  @property
+  def identity(self) -> dict[str, Any]:
+    """What the trained parameters depend on."""
+    return {
+        **super().identity,
+        'pool': None if self._negatives is None else self._negatives.identity,
+    }
+
+  def is_trained(self) -> bool:
+    """Whether it ran to its end; raises as any training does."""
+    if self._negatives is not None and self._negatives.identity is None:
+      return False
+    return super().is_trained()
+
+  @functools.cached_property
+  def _pool(self) -> pool_lib.Pool | None:
+    return None if self._negatives is None else self._negatives.pool
+
+  @property
+  def _sources(self) -> tuple[str, ...]:
+    """Names of the sources of hard negatives, by number."""
+    if self._config.negatives.strategy == 'corpus':
+      return ('corpus',)
+    return () if self._pool is None else self._pool.sources
+
+  def _save_description(self) -> None:
+    loading.save_description(self.model, self.workdir)
+
+  def _params(self):
+    scale = self._config.loss.scale if self._config.loss.learn_scale else None
+    return state_lib.dual_encoder_params(self.model.params, scale)
+
+  def _loss(self) -> step_lib.Loss:
+    return step_lib.contrastive_loss(
+        model_lib.make_module(self.model.spec, self._config.model),
+        self._config.loss.scale, self._sources,
+    )
+
+  def _make_batch(self):
+    config, dataset, text = self._config, self._dataset, self.model.text
+    pairs = examples.make_examples(dataset.prepared, dataset.train_and_tune[0])
+    self._warn_of_small_pools(pairs.query_rows)
+    longest = {'query': text.query_length, 'passage': text.passage_length}
+    row_lengths = (
+        {'shared': max(longest.values())} if config.model.shared else longest
+    )
+    halves = (np.zeros((0, 3), np.int32) if self._pool is None
+              else self._pool.halves)
+    batcher = batches.Batcher(
+        examples=pairs,
+        batch_size=config.data.batch_size,
+        negatives=config.negatives.per_query,
+        groups=config.data.groups,
+        row_lengths={
+            tower: max(length, config.data.row_length
+                       or packing.default_row_length(length))
+            for tower, length in row_lengths.items()
+        },
+        seed=config.seed,
+        draw=self._draw(pairs),
+        query_tokens=dataset.tokenize(self.model, 'query').tokens,
+        passage_tokens=_tokens_of(
+            dataset.tokenize(self.model, 'passage'), halves
+        ),
+        passage_groups=dataset.prepared.passage_groups,
+        parents=np.array(halves[:, 0]),
+        mask_known_positives=config.loss.mask_known_positives,
+    )
+    return batcher, len(pairs)
+
+  def _draw(self, pairs: examples.Examples) -> batches.Draw:
+    config, prepared = self._config.negatives, self._dataset.prepared
+    count, seed, pool = config.per_query, self._config.seed, self._pool
+    if config.strategy == 'corpus':
+      return lambda step, numbers, queries: drawing.draw_from_corpus(
+          len(prepared.passages), prepared.passage_groups,
+          pairs.positive_groups[queries], count, seed, step, numbers,
+      )
+    if pool is None:
+      return lambda step, numbers, queries: batches.Drawn(
+          *np.full((2, len(queries), 0), -1, np.int32)
+      )
+    return lambda step, numbers, queries: pool.draw(
+        queries, count, seed, step, numbers, config.quotas
+    )
+
+  def _warn_of_small_pools(self, query_rows: np.ndarray) -> None:
+    """Says when queries have fewer than N negatives to draw from.
+
+    Raises:
+      UserError: none has any.
+    """
+    count, pool = self._config.negatives.per_query, self._pool
+    if pool is None:
+      return
+    lines = pool.lines_of(np.unique(query_rows))
+    sizes = np.concatenate([
+        np.where(some >= 0, pool.is_negative(some).sum(axis=1), 0)
+        for some in np.array_split(lines, -(-len(lines) // 4096))
+    ])
+    if not sizes.any():
+      raise errors.UserError(
+          'the pool holds no hard negative for any query of the training '
+          'split; loosen the filters of config.negatives, or choose another '
+          'strategy'
+      )
+    few = int((sizes < count).sum())
+    if few:
+      logging.warning('%d of %d queries have fewer than %d hard negatives; '
+                      'their empty slots are masked', few, len(lines), count)
+
+  def _tune(self):
+    """Parameters -> metrics on the tune split, over the stop corpus."""
+    evaluation = evaluate.Evaluation(
+        self._config.evaluation, self._dataset, self._dataset.train_and_tune[1]
+    )
+    encoder = retriever_lib.make_encoder(
+        self._config, self.model, self._mesh
+    )
+    rows = stop_corpus(self._config, self._dataset, evaluation)
+    exact = dataclasses.replace(
+        self._config,
+        index=dataclasses.replace(self._config.index, kind='exact'),
+    )
+    names = dict.fromkeys(('accuracy@1', *self._config.evaluation.metrics))
+
+    def measure(params):
+      found = retriever_lib.Retriever(
+          exact, self._dataset, encoder.with_params(params['encoder']),
+          rows=rows,
+      ).search_rows(evaluation.query_rows, self._config.evaluation.depth)
+      return evaluation.score(evaluation.run_of(found), found, tuple(names))[0]
+
+    return measure
+
+
+def stop_corpus(
+    config: config_lib.Config,
+    dataset: dataset_lib.Dataset,
+    evaluation: evaluate.Evaluation,
+) -> np.ndarray:
+  """Passages that early stopping searches, as ascending rows.
+
+  The positives of the tune queries, the BM25 top 100 of each, and
+  `evaluation.stop_corpus_passages` random passages; everything, if the corpus
+  has no more than that.
+  """
+  count = len(dataset.prepared.passages)
+  wanted = config.evaluation.stop_corpus_passages
+  if count <= wanted:
+    return np.arange(count, dtype=np.int32)
+  judged = evaluation.judgements.passage_rows
+  found = evaluate.search_bm25(
+      config.evaluation, dataset, evaluation.query_rows,
+      _BM25_DEPTH_OF_STOP_CORPUS,
+  ).rows
+  rng = np.random.default_rng(config.seed)
+  drawn = rng.choice(count, wanted, replace=False)
+  rows = np.unique(np.concatenate([judged, found[found >= 0], drawn]))
+  return rows.astype(np.int32)
+
+
+def _tokens_of(
+    passages: tokenized.TokenizedTexts, halves: np.ndarray
+) -> batches.Tokens:
+  """Token ids by row, where rows beyond the corpus are half passages."""
+  count = len(passages.store)
+
+  def tokens(row: int) -> np.ndarray:
+    if row < count:
+      return passages.tokens(row)
+    return passages.tokens(*map(int, halves[row - count]))
+
+  return tokens
