@@ -15,13 +15,14 @@ Arguments, as in `msmarco_stage2.py:negatives=corpus`:
 """
 
 from neg_contrast import config as config_lib
+from neg_contrast import presets
 
 
 def get_config(arg=None):
-  """Takes `negatives`, `stage1`."""
-  args = config_lib.arguments(arg, negatives='random', stage1='none')
-  if args['stage1'] != 'none':
-    raise config_lib.unknown_argument('stage1', args['stage1'], ('none',))
+  """Takes `size`, `negatives`, `stage1`."""
+  args = config_lib.arguments(
+      arg, size='full', negatives='random', stage1='generated'
+  )
   config = config_lib.base_config()
   config.data.source = 'beir:data/msmarco'
   config.data.how_to_get = (
@@ -32,22 +33,16 @@ def get_config(arg=None):
   )
   config.data.test_split = 'dev'
   config.data.tune_fraction = 0.01
-  config.data.batch_size = 2048
-  config.data.groups = 32
-  config.model.init = 'bert-base-uncased'
-  config.model.projection_dim = 768
-  config.model.query_length = 64
-  config.model.passage_length = 384
-  config.model.remat = 'attention'  # Else it keeps every attention matrix.
-  config.optim.learning_rate = 1e-5
-  config.optim.epochs = 200
+  presets.set_size(config, args['size'])
+  presets.set_negatives(config, args['negatives'])
+  config.negatives.members = ('coarse', 'fine', 'bm25')
   config.evaluation.eval_steps = 500
-  config.evaluation.patience = 10
   config.evaluation.depth = 1000
   config.evaluation.metrics = ('accuracy@1', 'mrr@10', 'recall@1000', 'ndcg@10')
   config.evaluation.bm25_k1 = 0.82
   config.evaluation.bm25_b = 0.68
-  config.negatives.strategy = args['negatives']
-  config.negatives.members = ('coarse', 'fine', 'bm25')
-  config.negatives.per_query = 0 if args['negatives'] == 'random' else 2
+  if args['stage1'] != 'none':
+    config.stage1 = presets.follow(presets.beside(
+        __file__, 'msmarco_stage1', size=args['size'], stage1=args['stage1']
+    ), config)
   return config

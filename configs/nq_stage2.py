@@ -21,13 +21,14 @@ Arguments, as in `nq_stage2.py:negatives=corpus`:
 """
 
 from neg_contrast import config as config_lib
+from neg_contrast import presets
 
 
 def get_config(arg=None):
-  """Takes `negatives`, `stage1`."""
-  args = config_lib.arguments(arg, negatives='random', stage1='none')
-  if args['stage1'] != 'none':
-    raise config_lib.unknown_argument('stage1', args['stage1'], ('none',))
+  """Takes `size`, `negatives`, `stage1`."""
+  args = config_lib.arguments(
+      arg, size='full', negatives='random', stage1='generated'
+  )
   config = config_lib.base_config()
   config.data.source = 'dpr:data/nq'
   config.data.how_to_get = (
@@ -41,19 +42,12 @@ def get_config(arg=None):
   )
   config.data.tune_split = 'dev'
   config.data.test_split = 'test-qa'
-  config.data.batch_size = 2048
-  config.data.groups = 32
-  config.model.init = 'bert-base-uncased'
-  config.model.projection_dim = 768
-  config.model.query_length = 64
-  config.model.passage_length = 384
-  config.model.remat = 'attention'  # Else it keeps every attention matrix.
-  config.optim.learning_rate = 1e-5
-  config.optim.epochs = 200
-  config.evaluation.eval_steps = 100
-  config.evaluation.patience = 10
-  config.evaluation.answer_ks = (1, 5, 10, 20, 100)
-  config.negatives.strategy = args['negatives']
   config.data.document = 'title'  # The passages of a Wikipedia article.
-  config.negatives.per_query = 0 if args['negatives'] == 'random' else 2
+  config.evaluation.answer_ks = (1, 5, 10, 20, 100)
+  presets.set_size(config, args['size'])
+  presets.set_negatives(config, args['negatives'])
+  if args['stage1'] != 'none':
+    config.stage1 = presets.follow(presets.beside(
+        __file__, 'nq_stage1', size=args['size'], stage1=args['stage1']
+    ), config)
   return config

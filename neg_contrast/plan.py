@@ -38,6 +38,7 @@ def describe(steps: Sequence[Step]) -> str:
   """The plan as text: done, to do, or lacking something."""
   lines = ['plan:']
   blocked = False
+  width = max(10, *(len(step.name) for step in steps))
   for number, step in enumerate(steps, 1):
     lack = step.missing()
     if lack:
@@ -47,7 +48,7 @@ def describe(steps: Sequence[Step]) -> str:
     else:
       state = 'to do'
     blocked = blocked or (step.opens_rest and state != 'done')
-    lines.append(f'  {number}. [{state:7}] {step.name:10} {step.makes}')
+    lines.append(f'  {number}. [{state:7}] {step.name:{width}} {step.makes}')
     if lack:
       lines += ['     ' + line for line in lack.splitlines()]
   return '\n'.join(lines)

@@ -25,6 +25,16 @@ PARAMETER_RULES: tuple[tuple[str, PartitionSpec], ...] = (
     (r'.*', PartitionSpec()),
 )
 
+# The same for a T5.
+GENERATOR_RULES: tuple[tuple[str, PartitionSpec], ...] = (
+    (r'layers/((cross_)?attention/(query|key|value)|intermediate|gate)/kernel',
+     PartitionSpec(None, None, 'model')),
+    (r'layers/((cross_)?attention/)?output/kernel',
+     PartitionSpec(None, 'model', None)),
+    (r'embeddings/word/embedding', PartitionSpec(None, 'model')),
+    (r'.*', PartitionSpec()),
+)
+
 
 def make_mesh(
     config: config_lib.MeshConfig, devices: Sequence[Any] | None = None
@@ -69,26 +79,34 @@ def check_batch(batch_size: int, groups: int, mesh: Mesh) -> None:
     )
 
 
-def parameter_shardings(params: Any, mesh: Mesh) -> Any:
+def parameter_shardings(
+    params: Any,
+    mesh: Mesh,
+    rules: tuple[tuple[str, PartitionSpec], ...] = PARAMETER_RULES,
+) -> Any:
   """A NamedSharding for every leaf, by the rules above.
 
   Works on parameters and on optimizer states alike, whose leaves carry the
-  parameter's path at the end of their own.
+  parameter's path at the end of their own. Those with fewer axes than the
+  parameter, as Adafactor has, are small and lie whole on every device.
 
   Args:
     params: tree of arrays or ShapeDtypeStructs.
     mesh: the mesh.
+    rules: of the model.
 
   Raises:
     UserError: a rule matches no leaf, or an axis does not divide.
   """
-  unused = {pattern for pattern, _ in PARAMETER_RULES[:-1]}
+  unused = {pattern for pattern, _ in rules[:-1]}
 
   def sharding_of(path, leaf):
     name = '/'.join(_entry(entry) for entry in path)
-    for pattern, spec in PARAMETER_RULES:
+    for pattern, spec in rules:
       if re.search(f'(?:{pattern})$', name):
         unused.discard(pattern)
+        if leaf.ndim < len(spec):
+          return replicated(mesh)
         _check_divides(name, leaf.shape, spec, mesh)
         return NamedSharding(mesh, spec)
     raise AssertionError('the last rule matches everything')

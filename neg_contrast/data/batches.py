@@ -90,6 +90,8 @@ class Batcher:
     passage_groups: `[passages] int32`, equal for passages of the same text.
     mask_known_positives: whether other known positives leave the loss.
     parents: `[halves] int32`, the passage that row `passages + h` is half of.
+    cut_tokens: input tokens of a part of a passage, of examples with `cuts`:
+      `(row, first, end, title)`, see `tokenized.TokenizedTexts.tokens`.
   """
 
   examples: examples_lib.Examples
@@ -106,6 +108,7 @@ class Batcher:
   parents: Int[np.ndarray, ' halves'] = dataclasses.field(
       default_factory=lambda: np.zeros(0, np.int32)
   )
+  cut_tokens: Callable[..., np.ndarray] | None = None
 
   def example_numbers(self, step: int) -> Int[np.ndarray, ' batch']:
     """The examples of a step: every example once an epoch, anew shuffled."""
@@ -123,7 +126,7 @@ class Batcher:
     negative_rows = drawn.rows
     queries = [self.query_tokens(row) for row in query_rows.tolist()]
     kept = negative_rows.reshape(-1) >= 0
-    passages = [self.passage_tokens(row) for row in positive_rows.tolist()]
+    passages = self._positives(numbers)
     passages += [self.passage_tokens(row)
                  for row in negative_rows.reshape(-1)[kept].tolist()]
     sequences, layouts, slots = self._pack(queries, passages)
@@ -147,6 +150,18 @@ class Batcher:
         processed_tokens=sum(layout.tokens for layout in layouts),
         values={'missing_negatives': int((~kept).sum())},
     )
+
+  def _positives(self, numbers):
+    rows = self.examples.positive_rows[numbers].tolist()
+    if self.examples.cuts is None:
+      return [self.passage_tokens(row) for row in rows]
+    assert self.cut_tokens is not None
+    return [
+        self.cut_tokens(row, first, None if end < 0 else end, bool(title))
+        for row, (first, end, title) in zip(
+            rows, self.examples.cuts[numbers].tolist(), strict=True
+        )
+    ]
 
   def _pack(self, queries, passages):
     batch = len(queries)

@@ -23,11 +23,15 @@ class Examples:
     positive_groups: `[queries, positives] int32`: groups of equal text of all
       known positives of each query, in any split; -1 pads. A group is named by
       its first row, so these are passage rows too.
+    cuts: `[examples, 3] int32`: which part of the positive's text is meant:
+      first token, token to stop before (-1: the end; below the first: what is
+      left out), and whether the title is kept; None: the whole passages.
   """
 
   query_rows: Int[np.ndarray, ' examples']
   positive_rows: Int[np.ndarray, ' examples']
   positive_groups: Int[np.ndarray, 'queries positives']
+  cuts: Int[np.ndarray, 'examples 3'] | None = None
 
   def __len__(self) -> int:
     return len(self.query_rows)
@@ -36,12 +40,14 @@ class Examples:
 def make_examples(
     prepared: prepared_lib.Prepared,
     judgements: prepared_lib.Judgements,
+    cuts: Int[np.ndarray, 'judgements 3'] | None = None,
 ) -> Examples:
   """The examples of a split.
 
   Args:
     prepared: the corpus and its queries.
     judgements: of the split to train on.
+    cuts: `Examples.cuts`, a line for each judgement.
 
   Raises:
     UserError: the split holds no positive.
@@ -56,6 +62,7 @@ def make_examples(
       query_rows=judgements.query_rows[trained],
       positive_rows=judgements.passage_rows[trained],
       positive_groups=known_positives(prepared),
+      cuts=None if cuts is None else cuts[trained],
   )
 
 

@@ -93,7 +93,9 @@ class Prepared:
   """Reads a prepared corpus.
 
   Attributes:
-    folder: where it lies.
+    folder: where queries and judgements lie.
+    corpus_folder: where passages lie; another one where the queries were made
+      for a corpus that was there before.
     manifest: its counts and fingerprints.
     passages: rows of the corpus.
     queries: all queries that belong to some split.
@@ -115,8 +117,11 @@ class Prepared:
     if manifest is None:
       raise errors.UserError(f'{folder}: not a prepared corpus')
     self.folder, self.manifest = folder, manifest
-    self.passages = Records(_open(folder / 'passages'), _to_passage)
-    self.passage_ids = id_table.IdTable(folder / 'passages')
+    self.corpus_folder = corpus = pathlib.Path(
+        manifest.get('corpus_folder', folder)
+    )
+    self.passages = Records(_open(corpus / 'passages'), _to_passage)
+    self.passage_ids = id_table.IdTable(corpus / 'passages')
     self.queries, self.query_ids = Records((), _to_query), ()
     if manifest['counts']['queries']:
       self.queries = Records(_open(folder / 'queries'), _to_query)
@@ -135,7 +140,7 @@ class Prepared:
   @functools.cached_property
   def tie_ranks(self) -> Int[np.ndarray, ' passages']:
     """`[passages] int32`: the order among equal scores, see `hits.py`."""
-    return id_table.load_tie_ranks(self.folder / 'passages')
+    return id_table.load_tie_ranks(self.corpus_folder / 'passages')
 
   @functools.cached_property
   def passage_groups(self) -> Int[np.ndarray, ' passages']:
@@ -143,12 +148,12 @@ class Prepared:
 
     Equal after folding case and white space.
     """
-    return np.load(self.folder / 'passage_groups.npy', mmap_mode='r')
+    return np.load(self.corpus_folder / 'passage_groups.npy', mmap_mode='r')
 
   @functools.cached_property
   def passage_documents(self) -> Int[np.ndarray, ' passages']:
     """`[passages] int32`: number of the document, -1 where unknown."""
-    return np.load(self.folder / 'passage_documents.npy', mmap_mode='r')
+    return np.load(self.corpus_folder / 'passage_documents.npy', mmap_mode='r')
 
   def judgements(self, split: str) -> Judgements:
     """The judgements of a split.
@@ -189,7 +194,7 @@ def documents_by_title(
   Returns:
     `[passages] int32`; kept beside the corpus, since every title is read.
   """
-  path = prepared.folder / 'title_documents.npy'
+  path = prepared.corpus_folder / 'title_documents.npy'
   if not path.exists():
     titles = np.fromiter(
         (_title_hash(passage.title) for passage in prepared.passages),
@@ -197,7 +202,7 @@ def documents_by_title(
     )
     numbers = np.unique(titles, return_inverse=True)[1].astype(np.int32)
     with tempfile.NamedTemporaryFile(
-        dir=prepared.folder, suffix='.npy', delete=False
+        dir=prepared.corpus_folder, suffix='.npy', delete=False
     ) as f:
       np.save(f, np.where(titles == 0, np.int32(-1), numbers))
     os.replace(f.name, path)
@@ -256,6 +261,33 @@ def prepare(spec: str, root: pathlib.Path, skip_invalid: bool) -> Prepared:
   return Prepared(folder)
 
 
+def write_queries(
+    base: Prepared,
+    source: records.Source,
+    folder: pathlib.Path,
+    manifest: dict[str, Any],
+) -> None:
+  """Stores other queries and judgements for the passages of a prepared corpus.
+
+  Args:
+    base: has the passages, which stay where they are.
+    source: gives queries and judgements; its passages are not read.
+    folder: a scratch folder, see `artifacts.writing`.
+    manifest: gets the counts and fingerprints.
+
+  Raises:
+    UserError: a record can't be used.
+  """
+  manifest |= {
+      'format': _FORMAT, 'spec': base.manifest['spec'],
+      'corpus_folder': str(base.corpus_folder.absolute()),
+  }
+  invalid = records.InvalidRecords(skip=False)
+  _Writer(source, invalid, folder).write_queries(
+      manifest, base.passage_ids, base.manifest['corpus_fingerprint']
+  )
+
+
 def _update_folder(spec, source, invalid, folder, known) -> None:
   """Prepares the source, or only notes new file times if no more changed."""
   files = _file_facts(source, known)
@@ -298,12 +330,20 @@ class _Writer:
     self._save('passage_groups', sorter.groups())
     self._save('passage_documents', sorter.documents())
     sorter.close()
+    self.write_queries(
+        manifest, id_table.IdTable(self._folder / 'passages'), corpus
+    )
+
+  def write_queries(
+      self, manifest: dict[str, Any], passage_ids: Any, corpus: str
+  ) -> None:
+    """Writes what refers to passages, and completes the manifest."""
     sorter, queries = self._write_records(
         'queries', functools.partial(self._usable_queries, self._judged()),
         _query_row,
     )
     sorter.close()
-    self._passage_ids = id_table.IdTable(self._folder / 'passages')
+    self._passage_ids = passage_ids
     self._query_row = (
         id_table.IdTable(self._folder / 'queries').row_of
         if len(sorter) else lambda _: None
@@ -318,7 +358,7 @@ class _Writer:
             [corpus, queries, self._digest.hexdigest()]
         ),
         'counts': {
-            'passages': passages,
+            'passages': len(passage_ids),
             'queries': len(sorter),
             'judgements': {name: n for name, (n, _) in counts.items()},
             'unjudged': {name: n for name, (_, n) in counts.items()},

@@ -1,9 +1,8 @@
 """A prepared corpus as model input: token ids of any passage or query."""
 
 import dataclasses
-import pathlib
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Int, Integer
@@ -47,18 +46,25 @@ class TokenizedTexts:
   prefix_ids: tuple[int, ...]
 
   def tokens(
-      self, row: int, begin: int = 0, end: int | None = None
+      self, row: int, begin: int = 0, end: int | None = None, title: bool = True
   ) -> Int[np.ndarray, ' tokens']:
     """Token ids of a row, [CLS] and [SEP] included.
 
     Args:
       row: of the text.
       begin: first token of the text that is taken.
-      end: token of the text to stop before; None: to its end.
+      end: token of the text to stop before; None: to its end. Not above
+        `begin`: the tokens between them are what is left out.
+      title: whether the title is taken.
     """
+    text = self.store.text(row)
+    if end is not None and end <= begin:
+      text = np.concatenate([text[:end], text[begin:]])
+    else:
+      text = text[begin:end]
     return inputs.sequence_tokens(
-        self.store.title(row),
-        self.store.text(row)[begin:end],
+        self.store.title(row) if title else self.store.title(row)[:0],
+        text,
         cls_id=self.tokenizer.cls_id,
         sep_id=self.tokenizer.sep_id,
         max_length=self.max_length,
@@ -73,6 +79,24 @@ class TokenizedTexts:
         max_length=self.max_length,
         prefix_length=len(self.prefix_ids),
     )
+
+
+def store_of(
+    prepared: prepared_lib.Prepared,
+    role: str,
+    tokenizer: Any,
+) -> token_store.TokenStore:
+  """Token ids of `passage` or `query` texts, made once and kept beside them."""
+  if role == 'passage':
+    texts = ((p.title, p.text) for p in prepared.passages)
+    fingerprint = prepared.manifest['corpus_fingerprint']
+    place = prepared.corpus_folder
+  else:
+    texts = (('', q.text) for q in prepared.queries)
+    fingerprint = prepared.manifest['queries_fingerprint']
+    place = prepared.folder
+  folder = place / 'tokens' / f'{role}-{tokenizer.sha256[:12]}'
+  return token_store.make_token_store(texts, tokenizer, folder, fingerprint)
 
 
 def tokenize(
@@ -91,18 +115,10 @@ def tokenize(
     max_length: tokens a sequence is cut to when it is used.
     prefix: text put before each when it is used.
   """
-  if role == 'passage':
-    texts = ((p.title, p.text) for p in prepared.passages)
-    fingerprint = prepared.manifest['corpus_fingerprint']
-  else:
-    texts = (('', q.text) for q in prepared.queries)
-    fingerprint = prepared.manifest['queries_fingerprint']
-  folder = pathlib.Path(prepared.folder) / 'tokens' / (
-      f'{role}-{tokenizer.sha256[:12]}'
-  )
-  store = token_store.make_token_store(texts, tokenizer, folder, fingerprint)
   prefix_ids = tuple(tokenizer.encode(prefix)) if prefix else ()
-  return TokenizedTexts(store, tokenizer, max_length, prefix_ids)
+  return TokenizedTexts(
+      store_of(prepared, role, tokenizer), tokenizer, max_length, prefix_ids
+  )
 
 
 def tokenize_in_memory(

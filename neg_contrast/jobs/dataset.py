@@ -10,7 +10,13 @@ from absl import logging
 
 from neg_contrast import config as config_lib
 from neg_contrast import errors, plan
-from neg_contrast.data import examples, records, sources, tokenized
+from neg_contrast.data import (
+    examples,
+    records,
+    sources,
+    synthetic,
+    tokenized,
+)
 from neg_contrast.data import prepared as prepared_lib
 from neg_contrast.models import loading
 
@@ -47,6 +53,16 @@ class Dataset:
   def name(self) -> str:
     """Short name, for the keys of `metrics.json`."""
     return name_of(self._config)
+
+  @property
+  def gold(self) -> 'Dataset':
+    """The data with judgements that people made, for tuning and miners."""
+    return self
+
+  @property
+  def train_split(self) -> str:
+    """Name of the judgements that are trained on."""
+    return self._config.train_split
 
   @functools.cached_property
   def train_and_tune(
@@ -111,6 +127,48 @@ class Dataset:
         self.prepared, role, model.tokenizer, model.text.length(role),
         model.text.prefix(role),
     )
+
+
+class SyntheticDataset(Dataset):
+  """Synthetic queries for the passages of another data set."""
+
+  def __init__(self, gold: Dataset, prepared: prepared_lib.Prepared, kind: str):
+    """Wraps what `jobs/synthetic.py` made.
+
+    Args:
+      gold: the data set with the passages.
+      prepared: synthetic queries for them.
+      kind: of the pairs.
+    """
+    self.prepared, self._gold, self._kind = prepared, gold, kind
+
+  @property
+  def name(self) -> str:
+    """Short name, with the kind of the pairs."""
+    return f'{self._gold.name}-{self._kind}'
+
+  @property
+  def gold(self) -> Dataset:
+    """The data set with the passages."""
+    return self._gold
+
+  @property
+  def train_split(self) -> str:
+    """The split of all pairs."""
+    return synthetic.SPLIT
+
+  @functools.cached_property
+  def train_and_tune(
+      self,
+  ) -> tuple[prepared_lib.Judgements, prepared_lib.Judgements]:
+    """All pairs to train on; the tune queries are those of the gold data."""
+    return (self.prepared.judgements(synthetic.SPLIT),
+            self._gold.train_and_tune[1])
+
+  @property
+  def documents(self) -> np.ndarray:
+    """`[passages] int32`: number of the document, -1 where unknown."""
+    return self._gold.documents
 
 
 def name_of(config: config_lib.DataConfig) -> str:

@@ -11,7 +11,13 @@ from absl import logging
 
 from neg_contrast import config as config_lib
 from neg_contrast import errors
-from neg_contrast.data import batches, examples, packing, tokenized
+from neg_contrast.data import (
+    batches,
+    examples,
+    packing,
+    synthetic,
+    tokenized,
+)
 from neg_contrast.jobs import dataset as dataset_lib
 from neg_contrast.jobs import evaluate, training
 from neg_contrast.jobs import model as model_lib
@@ -97,7 +103,10 @@ class DualEncoderTraining(training.Training):
 
   def _make_batch(self):
     config, dataset, text = self._config, self._dataset, self.model.text
-    pairs = examples.make_examples(dataset.prepared, dataset.train_and_tune[0])
+    pairs = examples.make_examples(
+        dataset.prepared, dataset.train_and_tune[0],
+        synthetic.read_cuts(dataset.prepared),
+    )
     self._warn_of_small_pools(pairs.query_rows)
     longest = {'query': text.query_length, 'passage': text.passage_length}
     row_lengths = (
@@ -123,6 +132,7 @@ class DualEncoderTraining(training.Training):
         ),
         passage_groups=dataset.prepared.passage_groups,
         parents=np.array(halves[:, 0]),
+        cut_tokens=dataset.tokenize(self.model, 'passage').tokens,
         mask_known_positives=config.loss.mask_known_positives,
     )
     return batcher, len(pairs)
@@ -170,13 +180,14 @@ class DualEncoderTraining(training.Training):
 
   def _tune(self):
     """Parameters -> metrics on the tune split, over the stop corpus."""
+    gold = self._dataset.gold
     evaluation = evaluate.Evaluation(
-        self._config.evaluation, self._dataset, self._dataset.train_and_tune[1]
+        self._config.evaluation, gold, gold.train_and_tune[1]
     )
     encoder = retriever_lib.make_encoder(
         self._config, self.model, self._mesh
     )
-    rows = stop_corpus(self._config, self._dataset, evaluation)
+    rows = stop_corpus(self._config, gold, evaluation)
     exact = dataclasses.replace(
         self._config,
         index=dataclasses.replace(self._config.index, kind='exact'),
@@ -185,7 +196,7 @@ class DualEncoderTraining(training.Training):
 
     def measure(params):
       found = retriever_lib.Retriever(
-          exact, self._dataset, encoder.with_params(params['encoder']),
+          exact, gold, encoder.with_params(params['encoder']),
           rows=rows,
       ).search_rows(evaluation.query_rows, self._config.evaluation.depth)
       return evaluation.score(evaluation.run_of(found), found, tuple(names))[0]
@@ -228,6 +239,7 @@ def _tokens_of(
   def tokens(row: int) -> np.ndarray:
     if row < count:
       return passages.tokens(row)
-    return passages.tokens(*map(int, halves[row - count]))
+    parent, begin, end = halves[row - count].tolist()
+    return passages.tokens(parent, begin, end)
 
   return tokens

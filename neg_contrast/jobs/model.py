@@ -13,7 +13,14 @@ from neg_contrast import artifacts, errors
 from neg_contrast import checkpoints as checkpoints_lib
 from neg_contrast import config as config_lib
 from neg_contrast.data import tokenizer as tokenizer_lib
-from neg_contrast.models import dual_encoder, loading, pretrained
+from neg_contrast.models import (
+    dual_encoder,
+    generator,
+    loading,
+    pretrained,
+    random_init,
+    t5,
+)
 
 
 def compute_dtype(config: config_lib.ModelConfig) -> Any:
@@ -40,15 +47,83 @@ def load_as_it_comes(
     config: config_lib.Config, name: str
 ) -> loading.Model:
   """A model that brings all its own settings; raises as `load_checkpoint`."""
-  towers = () if is_workdir(name) else pretrained.load_towers(name)
+  towers = (() if is_workdir(name)
+            else loading.load_towers(name, config.seed))
   model = config_lib.ModelConfig(
       init=config.model.init, shared=len(towers) < 2
   )
   return load_checkpoint(dataclasses.replace(config, model=model), name)
 
 
+def make_t5(
+    shape: t5.T5Config, config: config_lib.ModelConfig
+) -> t5.T5:
+  """The module of a generator, with this config's compute settings."""
+  layers = min(shape.num_layers, shape.num_decoder_layers)
+  return t5.T5(
+      shape, compute_dtype(config), config.remat,
+      min(config.scan_unroll, layers),
+  )
+
+
+def missing_generator(name: str) -> str | None:
+  """What is wrong with a generator, as far as a look at its place tells."""
+  if (pathlib.Path(name) / generator.FILE).exists():
+    return None
+  try:
+    pretrained.check_place(random_init.tokenizer_place(name))
+  except errors.UserError as e:
+    return str(e)
+  return None
+
+
+def load_generator(
+    config: config_lib.Config, name: str
+) -> generator.Generator:
+  """A question generator by name: a workdir of ours, or a T5 of others.
+
+  Raises:
+    UserError: there is no such model, or it is another kind of model.
+  """
+  if (pathlib.Path(name) / generator.FILE).exists():
+    return load_generator_workdir(pathlib.Path(name))
+  if is_workdir(name):
+    raise errors.UserError(
+        f'{name}: holds a trained dual encoder, which writes no questions; '
+        'name the workdir of a question generator, or a T5 folder'
+    )
+  return generator.from_pretrained(name, config.model, False, config.seed)
+
+
+def load_generator_workdir(workdir: pathlib.Path) -> generator.Generator:
+  """The selected checkpoint of a trained generator.
+
+  Raises:
+    UserError: it has no checkpoint yet.
+  """
+  checkpoints = checkpoints_lib.Checkpoints(workdir)
+  step = checkpoints.selected_step()
+
+  def read(like):
+    params = checkpoints.restore_params('generator', like, step)
+    return params, _sha256(params)
+
+  made = generator.from_workdir(workdir, read, f'{workdir} step {step}')
+  checkpoints.close()
+  return made
+
+
 def is_workdir(checkpoint: str) -> bool:
-  """Whether it is a workdir that training has begun in."""
+  """Whether it is a workdir that training a dual encoder has begun in.
+
+  Raises:
+    UserError: it is one of a question generator.
+  """
+  if (pathlib.Path(checkpoint) / generator.FILE).exists():
+    raise errors.UserError(
+        f'{checkpoint}: holds a question generator, and a dual encoder is '
+        'needed here'
+    )
   return (pathlib.Path(checkpoint) / loading.ENCODER_FILE).exists()
 
 
@@ -94,16 +169,16 @@ def load_tokenizer(name: str) -> tokenizer_lib.Tokenizer:
   """The tokenizer of a workdir, or of a folder or name of others."""
   if is_workdir(name):
     return loading.read_description(pathlib.Path(name))[2]
-  tower = next(iter(pretrained.load_towers(name).values()))
+  tower = next(iter(loading.load_towers(name, 0).values()))
   return tokenizer_lib.load_tokenizer(str(tower.folder))
 
 
 def missing(checkpoint: str) -> str | None:
   """What is wrong with a checkpoint, as far as a look at its place tells."""
-  if is_workdir(checkpoint):
-    return None
   try:
-    pretrained.check_place(checkpoint)
+    if is_workdir(checkpoint):
+      return None
+    pretrained.check_place(random_init.tokenizer_place(checkpoint))
   except errors.UserError as e:
     return str(e)
   return None

@@ -11,7 +11,7 @@ from absl import logging
 
 from neg_contrast import artifacts, errors, plan
 from neg_contrast import config as config_lib
-from neg_contrast.data import examples
+from neg_contrast.data import examples, synthetic
 from neg_contrast.data import prepared as prepared_lib
 from neg_contrast.data import tokenizer as tokenizer_lib
 from neg_contrast.jobs import dataset as dataset_lib
@@ -78,7 +78,7 @@ class Negatives:
         ))
       steps.append(plan.Step(
           source, f'top {settings.depth} of {source} for every query of '
-          f'{self._config.data.train_split} in {self._mined / "candidates"}',
+          f'{self._split} in {self._mined / "candidates"}',
           functools.partial(self._is_mined, source),
           functools.partial(self._mine, source),
           functools.partial(self._missing, source),
@@ -158,7 +158,7 @@ class Negatives:
         'corpus': manifest['corpus_fingerprint'],
         'queries': manifest['queries_fingerprint'],
         'data': manifest['fingerprint'],  # Judgements too.
-        'split': self._config.data.train_split,
+        'split': self._split,
         'depth': self._settings.depth,
         **({'max_queries': self._max_queries} if self._max_queries else {}),
         **self._settings_of(source),
@@ -225,6 +225,12 @@ class Negatives:
     return {'coarse': settings.coarse_dim, 'fine': settings.fine_dim}[source]
 
   @property
+  def _split(self) -> str:
+    """The judgements that need negatives."""
+    return (synthetic.SPLIT if self._config.synthetic.pairs
+            else self._config.data.train_split)
+
+  @property
   def _miner_init(self) -> str:
     return self._settings.miner_init or self._config.model.init
 
@@ -239,6 +245,8 @@ class Negatives:
     config = dataclasses.replace(
         config,
         job='train',
+        stage1=None,
+        synthetic=config_lib.SyntheticConfig(),
         negatives=config_lib.NegativesConfig(),
         model=dataclasses.replace(
             config.model, init=self._miner_init,
@@ -249,10 +257,11 @@ class Negatives:
         ),
     )
     make = functools.partial(
-        encoder_training.DualEncoderTraining, config, dataset=self._dataset
+        encoder_training.DualEncoderTraining, config,
+        dataset=lambda: self._dataset().gold,
     )
     code = artifacts.sha256_json(make(self._mined).identity)[:12]
-    name = f'{self._dataset().name}-{source}-{code}'
+    name = f'{self._dataset().gold.name}-{source}-{code}'
     self._trained[source] = make(self._mined / 'miners' / name)
     return self._trained[source]
 
@@ -269,7 +278,7 @@ class Negatives:
 
   @functools.cached_property
   def _judgements(self) -> prepared_lib.Judgements:
-    return self._dataset().prepared.judgements(self._config.data.train_split)
+    return self._dataset().prepared.judgements(self._split)
 
   @functools.cached_property
   def query_rows(self) -> np.ndarray:
@@ -312,7 +321,7 @@ class Negatives:
     if not len(self.query_rows):
       raise errors.UserError(
           f'{self._config.data.source}: no query of the split '
-          f'"{self._config.data.train_split}" has a positive passage, so '
+          f'"{self._split}" has a positive passage, so '
           'there is nothing to mine negatives for'
       )
     with artifacts.only_one(self._candidates(source)):
@@ -489,7 +498,7 @@ class Negatives:
     here = {'corpus': manifest['corpus_fingerprint'],
             'queries': manifest['queries_fingerprint'],
             'data': manifest['fingerprint'],
-            'split': self._config.data.train_split}
+            'split': self._split}
     lines = []
     for source, there in identity['inputs'].items():
       lines += artifacts.differences({key: there[key] for key in here}, here)

@@ -1,5 +1,6 @@
 """Trains a dual encoder and shows what that changed."""
 
+import dataclasses
 import functools
 import pathlib
 from typing import Any
@@ -10,7 +11,14 @@ from neg_contrast import artifacts, plan
 from neg_contrast import config as config_lib
 from neg_contrast.evaluation import metrics
 from neg_contrast.jobs import dataset as dataset_lib
-from neg_contrast.jobs import encoder_training, evaluate, report
+from neg_contrast.jobs import (
+    encoder_training,
+    evaluate,
+    prerequisites,
+    questions,
+    report,
+    synthetic,
+)
 from neg_contrast.jobs import negatives as negatives_lib
 from neg_contrast.models import loading
 
@@ -21,31 +29,50 @@ class TrainJob:
   def __init__(self, config: config_lib.Config, workdir: pathlib.Path):
     """Reads nothing yet."""
     self._config, self._workdir = config, workdir
+    self._prepare: list[plan.Step] = []
+    self._synthetic = None
+    if config.synthetic.pairs == 'generated':
+      self._prepare, make = prerequisites.generator(config)
+      self._synthetic = synthetic.Synthetic(
+          config, lambda: self._gold,
+          questions.Questions(config, lambda: self._gold, make),
+      )
+    elif config.synthetic.pairs:
+      self._synthetic = synthetic.Synthetic(config, lambda: self._gold)
     dataset = lambda: self._dataset
     self._negatives = negatives_lib.Negatives(config, workdir, dataset)
     self._has_pool = bool(config.negatives.pool or config.negatives.sources)
+    self._stage1 = None if config.stage1 is None else TrainJob(
+        config.stage1, pathlib.Path(config.stage1.workdir)
+    )
     self._training = encoder_training.DualEncoderTraining(
-        config, workdir, dataset, self._negatives if self._has_pool else None
+        config if config.stage1 is None else dataclasses.replace(
+            config, model=dataclasses.replace(
+                config.model, init=config.stage1.workdir, layers=None
+            )
+        ),
+        workdir, dataset, self._negatives if self._has_pool else None,
     )
 
   def steps(self) -> list[plan.Step]:
-    """The plan."""
+    """The plan: what is trained on first, so that it never waits for a model.
+    """
     config, workdir, split = (
         self._config, self._workdir, self._config.data.test_split
     )
     metrics.check_names(config.evaluation.metrics)
     bm25 = [] if not config.evaluation.bm25 else [evaluate.bm25_step(
-        config, workdir, lambda: self._dataset, lambda: self._test, split
+        config, workdir, lambda: self._gold, lambda: self._test, split
     )]
+    initial = evaluate.evaluation_step(
+        'initial', config.data, workdir, lambda: self._test, split,
+        identity=lambda: self._identity_of(self._training.model),
+        search=lambda rows: self._search(self._training.model, rows),
+    )
+    before = self.before_training()
+    at = len(before) if config.stage1 is not None else 1
     return [
-        dataset_lib.preparation_step(config.data, lambda: self._dataset),
-        *bm25,
-        evaluate.evaluation_step(
-            'initial', config.data, workdir, lambda: self._test, split,
-            identity=lambda: self._identity_of(self._training.model),
-            search=lambda rows: self._search(self._training.model, rows),
-        ),
-        *self._negatives.steps(),
+        before[0], *bm25, *before[1:at], initial, *before[at:],
         self._training.step('training'),
         evaluate.evaluation_step(
             'trained', config.data, workdir, lambda: self._test, split,
@@ -54,9 +81,26 @@ class TrainJob:
         ),
     ]
 
+  def before_training(self) -> list[plan.Step]:
+    """All that training needs, its data first."""
+    config = self._config
+    steps = [dataset_lib.preparation_step(config.data, lambda: self._gold)]
+    steps += self._prepare
+    if self._synthetic is not None:
+      steps += self._synthetic.steps()
+    steps += self._negatives.steps()
+    if self._stage1 is not None:
+      inner = self._stage1.before_training()
+      if _same_data(config.data, self._stage1._config.data):
+        inner = inner[1:]
+      steps += prerequisites.named('stage 1', [
+          *inner, self._stage1._training.step('training', opens_rest=True)
+      ])
+    return steps
+
   def finish(self) -> None:
     """Writes and prints the numbers."""
-    values = evaluate.gather(self._workdir, self._dataset)
+    values = evaluate.gather(self._workdir, self._gold)
     artifacts.write_json(self._workdir / artifacts.MANIFEST, {
         'config': config_lib.to_dict(self._config),
         'identity': self._training.identity,
@@ -64,28 +108,43 @@ class TrainJob:
         'metrics': values,
     })
     report.write_report(
-        self._workdir, self._config, self._dataset, self._training.model,
+        self._workdir, self._config, self._gold, self._training.model,
         self._negatives if self._has_pool else None,
     )
 
   @functools.cached_property
-  def _dataset(self) -> dataset_lib.Dataset:
+  def _gold(self) -> dataset_lib.Dataset:
     return dataset_lib.Dataset(self._config.data)
+
+  @property
+  def _dataset(self) -> dataset_lib.Dataset:
+    """What is trained on."""
+    return self._gold if self._synthetic is None else self._synthetic.dataset
 
   @functools.cached_property
   def _test(self) -> evaluate.Evaluation:
     return evaluate.Evaluation(
-        self._config.evaluation, self._dataset, self._dataset.splits.test
+        self._config.evaluation, self._gold, self._gold.splits.test
     )
 
   def _identity_of(self, model: loading.Model) -> dict[str, Any]:
     return evaluate.dense_identity(
-        self._dataset, self._config, self._config.data.test_split, model
+        self._gold, self._config, self._config.data.test_split, model
     )
 
   def _search(
       self, model: loading.Model, query_rows: np.ndarray
   ) -> evaluate.Searched:
     return evaluate.search_dense(
-        self._config, self._dataset, model, self._workdir, query_rows
+        self._config, self._gold, model, self._workdir, query_rows
     )
+
+
+def _same_data(
+    ours: config_lib.DataConfig, theirs: config_lib.DataConfig
+) -> bool:
+  """Whether both prepare one source into one folder."""
+  return all(
+      getattr(ours, key) == getattr(theirs, key)
+      for key in ('source', 'prepared_dir', 'on_invalid')
+  )

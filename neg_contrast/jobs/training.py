@@ -28,9 +28,11 @@ class Training(abc.ABC):
   Attributes:
     workdir: of its checkpoints and logs.
     criterion: the metric of `_tune` that early stopping goes by.
+    sharding_rules: of the parameters.
   """
 
   criterion = 'accuracy@1'
+  sharding_rules = sharding.PARAMETER_RULES
 
   def __init__(
       self,
@@ -84,10 +86,12 @@ class Training(abc.ABC):
   def identity(self) -> dict[str, Any]:
     """What the trained parameters depend on."""
     manifest = self._dataset.prepared.manifest
+    gold = self._dataset.gold.prepared.manifest['fingerprint']
     return {
         'config': settings_of(self._config),
         'corpus': manifest['corpus_fingerprint'],
         'data': manifest['fingerprint'],  # Judgements too.
+        **({} if gold == manifest['fingerprint'] else {'tuned_on': gold}),
         'init': self.model.fingerprint,
     }
 
@@ -180,7 +184,9 @@ class Training(abc.ABC):
     params = self._params()
     init = functools.partial(state_lib.init_state, optimizer=transform)
     abstract = jax.eval_shape(init, params)
-    shardings = sharding.parameter_shardings(abstract, self._mesh)
+    shardings = sharding.parameter_shardings(
+        abstract, self._mesh, self.sharding_rules
+    )
     latest = checkpoints.latest_step()
     if latest is None:
       state = jax.jit(init, out_shardings=shardings)(params)
@@ -234,8 +240,12 @@ def total_steps(config: config_lib.Config, examples_count: int) -> int:
 def settings_of(config: config_lib.Config) -> dict[str, Any]:
   """The part of a config that the trained parameters depend on."""
   values = config_lib.to_dict(config)
-  for key in ('mesh', 'checkpointing', 'index', 'job', 'checkpoint', 'query'):
-    values.pop(key)  # These change no result, or its last bits only.
+  # These change no result, or its last bits only, or tell in the data's or the
+  # first checkpoint's fingerprint.
+  for key in ('mesh', 'checkpointing', 'index', 'job', 'checkpoint', 'query',
+              'workdir', 'stage1', 'generator'):
+    values.pop(key)
+  values['synthetic'] = {'with_answer': values['synthetic']['with_answer']}
   for key in ('prepared_dir', 'how_to_get', 'split', 'passage_words',
               'passage_tokens'):
     values['data'].pop(key)

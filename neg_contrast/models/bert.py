@@ -84,6 +84,9 @@ BERT_SIZES = {
     'bert-large-uncased': BertConfig(
         hidden_size=1024, num_layers=24, num_heads=16, intermediate_size=4096
     ),
+    'bert-tiny': BertConfig(
+        hidden_size=128, num_layers=2, num_heads=2, intermediate_size=512
+    ),
     'minilm-l6': BertConfig(
         hidden_size=384, num_layers=6, intermediate_size=1536
     ),

@@ -13,7 +13,7 @@ import numpy as np
 from neg_contrast import artifacts, errors
 from neg_contrast import config as config_lib
 from neg_contrast.data import tokenizer as tokenizer_lib
-from neg_contrast.models import dual_encoder, pretrained
+from neg_contrast.models import bert, dual_encoder, pretrained, random_init
 
 ENCODER_FILE = 'encoder.json'
 TOKENIZER_FOLDER = 'tokenizer'
@@ -75,16 +75,17 @@ def from_pretrained(
   """A model with the weights of a BERT-family or sentence-transformers folder.
 
   Args:
-    name: folder, hub name, or `minilm`; or an exported folder of two towers.
+    name: folder, hub name, `minilm` or `random:SIZE`; or an exported folder of
+      two towers.
     config: settings that override what the folder brings.
-    seed: of a new projection.
+    seed: of random weights.
 
   Raises:
     UserError: the folder can't be used, or a setting does not fit it.
   """
   sources = {
       role: _first_layers(source, config.layers, name)
-      for role, source in pretrained.load_towers(name).items()
+      for role, source in load_towers(name, seed).items()
   }
   source = next(iter(sources.values()))
   if len(sources) > 1:
@@ -115,6 +116,19 @@ def from_pretrained(
           'seed': seed if _new_projection(spec, source) else 0,
       }),
   )
+
+
+def load_towers(name: str, seed: int) -> dict[str, pretrained.Pretrained]:
+  """`pretrained.load_towers`, and `random:SIZE` too."""
+  if not random_init.is_random(name):
+    return pretrained.load_towers(name)
+  config, folder = random_init.read(name, bert.BERT_SIZES)
+  spec = dual_encoder.EncoderSpec(config)
+  params = dual_encoder.init_params(spec, jax.random.key(seed))
+  return {'shared': pretrained.Pretrained(
+      folder, f'{name}, seed {seed}', config,
+      jax.tree.map(np.asarray, params['shared']['bert']),
+  )}
 
 
 def save_description(model: Model, workdir: pathlib.Path) -> None:

@@ -26,12 +26,21 @@ def make_schedule(
 def make_optimizer(
     config: config_lib.OptimConfig, total_steps: int
 ) -> optax.GradientTransformation:
-  """Clipping, then Adam or AdamW (decay on kernels and embeddings only)."""
+  """Clipping, then Adam, AdamW or Adafactor.
+
+  AdamW decays kernels and embeddings only. Adafactor (Shazeer and Stern, 2018)
+  is as T5's authors use it, but that updates are not scaled by the size of the
+  parameters: the learning rate says how far.
+  """
   schedule = make_schedule(config, total_steps)
   parts = []
   if config.clip_norm:
     parts.append(optax.clip_by_global_norm(config.clip_norm))
-  parts.append(optax.scale_by_adam(config.b1, config.b2, config.eps))
+  if config.optimizer == 'adafactor':
+    parts.append(optax.scale_by_factored_rms())
+    parts.append(optax.clip_by_block_rms(1.0))
+  else:
+    parts.append(optax.scale_by_adam(config.b1, config.b2, config.eps))
   if config.optimizer == 'adamw' and config.weight_decay:
     parts.append(optax.add_decayed_weights(
         config.weight_decay, mask=state_lib.decay_mask

@@ -9,8 +9,8 @@ import optax
 from jaxtyping import Array, Float
 
 from neg_contrast import losses
-from neg_contrast.data import batches
-from neg_contrast.models import dual_encoder
+from neg_contrast.data import batches, question_batches
+from neg_contrast.models import dual_encoder, t5
 from neg_contrast.training import state as state_lib
 
 # (params, batch, dropout key) -> (loss, metrics by name).
@@ -45,6 +45,54 @@ def make_train_step(
     return state_lib.TrainState(state.step + 1, params, opt_state), metrics
 
   return train_step
+
+
+def question_loss(model: t5.T5, label_smoothing: float) -> Loss:
+  """Teacher forcing of a question generator; metrics: `accuracy` of tokens.
+
+  Dropout keys are a function of (seed, step, group), as in a dual encoder.
+
+  Args:
+    model: the module.
+    label_smoothing: see `losses.token_cross_entropy`.
+  """
+
+  def loss_fn(params, batch, key):
+    logits = question_logits(model, params['generator'], batch, key)
+    loss, accuracy = losses.token_cross_entropy(
+        logits, batch.target_ids, batch.target_segments > 0, label_smoothing
+    )
+    return loss, {'accuracy': accuracy}
+
+  return loss_fn
+
+
+def question_logits(
+    model: t5.T5,
+    params: Any,
+    batch: question_batches.QuestionBatch,
+    dropout_key: jax.Array | None,
+) -> Float[Array, 'groups rows target vocab']:
+  """Logits of every target token; each group by itself.
+
+  Args:
+    model: the module.
+    params: its parameters.
+    batch: sources and targets.
+    dropout_key: None: no dropout.
+  """
+
+  def of_group(group, one):
+    rngs = {}
+    if dropout_key is not None:
+      rngs['dropout'] = jax.random.fold_in(dropout_key, group)
+    return model.apply(
+        {'params': params}, one.source_ids, one.source_segments, one.input_ids,
+        one.target_segments, dropout_key is None, rngs=rngs,
+    )
+
+  groups = jnp.arange(batch.source_ids.shape[0])
+  return jax.vmap(of_group)(groups, batch)
 
 
 def contrastive_loss(

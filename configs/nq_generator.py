@@ -1,0 +1,23 @@
+"""A question generator, trained on the gold pairs of Natural Questions.
+
+    python -m neg_contrast.main --config=configs/nq_generator.py
+
+Lu et al., section 4.1, after Ma et al. (2020): a T5 reads a passage and writes
+its question. Which T5, and how it is trained, is not said there; this is T5 1.1
+base with Adafactor. Hours: not given there, not measured here.
+
+Arguments, as in `nq_generator.py:size=small`:
+  size: `full`, or `small` (three layers of width 256, from scratch).
+"""
+
+from neg_contrast import config as config_lib
+from neg_contrast import presets
+
+
+def get_config(arg=None):
+  """Takes `size`."""
+  size = config_lib.arguments(arg, size='full')['size']
+  config = presets.beside(__file__, 'nq_stage2', size=size, stage1='none')
+  config.workdir = f'workdirs/nq_generator-{size}'
+  presets.set_generator(config, size)
+  return config

@@ -1,0 +1,37 @@
+"""Stage 1 on the passages of SQuAD: synthetic questions, context negatives.
+
+    python -m neg_contrast.main --config=configs/squad_stage1.py:size=small \
+        --config.data.source=squad:data/squad
+
+OUR VARIANT, in no table of the paper: Lu et al. train one stage 1, on Wikipedia
+with a generator trained on Natural Questions (configs/nq_stage1.py). This one
+has the generator of configs/squad_generator.py, which is trained first.
+
+Early stopping goes by gold questions of the tune split, as in stage 2.
+
+Arguments, as in `squad_stage1.py:stage1=crops`:
+  size: `full` (the paper's values) or `small` (all-MiniLM-L6-v2 and a small
+    generator).
+  stage1: `generated`; `no_hard_negatives` (the same without context negatives,
+    Table 4); or pairs made without a generator, and trained on without hard
+    negatives: `inverse_cloze`, `crops`, `recurring_spans`, `neighbours`,
+    `title`.
+"""
+
+from neg_contrast import config as config_lib
+from neg_contrast import presets
+
+
+def get_config(arg=None):
+  """Takes `size`, `stage1`."""
+  args = config_lib.arguments(arg, size='full', stage1='generated')
+  size = args['size']
+  config = presets.beside(__file__, 'squad_stage2', size=size, stage1='none')
+  config.workdir = f'workdirs/squad_stage1-{size}'
+  presets.set_stage1(config, args['stage1'], negatives='context')
+  config.optim.epochs = 1
+  if config.synthetic.pairs == 'generated':
+    config.generator = presets.follow(
+        presets.beside(__file__, 'squad_generator', size=size), config
+    )
+  return config

@@ -1,0 +1,125 @@
+"""Pairs of a synthetic query and a passage, as data to train on.
+
+A pair is a line of a json file: `query`, `passage_id` and, where only a part of
+the passage is meant, `cut`: see `examples.Examples.cuts`. Queries of equal text
+are one query with several positives, so that none is a negative of another.
+"""
+
+import hashlib
+import itertools
+import json
+import pathlib
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TextIO
+
+import numpy as np
+from jaxtyping import Int
+
+from neg_contrast.data import id_table, records
+from neg_contrast.data import prepared as prepared_lib
+
+SPLIT = 'synthetic'
+_WHOLE = (0, -1, 1)  # First token, end, with title.
+_CUTS = 'cuts.npy'
+
+
+def write_pair(
+    f: TextIO, query: str, passage_id: str, cut: Sequence[int] = _WHOLE
+) -> None:
+  """Appends a pair to a file of pairs."""
+  row: dict[str, Any] = {'query': query, 'passage_id': passage_id}
+  if tuple(cut) != _WHOLE:
+    row['cut'] = list(cut)
+  f.write(json.dumps(row, ensure_ascii=False) + '\n')
+
+
+def read_pairs(files: Iterable[pathlib.Path]) -> Iterator[dict[str, Any]]:
+  """The lines of files of pairs, in order; with `cut` always."""
+  for path in files:
+    with open(path, encoding='utf-8', newline='\n') as f:
+      for line in f:
+        yield {'cut': _WHOLE, **json.loads(line)}
+
+
+def query_id(text: str) -> str:
+  """The id of every query with this text."""
+  return f'synthetic-{hashlib.sha256(text.encode()).hexdigest()[:20]}'
+
+
+class PairSource:
+  """Files of pairs as a `records.Source` without passages.
+
+  Attributes:
+    files: as given.
+    splits: one, `synthetic`.
+  """
+
+  splits = (SPLIT,)
+
+  def __init__(self, files: Sequence[pathlib.Path]):
+    """Reads nothing yet."""
+    self.files = tuple(files)
+
+  def passages(self) -> Iterator[records.Passage]:
+    """None: they are in the corpus already."""
+    return iter(())
+
+  def queries(self) -> Iterator[records.Query]:
+    """The queries of all pairs."""
+    for pair in read_pairs(self.files):
+      text = pair['query']
+      yield records.Query(query_id(text), text, where=str(self.files[0].parent))
+
+  def judgements(self, split: str) -> Iterator[records.Judgement]:
+    """A positive for every pair."""
+    assert split == SPLIT
+    for pair in read_pairs(self.files):
+      yield records.Judgement(query_id(pair['query']), pair['passage_id'], 1)
+
+
+def write(
+    base: prepared_lib.Prepared,
+    files: Sequence[pathlib.Path],
+    folder: pathlib.Path,
+    manifest: dict[str, Any],
+) -> None:
+  """Stores pairs as queries and judgements of a corpus.
+
+  Args:
+    base: the corpus.
+    files: of pairs.
+    folder: a scratch folder, see `artifacts.writing`.
+    manifest: gets counts and fingerprints; `fingerprint` covers the cuts.
+  """
+  prepared_lib.write_queries(base, PairSource(files), folder, manifest)
+  table = np.load(folder / f'judgements-{SPLIT}.npy', mmap_mode='r')
+  keys = table[:, 0].astype(np.int64) << 32 | table[:, 1]
+  queries = id_table.IdTable(folder / 'queries')
+  cuts = np.tile(np.array(_WHOLE, np.int32), (len(keys), 1))
+  is_known = np.zeros(len(keys), bool)
+  for pairs in _blocks(read_pairs(files)):
+    wanted = np.array([
+        (queries.row_of(query_id(pair['query'])),
+         base.passage_ids.row_of(pair['passage_id'])) for pair in pairs
+    ], np.int64)
+    wanted = wanted[:, 0] << 32 | wanted[:, 1]
+    for place, pair in zip(np.searchsorted(keys, wanted), pairs, strict=True):
+      if not is_known[place]:
+        cuts[place], is_known[place] = pair['cut'], True
+  if (cuts != _WHOLE).any():
+    np.save(folder / _CUTS, cuts, allow_pickle=False)
+    digest = hashlib.sha256(manifest['fingerprint'].encode() + cuts.tobytes())
+    manifest['fingerprint'] = digest.hexdigest()
+
+
+def read_cuts(
+    prepared: prepared_lib.Prepared,
+) -> Int[np.ndarray, 'judgements 3'] | None:
+  """`examples.Examples.cuts` of all judgements of the split `synthetic`."""
+  path = prepared.folder / _CUTS
+  return np.load(path, mmap_mode='r') if path.exists() else None
+
+
+def _blocks(pairs: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+  while block := list(itertools.islice(pairs, 4096)):
+    yield block

@@ -1,0 +1,146 @@
+"""Writes questions for every passage of a corpus, as data for any trainer."""
+
+import collections
+import dataclasses
+import functools
+import json
+import pathlib
+from typing import Any
+
+from absl import logging
+
+from neg_contrast import artifacts, plan
+from neg_contrast import config as config_lib
+from neg_contrast.data import synthetic
+from neg_contrast.evaluation import questions as statistics
+from neg_contrast.jobs import dataset as dataset_lib
+from neg_contrast.jobs import prerequisites
+from neg_contrast.jobs import questions as questions_lib
+
+FOLDER = 'beir'  # Of a workdir.
+_COMPARED = 5000  # Passages that generated and gold questions are compared on.
+
+
+class GenerateQuestionsJob:
+  """`job=generate_questions`: a corpus in, synthetic questions out."""
+
+  def __init__(self, config: config_lib.Config, workdir: pathlib.Path):
+    """Reads nothing yet."""
+    self._config, self._workdir = config, workdir
+    self._folder = workdir / FOLDER
+    dataset = lambda: self._dataset
+    self._prepare, make = prerequisites.generator(config)
+    self._questions = questions_lib.Questions(config, dataset, make)
+
+  def steps(self) -> list[plan.Step]:
+    """The plan."""
+    return [
+        dataset_lib.preparation_step(self._config.data, lambda: self._dataset),
+        *self._prepare,
+        *self._questions.steps(),
+        plan.Step('files', f'gen-queries.jsonl and gen-qrels in {self._folder}',
+                  self._is_written, self._write),
+    ]
+
+  def finish(self) -> None:
+    """Says what came out, how fast, and how it compares with gold."""
+    counts = self._questions.counts()
+    compared = self._compare()
+    artifacts.write_json(self._workdir / artifacts.MANIFEST, {
+        'config': config_lib.to_dict(self._config),
+        'environment': artifacts.environment(),
+        'identity': self._questions.identity,
+        'counts': counts,
+        'statistics': compared,
+    })
+    kept = counts.get('round_trip', counts['kept'])
+    print(f'\n{counts["passages"]:.0f} passages, {counts["written"]:.0f} '
+          f'questions; dropped {counts["empty"]:.0f} empty and '
+          f'{counts["repeated"]:.0f} repeated ones'
+          + (f' and {counts["kept"] - kept:.0f} that did not find their passage'
+             if 'round_trip' in counts else '')
+          + f'; kept {kept:.0f}\n'
+          f'{counts["passages"] / counts["seconds"]:.1f} passages/s, '
+          f'{100 * counts["padding"]:.1f}% padding')
+    for name, values in compared.items():
+      print(f'{name}: ' + ', '.join(f'{key} {_show(value)}'
+                                    for key, value in values.items()))
+
+  @functools.cached_property
+  def _dataset(self) -> dataset_lib.Dataset:
+    return dataset_lib.Dataset(self._config.data)
+
+  def _is_written(self) -> bool:
+    manifest = artifacts.read_manifest(self._folder)
+    return (
+        manifest is not None and self._questions.is_made()
+        and manifest['identity'] == artifacts.as_json(self._questions.identity)
+    )
+
+  def _write(self) -> None:
+    """The layout of BEIR's generated queries, to lie beside a corpus.jsonl."""
+    manifest: dict[str, Any] = {'identity': self._questions.identity}
+    with artifacts.writing(self._folder, manifest) as scratch:
+      (scratch / 'gen-qrels').mkdir()
+      with (
+          open(scratch / 'gen-queries.jsonl', 'w', encoding='utf-8') as queries,
+          open(scratch / 'gen-qrels' / 'train.tsv', 'w',
+               encoding='utf-8') as qrels,
+      ):
+        qrels.write('query-id\tcorpus-id\tscore\n')
+        count = -1
+        for count, pair in enumerate(
+            synthetic.read_pairs(self._questions.files())
+        ):
+          name = f'gen-{count}'
+          queries.write(json.dumps({'_id': name, 'text': pair['query']},
+                                   ensure_ascii=False) + '\n')
+          qrels.write(f'{name}\t{pair["passage_id"]}\t1\n')
+      manifest['questions'] = count + 1
+    logging.info('%s: %d questions', self._folder, count + 1)
+
+  def _compare(self) -> dict[str, dict[str, Any]]:
+    """Statistics of generated questions, beside gold ones where there are."""
+    prepared = self._dataset.prepared
+    made: dict[str, list[str]] = collections.defaultdict(list)
+    for pair in synthetic.read_pairs(self._questions.files()):
+      if len(made) >= _COMPARED and pair['passage_id'] not in made:
+        break
+      made[pair['passage_id']].append(pair['query'])
+    asked: dict[str, list[str]] = collections.defaultdict(list)
+    split = self._config.data.train_split
+    if split in prepared.splits:
+      judgements = prepared.judgements(split)
+      positive = judgements.grades > 0
+      for query, row in zip(judgements.query_rows[positive],
+                            judgements.passage_rows[positive], strict=True):
+        name = prepared.passage_ids[int(row)].decode()
+        if name in made:
+          asked[name].append(prepared.queries[int(query)].text)
+
+    def describe(questions):
+      passages = prepared.passages
+      text_of = {name: passages[prepared.passage_ids.row_of(name)].text
+                 for name in questions}
+      return dataclasses.asdict(statistics.describe_questions([
+          (question, text_of[name]) for name, some in questions.items()
+          for question in some
+      ]))
+
+    result = {}
+    if made:
+      result['generated'] = describe(made)
+    if made and asked:
+      result['gold'] = describe(asked)
+      result['agreement'] = dataclasses.asdict(
+          statistics.compare_questions(made, asked)
+      )
+    return result
+
+
+def _show(value: Any) -> str:
+  if isinstance(value, float):
+    return f'{value:.3f}'
+  if isinstance(value, tuple):
+    return ' '.join(f'{word} {share:.2f}' for word, share in value)
+  return str(value)

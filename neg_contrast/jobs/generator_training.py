@@ -1,0 +1,178 @@
+"""The training of a question generator: passage in, gold question out."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+from absl import logging
+
+from neg_contrast import artifacts, errors, losses, sharding
+from neg_contrast.data import examples, packing, question_batches, tokenized
+from neg_contrast.jobs import model as model_lib
+from neg_contrast.jobs import question_writer, training
+from neg_contrast.models import decoding, generator
+from neg_contrast.training import step as step_lib
+
+SHOWN_FOLDER = 'questions_shown'  # Of a workdir: what was written at each step.
+_MOST_TUNED = 1024  # Examples of the tune split that the loss is measured on.
+
+
+class GeneratorTraining(training.Training):
+  """Trains a T5 on gold pairs, by teacher forcing (Lu et al., section 4.1)."""
+
+  criterion = 'loss'
+  sharding_rules = sharding.GENERATOR_RULES
+
+  @functools.cached_property
+  def model(self) -> generator.Generator:
+    """What it starts from."""
+    config = self._config
+    return generator.from_pretrained(
+        config.model.init, config.model, config.synthetic.with_answer,
+        config.seed,
+    )
+
+  @functools.cached_property
+  def trained(self) -> generator.Generator:
+    """What came out: the selected checkpoint."""
+    return model_lib.load_generator_workdir(self.workdir)
+
+  def _save_description(self) -> None:
+    generator.save_description(self.model, self.workdir)
+
+  def _params(self):
+    return {'generator': self.model.params}
+
+  def _loss(self) -> step_lib.Loss:
+    return step_lib.question_loss(
+        self._module, self._config.loss.label_smoothing
+    )
+
+  @property
+  def _module(self):
+    return model_lib.make_t5(self.model.config, self._config.model)
+
+  def _make_batch(self):
+    pairs = examples.make_examples(
+        self._dataset.prepared, self._dataset.train_and_tune[0]
+    )
+    return self._batcher(pairs), len(pairs)
+
+  def _batcher(
+      self, pairs: examples.Examples
+  ) -> question_batches.QuestionBatcher:
+    config, model, texts = self._config, self.model, self._texts
+    wide = max(config.data.row_length or packing.default_row_length(
+        model.text.passage_length), model.text.passage_length)
+
+    def pair(number):
+      question = texts['query'].text(int(pairs.query_rows[number]))
+      return self._source(pairs, number), model.target(question)
+
+    return question_batches.QuestionBatcher(
+        count=len(pairs),
+        pair=pair,
+        batch_size=config.data.batch_size,
+        groups=config.data.groups,
+        row_length=wide,
+        target_row_length=-(-model.text.question_length * wide
+                            // model.text.passage_length),
+        start_id=model.config.decoder_start_id,
+        seed=config.seed,
+    )
+
+  @functools.cached_property
+  def _texts(self):
+    """Token ids of passages and queries."""
+    return {role: tokenized.store_of(self._dataset.prepared, role,
+                                     self.model.tokenizer)
+            for role in ('passage', 'query')}
+
+  def _source(self, pairs: examples.Examples, number: int) -> np.ndarray:
+    row, answer = int(pairs.positive_rows[number]), ''
+    if self.model.text.with_answer:
+      answers = self._dataset.prepared.queries[
+          int(pairs.query_rows[number])].answers
+      if not answers:
+        raise errors.UserError(
+            f'{self._config.data.source}: query '
+            f'"{self._id_of(pairs, number)}" has no answer, which '
+            'config.synthetic.with_answer=True reads; leave that out'
+        )
+      answer = answers[0]
+    passages = self._texts['passage']
+    return self.model.source(passages.title(row), passages.text(row), answer)
+
+  def _id_of(self, pairs: examples.Examples, number: int) -> str:
+    ids = self._dataset.prepared.query_ids
+    return ids[int(pairs.query_rows[number])].decode()
+
+  def _tune(self) -> Callable[[Any], dict[str, float]]:
+    """Loss and token accuracy on the tune split; shows some questions."""
+    pairs = examples.make_examples(
+        self._dataset.prepared, self._dataset.train_and_tune[1]
+    )
+    batcher, size = self._batcher(pairs), self._config.data.batch_size
+    some = np.linspace(0, len(pairs) - 1, min(len(pairs), _MOST_TUNED),
+                       dtype=int).tolist()
+    module = self._module
+
+    @jax.jit
+    def measure_batch(params, batch):
+      logits = step_lib.question_logits(module, params, batch, None)
+      is_target = batch.target_segments > 0
+      return *losses.token_cross_entropy(
+          logits, batch.target_ids, is_target
+      ), is_target.sum()
+
+    show = self._show(pairs, some[:: max(1, len(some) // max(
+        1, self._config.synthetic.shown))][:self._config.synthetic.shown])
+
+    def measure(params):
+      totals = np.zeros(3)
+      for first in range(0, len(some), size):
+        batch, _ = batcher.pack(some[first : first + size])
+        batch = jax.device_put(
+            batch, sharding.batch_shardings(batch, self._mesh)
+        )
+        loss, accuracy, count = map(
+            float, measure_batch(params['generator'], batch)
+        )
+        totals += count * np.array([loss, accuracy, 1])
+      show(params['generator'])
+      loss, accuracy = (totals[:2] / totals[2]).tolist()
+      return {'loss': loss, 'token_accuracy': accuracy}
+
+    return measure
+
+  def _show(
+      self, pairs: examples.Examples, numbers: list[int]
+  ) -> Callable[[Any], None]:
+    """Parameters -> a few greedy questions, logged and kept."""
+    prepared, text = self._dataset.prepared, self.model.text
+    folder = self.workdir / SHOWN_FOLDER
+    writer = question_writer.QuestionWriter(
+        self.model, self._config,
+        decoding.Decoding('greedy', max_tokens=text.question_length),
+    )
+    sources = [self._source(pairs, number) for number in numbers]
+
+    def show(params):
+      rows = []
+      for written in writer(params, sources, range(len(sources))):
+        for place, (question,) in zip(
+            written.numbers, written.questions, strict=True
+        ):
+          query = prepared.queries[int(pairs.query_rows[numbers[place]])]
+          passage = prepared.passages[int(pairs.positive_rows[numbers[place]])]
+          logging.info('wrote "%s" where people asked "%s"', question,
+                       query.text)
+          rows.append({'passage_id': passage.id, 'passage': passage.text,
+                       'written': question, 'gold': query.text})
+      artifacts.make_folder(folder)
+      count = len(list(folder.glob('*.json')))
+      artifacts.write_json(folder / f'{count:05d}.json', rows)
+
+    return show

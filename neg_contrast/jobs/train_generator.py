@@ -1,0 +1,62 @@
+"""Trains a question generator and shows what it writes."""
+
+import functools
+import pathlib
+
+from neg_contrast import artifacts, checkpoints, plan
+from neg_contrast import config as config_lib
+from neg_contrast.jobs import dataset as dataset_lib
+from neg_contrast.jobs import generator_training
+from neg_contrast.models import generator as generator_lib
+
+
+class TrainGeneratorJob:
+  """`job=train_generator`: gold pairs in, a T5 that asks questions out."""
+
+  def __init__(self, config: config_lib.Config, workdir: pathlib.Path):
+    """Reads nothing yet."""
+    self._config, self._workdir = config, workdir
+    self._training = generator_training.GeneratorTraining(
+        config, workdir, lambda: self._dataset
+    )
+
+  def steps(self) -> list[plan.Step]:
+    """The plan; what comes after can't be looked at before it is done."""
+    return [
+        dataset_lib.preparation_step(self._config.data, lambda: self._dataset),
+        self._training.step('training', opens_rest=True),
+    ]
+
+  def generator(self) -> generator_lib.Generator:
+    """What came out."""
+    return self._training.trained
+
+  def finish(self) -> None:
+    """Writes and prints the numbers, and the last questions."""
+    opened = checkpoints.Checkpoints(self._workdir)
+    progress = opened.progress(opened.selected_step())
+    opened.close()
+    artifacts.write_json(self._workdir / artifacts.MANIFEST, {
+        'config': config_lib.to_dict(self._config),
+        'identity': self._training.identity,
+        'environment': artifacts.environment(),
+        'tune': progress.evaluation,
+    })
+    measured = '  '.join(
+        f'{name} {value:.4f}' for name, value in progress.evaluation.items()
+    ) or 'was not measured; config.evaluation.eval_steps is 0'
+    print(f'\ntune split: {measured}')
+    shown = sorted(
+        (self._workdir / generator_training.SHOWN_FOLDER).glob('*.json')
+    )
+    for row in artifacts.read_json(shown[-1]) if shown else ():
+      print(f'\n{row["passage"]}\n  written: {row["written"]}\n'
+            f'  gold:    {row["gold"]}')
+    print('\nTo write questions with it:\n  python -m neg_contrast.main '
+          '--config=configs/generate_questions.py '
+          f'--config.checkpoint={self._workdir} '
+          f'--config.data.source={self._config.data.source}')
+
+  @functools.cached_property
+  def _dataset(self) -> dataset_lib.Dataset:
+    return dataset_lib.Dataset(self._config.data)

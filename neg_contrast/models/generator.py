@@ -1,0 +1,213 @@
+"""Which question generator is meant: its T5, tokenizer, text settings, weights.
+
+Reads files; the T5 itself is pure.
+"""
+
+import dataclasses
+import pathlib
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Int, Integer
+
+from neg_contrast import artifacts, errors
+from neg_contrast import config as config_lib
+from neg_contrast.data import tokenizer as tokenizer_lib
+from neg_contrast.models import random_init, t5, t5_pretrained
+
+FILE = 'generator.json'
+_TOKENIZER_FOLDER = 'tokenizer'
+# What a T5 gets that does not say otherwise; room for a passage of 100 words.
+_PASSAGE_LENGTH, _QUESTION_LENGTH = 384, 64
+_PREFIX = 'generate question: '
+_ANSWER_PREFIX, _PASSAGE_PREFIX = 'answer: ', 'passage: '
+
+
+@dataclasses.dataclass(frozen=True)
+class TextSpec:
+  """How passages become sources and questions targets; saved with the model.
+
+  Attributes:
+    passage_length: tokens a source is cut to, the end included.
+    question_length: tokens of a question, the end included.
+    prefix: text put before every source.
+    with_answer: whether an answer stands before the passage.
+  """
+
+  passage_length: int
+  question_length: int
+  prefix: str
+  with_answer: bool
+
+
+@dataclasses.dataclass(frozen=True)
+class Generator:
+  """A question generator, ready to train or to write.
+
+  Attributes:
+    config: shapes and constants of its T5.
+    text: how text becomes input.
+    tokenizer: makes token ids, and texts of them.
+    params: of the T5, numpy or jax arrays.
+    name: where it came from.
+    fingerprint: of weights and settings.
+  """
+
+  config: t5.T5Config
+  text: TextSpec
+  tokenizer: tokenizer_lib.Seq2SeqTokenizer
+  params: Any
+  name: str
+  fingerprint: str
+
+  def source(
+      self,
+      title_ids: Integer[np.ndarray, ' title'],
+      text_ids: Integer[np.ndarray, ' text'],
+      answer: str = '',
+  ) -> Int[np.ndarray, ' tokens']:
+    """The input of a passage: prefix, answer, title, text, end.
+
+    Args:
+      title_ids: without special tokens; may be empty.
+      text_ids: the same; the end is cut where the whole is too long.
+      answer: what is asked for, of a generator that reads answers.
+    """
+    head = self.text.prefix
+    if self.text.with_answer:
+      head += f'{_ANSWER_PREFIX}{answer} {_PASSAGE_PREFIX}'
+    tokens = np.concatenate([
+        self.tokenizer.encode_batch([head])[0], title_ids, text_ids
+    ]).astype(np.int32)
+    return self._ended(tokens, self.text.passage_length)
+
+  def target(
+      self, question_ids: Integer[np.ndarray, ' question']
+  ) -> Int[np.ndarray, ' tokens']:
+    """The output for a question: its tokens, and the end."""
+    return self._ended(question_ids.astype(np.int32), self.text.question_length)
+
+  def _ended(self, tokens, length):
+    return np.append(tokens[: length - 1], np.int32(self.config.eos_id))
+
+
+def from_pretrained(
+    name: str, config: config_lib.ModelConfig, with_answer: bool, seed: int
+) -> Generator:
+  """A generator with the weights of a T5 folder, or random ones.
+
+  Args:
+    name: folder, hub name, or `random:SIZE`.
+    config: lengths, prefix and dropout.
+    with_answer: whether it reads answers.
+    seed: of random weights.
+
+  Raises:
+    UserError: the folder can't be used, or a setting does not fit it.
+  """
+  if random_init.is_random(name):
+    shape, folder = random_init.read(name, t5.T5_SIZES)
+    tokenizer = tokenizer_lib.load_seq2seq_tokenizer(str(folder))
+    shape = dataclasses.replace(
+        shape, eos_id=tokenizer.eos_id, pad_id=tokenizer.pad_id,
+        decoder_start_id=tokenizer.pad_id,
+    )
+    params = jax.jit(t5.init_params, static_argnums=0)(
+        shape, jax.random.key(seed)
+    )
+    fingerprint = f'{name}, seed {seed}'
+  else:
+    found = t5_pretrained.load_t5(name)
+    shape, params, fingerprint = found.config, found.params, found.fingerprint
+    tokenizer = tokenizer_lib.load_seq2seq_tokenizer(str(found.folder))
+    _check_tokenizer(name, tokenizer, shape)
+  if config.hidden_dropout is not None:
+    shape = dataclasses.replace(shape, dropout=config.hidden_dropout)
+  either = lambda value, default: default if value is None else value
+  text = TextSpec(
+      passage_length=either(config.passage_length, _PASSAGE_LENGTH),
+      question_length=either(config.query_length, _QUESTION_LENGTH),
+      prefix=either(config.passage_prefix, _PREFIX),
+      with_answer=with_answer,
+  )
+  return _make(
+      shape, text, tokenizer, jax.tree.map(np.asarray, params), name,
+      fingerprint,
+  )
+
+
+def save_description(generator: Generator, workdir: pathlib.Path) -> None:
+  """Writes all of a generator but its weights."""
+  generator.tokenizer.save(workdir / _TOKENIZER_FOLDER)
+  artifacts.write_json(workdir / FILE, {
+      't5': dataclasses.asdict(generator.config),
+      'text': dataclasses.asdict(generator.text),
+      'tokenizer': generator.tokenizer.sha256,
+      'init': generator.name,
+      'init_fingerprint': generator.fingerprint,
+  })
+
+
+def from_workdir(
+    workdir: pathlib.Path, params_of: Any, name: str
+) -> Generator:
+  """The generator that a workdir describes.
+
+  Args:
+    workdir: has what `save_description` wrote.
+    params_of: abstract parameters -> those of the wanted checkpoint, and a hash
+      of them.
+    name: what to call it.
+
+  Raises:
+    UserError: a file is missing or broken, or the tokenizer is another one.
+  """
+  path = workdir / FILE
+  saved = artifacts.read_json(path)
+  try:
+    shape, text = t5.T5Config(**saved['t5']), TextSpec(**saved['text'])
+    sha256 = saved['tokenizer']
+  except (KeyError, TypeError, ValueError) as e:
+    raise errors.UserError(
+        f'{path}: not a description of a question generator: {e}'
+    ) from None
+  folder = workdir / _TOKENIZER_FOLDER
+  tokenizer = tokenizer_lib.load_seq2seq_tokenizer(str(folder))
+  if tokenizer.sha256 != sha256:
+    raise errors.UserError(
+        f'{folder}: tokenizer {tokenizer.sha256[:12]} is not the one the model '
+        f'was trained with ({sha256[:12]}); put the original back'
+    )
+  params, weights = params_of(t5.shape_of(shape))
+  return _make(shape, text, tokenizer, params, name, weights)
+
+
+def _make(shape, text, tokenizer, params, name, weights) -> Generator:
+  fingerprint = artifacts.sha256_json({
+      'weights': weights,
+      't5': dataclasses.asdict(shape),
+      'text': dataclasses.asdict(text),
+      'tokenizer': tokenizer.sha256,
+  })
+  return Generator(shape, text, tokenizer, params, name, fingerprint)
+
+
+def _check_tokenizer(name, tokenizer, shape) -> None:
+  """Refuses a tokenizer of another model.
+
+  Raises:
+    UserError: it has more tokens than the model, or another end.
+  """
+  if tokenizer.vocab_size > shape.vocab_size:
+    raise errors.UserError(
+        f'{name}: its tokenizer has {tokenizer.vocab_size} tokens and its '
+        f'model {shape.vocab_size} embeddings; the tokenizer belongs to '
+        'another model'
+    )
+  if tokenizer.eos_id != shape.eos_id:
+    raise errors.UserError(
+        f'{name}: its tokenizer ends a text with token {tokenizer.eos_id} and '
+        f'config.json says eos_token_id={shape.eos_id}; the tokenizer belongs '
+        'to another model'
+    )

@@ -1,0 +1,57 @@
+"""Models named `random:SIZE` or `random:SIZE@PLACE`: trained from scratch."""
+
+import dataclasses
+import pathlib
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import tokenizers
+
+from neg_contrast import errors
+from neg_contrast.models import pretrained
+
+_SCHEME = 'random:'
+Config = TypeVar('Config')
+
+
+def is_random(name: str) -> bool:
+  """Whether it names random weights."""
+  return name.startswith(_SCHEME)
+
+
+def tokenizer_place(name: str) -> str:
+  """Where the tokenizer of `random:SIZE@PLACE` lies; another name unchanged."""
+  if not is_random(name):
+    return name
+  return name.removeprefix(_SCHEME).partition('@')[2] or pretrained.MINILM
+
+
+def read(
+    name: str, sizes: Mapping[str, Config]
+) -> tuple[Config, pathlib.Path]:
+  """The shapes that a name asks for, with the vocabulary of its tokenizer.
+
+  Args:
+    name: `random:SIZE` or `random:SIZE@PLACE`.
+    sizes: those that there are, dataclasses with `vocab_size`.
+
+  Returns:
+    (config, folder of the tokenizer).
+
+  Raises:
+    UserError: there is no such size, or no tokenizer in its place.
+  """
+  size = name.removeprefix(_SCHEME).partition('@')[0]
+  if size not in sizes:
+    raise errors.UserError(
+        f'config.model.init="{name}": there is no size "{size}"; choose one of '
+        + ', '.join(sizes)
+    )
+  folder = pretrained.locate(tokenizer_place(name))
+  path = folder / 'tokenizer.json'
+  try:
+    vocab = tokenizers.Tokenizer.from_file(str(path)).get_vocab()
+  except Exception as e:  # The library raises nothing more special.
+    raise errors.UserError(f'{path}: not a tokenizer: {e}') from None
+  config: Any = sizes[size]
+  return dataclasses.replace(config, vocab_size=1 + max(vocab.values())), folder

@@ -1,0 +1,165 @@
+"""What the experiments in `configs/` share; only those files use it."""
+
+import pathlib
+import runpy
+
+import ml_collections
+
+from neg_contrast import config as config_lib
+
+SHARED_KEYS = (
+    'data.source', 'data.how_to_get', 'data.prepared_dir', 'data.on_invalid',
+    'data.train_split', 'data.tune_split', 'data.tune_fraction',
+    'data.test_split', 'data.document', 'synthetic.dir', 'negatives.mined_dir',
+)
+"""Keys that configs within another have from it, where the data is one."""
+
+STAGE1 = ('generated', 'no_hard_negatives', *config_lib.PRETEXTS)
+"""What stage 1 can be trained on; a value of the argument `stage1`."""
+
+STRATEGIES = ('random', 'corpus', 'mixed', *config_lib.MINED)
+"""Values of the argument `negatives`."""
+
+
+def beside(file: str, name: str, **arguments: str) -> ml_collections.ConfigDict:
+  """The config that another file of the same folder makes.
+
+  Args:
+    file: `__file__` of the asking config.
+    name: of the other, without `.py`.
+    **arguments: its argument.
+  """
+  path = pathlib.Path(file).with_name(f'{name}.py')
+  arg = ','.join(f'{key}={value}' for key, value in arguments.items())
+  return runpy.run_path(str(path))['get_config'](arg)
+
+
+def follow(
+    inner: ml_collections.ConfigDict, outer: ml_collections.ConfigDict
+) -> ml_collections.ConfigDict:
+  """Makes a config within another read the same data, whatever flags say.
+
+  Args:
+    inner: for instance the later `outer.stage1`.
+    outer: the config around it.
+
+  Returns:
+    `inner`.
+  """
+  for key in SHARED_KEYS:
+    section, _, name = key.partition('.')
+    inner[section][name] = outer[section].get_oneway_ref(name)
+  return inner
+
+
+def set_size(config: ml_collections.ConfigDict, size: str) -> None:
+  """Sets model and training: the paper's values, or what a laptop can do.
+
+  Args:
+    config: changed in place.
+    size: `full` (Lu et al., section 5.3) or `small`.
+
+  Raises:
+    UserError: another size.
+  """
+  if size == 'full':
+    config.data.groups = 32
+    config.data.batch_size = 2048
+    config.model.init = 'bert-base-uncased'
+    config.model.projection_dim = 768
+    config.model.query_length = 64
+    config.model.passage_length = 384
+    config.model.remat = 'attention'  # Else it keeps every attention matrix.
+    config.optim.learning_rate = 1e-5
+    config.optim.epochs = 200
+    config.evaluation.eval_steps = 100
+    config.evaluation.patience = 10
+  elif size == 'small':
+    config.data.batch_size = 64
+    config.model.init = 'minilm'
+    config.model.query_length = 64
+    config.model.passage_length = 256
+    config.optim.optimizer = 'adamw'
+    config.optim.learning_rate = 3e-5
+    config.optim.epochs = 1
+    config.evaluation.eval_steps = 60
+    config.checkpointing.log_steps = 5
+  else:
+    raise config_lib.unknown_argument('size', size, ('full', 'small'))
+
+
+def set_negatives(config: ml_collections.ConfigDict, strategy: str) -> None:
+  """Sets where hard negatives come from: N = 2, or 0 for `random`.
+
+  Raises:
+    UserError: an unknown strategy.
+  """
+  if strategy not in STRATEGIES:
+    raise config_lib.unknown_argument('negatives', strategy, STRATEGIES)
+  config.negatives.strategy = strategy
+  config.negatives.per_query = 0 if strategy == 'random' else 2
+
+
+def set_stage1(
+    config: ml_collections.ConfigDict, kind: str, negatives: str
+) -> None:
+  """Makes a config train on pairs that nobody judged.
+
+  Args:
+    config: changed in place; its workdir gets the kind as a suffix.
+    kind: one of `STAGE1`.
+    negatives: strategy for generated questions (Lu et al., section 4.1). Other
+      pairs come without: what lies near a positive there, the query may have
+      been cut from.
+
+  Raises:
+    UserError: an unknown kind.
+  """
+  if kind not in STAGE1:
+    raise config_lib.unknown_argument('stage1', kind, STAGE1)
+  is_generated = kind in ('generated', 'no_hard_negatives')
+  config.synthetic.pairs = 'generated' if is_generated else kind
+  config.synthetic.per_passage = 3 if is_generated else 1
+  set_negatives(config, negatives if kind == 'generated' else 'random')
+  if kind != 'generated':
+    config.workdir += f'-{kind}'
+
+
+def set_generator(config: ml_collections.ConfigDict, size: str) -> None:
+  """Makes a config train a question generator.
+
+  Args:
+    config: changed in place, from what `set_size` made of it.
+    size: `full` is T5 1.1, which was trained on plain text alone (the mixture
+      of T5 1.0 holds SQuAD); the paper does not say which T5 it has. `small` is
+      one of three layers, from scratch.
+
+  Raises:
+    UserError: another size.
+  """
+  config.job = 'train_generator'
+  config.model.projection_dim = None
+  config.evaluation.patience = 3
+  config.data.groups = 8
+  if size == 'full':
+    config.model.init = 'google/t5-v1_1-base'
+    config.data.batch_size = 128
+    config.optim.optimizer = 'adafactor'
+    config.optim.learning_rate = 1e-3
+    config.optim.epochs = 5
+    config.evaluation.eval_steps = 500
+  elif size == 'small':
+    config.model.init = 'random:t5-tiny'
+    config.model.query_length = 32
+    config.data.groups = 1
+    config.data.batch_size = 32
+    config.optim.optimizer = 'adamw'
+    config.optim.learning_rate = 1e-3
+    config.optim.schedule = 'linear'
+    config.optim.warmup_steps = 50
+    config.optim.steps = 1000
+    config.evaluation.eval_steps = 100
+    config.evaluation.patience = 0
+    config.checkpointing.log_steps = 10
+  else:
+    raise config_lib.unknown_argument('size', size, ('full', 'small'))
