@@ -284,7 +284,7 @@ class Mined:
             lambda _, rows, where: np.zeros_like(where),
         ), config_lib.NegativesConfig(pool_size=2, depth=4), lambda _: None,
     )
-    self.pool = pool_lib.read(folder)
+    self.pool, self.dataset = pool_lib.read(folder), dataset
     self.texts = texts_lib.Texts(prepared.passages, halves, lambda: Words())
 
 
@@ -367,8 +367,8 @@ def test_answers_that_cannot_be_looked_for(tmp_path, listed, monkeypatch):
 
 def test_random_passages_are_no_positives(tmp_path, listed):
   config, dataset, mined = mined_pool(tmp_path, listed)
-  found = report_negatives.describe(mined, dataset, config.evaluation)
-  again = report_negatives.describe(mined, dataset, config.evaluation)
+  found = report_negatives.describe(mined, config.evaluation)
+  again = report_negatives.describe(mined, config.evaluation)
   assert (found.random, found.shown) == (again.random, again.shown)
   # Of four passages each query has three that are no positive.
   assert found.random.negatives == 9 and found.sampled == 3

@@ -69,7 +69,7 @@ class TokenStore:
 
 def make_token_store(
     texts: Iterable[tuple[str, str]],
-    tokenizer: tokenizer_lib.Tokenizer,
+    tokenizer: tokenizer_lib.AnyTokenizer,
     folder: pathlib.Path,
     fingerprint: str,
 ) -> TokenStore:

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Int, Integer
@@ -84,7 +84,7 @@ class TokenizedTexts:
 def store_of(
     prepared: prepared_lib.Prepared,
     role: str,
-    tokenizer: Any,
+    tokenizer: tokenizer_lib.AnyTokenizer,
 ) -> token_store.TokenStore:
   """Token ids of `passage` or `query` texts, made once and kept beside them."""
   if role == 'passage':

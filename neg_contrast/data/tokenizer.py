@@ -1,16 +1,66 @@
-"""The tokenizer of a model: loaded, saved and identified."""
+"""The tokenizers of models: loaded, saved and identified."""
 
 import functools
 import hashlib
 import pathlib
+import re
 from collections.abc import Sequence
 
 import tokenizers
+from tokenizers import decoders, models
 
 from neg_contrast import errors
 
 
-class Tokenizer:
+class AnyTokenizer:
+  """What tokenizers of all models do.
+
+  Attributes:
+    vocab_size: one more than the highest id.
+  """
+
+  def __init__(self, backend: tokenizers.Tokenizer):
+    """Takes over a tokenizer."""
+    backend.no_truncation()
+    backend.no_padding()
+    self._backend = backend
+    # Ids may have gaps, so their number would be too low.
+    self.vocab_size = 1 + max(backend.get_vocab().values())
+
+  @functools.cached_property
+  def sha256(self) -> str:
+    """Of everything that decides which ids a text gets."""
+    return hashlib.sha256(self._backend.to_str().encode()).hexdigest()
+
+  def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
+    """Ids of many texts, on all cores; no special tokens are added."""
+    encodings = self._backend.encode_batch_fast(
+        list(texts), add_special_tokens=False
+    )
+    return [encoding.ids for encoding in encodings]
+
+  def save(self, folder: pathlib.Path) -> None:
+    """Writes `tokenizer.json`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    self._backend.save(str(folder / 'tokenizer.json'))
+
+  def _special(self, tokens: Sequence[str], model: str) -> int:
+    """The id of the first of some tokens that there is.
+
+    Raises:
+      UserError: there is none.
+    """
+    for token in tokens:
+      number = self._backend.token_to_id(token)
+      if number is not None:
+        return number
+    raise errors.UserError(
+        f'the tokenizer has no {" or ".join(tokens)}; give the folder of '
+        f'{model}'
+    )
+
+
+class Tokenizer(AnyTokenizer):
   """Makes token ids; never cuts, pads or adds special tokens.
 
   Attributes:
@@ -25,78 +75,126 @@ class Tokenizer:
     Raises:
       UserError: it has no [CLS] or [SEP].
     """
-    backend.no_truncation()
-    backend.no_padding()
-    self._backend = backend
-    self.cls_id = self._special('[CLS]')
-    self.sep_id = self._special('[SEP]')
-    # Ids may have gaps, so their number would be too low.
-    self.vocab_size = 1 + max(backend.get_vocab().values())
-
-  @functools.cached_property
-  def sha256(self) -> str:
-    """Of everything that decides which ids a text gets."""
-    return hashlib.sha256(self._backend.to_str().encode()).hexdigest()
+    super().__init__(backend)
+    self.cls_id = self._special(['[CLS]'], 'a BERT model')
+    self.sep_id = self._special(['[SEP]'], 'a BERT model')
 
   def encode(self, text: str) -> list[int]:
     """Ids of a text."""
     return self._backend.encode(text, add_special_tokens=False).ids
 
-  def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-    """Ids of many texts, on all cores."""
-    encodings = self._backend.encode_batch_fast(
-        list(texts), add_special_tokens=False
-    )
-    return [encoding.ids for encoding in encodings]
-
   def offsets(self, text: str) -> list[tuple[int, int]]:
     """(start, end) in characters of each token of a text."""
     return self._backend.encode(text, add_special_tokens=False).offsets
 
-  def save(self, folder: pathlib.Path) -> None:
-    """Writes `tokenizer.json`."""
-    folder.mkdir(parents=True, exist_ok=True)
-    self._backend.save(str(folder / 'tokenizer.json'))
 
-  def _special(self, token: str) -> int:
-    number = self._backend.token_to_id(token)
-    if number is None:
-      raise errors.UserError(
-          f'the tokenizer has no {token}; give the folder of a BERT model'
-      )
-    return number
+class Seq2SeqTokenizer(AnyTokenizer):
+  """The tokenizer of an encoder-decoder: makes ids of texts, and back.
+
+  Either that of a T5, or of a BERT, with which a T5 may be trained from
+  scratch. Never cuts, pads or adds special tokens.
+
+  Attributes:
+    eos_id: id of `</s>`, else of [SEP].
+    pad_id: id of `<pad>`, else of [PAD].
+    vocab_size: one more than the highest id; the model may have more
+      embeddings.
+  """
+
+  def __init__(self, backend: tokenizers.Tokenizer):
+    """Takes over a tokenizer.
+
+    Raises:
+      UserError: it has none of the tokens that end or fill up.
+    """
+    super().__init__(backend)
+    self.eos_id = self._special(['</s>', '[SEP]'], 'a T5 or BERT model')
+    self.pad_id = self._special(['<pad>', '[PAD]'], 'a T5 or BERT model')
+    added = backend.get_added_tokens_decoder()
+    self._skipped = {self.eos_id, self.pad_id} | {
+        number for number, token in added.items() if token.special
+    }
+    self._is_word_piece = isinstance(backend.model, models.WordPiece)
+
+  def decode_batch(self, ids: Sequence[Sequence[int]]) -> list[str]:
+    """Texts of token ids, without special tokens.
+
+    Pieces of words are joined. A BERT tokenizer has lost where spaces were:
+    they are left out where they seldom are, around hyphens and brackets and
+    before commas and the like. That changes no ids if a text is encoded again.
+
+    Args:
+      ids: any integers, as in a row of an array.
+
+    Returns:
+      A text for each; ids beyond the vocabulary stand for nothing.
+    """
+    kept = [[int(i) for i in row if int(i) not in self._skipped] for row in ids]
+    if not self._is_word_piece:
+      return [text.strip() for text in self._backend.decode_batch(kept)]
+    decoder = decoders.WordPiece(cleanup=False)
+    to_token = self._backend.id_to_token
+    texts = ([token for token in map(to_token, row) if token is not None]
+             for row in kept)
+    return [_join_punctuation(decoder.decode(tokens)) for tokens in texts]
+
+
+def _join_punctuation(text: str) -> str:
+  """Removes spaces as English has them around punctuation."""
+  text = re.sub(r" ([.,:;!?%)\]}])", r'\1', text)
+  text = re.sub(r'([(\[{$#]) ', r'\1', text)
+  text = re.sub(r'(?<=\d)(?:([.:]) (?=\d)|(,) (?=\d{3}\b))', r'\1\2', text)
+  return re.sub(r"(?<=\w) (['\u2019/-]) (?=\w)", r'\1', text)
 
 
 def load_tokenizer(folder: str) -> Tokenizer:
   """Reads `tokenizer.json`, or `vocab.txt` through transformers.
 
   Raises:
-    UserError: the folder holds neither, or they are broken.
+    UserError: the folder holds neither, or they are broken, or they are not a
+      BERT's.
   """
-  path = pathlib.Path(folder)
-  if (path / 'tokenizer.json').exists():
+  return Tokenizer(_load(pathlib.Path(folder), ('vocab.txt',)))
+
+
+def load_seq2seq_tokenizer(folder: str) -> Seq2SeqTokenizer:
+  """Reads `tokenizer.json`, else `spiece.model` or `vocab.txt`.
+
+  The others go through transformers, which needs the package sentencepiece for
+  `spiece.model`.
+
+  Raises:
+    UserError: the folder holds none of them, or they are broken, or they are
+      neither a T5's nor a BERT's.
+  """
+  return Seq2SeqTokenizer(
+      _load(pathlib.Path(folder), ('spiece.model', 'vocab.txt'))
+  )
+
+
+def _load(path: pathlib.Path, others: Sequence[str]) -> tokenizers.Tokenizer:
+  """Reads `tokenizer.json`, or the first of some other files."""
+  file = path / 'tokenizer.json'
+  if file.exists():
     try:
-      return Tokenizer(tokenizers.Tokenizer.from_file(
-          str(path / 'tokenizer.json')
-      ))
+      return tokenizers.Tokenizer.from_file(str(file))
     except Exception as e:  # The library raises nothing more special.
-      if isinstance(e, errors.UserError):
-        raise
-      raise errors.UserError(
-          f'{path / "tokenizer.json"}: not a tokenizer: {e}'
-      ) from None
-  if not (path / 'vocab.txt').exists():
+      raise errors.UserError(f'{file}: not a tokenizer: {e}') from None
+  found = [name for name in others if (path / name).exists()]
+  if not found:
+    names = ' nor '.join(('tokenizer.json', *others))
     raise errors.UserError(
-        f'{path}: holds neither tokenizer.json nor vocab.txt; put the '
-        "model's tokenizer files there"
+        f"{path}: holds neither {names}; put the model's tokenizer files there"
     )
   import transformers  # Slow to import, rarely needed.
 
   try:
-    loaded = transformers.AutoTokenizer.from_pretrained(folder)
-  except (OSError, ValueError) as e:
+    loaded = transformers.AutoTokenizer.from_pretrained(str(path))
+  except (ImportError, OSError, ValueError) as e:
+    hint = ('; for spiece.model, pip install sentencepiece'
+            if found[0] == 'spiece.model' else '')
     raise errors.UserError(
-        f'{path}: transformers makes no tokenizer of vocab.txt: {e}. A '
-        "config.json with the model's model_type must be there too"
+        f'{path}: transformers makes no tokenizer of {found[0]}: {e}. A '
+        f"config.json with the model's model_type must be there too{hint}"
     ) from None
-  return Tokenizer(loaded.backend_tokenizer)
+  return loaded.backend_tokenizer

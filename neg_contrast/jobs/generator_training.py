@@ -158,8 +158,12 @@ class GeneratorTraining(training.Training):
         decoding.Decoding('greedy', max_tokens=text.question_length),
     )
     sources = [self._source(pairs, number) for number in numbers]
+    whole = jax.jit(  # On every device, as the writer has a mesh of its own.
+        lambda params: params, out_shardings=sharding.replicated(self._mesh)
+    )
 
     def show(params):
+      params = writer.put(jax.tree.map(np.asarray, whole(params)))
       rows = []
       for written in writer(params, sources, range(len(sources))):
         for place, (question,) in zip(

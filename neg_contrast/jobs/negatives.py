@@ -101,6 +101,11 @@ class Negatives:
       _ = self._is_given_right
     return pool
 
+  @property
+  def dataset(self) -> dataset_lib.Dataset:
+    """The data whose queries the negatives are for."""
+    return self._dataset()
+
   @functools.cached_property
   def texts(self) -> texts_lib.Texts:
     """Passages and half passages of the pool."""

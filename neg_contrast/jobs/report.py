@@ -118,7 +118,7 @@ def write_report(
       environment=artifacts.environment() if is_mining else
       _environment(workdir, shown, is_training),
       negatives=None if negatives is None else report_negatives.describe(
-          negatives, dataset, config.evaluation
+          negatives, config.evaluation
       ),
   ))
   path = workdir / FILE

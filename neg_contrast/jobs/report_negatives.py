@@ -31,6 +31,11 @@ class Mined(Protocol):
     ...
 
   @property
+  def dataset(self) -> dataset_lib.Dataset:
+    """The data whose queries they are for."""
+    ...
+
+  @property
   def texts(self) -> texts_lib.Texts:
     """Their words."""
     ...
@@ -38,17 +43,17 @@ class Mined(Protocol):
 
 def describe(
     negatives: Mined,
-    dataset: dataset_lib.Dataset,
     evaluation: config_lib.EvaluationConfig,
 ) -> page.Negatives:
   """All that the page says of a pool.
 
   Args:
     negatives: pool and texts.
-    dataset: that it belongs to.
     evaluation: how answers are found.
   """
-  pool, texts, prepared = negatives.pool, negatives.texts, dataset.prepared
+  pool, texts, prepared = (
+      negatives.pool, negatives.texts, negatives.dataset.prepared
+  )
   lines = analysis.sample_lines(len(pool))
   query_rows = np.asarray(pool.query_rows[lines])
   answers = [prepared.queries[int(row)].answers for row in query_rows]

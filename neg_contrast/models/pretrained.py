@@ -82,7 +82,7 @@ def load_towers(name: str) -> dict[str, Pretrained]:
     UserError: it is missing, of another architecture, or does not fit its own
       config; names the file and key.
   """
-  folder = _locate(name)
+  folder = locate(name)
   towers = {role: folder / role for role in ('query', 'passage')}
   if not all((f / 'modules.json').exists() for f in towers.values()):
     return {'shared': _load_folder(folder)}
@@ -113,7 +113,7 @@ def _load_folder(folder: pathlib.Path) -> Pretrained:
   modules_path = folder / 'modules.json'
   if not modules_path.exists():
     config, params = _load_bert(folder)
-    return Pretrained(folder, _fingerprint(folder), config, params)
+    return Pretrained(folder, fingerprint_of(folder), config, params)
   modules = {
       module['type'].rpartition('.')[2]: folder / module['path']
       for module in artifacts.read_json(modules_path)
@@ -130,7 +130,7 @@ def _load_folder(folder: pathlib.Path) -> Pretrained:
   prompts, own = settings.get('prompts') or {}, settings.get(OWN_KEY, {})
   return Pretrained(
       folder=folder,
-      fingerprint=_fingerprint(folder),
+      fingerprint=fingerprint_of(folder),
       bert=config,
       bert_params=params,
       pooling=_pooling(modules.get('Pooling')),
@@ -253,8 +253,12 @@ def _shapes(config: bert.BertConfig, ours: tuple[str, ...]):
   return {'weight': (hidden, hidden), 'bias': (hidden,)}
 
 
-def _locate(name: str) -> pathlib.Path:
-  """The folder of a name; hub names are downloaded."""
+def locate(name: str) -> pathlib.Path:
+  """The folder of a name; hub names are downloaded.
+
+  Raises:
+    UserError: there is no such folder, and it can't be downloaded.
+  """
   if name == MINILM:
     return packaged_minilm()
   check_place(name)
@@ -265,7 +269,7 @@ def _locate(name: str) -> pathlib.Path:
 
   try:
     return pathlib.Path(huggingface_hub.snapshot_download(
-        name, allow_patterns=['*.json', '*.safetensors', '*.txt']
+        name, allow_patterns=['*.json', '*.safetensors', '*.txt', '*.model']
     ))
   except (OSError, ValueError, huggingface_hub.errors.HfHubHTTPError) as e:
     raise errors.UserError(
@@ -321,11 +325,21 @@ def _load_bert(folder: pathlib.Path) -> tuple[bert.BertConfig, dict[str, Any]]:
     raise errors.UserError(f'{path}: key {e} is missing') from None
   except ValueError as e:
     raise errors.UserError(f'{path}: {e}') from None
-  return config, convert_bert(_tensors(folder), config, str(folder))
+  return config, convert_bert(read_tensors(folder), config, str(folder))
 
 
-def _tensors(folder: pathlib.Path) -> dict[str, np.ndarray]:
-  """All tensors of a folder, floating ones as float32."""
+def read_tensors(
+    folder: pathlib.Path, model_class: str = 'AutoModel'
+) -> dict[str, np.ndarray]:
+  """All tensors of a folder, from one safetensors file or several.
+
+  Args:
+    folder: holds `model.safetensors`, or an index of such files.
+    model_class: of transformers, that writes such a folder; for the message.
+
+  Raises:
+    UserError: a file is missing or broken.
+  """
   import safetensors
 
   index = folder / 'model.safetensors.index.json'
@@ -342,8 +356,8 @@ def _tensors(folder: pathlib.Path) -> dict[str, np.ndarray]:
           f'{file}: no such file. ' + (
               'pytorch_model.bin is a pickle, which can run code and is not '
               'read: convert it where you trust it, with transformers: '
-              'AutoModel.from_pretrained(DIR).save_pretrained(DIR)'
-              if pickled else 'A BERT folder holds config.json, '
+              f'{model_class}.from_pretrained(DIR).save_pretrained(DIR)'
+              if pickled else 'A model folder holds config.json, '
               'model.safetensors and a tokenizer')
       )
     try:
@@ -355,7 +369,8 @@ def _tensors(folder: pathlib.Path) -> dict[str, np.ndarray]:
   return tensors
 
 
-def _fingerprint(folder: pathlib.Path) -> str:
+def fingerprint_of(folder: pathlib.Path) -> str:
+  """A sha256 of the weights and configs in a folder, tokenizers apart."""
   files = sorted(p for p in folder.rglob('*')
                  if p.suffix == '.safetensors'
                  or (p.suffix == '.json' and 'token' not in p.name
@@ -403,7 +418,7 @@ def _dense(
         f'{path}: activation "{values.get("activation_function")}" is not '
         'supported; Identity and Tanh are'
     )
-  tensors = _tensors(folder)
+  tensors = read_tensors(folder)
   shape = (values['out_features'], values['in_features'])
   weight = tensors.get('linear.weight')
   if weight is None or weight.shape != shape:

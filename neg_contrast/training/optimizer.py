@@ -29,8 +29,9 @@ def make_optimizer(
   """Clipping, then Adam, AdamW or Adafactor.
 
   AdamW decays kernels and embeddings only. Adafactor (Shazeer and Stern, 2018)
-  is as T5's authors use it, but that updates are not scaled by the size of the
-  parameters: the learning rate says how far.
+  is as T5's authors use it: without first moment, and with updates that are
+  scaled by the size of the parameters (the learning rate is a part of it),
+  which suits a T5, whose embeddings are of size 1 and its matrices are not.
   """
   schedule = make_schedule(config, total_steps)
   parts = []
@@ -39,6 +40,7 @@ def make_optimizer(
   if config.optimizer == 'adafactor':
     parts.append(optax.scale_by_factored_rms())
     parts.append(optax.clip_by_block_rms(1.0))
+    parts.append(optax.scale_by_param_block_rms())
   else:
     parts.append(optax.scale_by_adam(config.b1, config.b2, config.eps))
   if config.optimizer == 'adamw' and config.weight_decay:

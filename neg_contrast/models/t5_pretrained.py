@@ -1,0 +1,341 @@
+"""Reads and writes T5 folders as transformers does, without torch."""
+
+import dataclasses
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+import flax.traverse_util
+import numpy as np
+import safetensors.numpy
+
+from neg_contrast import artifacts, errors
+from neg_contrast.models import pretrained, t5
+
+_MODEL_CLASS = 'AutoModelForSeq2SeqLM'
+_SHARED, _HEAD = 'shared.weight', 'lm_head.weight'
+_COPIES = ('encoder.embed_tokens.weight', 'decoder.embed_tokens.weight')
+# In old files; no layer uses it.
+_UNUSED = 'decoder.block.0.layer.1.EncDecAttention.relative_attention_bias'
+# Ours -> key of config.json; what has a default may be missing there.
+_KEYS = {
+    'vocab_size': 'vocab_size',
+    'd_model': 'd_model',
+    'd_kv': 'd_kv',
+    'd_ff': 'd_ff',
+    'num_layers': 'num_layers',
+    'num_decoder_layers': 'num_decoder_layers',
+    'num_heads': 'num_heads',
+    'relative_buckets': 'relative_attention_num_buckets',
+    'relative_max_distance': 'relative_attention_max_distance',
+    'dropout': 'dropout_rate',
+    'layer_norm_eps': 'layer_norm_epsilon',
+    'initializer_factor': 'initializer_factor',
+    'pad_id': 'pad_token_id',
+    'eos_id': 'eos_token_id',
+    'decoder_start_id': 'decoder_start_token_id',
+    'activation': 'feed_forward_proj',
+}
+_NEEDED = ('vocab_size', 'd_model', 'd_kv', 'd_ff', 'num_layers', 'num_heads')
+_ATTENTION = {'query': 'q', 'key': 'k', 'value': 'v', 'output': 'o'}
+
+
+@dataclasses.dataclass(frozen=True)
+class PretrainedT5:
+  """What a folder brings.
+
+  Attributes:
+    folder: where it lies on this machine.
+    fingerprint: sha256 of weights and configs.
+    config: shapes and constants.
+    params: float32 numpy tree of a `t5.T5`, layers stacked.
+  """
+
+  folder: pathlib.Path
+  fingerprint: str
+  config: t5.T5Config
+  params: dict[str, Any]
+
+
+def load_t5(name: str) -> PretrainedT5:
+  """Reads a T5, T5 v1.1, FLAN-T5 or mT5 with safetensors weights.
+
+  Whether the output matrix is tied, and its input scaled, is decided as in
+  transformers 5: tied unless there is another `lm_head.weight`; scaled as
+  `scale_decoder_outputs` says, else unless `tie_word_embeddings` is false, but
+  never in an mT5.
+
+  Args:
+    name: a folder, or a name on the Hugging Face hub.
+
+  Raises:
+    UserError: it is missing, of another architecture, or does not fit its own
+      config; names the file and key.
+  """
+  folder = pretrained.locate(name)
+  values = _read_config(folder)
+  tensors = dict(pretrained.read_tensors(folder, _MODEL_CLASS))
+  _merge_copies(tensors, str(folder))
+  tensors.pop(_UNUSED + '.weight', None)
+  is_tied = values.get('tie_word_embeddings', True)
+  if _HEAD in tensors:
+    is_tied = np.array_equal(tensors[_HEAD], tensors[_SHARED])
+    if is_tied:
+      del tensors[_HEAD]
+  config = _make_config(folder / 'config.json', values, bool(is_tied))
+  params = convert_t5(tensors, config, str(folder))
+  return PretrainedT5(
+      folder, pretrained.fingerprint_of(folder), config, params
+  )
+
+
+def convert_t5(
+    tensors: Mapping[str, np.ndarray], config: t5.T5Config, source: str
+) -> dict[str, Any]:
+  """Our parameter tree from the tensors of a `T5ForConditionalGeneration`.
+
+  Args:
+    tensors: by their names there.
+    config: the shapes they must have.
+    source: file name for messages.
+
+  Raises:
+    UserError: a tensor is missing, has another shape, or is not of a T5.
+  """
+  taken = set()
+
+  def take(name: str, shape: tuple[int, ...]) -> np.ndarray:
+    taken.add(name)
+    tensor = tensors.get(name)
+    if tensor is None or tensor.shape != shape:
+      have = 'missing' if tensor is None else list(tensor.shape)
+      raise errors.UserError(
+          f'{source}: {name} is {have}, config.json asks for {list(shape)}; '
+          'weights and config are of two models'
+      )
+    return np.asarray(tensor, np.float32)
+
+  params = {}
+  shapes = flax.traverse_util.flatten_dict(t5.shape_of(config))
+  for path, leaf in shapes.items():
+    names, is_matrix = _their_names(path, config)
+    shape = leaf.shape[-2:] if is_matrix or 'embedding' in path else (
+        leaf.shape[-1:]
+    )
+    each = [take(name, shape[::-1] if is_matrix else shape) for name in names]
+    each = [tensor.T for tensor in each] if is_matrix else each
+    params[path] = np.stack(each) if 'layers' in path else each[0]
+  extra = sorted(tensors.keys() - taken)
+  if extra:
+    raise errors.UserError(
+        f'{source}: {extra[0]} and {len(extra) - 1} other tensors have no '
+        'place in the model that config.json describes; weights and config are '
+        'of two models'
+    )
+  return flax.traverse_util.unflatten_dict(params)
+
+
+def to_t5_state(
+    config: t5.T5Config, params: Mapping[str, Any]
+) -> dict[str, np.ndarray]:
+  """The tensors of a `T5ForConditionalGeneration`: `convert_t5` inverted.
+
+  Args:
+    config: of the model.
+    params: its tree; gradients do as well.
+
+  Returns:
+    Name -> float32, contiguous; matrices are [out, in]. A tied output matrix
+    is not repeated.
+  """
+  state = {}
+  for path, leaf in flax.traverse_util.flatten_dict(params).items():
+    names, is_matrix = _their_names(path, config)
+    leaf = np.asarray(leaf, np.float32)
+    each = leaf if 'layers' in path else leaf[None]
+    for name, tensor in zip(names, each, strict=True):
+      state[name] = np.ascontiguousarray(tensor.T if is_matrix else tensor)
+  return state
+
+
+def export_t5(
+    folder: pathlib.Path, config: t5.T5Config, params: Mapping[str, Any]
+) -> None:
+  """Writes configs and weights as transformers reads them, and `load_t5`.
+
+  Args:
+    folder: exists.
+    config: of the model.
+    params: its tree.
+
+  Raises:
+    UserError: transformers has no name for the feed-forward block.
+    OSError: the disk is full, or the like.
+  """
+  activation = config.activation
+  if config.gated:
+    if activation == 'gelu':  # Theirs of that name is gelu_new.
+      raise errors.UserError(
+          'activation="gelu" in gated blocks has no name in transformers; '
+          'train with "gelu_new"'
+      )
+    activation = 'gated-' + activation.removesuffix('_new')
+  values = {theirs: getattr(config, ours) for ours, theirs in _KEYS.items()}
+  artifacts.write_json(folder / 'config.json', {
+      **values,
+      'architectures': ['T5ForConditionalGeneration'],
+      'model_type': 't5',
+      'is_encoder_decoder': True,
+      'feed_forward_proj': activation,
+      # Before transformers 5 the first decided both.
+      'tie_word_embeddings': config.tie_embeddings,
+      'scale_decoder_outputs': config.is_head_scaled,
+      'torch_dtype': 'float32',
+  })
+  artifacts.write_json(folder / 'generation_config.json', {
+      key: values[key]
+      for key in ('pad_token_id', 'eos_token_id', 'decoder_start_token_id')
+  })
+  path = folder / 'model.safetensors'
+  safetensors.numpy.save_file(
+      to_t5_state(config, params), path,
+      metadata={'format': 'pt'},  # Older transformers insist on it.
+  )
+  path.chmod(0o644)  # As files are, not 0600.
+
+
+def _read_config(folder: pathlib.Path) -> dict[str, Any]:
+  """`config.json`, filled up from `generation_config.json`."""
+  path = folder / 'config.json'
+  if not path.exists():
+    raise errors.UserError(
+        f'{path}: no such file. A T5 is a folder with config.json, '
+        'model.safetensors and a tokenizer'
+    )
+  values = artifacts.read_json(path)
+  kind = values.get('model_type')
+  if kind not in ('t5', 'mt5'):
+    raise errors.UserError(
+        f'{path}: model_type "{kind}" can not generate here; "t5" and "mt5" '
+        'can. Name a T5 folder, such as a download of google/t5-v1_1-small'
+    )
+  generation = folder / 'generation_config.json'
+  if generation.exists():
+    values = {**artifacts.read_json(generation), **values}
+  return values
+
+
+def _make_config(
+    path: pathlib.Path, values: Mapping[str, Any], is_tied: bool
+) -> t5.T5Config:
+  missing = [key for key in _NEEDED if values.get(key) is None]
+  if missing:
+    raise errors.UserError(f'{path}: key {missing[0]!r} is missing')
+  is_mt5 = values['model_type'] == 'mt5'
+  fields = {ours: values[theirs] for ours, theirs in _KEYS.items()
+            if values.get(theirs) is not None}
+  fields.setdefault('num_decoder_layers', fields['num_layers'])
+  fields.setdefault('decoder_start_id', fields.get('pad_id', 0))
+  gated, fields['activation'] = _feed_forward(
+      path, str(fields.get('activation', 'gated-gelu' if is_mt5 else 'relu'))
+  )
+  if isinstance(fields.get('eos_id'), list):  # The first is the usual one.
+    fields['eos_id'] = fields['eos_id'][0]
+  _check_numbers(path, fields)
+  try:
+    return t5.T5Config(
+        **fields,
+        gated=gated,
+        tie_embeddings=is_tied,
+        scale_head=not is_mt5 and values.get(
+            'scale_decoder_outputs',
+            values.get('tie_word_embeddings') is not False,
+        ),
+    )
+  except ValueError as e:
+    ours, equals, rest = str(e).partition('=')
+    raise errors.UserError(
+        f'{path}: {_KEYS.get(ours, ours)}{equals}{rest}'
+    ) from None
+
+
+def _feed_forward(path: pathlib.Path, block: str) -> tuple[bool, str]:
+  """Whether a block is gated, and our name of its activation."""
+  if block == 'gated-gelu':  # In transformers this means another one.
+    return True, 'gelu_new'
+  kind, dash, activation = block.rpartition('-')
+  if dash and kind != 'gated':
+    raise errors.UserError(
+        f'{path}: feed_forward_proj="{block}" is not supported; an activation, '
+        'or "gated-" and an activation, is'
+    )
+  return bool(dash), activation
+
+
+def _check_numbers(path: pathlib.Path, fields: Mapping[str, Any]) -> None:
+  """Refuses values that are not of the type of the default."""
+  for ours, value in fields.items():
+    like = getattr(t5.T5Config, ours)
+    wanted = (int, float) if isinstance(like, float) else type(like)
+    if isinstance(value, bool) or not isinstance(value, wanted):
+      raise errors.UserError(f'{path}: {_KEYS[ours]}={value!r} is no number')
+
+
+def _merge_copies(tensors: dict[str, np.ndarray], source: str) -> None:
+  """Leaves the embeddings under their one name.
+
+  Raises:
+    UserError: encoder and decoder have different ones, or there are none.
+  """
+  for name in _COPIES:
+    copy = tensors.pop(name, None)
+    if copy is None:
+      continue
+    if not np.array_equal(copy, tensors.setdefault(_SHARED, copy)):
+      raise errors.UserError(
+          f'{source}: {name} differs from the other embeddings; a T5 with '
+          'separate ones is not supported'
+      )
+  if _SHARED not in tensors:
+    raise errors.UserError(
+        f'{source}: no tensor {_SHARED}; this is no T5 of transformers. '
+        f'Convert it there: {_MODEL_CLASS}.from_pretrained(DIR)'
+        '.save_pretrained(DIR)'
+    )
+
+
+def _their_names(
+    path: tuple[str, ...], config: t5.T5Config
+) -> tuple[list[str], bool]:
+  """The names of a leaf there, one a layer, and whether it is a matrix."""
+  if path[0] == 'embeddings':
+    return [_SHARED], False
+  if path[0] == 'head':
+    return [_HEAD], True
+  side, kind, *rest = path
+  if kind == 'norm':
+    return [f'{side}.final_layer_norm.weight'], False
+  if kind == 'relative_bias':
+    return [f'{side}.block.0.layer.0.SelfAttention.relative_attention_bias'
+            '.weight'], False
+  blocks = {'attention': 'SelfAttention', 'cross_attention': 'EncDecAttention',
+            'feed_forward': 'DenseReluDense'}
+  if side == 'encoder':
+    del blocks['cross_attention']
+  block = rest[0].removesuffix('_norm')
+  if block not in blocks:
+    block = 'feed_forward'
+  place = list(blocks).index(block)
+  if rest[0].endswith('_norm'):
+    name = 'layer_norm'
+  elif block == 'feed_forward':
+    wide = {'gate': 'wi_0', 'intermediate': 'wi_1'} if config.gated else {
+        'intermediate': 'wi'
+    }
+    name = f'DenseReluDense.{ {**wide, "output": "wo"}[rest[0]]}'
+  else:
+    name = f'{blocks[block]}.{_ATTENTION[rest[1]]}'
+  count = (config.num_layers if side == 'encoder'
+           else config.num_decoder_layers)
+  return [f'{side}.block.{i}.layer.{place}.{name}.weight'
+          for i in range(count)], not rest[0].endswith('_norm')
