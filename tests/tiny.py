@@ -10,9 +10,17 @@ from safetensors.numpy import save_file
 from tokenizers import models, normalizers, pre_tokenizers
 
 from neg_contrast import config as config_lib
+from neg_contrast.data import examples
 from neg_contrast.models import bert, dual_encoder
 
 WORDS = [f'word{i}' for i in range(60)]
+
+
+def positives(groups) -> examples.Positives:
+  """Known positives from a list of groups for each query."""
+  pairs = [(query, group) for query, some in enumerate(groups)
+           for group in some]
+  return examples.Positives(np.array(pairs, np.int32), len(groups))
 
 
 def write_tokenizer(folder: pathlib.Path, words=WORDS) -> None:

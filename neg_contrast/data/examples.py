@@ -7,10 +7,49 @@ import dataclasses
 import hashlib
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Int, Integer
 
 from neg_contrast import errors
 from neg_contrast.data import prepared as prepared_lib
+
+
+class Positives:
+  """Known positives by query; as many bytes as there are of them.
+
+  Of millions of queries, one may have thousands: a padded table would not fit.
+  """
+
+  def __init__(self, pairs: Int[np.ndarray, 'pairs 2'], queries: int):
+    """Takes (query row, group) pairs, sorted by query.
+
+    Args:
+      pairs: `[pairs, 2] int32`.
+      queries: how many queries there are.
+    """
+    self._groups = np.ascontiguousarray(pairs[:, 1], np.int32)
+    self._ends = np.searchsorted(pairs[:, 0], np.arange(queries), 'right')
+
+  def __len__(self) -> int:
+    return len(self._ends)
+
+  @property
+  def most(self) -> int:
+    """Positives of the query that has most of them."""
+    return int(np.diff(self._ends, prepend=0).max(initial=0))
+
+  def __getitem__(
+      self, queries: Integer[np.ndarray, '*some'] | int | np.integer
+  ) -> Int[np.ndarray, '*some positives']:
+    """`[..., positives] int32` of some queries; -1 pads."""
+    queries = np.asarray(queries)
+    ends = self._ends[queries]
+    begins = np.where(queries > 0, self._ends[queries - 1], 0)
+    width = max(1, int(np.max(ends - begins, initial=0)))
+    places = begins[..., None] + np.arange(width)
+    is_there = places < ends[..., None]
+    table = np.full(places.shape, -1, np.int32)
+    table[is_there] = self._groups[places[is_there]]
+    return table
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,9 +59,9 @@ class Examples:
   Attributes:
     query_rows: `[examples] int32`.
     positive_rows: `[examples] int32` passage rows.
-    positive_groups: `[queries, positives] int32`: groups of equal text of all
-      known positives of each query, in any split; -1 pads. A group is named by
-      its first row, so these are passage rows too.
+    positive_groups: groups of equal text of all known positives of each query,
+      in any split. A group is named by its first row, so these are passage rows
+      too.
     cuts: `[examples, 3] int32`: which part of the positive's text is meant:
       first token, token to stop before (-1: the end; below the first: what is
       left out), and whether the title is kept; None: the whole passages.
@@ -30,7 +69,7 @@ class Examples:
 
   query_rows: Int[np.ndarray, ' examples']
   positive_rows: Int[np.ndarray, ' examples']
-  positive_groups: Int[np.ndarray, 'queries positives']
+  positive_groups: Positives
   cuts: Int[np.ndarray, 'examples 3'] | None = None
 
   def __len__(self) -> int:
@@ -68,7 +107,7 @@ def make_examples(
 
 def known_positives(
     prepared: prepared_lib.Prepared,
-) -> Int[np.ndarray, 'queries positives']:
+) -> Positives:
   """`Examples.positive_groups`.
 
   Positives of every split are known positives, so that a passage judged
@@ -80,7 +119,7 @@ def known_positives(
   passage_rows = np.concatenate([j.passage_rows[j.grades > 0] for j in known])
   groups = prepared.passage_groups[passage_rows]
   pairs = np.unique(np.stack([query_rows, groups], axis=1), axis=0)
-  return _padded(pairs, len(prepared.queries))
+  return Positives(pairs, len(prepared.queries))
 
 
 def split_by_document(
@@ -140,13 +179,3 @@ def split_by_document(
 def _fraction(key: bytes) -> float:
   """A number in [0, 1) that depends on nothing but the key."""
   return int.from_bytes(hashlib.sha256(key).digest()[:8], 'big') / 2.0**64
-
-
-def _padded(pairs: Int[np.ndarray, 'pairs 2'], count: int):
-  """`[count, widest] int32` of the second entries by the first; -1 pads."""
-  pairs = pairs[np.argsort(pairs[:, 0], kind='stable')]
-  sizes = np.bincount(pairs[:, 0], minlength=count)
-  table = np.full((count, max(1, sizes.max(initial=0))), -1, np.int32)
-  place = np.arange(len(pairs)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-  table[pairs[:, 0], place] = pairs[:, 1]
-  return table

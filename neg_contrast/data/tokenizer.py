@@ -4,7 +4,7 @@ import functools
 import hashlib
 import pathlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import tokenizers
 from tokenizers import decoders, models
@@ -116,7 +116,7 @@ class Seq2SeqTokenizer(AnyTokenizer):
     }
     self._is_word_piece = isinstance(backend.model, models.WordPiece)
 
-  def decode_batch(self, ids: Sequence[Sequence[int]]) -> list[str]:
+  def decode_batch(self, ids: Iterable[Iterable[int]]) -> list[str]:
     """Texts of token ids, without special tokens.
 
     Pieces of words are joined. A BERT tokenizer has lost where spaces were:

@@ -116,7 +116,7 @@ class MineJob:
     for done, item in enumerate(exporting.read_items(
         pool, prepared.queries, exporting.positives_of(judgements),
         functools.lru_cache(_PASSAGES_HELD)(self._negatives.texts),
-        examples.known_positives(prepared).shape[1] == 1,
+        examples.known_positives(prepared).most == 1,
     ), start=1):
       yield item
       say(done)

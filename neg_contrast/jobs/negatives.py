@@ -296,7 +296,7 @@ class Negatives:
     return np.sort(rng.choice(rows, self._max_queries, replace=False))
 
   @functools.cached_property
-  def _positives(self) -> np.ndarray:
+  def _positives(self) -> examples.Positives:
     return examples.known_positives(self._dataset().prepared)
 
   def _candidates(self, source: str) -> pathlib.Path:

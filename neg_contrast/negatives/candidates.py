@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from neg_contrast import artifacts, errors
+from neg_contrast.data import examples
 from neg_contrast.retrieval import hits
 
 _QUERIES_AT_ONCE = 4096
@@ -59,11 +60,11 @@ class SearchMiner:
   Attributes:
     search: (query rows, `[queries, some]` passage rows, -1 pads) -> hits, and
       the scores of those passages, -inf where there is none.
-    positives: `[all queries, positives] int32` passage rows; -1 pads.
+    positives: passage rows, of all queries.
   """
 
   search: Callable[[np.ndarray, np.ndarray], tuple[hits.Hits, np.ndarray]]
-  positives: Int[np.ndarray, 'all_queries positives']
+  positives: examples.Positives
 
   def mine(self, queries: Int[np.ndarray, ' queries']) -> Candidates:
     """The candidates of some queries."""

@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from jaxtyping import Int
 
+from neg_contrast.data import examples
 from neg_contrast.data import tokenizer as tokenizer_lib
 from neg_contrast.evaluation import answers as answers_lib
 from neg_contrast.negatives import candidates
@@ -101,7 +102,7 @@ class ContextMiner:
     documents: `[passages] int32`, number of the document; -1: unknown.
     groups: `[passages] int32`, equal for passages of the same text.
     positives: query row -> passage rows it is trained with.
-    known: `[all queries, positives] int32`, groups of all known positives.
+    known: groups of all known positives, of all queries.
     half: (query row, passage row) -> its negative half, or None.
     depth: of the candidates.
     halves: (parent, first token, end token) of the halves made so far.
@@ -110,7 +111,7 @@ class ContextMiner:
   documents: Int[np.ndarray, ' passages']
   groups: Int[np.ndarray, ' passages']
   positives: Callable[[int], Sequence[int]]
-  known: Int[np.ndarray, 'all_queries positives']
+  known: examples.Positives
   half: Callable[[int, int], tuple[int, int] | None]
   depth: int
   halves: list[tuple[int, int, int]] = dataclasses.field(default_factory=list)

@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float, Int, UInt8
 
 from neg_contrast import artifacts, errors
 from neg_contrast import config as config_lib
-from neg_contrast.data import batches
+from neg_contrast.data import batches, examples
 from neg_contrast.negatives import candidates as candidates_lib
 from neg_contrast.negatives import drawing, filters
 
@@ -117,13 +117,13 @@ class Corpus:
 
   Attributes:
     groups: `[passages] int32`, equal for passages of the same text.
-    positive_groups: `[all queries, positives] int32`; -1 pads.
+    positive_groups: of all queries.
     has_answer: (query rows, `[queries, depth]` rows, which to look at) -> which
       of these hold an answer; rows from `groups` on are halves of `halves`.
   """
 
   groups: Int[np.ndarray, ' passages']
-  positive_groups: Int[np.ndarray, 'all_queries positives']
+  positive_groups: examples.Positives
   has_answer: Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
 
 

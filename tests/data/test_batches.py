@@ -22,9 +22,8 @@ def make_batcher(groups, mask=True, batch_size=6, negatives=2, towers=False):
   pairs = examples.Examples(
       query_rows=np.array([0, 0, 1, 1, 2, 2, 3, 3, 4, 4], np.int32),
       positive_rows=np.arange(10, dtype=np.int32),
-      positive_groups=np.array(
-          [[0, 1, -1], [2, 3, 5], [4, 5, -1], [6, 0, -1], [8, 9, -1]],
-          np.int32),
+      positive_groups=tiny.positives(
+          [[0, 1], [2, 3, 5], [4, 5], [6, 0], [8, 9]]),
   )
   rng = np.random.default_rng(0)
   texts = [rng.integers(5, 60, rng.integers(3, 12)) for _ in range(10)]

@@ -8,6 +8,7 @@ from neg_contrast import config as config_lib
 from neg_contrast.data import records
 from neg_contrast.negatives import analysis, candidates, filters
 from neg_contrast.negatives import pool as pool_lib
+from tests import tiny
 
 QUERIES, PASSAGES, DEPTH = 23, 30, 14
 SOURCES = ('bm25', 'context', 'model')
@@ -46,7 +47,7 @@ def make_pool(folder, found, **settings):
   pool_lib.write(
       pathlib.Path(folder), {}, np.arange(QUERIES, dtype=np.int32) * 2, found,
       np.zeros((4, 3), np.int32), pool_lib.Corpus(
-          GROUPS, np.repeat(POSITIVES, 2, axis=0).astype(np.int32),
+          GROUPS, tiny.positives(np.repeat(POSITIVES, 2, axis=0)),
           lambda _, rows, where: where & (rows % 11 == 5),
       ), config, lambda _: None,
   )

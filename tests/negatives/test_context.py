@@ -74,7 +74,7 @@ def test_miner_takes_the_nearest_passages_of_the_document():
   documents = np.array([0, 0, 1, 0, 0, 1, 2, -1, 2], np.int32)
   groups = np.array([0, 1, 2, 3, 0, 5, 6, 7, 6], np.int32)
   positives = {0: [1], 1: [6], 2: [7], 3: [1, 5]}
-  known = np.array([[1, -1], [6, -1], [7, -1], [1, 5]], np.int32)
+  known = tiny.positives([[1], [6], [7], [1, 5]])
   asked = []
 
   def half(query, row):
