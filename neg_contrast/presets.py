@@ -121,6 +121,8 @@ def set_stage1(
   config.synthetic.pairs = 'generated' if is_generated else kind
   config.synthetic.per_passage = 3 if is_generated else 1
   set_negatives(config, negatives if kind == 'generated' else 'random')
+  config.negatives.pool_size = 10  # There are tens of millions of queries.
+  config.negatives.depth = 20
   if kind != 'generated':
     config.workdir += f'-{kind}'
 

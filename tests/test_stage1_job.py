@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import time
@@ -399,12 +400,9 @@ class TestRefusals:
                  tmp_path)
 
   def test_t5_where_a_bert_is_needed(self, root, tmp_path):
-    from neg_contrast.models import t5_pretrained
     made = model_lib.load_generator_workdir(root / 'generator')
     folder = tmp_path / 't5'
-    folder.mkdir()
-    t5_pretrained.export_t5(folder, made.config, made.params)
-    made.tokenizer.save(folder)
+    shutil.copytree(root / 'generator' / train_generator.FOLDER, folder)
     config = make_config(root, model__init=str(folder))
     self.refused(train.TrainJob, config, 't5', tmp_path)
     again = model_lib.load_generator(
@@ -428,7 +426,6 @@ class TestRefusals:
                  'writes no questions', tmp_path)
 
   def test_tokenizer_was_exchanged(self, root, tmp_path):
-    import shutil
     shutil.copytree(root / 'generator', tmp_path / 'generator')
     tiny.write_tokenizer(tmp_path / 'generator' / 'tokenizer',
                          tiny.WORDS[::-1])

@@ -25,10 +25,25 @@ def generator(
   job = train_generator.TrainGeneratorJob(
       config.generator, pathlib.Path(config.generator.workdir)
   )
-  return named('generator', job.steps()), job.generator
+  return within(config, 'generator', job.steps()), job.generator
 
 
-def named(prefix: str, steps: Sequence[plan.Step]) -> list[plan.Step]:
-  """Steps of a job within another, so called that nobody mixes them up."""
+def within(
+    config: config_lib.Config, name: str, steps: Sequence[plan.Step]
+) -> list[plan.Step]:
+  """Steps of a job within another, so called that nobody mixes them up.
+
+  Args:
+    config: of the job around it.
+    name: `stage1` or `generator`.
+    steps: of the job within; the first prepares its data, and is left out where
+      the other prepares the same.
+  """
+  theirs = getattr(config, name).data
+  is_same = all(
+      getattr(config.data, key) == getattr(theirs, key)
+      for key in ('source', 'prepared_dir', 'on_invalid')
+  )
+  prefix = {'stage1': 'stage 1', 'generator': 'generator'}[name]
   return [dataclasses.replace(step, name=f'{prefix}: {step.name}')
-          for step in steps]
+          for step in steps[1 if is_same else 0:]]

@@ -90,11 +90,9 @@ class TrainJob:
       steps += self._synthetic.steps()
     steps += self._negatives.steps()
     if self._stage1 is not None:
-      inner = self._stage1.before_training()
-      if _same_data(config.data, self._stage1._config.data):
-        inner = inner[1:]
-      steps += prerequisites.named('stage 1', [
-          *inner, self._stage1._training.step('training', opens_rest=True)
+      steps += prerequisites.within(config, 'stage1', [
+          *self._stage1.before_training(),
+          self._stage1._training.step('training', opens_rest=True),
       ])
     return steps
 
@@ -138,13 +136,3 @@ class TrainJob:
     return evaluate.search_dense(
         self._config, self._gold, model, self._workdir, query_rows
     )
-
-
-def _same_data(
-    ours: config_lib.DataConfig, theirs: config_lib.DataConfig
-) -> bool:
-  """Whether both prepare one source into one folder."""
-  return all(
-      getattr(ours, key) == getattr(theirs, key)
-      for key in ('source', 'prepared_dir', 'on_invalid')
-  )

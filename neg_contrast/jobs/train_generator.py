@@ -1,5 +1,6 @@
 """Trains a question generator and shows what it writes."""
 
+import dataclasses
 import functools
 import pathlib
 
@@ -8,10 +9,16 @@ from neg_contrast import config as config_lib
 from neg_contrast.jobs import dataset as dataset_lib
 from neg_contrast.jobs import generator_training
 from neg_contrast.models import generator as generator_lib
+from neg_contrast.models import t5_pretrained
+
+FOLDER = 't5'  # Of a workdir.
 
 
 class TrainGeneratorJob:
-  """`job=train_generator`: gold pairs in, a T5 that asks questions out."""
+  """`job=train_generator`: gold pairs in, a T5 that asks questions out.
+
+  Also as a folder that other libraries load.
+  """
 
   def __init__(self, config: config_lib.Config, workdir: pathlib.Path):
     """Reads nothing yet."""
@@ -22,9 +29,13 @@ class TrainGeneratorJob:
 
   def steps(self) -> list[plan.Step]:
     """The plan; what comes after can't be looked at before it is done."""
+    folder = self._workdir / FOLDER
     return [
         dataset_lib.preparation_step(self._config.data, lambda: self._dataset),
         self._training.step('training', opens_rest=True),
+        plan.Step('export', f'a T5 folder in {folder}',
+                  lambda: self._is_exported(folder),
+                  lambda: self._export(folder)),
     ]
 
   def generator(self) -> generator_lib.Generator:
@@ -56,6 +67,19 @@ class TrainGeneratorJob:
           '--config=configs/generate_questions.py '
           f'--config.checkpoint={self._workdir} '
           f'--config.data.source={self._config.data.source}')
+
+  def _is_exported(self, folder: pathlib.Path) -> bool:
+    manifest = artifacts.read_manifest(folder)
+    return (manifest is not None
+            and manifest['fingerprint'] == self.generator().fingerprint)
+
+  def _export(self, folder: pathlib.Path) -> None:
+    made = self.generator()
+    manifest = {'fingerprint': made.fingerprint, 'text': dataclasses.asdict(
+        made.text)}
+    with artifacts.writing(folder, manifest) as scratch:
+      t5_pretrained.export_t5(scratch, made.config, made.params)
+      made.tokenizer.save(scratch)
 
   @functools.cached_property
   def _dataset(self) -> dataset_lib.Dataset:
