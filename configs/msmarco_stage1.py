@@ -37,9 +37,9 @@ def get_config(arg=None):
   config.workdir = f'workdirs/msmarco_stage1-{size}'
   presets.set_stage1(config, args['stage1'], negatives='coarse')
   config.optim.epochs = 1
-  config.evaluation.eval_steps = 1000
   if config.synthetic.pairs == 'generated':
     config.generator = presets.follow(
-        presets.beside(__file__, 'msmarco_generator', size=size), config
+        presets.beside(__file__, 'msmarco_generator', size=size), config,
+        presets.DATA_KEYS,
     )
   return config

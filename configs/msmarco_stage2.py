@@ -41,8 +41,9 @@ def get_config(arg=None):
   config.evaluation.metrics = ('accuracy@1', 'mrr@10', 'recall@1000', 'ndcg@10')
   config.evaluation.bm25_k1 = 0.82
   config.evaluation.bm25_b = 0.68
+  presets.check_stage1(args['stage1'])
   if args['stage1'] != 'none':
-    config.stage1 = presets.follow(presets.beside(
+    presets.set_first(config, presets.beside(
         __file__, 'msmarco_stage1', size=args['size'], stage1=args['stage1']
-    ), config)
+    ))
   return config

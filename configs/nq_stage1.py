@@ -36,6 +36,7 @@ def get_config(arg=None):
   config.evaluation.eval_steps = 1000
   if config.synthetic.pairs == 'generated':
     config.generator = presets.follow(
-        presets.beside(__file__, 'nq_generator', size=size), config
+        presets.beside(__file__, 'nq_generator', size=size), config,
+        presets.DATA_KEYS,
     )
   return config

@@ -46,8 +46,10 @@ def get_config(arg=None):
   config.evaluation.answer_ks = (1, 5, 10, 20, 100)
   presets.set_size(config, args['size'])
   presets.set_negatives(config, args['negatives'])
+  presets.check_stage1(args['stage1'], 'nq')
   if args['stage1'] != 'none':
-    config.stage1 = presets.follow(presets.beside(
-        __file__, 'nq_stage1', size=args['size'], stage1=args['stage1']
-    ), config)
+    kind = args['stage1'].replace('nq', 'generated')  # It is that of NQ.
+    presets.set_first(config, presets.beside(
+        __file__, 'nq_stage1', size=args['size'], stage1=kind
+    ))
   return config

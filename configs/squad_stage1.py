@@ -29,9 +29,9 @@ def get_config(arg=None):
   config = presets.beside(__file__, 'squad_stage2', size=size, stage1='none')
   config.workdir = f'workdirs/squad_stage1-{size}'
   presets.set_stage1(config, args['stage1'], negatives='context')
-  config.optim.epochs = 1
   if config.synthetic.pairs == 'generated':
     config.generator = presets.follow(
-        presets.beside(__file__, 'squad_generator', size=size), config
+        presets.beside(__file__, 'squad_generator', size=size), config,
+        presets.DATA_KEYS,
     )
   return config

@@ -66,12 +66,13 @@ def get_config(arg=None):
   presets.set_size(config, args['size'])
   presets.set_negatives(config, args['negatives'])
   nq = {'nq': 'generated', 'nq_no_hard_negatives': 'no_hard_negatives'}
+  presets.check_stage1(args['stage1'], *nq)
   if args['stage1'] in nq:
-    config.stage1 = presets.beside(
+    presets.set_first(config, presets.beside(
         __file__, 'nq_stage1', size=args['size'], stage1=nq[args['stage1']]
-    )
+    ), is_same_data=False)
   elif args['stage1'] != 'none':
-    config.stage1 = presets.follow(presets.beside(
+    presets.set_first(config, presets.beside(
         __file__, 'squad_stage1', size=args['size'], stage1=args['stage1']
-    ), config)
+    ))
   return config

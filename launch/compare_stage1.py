@@ -19,6 +19,7 @@ these nothing follows for large ones but how to compare.
 import argparse
 import dataclasses
 import pathlib
+import re
 import sys
 import time
 from typing import Any
@@ -59,6 +60,7 @@ class Comparison:
     self._test = evaluate.Evaluation(
         self._base.evaluation, self._gold, self._gold.splits.test
     )
+    self._name = re.sub(r'[^\w.-]+', '-', args.init)
     self._began = time.monotonic()
 
   def run(self) -> None:
@@ -74,7 +76,7 @@ class Comparison:
 
   def _row(self, kind: str, seed: int) -> dict[str, np.ndarray]:
     """Metric -> `[queries] float64`; kept beside the run."""
-    place = self._workdir / 'runs' / f'{kind}-{seed}'
+    place = self._workdir / 'runs' / f'{self._name}-{kind}-{seed}'
     path = place / 'values.npz'
     if path.exists():
       with np.load(path) as saved:
@@ -147,7 +149,7 @@ class Comparison:
           + ', '.join(f'{value:+.4f}' for value in told['seeds'])
       ))
       print(f'| {row} | ' + ' | '.join(cells) + ' |')
-    artifacts.write_json(self._workdir / 'comparison.json', {
+    artifacts.write_json(self._workdir / f'{self._name}.json', {
         'arguments': {key: str(value) for key, value in vars(args).items()},
         'means': {row: {name: float(value.mean())
                         for name, value in by_metric.items()}

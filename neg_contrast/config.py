@@ -292,6 +292,8 @@ class NegativesConfig:
     miner_init: what coarse and fine start from; empty: `model.init`.
     miner_steps: steps that coarse and fine train; 0: as `optim` says. Their
       seed is that of the run.
+    miner_epochs: passes over the gold pairs, where `optim` is that of a stage 1
+      with more pairs; 0: as `optim` says.
     first_rank: retrieved passages of better rank are dropped.
     last_rank: retrieved passages of worse rank are dropped; 0: none.
     margin: retrieved passages are dropped that score above the positive's score
@@ -318,6 +320,7 @@ class NegativesConfig:
   fine_dim: int = 512
   miner_init: str = ''
   miner_steps: int = 0
+  miner_epochs: float = 0.0
   first_rank: int = 1
   last_rank: int = 0
   margin: float | None = None
@@ -352,7 +355,7 @@ class NegativesConfig:
       raise _error('negatives.depth', self.depth,
                    f'must be at least negatives.pool_size={self.pool_size}')
     _at_least('negatives.first_rank', self.first_rank, 1)
-    for key in ('miner_steps', 'last_rank'):
+    for key in ('miner_steps', 'miner_epochs', 'last_rank'):
       _at_least(f'negatives.{key}', getattr(self, key), 0)
     for key in ('coarse_dim', 'fine_dim'):
       _at_least(f'negatives.{key}', getattr(self, key), 1)
@@ -646,14 +649,35 @@ class Config:
       if not inner.workdir:
         raise _error(f'{name}.workdir', '', 'is needed: where it is trained')
     if self.stage1 is not None and self.job != 'train':
-      raise _error('stage1', '...', f'is for job=train, not {self.job}')
-    if self.synthetic.with_answer and self.synthetic.pairs:
+      raise _error('stage1', '...', f'is for job=train, not {self.job}; add '
+                   ':stage1=none to the name of the config file')
+    if self.stage1 is not None:
+      self._check_same_model(self.stage1)
+    if self.synthetic.pairs and self.job != 'train':
+      raise _error('synthetic.pairs', self.synthetic.pairs, 'is for job=train, '
+                   f'not {self.job}')
+    if self.generator is not None and self.checkpoint:
+      raise _error('checkpoint', self.checkpoint, 'and config.generator both '
+                   'name a question generator; leave one of them out')
+    if self.synthetic.with_answer and (
+        self.synthetic.pairs or self.job == 'generate_questions'
+    ):
       raise _error('synthetic.with_answer', True, 'is for generators that are '
                    'trained to be studied: passages of a corpus have no '
                    'answers to ask for')
     if self.loss.label_smoothing and self.job == 'train':
       raise _error('loss.label_smoothing', self.loss.label_smoothing,
                    'is for job=train_generator')
+
+  def _check_same_model(self, stage1: 'Config') -> None:
+    """Raises UserError where stage 2 asks for another model than stage 1."""
+    for key in ('shared', 'layers', 'pooling', 'projection_dim', 'normalize',
+                'query_length', 'passage_length', 'query_prefix',
+                'passage_prefix'):
+      ours, theirs = getattr(self.model, key), getattr(stage1.model, key)
+      if ours is not None and theirs != ours:
+        raise _error(f'model.{key}', ours, f'is {theirs!r} in config.stage1, '
+                     'whose model this goes on with; set both')
 
   def _check_negatives(self) -> None:
     """Raises UserError where strategy, number and model disagree."""

@@ -7,12 +7,18 @@ import ml_collections
 
 from neg_contrast import config as config_lib
 
-SHARED_KEYS = (
+DATA_KEYS = (
     'data.source', 'data.how_to_get', 'data.prepared_dir', 'data.on_invalid',
     'data.train_split', 'data.tune_split', 'data.tune_fraction',
     'data.test_split', 'data.document', 'synthetic.dir', 'negatives.mined_dir',
 )
 """Keys that configs within another have from it, where the data is one."""
+
+MODEL_KEYS = tuple(f'model.{name}' for name in (
+    'init', 'layers', 'shared', 'pooling', 'projection_dim', 'normalize',
+    'query_length', 'passage_length', 'query_prefix', 'passage_prefix', 'dtype',
+))
+"""Keys that stage 1 has from stage 2, which goes on with its model."""
 
 STAGE1 = ('generated', 'no_hard_negatives', *config_lib.PRETEXTS)
 """What stage 1 can be trained on; a value of the argument `stage1`."""
@@ -35,18 +41,21 @@ def beside(file: str, name: str, **arguments: str) -> ml_collections.ConfigDict:
 
 
 def follow(
-    inner: ml_collections.ConfigDict, outer: ml_collections.ConfigDict
+    inner: ml_collections.ConfigDict,
+    outer: ml_collections.ConfigDict,
+    keys: tuple[str, ...],
 ) -> ml_collections.ConfigDict:
-  """Makes a config within another read the same data, whatever flags say.
+  """Makes keys of a config within another follow it, whatever flags say.
 
   Args:
     inner: for instance the later `outer.stage1`.
     outer: the config around it.
+    keys: those of the data, or of the model.
 
   Returns:
     `inner`.
   """
-  for key in SHARED_KEYS:
+  for key in keys:
     section, _, name = key.partition('.')
     inner[section][name] = outer[section].get_oneway_ref(name)
   return inner
@@ -121,10 +130,33 @@ def set_stage1(
   config.synthetic.pairs = 'generated' if is_generated else kind
   config.synthetic.per_passage = 3 if is_generated else 1
   set_negatives(config, negatives if kind == 'generated' else 'random')
+  config.negatives.miner_epochs = config.optim.epochs  # Of gold pairs.
   config.negatives.pool_size = 10  # There are tens of millions of queries.
   config.negatives.depth = 20
   if kind != 'generated':
     config.workdir += f'-{kind}'
+
+
+def set_first(
+    config: ml_collections.ConfigDict, stage1: ml_collections.ConfigDict,
+    is_same_data: bool = True,
+) -> None:
+  """Makes a config start from the checkpoint of a stage 1.
+
+  Args:
+    config: of stage 2, changed in place.
+    stage1: the config of stage 1.
+    is_same_data: whether it reads the data of stage 2.
+  """
+  keys = MODEL_KEYS + (DATA_KEYS if is_same_data else ())
+  config.stage1 = follow(stage1, config, keys)
+
+
+def check_stage1(kind: str, *others: str) -> None:
+  """Raises UserError where stage 1 can't be of a kind."""
+  known = (*STAGE1, 'none', *others)
+  if kind not in known:
+    raise config_lib.unknown_argument('stage1', kind, known)
 
 
 def set_generator(config: ml_collections.ConfigDict, size: str) -> None:

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import time
+import types
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from neg_contrast.jobs import (
   evaluate,
   generate_questions,
   generator_training,
+  questions,
   train,
   train_generator,
 )
@@ -129,6 +131,8 @@ def test_pretext_pairs_are_data_to_train_on(root, kind):
                                 synthetic__per_passage=1))
   prepared = made.prepared
   judged = made.train_and_tune[0]
+  homes_too = judged
+  judged = judged.select(judged.is_example)
   assert len(judged.query_rows) > 8 and (judged.grades == 1).all()
   assert len(prepared.passages) == 24
   cuts = pairs_lib.read_cuts(prepared)
@@ -142,6 +146,8 @@ def test_pretext_pairs_are_data_to_train_on(root, kind):
     elif kind == 'neighbours':
       homes = {n for n, text in enumerate(texts) if said in text}
       assert row not in homes and any(abs(row - n) == 1 for n in homes)
+      known = homes_too.passage_rows[homes_too.query_rows == query]
+      assert set(known) == {row, *homes}  # No negative of its own query.
     elif kind != 'recurring_spans':
       assert said in texts[row]
 
@@ -185,7 +191,7 @@ def test_queries_of_equal_text_are_one(root, tmp_path):
   with artifacts.writing(tmp_path / 'made', manifest) as scratch:
     pairs_lib.write(base, [path], scratch, manifest)
   from neg_contrast.data import prepared as prepared_lib
-  made = prepared_lib.Prepared(tmp_path / 'made')
+  made = prepared_lib.Prepared(tmp_path / 'made', base.folder)
   judged, cuts = made.judgements('synthetic'), pairs_lib.read_cuts(made)
   found = {(made.queries[int(q)].text, made.passage_ids[int(p)].decode()):
            tuple(cut) for q, p, cut in zip(
@@ -216,7 +222,7 @@ def test_one_command_makes_stage_1_and_reuses_it(root):
   assert ['done' in line for line in states[1:4]] == [True] * 3
   assert all('to do' in line for line in states[4:])
   config.stage1.optim.learning_rate = 1e-4
-  with pytest.raises(errors.UserError, match='learning_rate'):
+  with pytest.raises(errors.UserError, match=r'config\.stage1\.workdir'):
     train.TrainJob(config_lib.parse(config), root / 'other').steps()[2].is_done(
         )
 
@@ -382,6 +388,23 @@ def test_round_trip_keeps_what_is_found(root, tmp_path):
     assert found == ((query, name) in kept)
 
 
+def test_processes_divide_the_shards(root, tmp_path, monkeypatch):
+  whole = make_questions(root, synthetic__dir=str(tmp_path / 'whole'))
+  run(generate_questions.GenerateQuestionsJob, whole, tmp_path / 'a')
+  config = config_lib.parse(make_questions(
+      root, synthetic__dir=str(tmp_path / 'shared')))
+  shards = lambda: sorted(path.parent.name for path in (
+      tmp_path / 'shared').glob('questions/*/*/manifest.json'))
+  monkeypatch.setattr(questions.Questions, '_wait_for', lambda *_: None)
+  for index, made in ((1, 4), (0, 8)):
+    monkeypatch.setattr(questions, 'jax', types.SimpleNamespace(
+        process_count=lambda: 2, process_index=lambda index=index: index))
+    job = generate_questions.GenerateQuestionsJob(config, tmp_path / 'b')
+    plan.run(job._questions.steps())
+    assert len(shards()) == made
+  assert files_of(tmp_path / 'whole') == files_of(tmp_path / 'shared')
+
+
 class TestRefusals:
 
   def refused(self, job_type, config, match, tmp_path):
@@ -405,6 +428,11 @@ class TestRefusals:
     shutil.copytree(root / 'generator' / train_generator.FOLDER, folder)
     config = make_config(root, model__init=str(folder))
     self.refused(train.TrainJob, config, 't5', tmp_path)
+    from transformers import AutoTokenizer
+    text = ' '.join(tiny.WORDS[:3])
+    theirs = AutoTokenizer.from_pretrained(folder)
+    assert theirs(text).input_ids == [
+        *made.tokenizer.encode_batch([text])[0], made.config.eos_id]
     again = model_lib.load_generator(
         config_lib.parse(make_questions(root)), str(folder))
     assert again.config == dataclasses.replace(made.config,
@@ -462,6 +490,8 @@ class TestRefusals:
       ('stage1.workdir', '', r'config\.stage1\.workdir'),
       ('synthetic.pairs', 'generated', 'config.checkpoint'),
       ('synthetic.method', 'diverse', 'sample, beam, greedy'),
+      ('model.query_length', 20, r'set both'),
+      ('job', 'mine', ':stage1=none'),
       ('loss.label_smoothing', 0.1, 'job=train_generator'),
   ])
   def test_config(self, root, key, value, match):

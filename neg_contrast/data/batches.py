@@ -203,8 +203,9 @@ class Batcher:
       known = self.examples.positive_groups[query_rows]
       groups = self.passage_groups[whole]
       is_positive = np.zeros(forward.shape, bool)
-      for column in known.T:
-        is_positive |= column[:, None] == groups[None, :]
+      for column in known.T:  # Few queries have as many as the last ones.
+        rows = np.flatnonzero(column >= 0)
+        is_positive[rows] |= column[rows, None] == groups[None, :]
       same_query = query_rows[:, None] == query_rows[None, :]
       # Half a positive is a negative of its own query, and of no other that
       # the whole is a positive of.

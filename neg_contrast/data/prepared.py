@@ -30,7 +30,7 @@ from neg_contrast import artifacts, errors
 from neg_contrast.data import id_table, records, sources
 
 Record = TypeVar('Record')
-_FORMAT = 4  # Of the folder; another one is prepared anew.
+FORMAT = 4  # Of the folder; another one is prepared anew.
 _PROGRESS_EVERY = 100_000
 _READ_AT_ONCE = 1024
 _SINGULAR = {'passages': 'passage', 'queries': 'query'}
@@ -107,8 +107,14 @@ class Prepared:
   queries: Records[records.Query]
   query_ids: Sequence[bytes]
 
-  def __init__(self, folder: pathlib.Path):
+  def __init__(
+      self, folder: pathlib.Path, corpus_folder: pathlib.Path | None = None
+  ):
     """Opens a finished folder.
+
+    Args:
+      folder: of queries and judgements.
+      corpus_folder: of passages; default: the same.
 
     Raises:
       UserError: it is not finished.
@@ -117,9 +123,7 @@ class Prepared:
     if manifest is None:
       raise errors.UserError(f'{folder}: not a prepared corpus')
     self.folder, self.manifest = folder, manifest
-    self.corpus_folder = corpus = pathlib.Path(
-        manifest.get('corpus_folder', folder)
-    )
+    self.corpus_folder = corpus = corpus_folder or folder
     self.passages = Records(_open(corpus / 'passages'), _to_passage)
     self.passage_ids = id_table.IdTable(corpus / 'passages')
     self.queries, self.query_ids = Records((), _to_query), ()
@@ -278,10 +282,7 @@ def write_queries(
   Raises:
     UserError: a record can't be used.
   """
-  manifest |= {
-      'format': _FORMAT, 'spec': base.manifest['spec'],
-      'corpus_folder': str(base.corpus_folder.absolute()),
-  }
+  manifest |= {'format': FORMAT, 'spec': base.manifest['spec']}
   invalid = records.InvalidRecords(skip=False)
   _Writer(source, invalid, folder).write_queries(
       manifest, base.passage_ids, base.manifest['corpus_fingerprint']
@@ -298,7 +299,7 @@ def _update_folder(spec, source, invalid, folder, known) -> None:
   if known:
     logging.info('%s changed since it was prepared', spec)
   logging.info('preparing %s into %s', spec, folder)
-  manifest = {'format': _FORMAT, 'spec': spec, 'files': files}
+  manifest = {'format': FORMAT, 'spec': spec, 'files': files}
   with artifacts.writing(folder, manifest) as scratch:
     _Writer(source, invalid, scratch).write(manifest)
   if invalid.counts:
@@ -623,7 +624,7 @@ def _known_files(
 ) -> list[dict[str, Any]]:
   """The files that `folder` was prepared from; none if it can't be reused."""
   manifest = artifacts.read_manifest(folder)
-  if manifest is None or manifest['format'] != _FORMAT:
+  if manifest is None or manifest['format'] != FORMAT:
     return []
   if manifest['counts']['skipped'] and not skip_invalid:
     return []

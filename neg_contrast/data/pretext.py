@@ -84,6 +84,8 @@ class Pair:
     end: token it stops before; `TO_END`: none. Where it is not above `first`,
       the positive is all tokens but those of [end, first).
     title: whether the positive keeps its title.
+    home: row of the passage that the query was cut from, which is no negative
+      of it; -1: the positive's.
   """
 
   query: str
@@ -91,6 +93,7 @@ class Pair:
   first: int = 0
   end: int = TO_END
   title: bool = True
+  home: int = -1
 
   def pieces(self, tokens: int) -> tuple[tuple[int, int], ...]:
     """The positive as spans of tokens.
@@ -236,7 +239,7 @@ def _recurring_spans(document: _Document, offsets: Offsets) -> _Draw:
       query = _join(document[place][1].text, words.spans, window, cuts)
       around = window[1] - window[0] - length
       if around >= WINDOW_WORDS[0] and _WORD.search(query):
-        yield Pair(query, row)
+        yield Pair(query, row, home=document[place][0])
 
   return draw
 
@@ -255,7 +258,8 @@ def _neighbours(document: _Document, offsets: Offsets) -> _Draw:
       span, row = choices[i]
       first, end = _tokens_of(span, tokens)
       if spoken[end] - spoken[first] >= MIN_QUERY_TOKENS:
-        yield Pair(_fold_space(text[span[0] : span[1]]), row)
+        yield Pair(_fold_space(text[span[0] : span[1]]), row,
+                   home=document[place][0])
 
   return draw
 

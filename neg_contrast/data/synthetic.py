@@ -1,8 +1,10 @@
 """Pairs of a synthetic query and a passage, as data to train on.
 
 A pair is a line of a json file: `query`, `passage_id` and, where only a part of
-the passage is meant, `cut`: see `examples.Examples.cuts`. Queries of equal text
-are one query with several positives, so that none is a negative of another.
+the passage is meant, `cut`: see `examples.Examples.cuts`; and `home_id`, if the
+query was cut from another passage, which is then known to hold it. Queries of
+equal text are one query with several positives, so that none is a negative of
+another.
 """
 
 import hashlib
@@ -24,12 +26,18 @@ _CUTS = 'cuts.npy'
 
 
 def write_pair(
-    f: TextIO, query: str, passage_id: str, cut: Sequence[int] = _WHOLE
+    f: TextIO,
+    query: str,
+    passage_id: str,
+    cut: Sequence[int] = _WHOLE,
+    home_id: str = '',
 ) -> None:
   """Appends a pair to a file of pairs."""
   row: dict[str, Any] = {'query': query, 'passage_id': passage_id}
   if tuple(cut) != _WHOLE:
     row['cut'] = list(cut)
+  if home_id and home_id != passage_id:
+    row['home_id'] = home_id
   f.write(json.dumps(row, ensure_ascii=False) + '\n')
 
 
@@ -71,10 +79,13 @@ class PairSource:
       yield records.Query(query_id(text), text, where=str(self.files[0].parent))
 
   def judgements(self, split: str) -> Iterator[records.Judgement]:
-    """A positive for every pair."""
+    """A positive for every pair, and its home as one that is only known."""
     assert split == SPLIT
     for pair in read_pairs(self.files):
-      yield records.Judgement(query_id(pair['query']), pair['passage_id'], 1)
+      name = query_id(pair['query'])
+      yield records.Judgement(name, pair['passage_id'], 1)
+      if 'home_id' in pair:
+        yield records.Judgement(name, pair['home_id'], 1, is_example=False)
 
 
 def write(
@@ -97,7 +108,8 @@ def write(
   queries = id_table.IdTable(folder / 'queries')
   cuts = np.tile(np.array(_WHOLE, np.int32), (len(keys), 1))
   is_known = np.zeros(len(keys), bool)
-  for pairs in _blocks(read_pairs(files)):
+  with_cuts = (pair for pair in read_pairs(files) if pair['cut'] != _WHOLE)
+  for pairs in _blocks(with_cuts):
     wanted = np.array([
         (queries.row_of(query_id(pair['query'])),
          base.passage_ids.row_of(pair['passage_id'])) for pair in pairs

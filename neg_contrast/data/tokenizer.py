@@ -5,11 +5,12 @@ import hashlib
 import pathlib
 import re
 from collections.abc import Iterable, Sequence
+from typing import SupportsInt
 
 import tokenizers
-from tokenizers import decoders, models
+from tokenizers import decoders, models, processors
 
-from neg_contrast import errors
+from neg_contrast import artifacts, errors
 
 
 class AnyTokenizer:
@@ -116,7 +117,24 @@ class Seq2SeqTokenizer(AnyTokenizer):
     }
     self._is_word_piece = isinstance(backend.model, models.WordPiece)
 
-  def decode_batch(self, ids: Iterable[Iterable[int]]) -> list[str]:
+  def export(self, folder: pathlib.Path) -> None:
+    """Writes a folder that transformers' AutoTokenizer loads.
+
+    There a text ends with `eos_id` and has no other special token, as sources
+    and targets have here.
+    """
+    copy = tokenizers.Tokenizer.from_str(self._backend.to_str())
+    end, pad = map(copy.id_to_token, (self.eos_id, self.pad_id))
+    copy.post_processor = processors.TemplateProcessing(
+        single=f'$A {end}', special_tokens=[(end, self.eos_id)]
+    )
+    copy.save(str(folder / 'tokenizer.json'))
+    artifacts.write_json(folder / 'tokenizer_config.json', {
+        'tokenizer_class': 'PreTrainedTokenizerFast',
+        'eos_token': end, 'pad_token': pad,
+    })
+
+  def decode_batch(self, ids: Iterable[Iterable[SupportsInt]]) -> list[str]:
     """Texts of token ids, without special tokens.
 
     Pieces of words are joined. A BERT tokenizer has lost where spaces were:

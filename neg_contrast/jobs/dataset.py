@@ -166,6 +166,12 @@ class SyntheticDataset(Dataset):
             self._gold.train_and_tune[1])
 
   @property
+  def splits(self) -> Splits:
+    """All pairs, and the tune and test splits of the gold data."""
+    gold = self._gold.splits
+    return Splits(self.train_and_tune[0], gold.tune, gold.test)
+
+  @property
   def documents(self) -> np.ndarray:
     """`[passages] int32`: number of the document, -1 where unknown."""
     return self._gold.documents

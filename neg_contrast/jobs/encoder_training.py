@@ -55,8 +55,24 @@ class DualEncoderTraining(training.Training):
 
   @functools.cached_property
   def model(self) -> loading.Model:
-    """What it starts from."""
-    return model_lib.load_checkpoint(self._config, self._config.model.init)
+    """What it starts from.
+
+    Raises:
+      UserError: there is no such model, or it does not fit the config.
+    """
+    wanted = self._config.model
+    model = model_lib.load_checkpoint(self._config, wanted.init)
+    if model.spec.shared != wanted.shared:
+      raise errors.UserError(
+          f'config.model.shared={wanted.shared}: {wanted.init} was trained '
+          f'with {model.spec.shared}; set the same'
+      )
+    dropout = {key: getattr(wanted, key)
+               for key in ('hidden_dropout', 'attention_dropout')
+               if getattr(wanted, key) is not None}
+    return dataclasses.replace(model, spec=dataclasses.replace(
+        model.spec, bert=dataclasses.replace(model.spec.bert, **dropout)
+    ))
 
   @functools.cached_property
   def trained(self) -> loading.Model:

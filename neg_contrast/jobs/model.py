@@ -87,6 +87,11 @@ def load_generator(
   """
   if (pathlib.Path(name) / generator.FILE).exists():
     return load_generator_workdir(pathlib.Path(name))
+  if random_init.is_random(name):
+    raise errors.UserError(
+        f'config.checkpoint={name}: random weights write noise; name the '
+        'workdir of a trained question generator, or a T5 folder'
+    )
   if is_workdir(name):
     raise errors.UserError(
         f'{name}: holds a trained dual encoder, which writes no questions; '

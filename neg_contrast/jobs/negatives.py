@@ -258,7 +258,8 @@ class Negatives:
             projection_dim=self._dim(source),
         ),
         optim=dataclasses.replace(
-            config.optim, steps=settings.miner_steps or config.optim.steps
+            config.optim, steps=settings.miner_steps or config.optim.steps,
+            epochs=settings.miner_epochs or config.optim.epochs,
         ),
     )
     make = functools.partial(
@@ -274,12 +275,7 @@ class Negatives:
     return self._miner(source).is_trained()
 
   def _train(self, source: str) -> None:
-    """Trains a miner; of several processes one does, and the others wait."""
-    miner = self._miner(source)
-    with artifacts.only_one(miner.workdir):
-      if not miner.is_trained():
-        artifacts.make_folder(miner.workdir)
-        miner.train()
+    self._miner(source).train_once()
 
   @functools.cached_property
   def _judgements(self) -> prepared_lib.Judgements:

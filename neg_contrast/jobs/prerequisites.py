@@ -2,10 +2,12 @@
 
 import dataclasses
 import pathlib
+import re
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from neg_contrast import config as config_lib
-from neg_contrast import plan
+from neg_contrast import errors, plan
 from neg_contrast.jobs import model as model_lib
 from neg_contrast.jobs import train_generator
 from neg_contrast.models import generator as generator_lib
@@ -21,6 +23,10 @@ def generator(
   """
   if config.generator is None:
     name = config.checkpoint
+    if config.job == 'train':  # The keys of its model are an encoder's.
+      config = dataclasses.replace(config, model=config_lib.ModelConfig(
+          init=config.model.init, dtype=config.model.dtype
+      ))
     return [], lambda: model_lib.load_generator(config, name)
   job = train_generator.TrainGeneratorJob(
       config.generator, pathlib.Path(config.generator.workdir)
@@ -45,5 +51,26 @@ def within(
       for key in ('source', 'prepared_dir', 'on_invalid')
   )
   prefix = {'stage1': 'stage 1', 'generator': 'generator'}[name]
-  return [dataclasses.replace(step, name=f'{prefix}: {step.name}')
-          for step in steps[1 if is_same else 0:]]
+  return [
+      dataclasses.replace(
+          step, name=f'{prefix}: {step.name}',
+          missing=_told_as(name, step.missing), run=_told_as(name, step.run),
+          is_done=_told_as(name, step.is_done),
+      ) for step in steps[1 if is_same else 0:]
+  ]
+
+
+def _told_as(name: str, call: Callable[[], Any]) -> Callable[[], Any]:
+  """Lets errors and remedies name keys and workdir as the outer config does."""
+  rename = lambda text: re.sub(
+      r'\bconfig\.(?=\w+[.=])', f'config.{name}.', text
+  ).replace('--workdir', f'--config.{name}.workdir')
+
+  def renamed() -> Any:
+    try:
+      result = call()
+    except errors.UserError as e:
+      raise errors.UserError(rename(str(e))) from None
+    return rename(result) if isinstance(result, str) else result
+
+  return renamed

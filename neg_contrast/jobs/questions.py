@@ -2,10 +2,13 @@
 
 A shard is a folder with a manifest, so that an interruption loses at most one.
 What is written for a passage depends on the seed and on its id, and a shard's
-batches on the passages of the shard: a run that was interrupted, or shared by
-several processes, ends with the same questions.
+batches on the passages of the shard: a run that was interrupted ends with the
+same questions. The processes of one JAX program divide the shards. Another
+number of devices, or other batches, change the last bits of scores, and so now
+and then a question.
 """
 
+import dataclasses
 import functools
 import hashlib
 import pathlib
@@ -139,8 +142,9 @@ class Questions:
         'generator': self._generator.fingerprint,
         'decoding': decoding,
         'seed': self._config.seed,
-        # These change the last bits of a score, and so rarely a question.
-        'batch_passages': settings.batch_passages,
+        'dtype': str(np.dtype(
+            model_lib.compute_dtype(self._config.model)
+        )),
         'shard_passages': settings.shard_passages,
     }
 
@@ -158,8 +162,10 @@ class Questions:
     return folder / f'{number:05d}-of-{self._shards:05d}'
 
   def _are_in(self, folder: pathlib.Path) -> bool:
-    return all((self._shard(folder, number) / artifacts.MANIFEST).exists()
-               for number in range(self._shards))
+    return all(self._is_in(folder, shard) for shard in range(self._shards))
+
+  def _is_in(self, folder: pathlib.Path, shard: int) -> bool:
+    return (self._shard(folder, shard) / artifacts.MANIFEST).exists()
 
   def _are_written(self) -> bool:
     return self._are_in(self.folder)
@@ -170,7 +176,7 @@ class Questions:
         number for number in range(
             jax.process_index(), self._shards, jax.process_count()
         )
-        if not (self._shard(folder, number) / artifacts.MANIFEST).exists()
+        if not self._is_in(folder, number)
     ]
 
   def _rows(self, shard: int) -> range:
@@ -194,6 +200,8 @@ class Questions:
     ))
     done = 0
     for shard in shards:
+      if self._is_in(self.folder, shard):
+        continue  # Another run was quicker.
       began, rows = time.monotonic(), self._rows(shard)
       passages = [prepared.passages[row] for row in rows]
       found: list[list[str]] = [[] for _ in rows]
@@ -214,6 +222,12 @@ class Questions:
           'seconds': time.monotonic() - began, 'tokens': tokens,
           'all_tokens': all_tokens,
       })
+    self._wait_for(self.folder)
+
+  def _wait_for(self, folder: pathlib.Path) -> None:
+    """Returns when the shards of all processes are there."""
+    while not self._are_in(folder):
+      time.sleep(1)
 
   def _write_shard(
       self,
@@ -251,12 +265,28 @@ class Questions:
   def _round_trip(self) -> dict[str, Any]:
     settings, evaluation = self._settings, self._config.evaluation
     if settings.round_trip_checkpoint:
-      by = retriever_lib.identity(
-          self._config, self._dataset(), self._retriever_model
+      dataset = self._dataset()
+      index = retriever_lib.index_settings(
+          self._search_config, len(dataset.prepared.passages)
       )
+      by = {
+          **retriever_lib.identity(
+              self._search_config, dataset, self._retriever_model
+          ),
+          'index': 'exact' if index is None else dataclasses.asdict(index),
+      }
     else:
       by = {'k1': evaluation.bm25_k1, 'b': evaluation.bm25_b}
     return {'rank': settings.round_trip_rank, 'by': by}
+
+  @functools.cached_property
+  def _search_config(self) -> config_lib.Config:
+    """With the depth of the filter, which an index is tuned for."""
+    evaluation = dataclasses.replace(
+        self._config.evaluation, depth=self._settings.round_trip_rank,
+        metrics=(), answer_ks=(),
+    )
+    return dataclasses.replace(self._config, evaluation=evaluation)
 
   @functools.cached_property
   def _retriever_model(self):
@@ -269,8 +299,10 @@ class Questions:
     dataset, rank = self._dataset(), self._settings.round_trip_rank
     if self._settings.round_trip_checkpoint:
       searcher: Any = retriever_lib.Retriever(
-          self._config, dataset,
-          retriever_lib.make_encoder(self._config, self._retriever_model),
+          self._search_config, dataset,
+          retriever_lib.make_encoder(
+              self._search_config, self._retriever_model
+          ),
           pathlib.Path(self._config.negatives.mined_dir)
           / retriever_lib.FOLDER,
       )
@@ -302,6 +334,7 @@ class Questions:
             synthetic.write_pair(f, pair['query'], pair['passage_id'])
       kept, total = kept + count, total + len(pairs)
       say(done)
+    self._wait_for(self._kept)
     logging.info('round trip: kept %d of %d questions', kept, total)
 
 

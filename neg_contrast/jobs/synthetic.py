@@ -11,7 +11,7 @@ from absl import logging
 from neg_contrast import artifacts, errors, plan
 from neg_contrast import config as config_lib
 from neg_contrast.data import prepared as prepared_lib
-from neg_contrast.data import pretext, records, synthetic
+from neg_contrast.data import pretext, synthetic
 from neg_contrast.data import tokenizer as tokenizer_lib
 from neg_contrast.jobs import dataset as dataset_lib
 from neg_contrast.jobs import model as model_lib
@@ -52,8 +52,11 @@ class Synthetic:
   @functools.cached_property
   def dataset(self) -> dataset_lib.Dataset:
     """The pairs as data, over the passages of the gold data."""
+    gold = self._gold()
     return dataset_lib.SyntheticDataset(
-        self._gold(), prepared_lib.Prepared(self._folder), self._settings.pairs
+        gold,
+        prepared_lib.Prepared(self._folder, gold.prepared.corpus_folder),
+        self._settings.pairs,
     )
 
   def is_made(self) -> bool:
@@ -72,8 +75,10 @@ class Synthetic:
         'document': config.data.document,
         'tokenizer': self._tokenizer.sha256,
     }
-    return {'format': _FORMAT, 'corpus': base['corpus_fingerprint'],
-            'pairs': settings.pairs, **own}
+    return {
+        'format': [_FORMAT, prepared_lib.FORMAT],
+        'corpus': base['corpus_fingerprint'], 'pairs': settings.pairs, **own,
+    }
 
   @property
   def _folder(self) -> pathlib.Path:
@@ -86,6 +91,11 @@ class Synthetic:
     return model_lib.load_tokenizer(self._config.model.init)
 
   def _make(self) -> None:
+    with artifacts.only_one(self._folder):
+      if not self.is_made():  # Not made while waiting.
+        self._write()
+
+  def _write(self) -> None:
     manifest: dict[str, Any] = {'identity': self._identity}
     with artifacts.writing(self._folder, manifest) as scratch:
       if self._questions is not None:
@@ -121,14 +131,16 @@ class Synthetic:
     done = 0
     with open(path, 'w', encoding='utf-8') as f:
       for rows in self._documents():
-        document = [(row, passages[row]) for row in rows]
+        document = {row: passages[row] for row in rows}
         for pair in pretext.make_pairs(
-            self._settings.pairs, document, self._tokenizer.offsets,
-            self._config.seed, self._settings.per_passage,
+            self._settings.pairs, list(document.items()),
+            self._tokenizer.offsets, self._config.seed,
+            self._settings.per_passage,
         ):
           synthetic.write_pair(
-              f, pair.query, _id_of(document, pair.row),
+              f, pair.query, document[pair.row].id,
               (pair.first, pair.end, int(pair.title)),
+              document[pair.home].id if pair.home >= 0 else '',
           )
         done += len(rows)
         say(done)
@@ -143,7 +155,3 @@ class Synthetic:
     borders = np.flatnonzero(np.diff(documents[known])) + 1
     for rows in np.split(known, borders) if len(known) else ():
       yield rows.tolist()
-
-
-def _id_of(document: list[tuple[int, records.Passage]], row: int) -> str:
-  return next(passage.id for number, passage in document if number == row)

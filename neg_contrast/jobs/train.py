@@ -19,6 +19,7 @@ from neg_contrast.jobs import (
     report,
     synthetic,
 )
+from neg_contrast.jobs import model as model_lib
 from neg_contrast.jobs import negatives as negatives_lib
 from neg_contrast.models import loading
 
@@ -73,13 +74,20 @@ class TrainJob:
     at = len(before) if config.stage1 is not None else 1
     return [
         before[0], *bm25, *before[1:at], initial, *before[at:],
-        self._training.step('training'),
+        self.training_step(),
         evaluate.evaluation_step(
             'trained', config.data, workdir, lambda: self._test, split,
             identity=lambda: self._identity_of(self._training.trained),
             search=lambda rows: self._search(self._training.trained, rows),
         ),
     ]
+
+  def training_step(self, opens_rest: bool = False) -> plan.Step:
+    """Of stage 1 the one that all later ones need."""
+    return self._training.step(
+        'training', lambda: None if self._stage1 is not None
+        else model_lib.missing(self._config.model.init), opens_rest,
+    )
 
   def before_training(self) -> list[plan.Step]:
     """All that training needs, its data first."""
@@ -92,7 +100,7 @@ class TrainJob:
     if self._stage1 is not None:
       steps += prerequisites.within(config, 'stage1', [
           *self._stage1.before_training(),
-          self._stage1._training.step('training', opens_rest=True),
+          self._stage1.training_step(opens_rest=True),
       ])
     return steps
 

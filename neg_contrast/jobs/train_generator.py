@@ -8,6 +8,7 @@ from neg_contrast import artifacts, checkpoints, plan
 from neg_contrast import config as config_lib
 from neg_contrast.jobs import dataset as dataset_lib
 from neg_contrast.jobs import generator_training
+from neg_contrast.jobs import model as model_lib
 from neg_contrast.models import generator as generator_lib
 from neg_contrast.models import t5_pretrained
 
@@ -32,7 +33,10 @@ class TrainGeneratorJob:
     folder = self._workdir / FOLDER
     return [
         dataset_lib.preparation_step(self._config.data, lambda: self._dataset),
-        self._training.step('training', opens_rest=True),
+        self._training.step(
+            'training', lambda: model_lib.missing_generator(
+                self._config.model.init), opens_rest=True,
+        ),
         plan.Step('export', f'a T5 folder in {folder}',
                   lambda: self._is_exported(folder),
                   lambda: self._export(folder)),
@@ -79,7 +83,7 @@ class TrainGeneratorJob:
         made.text)}
     with artifacts.writing(folder, manifest) as scratch:
       t5_pretrained.export_t5(scratch, made.config, made.params)
-      made.tokenizer.save(scratch)
+      made.tokenizer.export(scratch)
 
   @functools.cached_property
   def _dataset(self) -> dataset_lib.Dataset:

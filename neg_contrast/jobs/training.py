@@ -95,11 +95,17 @@ class Training(abc.ABC):
         'init': self.model.fingerprint,
     }
 
-  def step(self, name: str, opens_rest: bool = False) -> plan.Step:
-    """The step of a plan."""
+  def step(
+      self,
+      name: str,
+      missing: Callable[[], str | None] = lambda: None,
+      opens_rest: bool = False,
+  ) -> plan.Step:
+    """The step of a plan; arguments as of `plan.Step`."""
     return plan.Step(
         name, f'checkpoints in {self.workdir / checkpoints_lib.FOLDER}',
-        is_done=self.is_trained, run=self.train, opens_rest=opens_rest,
+        is_done=self.is_trained, run=self.train_once, missing=missing,
+        opens_rest=opens_rest,
     )
 
   def is_trained(self) -> bool:
@@ -116,6 +122,15 @@ class Training(abc.ABC):
     finished = step is not None and checkpoints.progress(step).finished
     checkpoints.close()
     return finished
+
+  def train_once(self) -> None:
+    """Trains, unless another program does, which is waited for then."""
+    if jax.process_count() > 1:  # They train together, and none may wait.
+      self.train()
+      return
+    with artifacts.only_one(self.workdir):
+      if not self.is_trained():
+        self.train()
 
   def train(self) -> None:
     """Trains, from the last checkpoint if there is one."""
@@ -251,6 +266,8 @@ def settings_of(config: config_lib.Config) -> dict[str, Any]:
     values['data'].pop(key)
   for key in ('remat', 'scan_unroll'):
     values['model'].pop(key)
+  for key in ('test_split', 'on_invalid'):
+    values['data'].pop(key)
   values['evaluation'] = {
       key: values['evaluation'][key]
       for key in ('eval_steps', 'patience', 'stop_corpus_passages', 'bm25_k1',

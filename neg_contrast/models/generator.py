@@ -4,6 +4,7 @@ Reads files; the T5 itself is pure.
 """
 
 import dataclasses
+import functools
 import pathlib
 from typing import Any
 
@@ -74,13 +75,16 @@ class Generator:
       text_ids: the same; the end is cut where the whole is too long.
       answer: what is asked for, of a generator that reads answers.
     """
-    head = self.text.prefix
+    head = self._prefix_ids
     if self.text.with_answer:
-      head += f'{_ANSWER_PREFIX}{answer} {_PASSAGE_PREFIX}'
-    tokens = np.concatenate([
-        self.tokenizer.encode_batch([head])[0], title_ids, text_ids
-    ]).astype(np.int32)
+      asked = f'{_ANSWER_PREFIX}{answer} {_PASSAGE_PREFIX}'
+      head = head + self.tokenizer.encode_batch([asked])[0]
+    tokens = np.concatenate([head, title_ids, text_ids]).astype(np.int32)
     return self._ended(tokens, self.text.passage_length)
+
+  @functools.cached_property
+  def _prefix_ids(self) -> list[int]:
+    return self.tokenizer.encode_batch([self.text.prefix])[0]
 
   def target(
       self, question_ids: Integer[np.ndarray, ' question']

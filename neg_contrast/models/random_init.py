@@ -5,9 +5,8 @@ import pathlib
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-import tokenizers
-
 from neg_contrast import errors
+from neg_contrast.data import tokenizer as tokenizer_lib
 from neg_contrast.models import pretrained
 
 _SCHEME = 'random:'
@@ -48,10 +47,6 @@ def read(
         + ', '.join(sizes)
     )
   folder = pretrained.locate(tokenizer_place(name))
-  path = folder / 'tokenizer.json'
-  try:
-    vocab = tokenizers.Tokenizer.from_file(str(path)).get_vocab()
-  except Exception as e:  # The library raises nothing more special.
-    raise errors.UserError(f'{path}: not a tokenizer: {e}') from None
+  tokenizer = tokenizer_lib.load_seq2seq_tokenizer(str(folder))
   config: Any = sizes[size]
-  return dataclasses.replace(config, vocab_size=1 + max(vocab.values())), folder
+  return dataclasses.replace(config, vocab_size=tokenizer.vocab_size), folder

@@ -44,7 +44,8 @@ def init_state(
     params: Any, optimizer: optax.GradientTransformation
 ) -> TrainState:
   """The state before the first step."""
-  return TrainState(      step=jnp.zeros((), jnp.int32),
+  return TrainState(
+      step=jnp.zeros((), jnp.int32),
       params=params,
       opt_state=optimizer.init(params),
   )
