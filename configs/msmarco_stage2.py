@@ -2,16 +2,31 @@
 
     python -m neg_contrast.main --config=configs/msmarco_stage2.py
 
-Paper: Lu et al., Table 3, "DPR ours" (no stage 1, BM25 negatives): MRR@10 23.8
-and recall@1000 87.1 on dev, over 8,841,823 passages, on a 4x4 TPU v3 slice; it
-gives no row for random negatives without stage 1. BM25 there: 18.7 and 85.7.
+Paper: Lu et al., Table 3: MRR@10 and recall@1000 on dev, NDCG@10 on TREC DL
+2019, over 8,841,823 passages, on a 4x4 TPU v3 slice:
+
+    random   28.3  97.4  63.6
+    coarse   30.8  97.6  67.4
+    fine     31.2  97.7  67.1
+    bm25     30.0  97.3  64.6
+    context  28.9  97.2  66.3
+    mixed    30.5  97.6  66.5
+    bm25     23.8  87.1  56.0   with stage1=none ("DPR ours")
+
+BM25 alone: 18.7, 85.7 and 49.7. The mixture here lacks context.
 Hours: not given there, not measured here.
 
-Arguments, as in `msmarco_stage2.py:negatives=corpus`:
+Arguments, as in `msmarco_stage2.py:negatives=fine`:
+  size: `full` (the paper's values) or `small`, for data that is.
   negatives: `random` (the batch only), `bm25`, `coarse`, `fine`, `mixed` (these
     three), `corpus`, `given`, or `model` with a checkpoint. There is no
     `context`: MS MARCO does not say which passages are of one document.
-  stage1: `none` starts from `model.init`.
+  stage1: what it starts from; done first where it is not there yet.
+    `generated`: questions of a generator, with coarse negatives.
+    `no_hard_negatives`: the same without.
+    `inverse_cloze`, `crops`, `recurring_spans`, `neighbours`, `title`: pairs
+      made without a generator, without hard negatives.
+    `none`: `model.init`.
 """
 
 from neg_contrast import config as config_lib

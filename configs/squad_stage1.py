@@ -10,8 +10,9 @@ has the generator of configs/squad_generator.py, which is trained first.
 Early stopping goes by gold questions of the tune split, as in stage 2.
 
 Arguments, as in `squad_stage1.py:stage1=crops`:
-  size: `full` (the paper's values) or `small` (all-MiniLM-L6-v2 and a small
-    generator).
+  size: `full` (the paper's values, 200 epochs with early stopping: there are
+    but 63,000 questions) or `small` (all-MiniLM-L6-v2 and a small generator,
+    one epoch).
   stage1: `generated`; `no_hard_negatives` (the same without context negatives,
     Table 4); or pairs made without a generator, and trained on without hard
     negatives: `inverse_cloze`, `crops`, `recurring_spans`, `neighbours`,

@@ -462,7 +462,8 @@ class EvaluationConfig:
   """Retrieval evaluation.
 
   Attributes:
-    eval_steps: steps between evaluations on the tune split; 0: only at the end.
+    eval_steps: steps between evaluations on the tune split, and one at the end;
+      0: none.
     patience: evaluations without a better accuracy@1 before training stops;
       0: never stop early.
     stop_corpus_passages: random passages in the corpus of early stopping,

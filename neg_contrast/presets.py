@@ -185,14 +185,16 @@ def set_generator(config: ml_collections.ConfigDict, size: str) -> None:
   elif size == 'small':
     config.model.init = 'random:t5-tiny'
     config.model.query_length = 32
+    config.model.passage_length = 192
+    config.model.hidden_dropout = 0.0
     config.data.groups = 1
-    config.data.batch_size = 32
-    config.optim.optimizer = 'adamw'
-    config.optim.learning_rate = 1e-3
+    config.data.batch_size = 16
+    config.optim.optimizer = 'adafactor'
+    config.optim.learning_rate = 1e-2  # From scratch.
     config.optim.schedule = 'linear'
-    config.optim.warmup_steps = 50
-    config.optim.steps = 1000
-    config.evaluation.eval_steps = 100
+    config.optim.warmup_steps = 20
+    config.optim.steps = 900
+    config.evaluation.eval_steps = 150
     config.evaluation.patience = 0
     config.checkpointing.log_steps = 10
   else:

@@ -129,3 +129,21 @@ def test_contrast_by_source_against_a_loop(negatives):
   np.testing.assert_allclose(
       sum(float(kind.mass) for kind in got.values()) + positive_mass, 1,
       atol=1e-5)
+
+
+@pytest.mark.parametrize('smoothing', [0.0, 0.1])
+def test_token_cross_entropy_equals_torch(smoothing):
+  import torch
+
+  rng = np.random.default_rng(0)
+  logits = rng.normal(size=(2, 5, 11)).astype(np.float32) * 3
+  targets = rng.integers(0, 11, (2, 5))
+  is_target = rng.random((2, 5)) < 0.7
+  loss, accuracy = losses.token_cross_entropy(
+      jnp.asarray(logits), targets, is_target, smoothing)
+  want = torch.nn.functional.cross_entropy(
+      torch.tensor(logits[is_target]), torch.tensor(targets[is_target]),
+      label_smoothing=smoothing)
+  np.testing.assert_allclose(loss, want.item(), rtol=1e-5)
+  hits = logits.argmax(-1) == targets
+  np.testing.assert_allclose(accuracy, hits[is_target].mean(), rtol=1e-6)
