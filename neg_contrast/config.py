@@ -551,8 +551,8 @@ def _section(cls: type) -> Any:
   return dataclasses.field(default_factory=cls)
 
 
-JOBS = ('train', 'train_generator', 'generate_questions', 'evaluate', 'search',
-        'export', 'split', 'mine', 'audit')
+JOBS = ('train', 'evaluate', 'search', 'export', 'split', 'mine', 'audit',
+        'train_generator', 'generate_questions')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -560,8 +560,8 @@ class Config:
   """All settings of one command.
 
   Attributes:
-    job: `train`, `train_generator`, `generate_questions`, `evaluate`, `search`,
-      `export`, `split`, `mine` or `audit`.
+    job: `train`, `evaluate`, `search`, `export`, `split`, `mine`, `audit`,
+      `train_generator` or `generate_questions`.
     workdir: where to, unless --workdir says so; empty: workdirs/<config name>.
     stage1: the config of the training whose checkpoint this one starts from,
       instead of `model.init`; done first where it is not yet.
