@@ -10,11 +10,10 @@ from collections.abc import Callable
 from typing import Any
 
 import flax.linen as nn
-import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Float, Int
 
-from neg_contrast.models import packed
+from neg_contrast.models import layers, packed
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     'gelu': functools.partial(nn.gelu, approximate=False),
@@ -22,7 +21,6 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     'gelu_pytorch_tanh': functools.partial(nn.gelu, approximate=True),
     'relu': nn.relu,
 }
-REMATS = ('none', 'attention', 'full')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -138,15 +136,15 @@ class Bert(nn.Module):
     hidden = _Embeddings(
         self.config, self.dtype, deterministic, name='embeddings'
     )(token_ids, positions)
-    layers = nn.scan(
-        _remat(_Layer, self.remat),
+    stack = nn.scan(
+        layers.rematerialize(_Layer, self.remat),
         variable_axes={'params': 0},
         split_rngs={'params': True, 'dropout': True},
         in_axes=nn.broadcast,
         length=self.config.num_layers,
         unroll=self.scan_unroll,
     )(self.config, self.dtype, deterministic, name='layers')
-    hidden, _ = layers(hidden, _segment_bias(segment_ids))
+    hidden, _ = stack(hidden, _segment_bias(segment_ids))
     return hidden
 
 
@@ -170,7 +168,7 @@ class _Embeddings(nn.Module):
         + token_types(jnp.zeros((1, 1), jnp.int32))
     )
     hidden = _norm(c, 'norm')(hidden)
-    hidden = _Dropout(c.hidden_dropout, self.deterministic)(hidden)
+    hidden = layers.Dropout(c.hidden_dropout, self.deterministic)(hidden)
     return hidden.astype(self.dtype)
 
 
@@ -183,7 +181,7 @@ class _Layer(nn.Module):
   def __call__(self, hidden, bias):
     c = self.config
     drop = functools.partial(
-        _Dropout, c.hidden_dropout, self.deterministic
+        layers.Dropout, c.hidden_dropout, self.deterministic
     )
     update = _Attention(
         c, self.dtype, self.deterministic, name='attention'
@@ -210,101 +208,18 @@ class _Attention(nn.Module):
         heads(_dense(c, self.dtype, c.hidden_size, name)(hidden))
         for name in ('query', 'key', 'value')
     )
-    mixed = attend(
-        query, key, value, bias,
-        _Dropout(c.attention_dropout, self.deterministic),
+    mixed = layers.attend(
+        query * query.shape[-1] ** -0.5, key, value, (bias,),
+        layers.Dropout(c.attention_dropout, self.deterministic),
     )
     mixed = mixed.swapaxes(1, 2).reshape(hidden.shape)
     return _dense(c, self.dtype, c.hidden_size, 'output')(mixed)
-
-
-def attend(
-    query: Float[Array, 'rows heads length features'],
-    key: Float[Array, 'rows heads length features'],
-    value: Float[Array, 'rows heads length features'],
-    bias: Float[Array, 'rows 1 length length'],
-    drop: Callable[[Array], Array],
-) -> Float[Array, 'rows heads length features']:
-  """Softmax attention; scores and softmax in float32.
-
-  The sum that normalises is taken before dropout and divides after the product
-  with the values, where there are fewer numbers to divide.
-
-  Args:
-    query: `[rows, heads, length, features]`.
-    key: like `query`.
-    value: like `query`.
-    bias: `[rows, 1, length, length] float32`, added to the scores.
-    drop: dropout of the attention weights.
-
-  Returns:
-    Like `value`.
-  """
-  scores = jnp.einsum(
-      'rhqd,rhkd->rhqk',
-      query * query.shape[-1] ** -0.5,
-      key,
-      preferred_element_type=jnp.float32,
-  ) + bias
-  peak = jax.lax.stop_gradient(scores.max(-1, keepdims=True))
-  weights = jnp.exp(scores - peak)
-  mixed = jnp.einsum(
-      'rhqk,rhkd->rhqd',
-      drop(weights).astype(value.dtype),
-      value,
-      preferred_element_type=jnp.float32,
-  )
-  return (mixed / weights.sum(-1, keepdims=True)).astype(value.dtype)
-
-
-def dropout(
-    inputs: Float[Array, '*shape'], key: Key[Array, ''], rate: float
-) -> Float[Array, '*shape']:
-  """Zeroes entries with probability `rate`, and scales up the others.
-
-  Random words are most of dropout's cost on CPU, so that each serves four
-  entries. The probability is therefore a multiple of 1/256 (0.1 becomes
-  26/256), and the scale is that of the probability used: the mean is kept.
-
-  Args:
-    inputs: at least two axes.
-    key: of the mask.
-    rate: below 1.
-  """
-  *leading, rows, columns = inputs.shape
-  words = jax.random.bits(key, (*leading, 1, -(-rows // 4), columns))
-  shifts = jnp.array([0, 8, 16, 24], jnp.uint32)[:, None, None]
-  random_bytes = ((words >> shifts) & 255).reshape(*leading, -1, columns)
-  kept = max(1, round((1 - rate) * 256))
-  is_kept = random_bytes[..., :rows, :] < kept
-  return jnp.where(is_kept, inputs * (256 / kept), 0).astype(inputs.dtype)
 
 
 def _segment_bias(segment_ids):
   """0 within a sequence, a large negative number elsewhere."""
   same = segment_ids[:, None, :, None] == segment_ids[:, None, None, :]
   return jnp.where(same, 0.0, -1e30)
-
-
-class _Dropout(nn.Module):
-  rate: float
-  deterministic: bool
-
-  @nn.compact
-  def __call__(self, inputs):
-    if self.deterministic or self.rate == 0:
-      return inputs
-    return dropout(inputs, self.make_rng('dropout'), self.rate)
-
-
-def _remat(layer, remat):
-  if remat == 'none':
-    return layer
-  policy = {
-      'attention': jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
-      'full': None,
-  }[remat]
-  return nn.remat(layer, policy=policy)
 
 
 def _dense(c, dtype, features, name):

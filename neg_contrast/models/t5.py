@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
-from neg_contrast.models import bert, packed
+from neg_contrast.models import bert, layers, packed
 
 _FAR = -1e30
 
@@ -404,9 +404,9 @@ class _Stack(nn.Module):
         embedding_init=nn.initializers.normal(_deviation(c, c.d_model)),
     )
     bias = relative_bias(c, table, hidden.shape[1], self.is_decoder)
-    drop = functools.partial(_Dropout, c.dropout, deterministic)
-    layers = nn.scan(
-        _remat(_Layer, self.remat),
+    drop = functools.partial(layers.Dropout, c.dropout, deterministic)
+    stack = nn.scan(
+        layers.rematerialize(_Layer, self.remat),
         variable_axes={'params': 0},
         split_rngs={'params': True, 'dropout': True},
         in_axes=nn.broadcast,
@@ -414,7 +414,7 @@ class _Stack(nn.Module):
         unroll=self.scan_unroll,
     )(c, self.dtype, self.is_decoder, deterministic, name='layers')
     hidden = drop()(hidden).astype(self.dtype)
-    hidden, _ = layers(hidden, bias, mask, source, source_mask)
+    hidden, _ = stack(hidden, bias, mask, source, source_mask)
     return drop()(_Norm(c, self.dtype, name='norm')(hidden))
 
 
@@ -441,7 +441,7 @@ class _Layer(nn.Module):
     if c.gated:
       self.gate = widen()
     self.output = _dense(c.d_model, self.dtype, _deviation(c, c.d_ff))
-    self.drop = _Dropout(c.dropout, self.deterministic)
+    self.drop = layers.Dropout(c.dropout, self.deterministic)
 
   def __call__(self, hidden, bias, mask, source, source_mask):
     normed = self.attention_norm(hidden)
@@ -508,13 +508,13 @@ class _Attention(nn.Module):
     self.key = dense(_deviation(c, c.d_model))
     self.value = dense(_deviation(c, c.d_model))
     self.output = _dense(c.d_model, self.dtype, _deviation(c, inner))
-    self.drop = _Dropout(c.dropout, self.deterministic)
+    self.drop = layers.Dropout(c.dropout, self.deterministic)
 
   def keys_values(self, source):
     return self._heads(self.key(source)), self._heads(self.value(source))
 
   def __call__(self, hidden, keys, values, *biases):
-    mixed = attend(
+    mixed = layers.attend(
         self._heads(self.query(hidden)), keys, values, biases, self.drop
     )
     mixed = mixed.swapaxes(1, 2).reshape(*hidden.shape[:2], -1)
@@ -523,44 +523,6 @@ class _Attention(nn.Module):
   def _heads(self, x):
     c = self.config
     return x.reshape(*x.shape[:2], c.num_heads, c.d_kv).swapaxes(1, 2)
-
-
-def attend(
-    query: Float[Array, 'rows heads queries features'],
-    key: Float[Array, 'rows heads keys features'],
-    value: Float[Array, 'rows heads keys features'],
-    biases: tuple[Float[Array, '#rows #heads #queries keys'], ...],
-    drop: Callable[[Array], Array],
-) -> Float[Array, 'rows heads queries features']:
-  """Softmax attention without scale; scores and softmax in float32.
-
-  As in `bert.attend`, the sum that normalises is taken before dropout and
-  divides after the product with the values.
-
-  Args:
-    query: `[rows, heads, queries, features]`.
-    key: `[rows, heads, keys, features]`.
-    value: like `key`.
-    biases: added to the scores, one after the other: apart they are small.
-    drop: dropout of the attention weights.
-
-  Returns:
-    Like `query`.
-  """
-  scores = jnp.einsum(
-      'rhqd,rhkd->rhqk', query, key, preferred_element_type=jnp.float32
-  )
-  for bias in biases:
-    scores = scores + bias
-  peak = jax.lax.stop_gradient(scores.max(-1, keepdims=True))
-  weights = jnp.exp(scores - peak)
-  mixed = jnp.einsum(
-      'rhqk,rhkd->rhqd',
-      drop(weights).astype(value.dtype),
-      value,
-      preferred_element_type=jnp.float32,
-  )
-  return (mixed / weights.sum(-1, keepdims=True)).astype(value.dtype)
 
 
 def relative_buckets(
@@ -664,27 +626,6 @@ class _Norm(nn.Module):
         (hidden.shape[-1],),
     )
     return rms_norm(hidden, scale, c.layer_norm_eps).astype(self.dtype)
-
-
-class _Dropout(nn.Module):
-  rate: float
-  deterministic: bool
-
-  @nn.compact
-  def __call__(self, inputs):
-    if self.deterministic or self.rate == 0:
-      return inputs
-    return bert.dropout(inputs, self.make_rng('dropout'), self.rate)
-
-
-def _remat(layer, remat):
-  if remat == 'none':
-    return layer
-  policy = {
-      'attention': jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
-      'full': None,
-  }[remat]
-  return nn.remat(layer, policy=policy)
 
 
 def _deviation(c: T5Config, features: int) -> float:

@@ -11,7 +11,13 @@ import pytest
 from neg_contrast import config as config_lib
 from neg_contrast import errors
 from neg_contrast.data import packing
-from neg_contrast.models import bert, dual_encoder, loading, pretrained
+from neg_contrast.models import (
+    bert,
+    dual_encoder,
+    layers,
+    loading,
+    pretrained,
+)
 from tests import tiny
 
 torch = pytest.importorskip('torch')
@@ -127,10 +133,10 @@ def test_bfloat16_stays_close():
 
 def test_dropout_keeps_the_mean_and_its_rate():
   ones = jnp.ones((3, 50, 41))
-  dropped = np.asarray(bert.dropout(ones, jax.random.key(0), 0.1))
+  dropped = np.asarray(layers.dropout(ones, jax.random.key(0), 0.1))
   assert abs(dropped.mean() - 1) < 0.02
   assert abs((dropped == 0).mean() - 26 / 256) < 0.01
-  assert (np.asarray(bert.dropout(ones, jax.random.key(1), 0.1))
+  assert (np.asarray(layers.dropout(ones, jax.random.key(1), 0.1))
           != dropped).any()
 
 

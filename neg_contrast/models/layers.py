@@ -1,0 +1,100 @@
+"""What BERT and T5 are both made of. Pure."""
+
+from collections.abc import Callable
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Key
+
+
+def attend(
+    query: Float[Array, 'rows heads queries features'],
+    key: Float[Array, 'rows heads keys features'],
+    value: Float[Array, 'rows heads keys features'],
+    biases: tuple[Float[Array, '#rows #heads #queries keys'], ...],
+    drop: Callable[[Array], Array],
+) -> Float[Array, 'rows heads queries features']:
+  """Softmax attention without scale; scores and softmax in float32.
+
+  The sum that normalises is taken before dropout and divides after the product
+  with the values, where there are fewer numbers to divide.
+
+  Args:
+    query: `[rows, heads, queries, features]`.
+    key: `[rows, heads, keys, features]`.
+    value: like `key`.
+    biases: added to the scores, one after the other: apart they are small.
+    drop: dropout of the attention weights.
+
+  Returns:
+    Like `query`.
+  """
+  scores = jnp.einsum(
+      'rhqd,rhkd->rhqk', query, key, preferred_element_type=jnp.float32
+  )
+  for bias in biases:
+    scores = scores + bias
+  peak = jax.lax.stop_gradient(scores.max(-1, keepdims=True))
+  weights = jnp.exp(scores - peak)
+  mixed = jnp.einsum(
+      'rhqk,rhkd->rhqd',
+      drop(weights).astype(value.dtype),
+      value,
+      preferred_element_type=jnp.float32,
+  )
+  return (mixed / weights.sum(-1, keepdims=True)).astype(value.dtype)
+
+
+def dropout(
+    inputs: Float[Array, '*shape'], key: Key[Array, ''], rate: float
+) -> Float[Array, '*shape']:
+  """Zeroes entries with probability `rate`, and scales up the others.
+
+  Random words are most of dropout's cost on CPU, so that each serves four
+  entries. The probability is therefore a multiple of 1/256 (0.1 becomes
+  26/256), and the scale is that of the probability used: the mean is kept.
+
+  Args:
+    inputs: at least two axes.
+    key: of the mask.
+    rate: below 1.
+  """
+  *leading, rows, columns = inputs.shape
+  words = jax.random.bits(key, (*leading, 1, -(-rows // 4), columns))
+  shifts = jnp.array([0, 8, 16, 24], jnp.uint32)[:, None, None]
+  random_bytes = ((words >> shifts) & 255).reshape(*leading, -1, columns)
+  kept = max(1, round((1 - rate) * 256))
+  is_kept = random_bytes[..., :rows, :] < kept
+  return jnp.where(is_kept, inputs * (256 / kept), 0).astype(inputs.dtype)
+
+
+class Dropout(nn.Module):
+  """Dropout with the rng `dropout`.
+
+  Attributes:
+    rate: below 1.
+    deterministic: whether it is off.
+  """
+
+  rate: float
+  deterministic: bool
+
+  @nn.compact
+  def __call__(self, inputs):
+    """The inputs, some of them zeroed."""
+    if self.deterministic or self.rate == 0:
+      return inputs
+    return dropout(inputs, self.make_rng('dropout'), self.rate)
+
+
+def rematerialize(layer: Any, remat: str) -> Any:
+  """A layer whose backward pass computes some of it again: see `bert.Bert`."""
+  if remat == 'none':
+    return layer
+  policy = {
+      'attention': jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
+      'full': None,
+  }[remat]
+  return nn.remat(layer, policy=policy)
