@@ -10,14 +10,9 @@ Arguments, as in `nq_generator.py:size=small`:
   size: `full`, or `small` (three layers of width 256, from scratch).
 """
 
-from neg_contrast import config as config_lib
 from neg_contrast import presets
 
 
 def get_config(arg=None):
   """Takes `size`."""
-  size = config_lib.arguments(arg, size='full')['size']
-  config = presets.beside(__file__, 'nq_stage2', size=size, stage1='none')
-  config.workdir = f'workdirs/nq_generator-{size}'
-  presets.set_generator(config, size)
-  return config
+  return presets.make_generator(__file__, arg)

@@ -14,14 +14,9 @@ Arguments, as in `squad_generator.py:size=small`:
     scratch; README has what it writes).
 """
 
-from neg_contrast import config as config_lib
 from neg_contrast import presets
 
 
 def get_config(arg=None):
   """Takes `size`."""
-  size = config_lib.arguments(arg, size='full')['size']
-  config = presets.beside(__file__, 'squad_stage2', size=size, stage1='none')
-  config.workdir = f'workdirs/squad_generator-{size}'
-  presets.set_generator(config, size)
-  return config
+  return presets.make_generator(__file__, arg)

@@ -19,20 +19,11 @@ Arguments, as in `squad_stage1.py:stage1=crops`:
     `title`.
 """
 
-from neg_contrast import config as config_lib
 from neg_contrast import presets
 
 
 def get_config(arg=None):
   """Takes `size`, `stage1`."""
-  args = config_lib.arguments(arg, size='full', stage1='generated')
-  size = args['size']
-  config = presets.beside(__file__, 'squad_stage2', size=size, stage1='none')
-  config.workdir = f'workdirs/squad_stage1-{size}'
-  presets.set_stage1(config, args['stage1'], negatives='context')
-  if config.synthetic.pairs == 'generated':
-    config.generator = presets.follow(
-        presets.beside(__file__, 'squad_generator', size=size), config,
-        presets.DATA_KEYS,
-    )
-  return config
+  return presets.make_stage1(
+      __file__, arg, negatives='context', epochs=200
+  )

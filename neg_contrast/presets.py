@@ -109,6 +109,55 @@ def set_negatives(config: ml_collections.ConfigDict, strategy: str) -> None:
   config.negatives.per_query = 0 if strategy == 'random' else 2
 
 
+def make_stage1(
+    file: str, arg: str | None, negatives: str, epochs: float
+) -> ml_collections.ConfigDict:
+  """The config of a file called `NAME_stage1.py`.
+
+  It is that of `NAME_stage2.py` from `model.init`, but for the pairs, and for
+  the generator of `NAME_generator.py` if they are generated.
+
+  Args:
+    file: `__file__` of the config.
+    arg: its argument, with `size` and `stage1`.
+    negatives: strategy for generated questions.
+    epochs: passes over the pairs, at `size=full`; 1 at `size=small`.
+
+  Raises:
+    UserError: an unknown argument.
+  """
+  args = config_lib.arguments(arg, size='full', stage1='generated')
+  name, size = pathlib.Path(file).stem.partition('_')[0], args['size']
+  config = beside(file, f'{name}_stage2', size=size, stage1='none')
+  config.workdir = f'workdirs/{name}_stage1-{size}'
+  set_stage1(config, args['stage1'], negatives)
+  config.optim.epochs = float(epochs) if size == 'full' else 1.0
+  if config.synthetic.pairs == 'generated':
+    made = beside(file, f'{name}_generator', size=size)
+    config.generator = follow(made, config, DATA_KEYS)
+  return config
+
+
+def make_generator(
+    file: str, arg: str | None
+) -> ml_collections.ConfigDict:
+  """The config of a file called `NAME_generator.py`; takes `size`.
+
+  Args:
+    file: `__file__` of the config.
+    arg: its argument.
+
+  Raises:
+    UserError: an unknown argument.
+  """
+  size = config_lib.arguments(arg, size='full')['size']
+  name = pathlib.Path(file).stem.partition('_')[0]
+  config = beside(file, f'{name}_stage2', size=size, stage1='none')
+  config.workdir = f'workdirs/{name}_generator-{size}'
+  set_generator(config, size)
+  return config
+
+
 def set_stage1(
     config: ml_collections.ConfigDict, kind: str, negatives: str
 ) -> None:

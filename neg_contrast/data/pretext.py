@@ -95,22 +95,6 @@ class Pair:
   title: bool = True
   home: int = -1
 
-  def pieces(self, tokens: int) -> tuple[tuple[int, int], ...]:
-    """The positive as spans of tokens.
-
-    Args:
-      tokens: of the passage's text.
-
-    Returns:
-      (first, end) of one span, or of two around a hole; none is empty.
-    """
-    if self.end == TO_END:
-      return ((self.first, tokens),)
-    if self.first < self.end:
-      return ((self.first, self.end),)
-    around = (0, self.end), (self.first, tokens)
-    return tuple(piece for piece in around if piece[0] < piece[1])
-
 
 def make_pairs(
     kind: str,

