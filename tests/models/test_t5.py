@@ -247,7 +247,8 @@ def test_dropout_is_where_the_reference_has_it(tmp_path, monkeypatch):
   loaded = t5_pretrained.load_t5(str(tmp_path))
   assert loaded.config.dropout == 0.5
   source, target = (padded(list(s)) for s in zip(*pairs(), strict=True))
-  monkeypatch.setattr(t5.bert, 'dropout', lambda x, key, rate: x / (1 - rate))
+  monkeypatch.setattr(
+      t5.layers, 'dropout', lambda x, key, rate: x / (1 - rate))
   monkeypatch.setattr(torch.nn.functional, 'dropout',
                       lambda x, p, training, inplace=False:
                       x / (1 - p) if training else x)
