@@ -221,6 +221,7 @@ class Report:
     defaults: the same keys; missing keys differ from everything.
     environment: versions and settings.
     negatives: None where there is no pool of them.
+    tables: of a grid of trainings, as HTML.
   """
 
   job: str
@@ -235,6 +236,7 @@ class Report:
   defaults: Mapping[str, Any]
   environment: Mapping[str, Any]
   negatives: report_negatives.Negatives | None = None
+  tables: tuple[str, ...] = ()
 
 
 def render(report: Report) -> str:
@@ -259,7 +261,8 @@ def render(report: Report) -> str:
       source_series=report_negatives.series_of,
       filter_counts=report_negatives.filter_counts,
       beyond_pool=report_negatives.beyond,
-      svg=markupsafe.Markup,  # Text in figures is escaped by matplotlib.
+      svg=markupsafe.Markup,  # Text in figures is escaped by matplotlib,
+      table=markupsafe.Markup,  # and that in tables by `tables.html`.
   )
   first = report.groups[0] if report.groups else None
   return environment.get_template(_TEMPLATE).render(

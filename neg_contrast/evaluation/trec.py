@@ -5,16 +5,15 @@ A run has six fields a line, `query Q0 passage rank score tag`; judgements four,
 end in .gz are compressed.
 """
 
-import contextlib
 import gzip
 import io
-import os
 import pathlib
 from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
 from neg_contrast import errors
+from neg_contrast.evaluation import atomic
 
 Ranking = list[tuple[str, float]]
 """(passage id, score) pairs, best first."""
@@ -103,7 +102,7 @@ def write_run(
     ValueError: a passage occurs twice for a query, or a score is not finite.
   """
   _check_field('tag', tag)
-  with _writing(path) as f:
+  with atomic.writing(path) as f:
     for query, scored in run.items():
       _check_field('query id', query)
       for rank, (passage, score) in enumerate(ranked(scored), start=1):
@@ -112,7 +111,7 @@ def write_run(
           raise ValueError(f'query {query!r}: passage {passage!r} has {score}')
         # str of a float32 is the shortest text that reads back as itself.
         line = f'{query} Q0 {passage} {rank} {np.float32(score)!s} {tag}\n'
-        f.write(line.encode())
+        f.write(line)
 
 
 def read_qrels(path: pathlib.Path) -> Qrels:
@@ -157,7 +156,7 @@ def write_qrels(
   Raises:
     UserError: an id is empty or holds white space, or a query id begins with #.
   """
-  with _writing(path) as f:
+  with atomic.writing(path) as f:
     for query, judged in qrels.items():
       _check_field('query id', query)
       if query.startswith('#'):
@@ -166,7 +165,7 @@ def write_qrels(
         )
       for passage, grade in judged.items():
         _check_field('passage id', passage)
-        f.write(f'{query} 0 {passage} {grade}\n'.encode())
+        f.write(f'{query} 0 {passage} {grade}\n')
 
 
 def _lines(path: pathlib.Path) -> Iterator[tuple[str, list[str]]]:
@@ -225,20 +224,3 @@ def _check_field(name: str, value: str) -> None:
         f'{name} {value!r} is empty or holds white space, which a TREC file '
         'can not express: rename it'
     )
-
-
-@contextlib.contextmanager
-def _writing(path: pathlib.Path) -> Iterator[io.BufferedIOBase]:
-  """Yields a file that takes the place of `path` when the block succeeds."""
-  partial = path.with_name(path.name + '.partial')
-  try:
-    with open(partial, 'wb') as f:
-      if path.suffix == '.gz':
-        # No name and no time inside: equal runs are equal files.
-        with gzip.GzipFile('', 'wb', fileobj=f, mtime=0) as packed:
-          yield packed
-      else:
-        yield f
-    os.replace(partial, path)
-  finally:
-    partial.unlink(missing_ok=True)

@@ -1,0 +1,32 @@
+"""Text files that are there as a whole or not at all."""
+
+import contextlib
+import gzip
+import io
+import os
+import pathlib
+from collections.abc import Iterator
+from typing import TextIO
+
+
+@contextlib.contextmanager
+def writing(path: pathlib.Path) -> Iterator[TextIO]:
+  """Yields a file that takes the place of `path` when the block succeeds.
+
+  Args:
+    path: written as UTF-8 with the newlines it is given, gzip if it ends in
+      .gz. When the block fails, an older file stays.
+  """
+  partial = path.with_name(path.name + '.partial')
+  try:
+    with open(partial, 'wb') as f:
+      # No name and no time inside: equal texts are equal files.
+      stream = (
+          gzip.GzipFile('', 'wb', fileobj=f, mtime=0)
+          if path.suffix == '.gz' else f
+      )
+      with io.TextIOWrapper(stream, 'utf-8', newline='') as text:
+        yield text
+    os.replace(partial, path)
+  finally:
+    partial.unlink(missing_ok=True)
