@@ -126,18 +126,19 @@ def _run_all(args: argparse.Namespace) -> None:
 
 
 def make_vectors(
-    folder: pathlib.Path, passages: int, seed: int, asked: int = _QUERIES
+    folder: pathlib.Path, passages: int, seed: int, asked: int = _QUERIES,
+    features: int = _FEATURES,
 ) -> None:
   """Writes passages.npy, samples.npy and queries.npy, unit vectors."""
   if (folder / 'queries.npy').exists():
     return
   rng = np.random.default_rng(seed)
-  place = np.arange(_FEATURES)
+  place = np.arange(features)
   variances = np.exp(-place / 130) / (1 + place / 16)
   deviations = np.sqrt(variances / variances.sum()).astype(np.float32)
 
   def draw(count: int) -> np.ndarray:
-    shape = (count, _FEATURES)
+    shape = (count, features)
     return rng.standard_normal(shape, dtype=np.float32) * deviations
 
   def choose(count: int, among: int) -> np.ndarray:
@@ -149,7 +150,7 @@ def make_vectors(
   centres = 0.15**0.5 * draw(topics)[choose(articles, topics)]
   centres += 0.35**0.5 * draw(articles)
   vecs = np.lib.format.open_memmap(
-      folder / 'passages.npy', 'w+', np.float32, (passages, _FEATURES)
+      folder / 'passages.npy', 'w+', np.float32, (passages, features)
   )
   for start in range(0, passages, 50_000):
     count = min(50_000, passages - start)

@@ -38,7 +38,8 @@ from neg_contrast import config as config_lib
 from neg_contrast.data import examples
 from neg_contrast.evaluation import confidence
 from neg_contrast.jobs import dataset as dataset_lib
-from neg_contrast.jobs import encoder_training, evaluate, retriever
+from neg_contrast.jobs import embedder as embedder_lib
+from neg_contrast.jobs import encoder_training, evaluate
 from neg_contrast.jobs import negatives as negatives_lib
 from neg_contrast.retrieval import hits
 
@@ -135,14 +136,11 @@ class Comparison:
       with np.load(path) as saved:
         return dict(saved)
     rows = self._test.query_rows
-    searcher = retriever.Retriever(
+    embedder = embedder_lib.Embedder(
         self._base, self._dataset,
-        retriever.make_encoder(self._base, run.trained),
+        embedder_lib.make_encoder(self._base, run.trained),
     )
-    query_vecs = searcher.encoder.encode(
-        'query', self._dataset.tokenize(run.trained, 'query'), rows
-    )
-    scores = query_vecs @ searcher.passage_vecs.T
+    scores = embedder.query_vecs(rows) @ embedder.passage_vecs.T
     ranks = self._dataset.prepared.tie_ranks
     found = hits.top_k(scores, ranks, self._base.evaluation.depth)
     by_query = self._test.score(self._test.run_of(found), found)[1]

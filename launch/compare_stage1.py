@@ -33,6 +33,7 @@ from neg_contrast import artifacts, plan
 from neg_contrast import config as config_lib
 from neg_contrast.evaluation import confidence
 from neg_contrast.jobs import dataset as dataset_lib
+from neg_contrast.jobs import embedder as embedder_lib
 from neg_contrast.jobs import encoder_training, evaluate, questions, synthetic
 from neg_contrast.jobs import model as model_lib
 from neg_contrast.jobs import retriever as retriever_lib
@@ -96,9 +97,12 @@ class Comparison:
         place / 'stage2', lambda: self._gold,
     )
     plan.run([run.step(f'{kind}, seed {seed}, stage 2')])
-    found = retriever_lib.Retriever(
+    embedder = embedder_lib.Embedder(
         self._base, self._gold,
-        retriever_lib.make_encoder(self._base, run.trained),
+        embedder_lib.make_encoder(self._base, run.trained),
+    )
+    found = retriever_lib.Retriever(
+        self._base, self._gold, embedder
     ).search_rows(self._test.query_rows, self._base.evaluation.depth)
     by_query = self._test.score(self._test.run_of(found), found)[1]
     ids = [self._gold.prepared.query_ids[row].decode()

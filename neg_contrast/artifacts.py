@@ -1,6 +1,7 @@
 """Folders that explain themselves: a manifest, written last and atomically.
 
-A folder without `manifest.json` is unfinished and is made anew.
+A folder without `manifest.json` is unfinished and is made anew; but one that is
+filled part by part has its manifest from the start, as `unfinished.json`.
 """
 
 import contextlib
@@ -24,6 +25,7 @@ from absl import logging
 from neg_contrast import errors
 
 MANIFEST = 'manifest.json'
+UNFINISHED = 'unfinished.json'
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _held: set[tuple[pathlib.Path, int]] = set()  # Locks, and their threads.
 _VERSIONED = ('jax', 'jaxlib', 'flax', 'optax', 'orbax-checkpoint', 'numpy')
@@ -64,13 +66,18 @@ def read_manifest(folder: pathlib.Path) -> dict[str, Any] | None:
 
 @contextlib.contextmanager
 def writing(
-    folder: pathlib.Path, manifest: dict[str, Any]
+    folder: pathlib.Path, manifest: dict[str, Any], name: str = MANIFEST
 ) -> Iterator[pathlib.Path]:
   """Yields a scratch folder that becomes `folder` when the block succeeds.
 
   The block may add to `manifest` (counts and the like) until it ends. An older
   artifact in `folder` is replaced. When the block fails, nothing is left. Other
   processes that write the same folder wait.
+
+  Args:
+    folder: of the artifact.
+    manifest: to be written.
+    name: of its file; `UNFINISHED` if parts will be added to the folder.
 
   Raises:
     UserError: the folder holds something that is no artifact, which is not ours
@@ -84,21 +91,35 @@ def writing(
       shutil.rmtree(left, ignore_errors=True)
     scratch.mkdir()
     try:
-      yield scratch
-      write_json(scratch / MANIFEST, manifest)
-    except BaseException as e:
+      with saying_no_space(folder):
+        yield scratch
+        write_json(scratch / name, manifest)
+    except BaseException:
       shutil.rmtree(scratch, ignore_errors=True)
-      if isinstance(e, OSError) and e.errno in _NO_SPACE:
-        raise errors.UserError(
-            f'{folder}: {e.strerror}. Free some space, or name another '
-            '--workdir, --config.data.prepared_dir or '
-            '--config.negatives.mined_dir'
-        ) from e
       raise
     if folder.exists():
       os.replace(folder, old)
     os.replace(scratch, folder)
     shutil.rmtree(old, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def saying_no_space(folder: pathlib.Path) -> Iterator[None]:
+  """Says what to do when the disk of a folder is full.
+
+  Raises:
+    UserError: there is no space left.
+  """
+  try:
+    yield
+  except OSError as e:
+    if e.errno not in _NO_SPACE:
+      raise
+    raise errors.UserError(
+        f'{folder}: {e.strerror}. Free some space, or name another '
+        '--workdir, --config.data.prepared_dir or '
+        '--config.negatives.mined_dir'
+    ) from e
 
 
 def check_ours(folder: pathlib.Path) -> None:
@@ -109,6 +130,7 @@ def check_ours(folder: pathlib.Path) -> None:
   """
   is_other = folder.exists() and not (
       folder.is_dir() and (read_manifest(folder) is not None
+                           or (folder / UNFINISHED).exists()
                            or not any(folder.iterdir()))
   )
   if is_other:
@@ -119,10 +141,17 @@ def check_ours(folder: pathlib.Path) -> None:
 
 
 @contextlib.contextmanager
-def only_one(folder: pathlib.Path) -> Iterator[None]:
+def only_one(folder: pathlib.Path, wait: bool = True) -> Iterator[bool]:
   """Lets one process at a time make `folder`; the end of it frees the next.
 
   A thread may enter again what it is in already.
+
+  Args:
+    folder: to be made; need not be there.
+    wait: for another process that makes it.
+
+  Yields:
+    Whether it is this one's turn; without `wait` it may not be.
 
   Raises:
     UserError: the folder around it can't be written to.
@@ -130,7 +159,7 @@ def only_one(folder: pathlib.Path) -> Iterator[None]:
   path = folder.absolute()
   holder = (path, threading.get_ident())
   if holder in _held:
-    yield
+    yield True
     return
   locks = path.parent / '.locks'
   make_folder(locks)
@@ -138,11 +167,14 @@ def only_one(folder: pathlib.Path) -> Iterator[None]:
     try:
       fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
+      if not wait:
+        yield False
+        return
       logging.info('%s: waiting for another process that makes it', folder)
       fcntl.flock(lock, fcntl.LOCK_EX)
     _held.add(holder)
     try:
-      yield
+      yield True
     finally:
       _held.remove(holder)
 
@@ -179,16 +211,18 @@ def create_array(
 
 
 def load_array(
-    path: pathlib.Path, shape: Sequence[int | None]
+    path: pathlib.Path, shape: Sequence[int | None], dtype: Any = None
 ) -> np.ndarray:
   """Maps a `.npy` file of an artifact, read-only.
 
   Args:
     path: of the file.
     shape: what it has to be; None: any.
+    dtype: what it has to be; None: any.
 
   Raises:
-    UserError: the file is missing or damaged; says how to have it made anew.
+    UserError: the file is missing or damaged; says how to have it made anew. Or
+      the process has too many files open.
   """
   try:
     array = np.load(path, mmap_mode='r', allow_pickle=False)
@@ -197,7 +231,13 @@ def load_array(
         for want, have in zip(shape, array.shape, strict=True)
     ):
       raise ValueError(f'holds {array.shape}, not {tuple(shape)}')
+    if dtype not in (None, array.dtype):
+      raise ValueError(f'holds {array.dtype}, not {np.dtype(dtype)}')
   except (OSError, EOFError, ValueError) as e:
+    if isinstance(e, OSError) and e.errno == errno.EMFILE:
+      raise errors.UserError(
+          f'{path}: {e.strerror}; allow more with ulimit -n'
+      ) from None
     raise errors.UserError(
         f'{path}: damaged ({e}). Remove {path.parent} to have it made anew'
     ) from None

@@ -63,6 +63,16 @@ def make_mesh(
   )
 
 
+def make_local_mesh(config: config_lib.MeshConfig) -> Mesh:
+  """The mesh for work that processes divide among them: of a process's own.
+
+  Where there is one process, the mesh of the config.
+  """
+  if jax.process_count() > 1:
+    config = config_lib.MeshConfig()
+  return make_mesh(config, jax.local_devices())
+
+
 def check_batch(batch_size: int, groups: int, mesh: Mesh) -> None:
   """Refuses a batch that the mesh can't split.
 

@@ -1,55 +1,141 @@
-"""Tables of embeddings on disk: `.npy`, and ids in a text file beside them.
+"""Makes tables of embeddings on disk, shard by shard, and files for others.
 
-numpy, and any other program, maps the vectors without reading them; row i of
-the vectors belongs to line i of the ids.
+An interruption loses the shards that were being made, one a process; the rest
+is kept. Any number of processes divide the shards, and the bytes do not depend
+on how many they were. The manifest is there, as `unfinished.json`, before the
+shards are, and gets its name when all of them are.
 """
 
+import dataclasses
+import os
 import pathlib
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Float
 
-from neg_contrast import artifacts, errors
+from neg_contrast import artifacts, errors, shards
+from neg_contrast.retrieval import table
 
-_VECTORS = 'passages.npy'
+_FORMAT = 1  # Of a table's folder.
+OnProgress = Callable[[int], None]
+"""Is told how many rows are done."""
+
+
+@runtime_checkable
+class Encode(Protocol):
+  """Writes `out[i:j] = [j - i, features] float32` for all of some rows."""
+
+  def __call__(self, rows: range, out: Any, on_progress: OnProgress) -> Any:
+    """Places in `out` and progress are counted from the first of the rows."""
+    ...
 
 
 def make_table(
     folder: pathlib.Path,
     identity: dict[str, Any],
-    shape: tuple[int, int],
-    encode: Callable[..., Any],
-) -> Float[np.ndarray, 'passages features']:
-  """The passages' vectors, mapped; encoded only if they are not there.
+    layout: table.Layout,
+    encode: Encode,
+    ticker: Callable[[int], OnProgress] = lambda done: lambda _: None,
+) -> table.Table:
+  """The passages' vectors; what is not there yet is encoded.
 
   Args:
     folder: of the table; one of another identity is replaced.
-    identity: what the vectors depend on.
-    shape: (passages, features).
-    encode: called with `out`, `[passages, features] float32` to fill.
-
-  Returns:
-    `[passages, features] float32`, read-only.
+    identity: what the bytes depend on, the dtype included.
+    layout: of a new table. One that was begun goes on with its own
+      `shard_rows`, on which the vectors must not depend.
+    encode: encodes the rows of a shard.
+    ticker: given the rows that are there already, returns what is told of the
+      rows that are there then, whoever made them.
 
   Raises:
-    UserError: the file is damaged.
+    UserError: the folder holds something else, or the disk is full.
+    ValueError: a vector is not finite.
   """
-  if not is_made(folder, identity):
+  found = open_table(folder, identity)
+  if found is None:
+    layout = _begin(folder, identity, layout)
+    _fill(folder, layout, encode, ticker)
     with artifacts.only_one(folder):
-      if not is_made(folder, identity):  # Not made while waiting.
-        with artifacts.writing(folder, {'identity': identity}) as scratch:
-          write_vectors(scratch / _VECTORS, shape, encode)
-  return artifacts.load_array(folder / _VECTORS, shape)
+      if (folder / artifacts.UNFINISHED).exists():  # Not yet another's work.
+        os.replace(folder / artifacts.UNFINISHED, folder / artifacts.MANIFEST)
+    found = table.Table(folder, layout)
+  return found
+
+
+def open_table(
+    folder: pathlib.Path, identity: dict[str, Any]
+) -> table.Table | None:
+  """The finished table of this identity, if it is there."""
+  layout = _read_layout(folder / artifacts.MANIFEST, identity)
+  return None if layout is None else table.Table(folder, layout)
+
+
+def _begin(
+    folder: pathlib.Path, identity: dict[str, Any], layout: table.Layout
+) -> table.Layout:
+  """Makes the folder, or joins in; the layout that it has."""
+  with artifacts.only_one(folder):
+    for name in (artifacts.MANIFEST, artifacts.UNFINISHED):
+      begun = _read_layout(folder / name, identity)
+      if begun is not None:
+        return begun
+    manifest = {'format': _FORMAT, 'identity': identity,
+                'layout': dataclasses.asdict(layout)}
+    with artifacts.writing(folder, manifest, artifacts.UNFINISHED):
+      pass
+  return layout
+
+
+def _read_layout(
+    path: pathlib.Path, identity: dict[str, Any]
+) -> table.Layout | None:
+  """What a manifest says, if it is there and of this identity."""
+  made = artifacts.read_json(path) if path.exists() else {}
+  if made.get('format') != _FORMAT or not _is_of(made, identity):
+    return None
+  return table.Layout(**made['layout'])
+
+
+def _fill(
+    folder: pathlib.Path,
+    layout: table.Layout,
+    encode: Encode,
+    ticker: Callable[[int], OnProgress],
+) -> None:
+  """Makes the shards that are missing."""
+  is_made = lambda shard: table.shard_file(folder, shard).exists()
+  rows_there = lambda: sum(
+      len(layout.rows_of(shard)) for shard in range(layout.shards)
+      if is_made(shard)
+  )
+  say = ticker(rows_there())
+
+  def make(shard: int) -> None:
+    before = rows_there()
+    with artifacts.saying_no_space(folder):
+      writer = table.ShardWriter(folder, layout, shard)
+      try:
+        encode(layout.rows_of(shard), writer, lambda done: say(before + done))
+        writer.close()
+      finally:
+        writer.discard()
+
+  shards.make_all(
+      [folder.with_name(f'{folder.name}-{shard:05d}')
+       for shard in range(layout.shards)],
+      is_made, make,
+  )
 
 
 def is_made(folder: pathlib.Path, identity: dict[str, Any]) -> bool:
-  """Whether embeddings of this identity are there."""
-  manifest = artifacts.read_manifest(folder)
-  return manifest is not None and (
-      manifest.get('identity') == artifacts.as_json(identity)
-  )
+  """Whether a finished artifact of this identity is there."""
+  return _is_of(artifacts.read_manifest(folder) or {}, identity)
+
+
+def _is_of(manifest: dict[str, Any], identity: dict[str, Any]) -> bool:
+  return manifest.get('identity') == artifacts.as_json(identity)
 
 
 def write_vectors(

@@ -8,7 +8,7 @@ depend on its block alone, not on the number of devices.
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -56,43 +56,55 @@ class TableEncoder:
       tokens: Callable[[int], np.ndarray],
       lengths: Int[np.ndarray, ' sequences'],
       on_progress: Callable[[int], None] | None = None,
-      out: Float[np.ndarray, 'sequences features'] | None = None,
-  ) -> Float[np.ndarray, 'sequences features']:
-    """Encodes sequences 0 .. n-1.
+      out: Any = None,
+      span: range | None = None,
+  ) -> Any:
+    """Encodes sequences 0 .. n-1, or a span of them.
 
     Args:
       tower_params: parameters of the tower, on the mesh.
       tokens: sequence number -> its token ids.
       lengths: `[sequences] int`, tokens of each.
       on_progress: called with the number of sequences done so far.
-      out: `[sequences, features] float32` to write to, such as a mapped file.
+      out: `[sequences, features] float32` to write to by slices, such as a
+        mapped file. It begins with the span.
+      span: which of the sequences; whole blocks, so that a vector's bytes do
+        not depend on it.
 
     Returns:
       `[sequences, features] float32`: `out`, if given.
+
+    Raises:
+      ValueError: the span cuts a block.
     """
+    slots, size = self._slots(lengths), self.block_rows(lengths)
+    span = range(len(lengths)) if span is None else span
+    if span.start % size or (span.stop % size and span.stop != len(lengths)):
+      raise ValueError(f'{span} cuts a block of {size} sequences')
 
     def say(start: int, done: int) -> None:
       if on_progress:
         on_progress(start + done)
 
     if out is None:
-      out = np.empty((len(lengths), self._dim), np.float32)
-    for start, stop, slots in self._blocks(lengths):
-      sequences = [tokens(row) for row in range(start, stop)]
-      out[start:stop] = self._encode_block(
-          tower_params, sequences, slots, functools.partial(say, start)
+      out = np.empty((len(span), self._dim), np.float32)
+    for first in range(span.start, span.stop, size):
+      rows = range(first, min(first + size, span.stop))
+      start = first - span.start
+      out[start : start + len(rows)] = self._encode_block(
+          tower_params, [tokens(row) for row in rows], slots,
+          functools.partial(say, start),
       )
     return out
 
-  def _blocks(
-      self, lengths: Int[np.ndarray, ' sequences']
-  ) -> Iterator[tuple[int, int, int]]:
-    """(first row, end row, sequences a group) of each block."""
+  def block_rows(self, lengths: Int[np.ndarray, ' sequences']) -> int:
+    """Sequences in a block, but the last of them."""
+    return self._slots(lengths) * _GROUPS_PER_BLOCK
+
+  def _slots(self, lengths: Int[np.ndarray, ' sequences']) -> int:
+    """Sequences in a group."""
     mean = max(1.0, float(np.mean(lengths)) if len(lengths) else 1.0)
-    slots = 2 ** max(0, round(math.log2(max(1.0, self._chunk_tokens / mean))))
-    size = slots * _GROUPS_PER_BLOCK
-    for start in range(0, len(lengths), size):
-      yield start, min(start + size, len(lengths)), slots
+    return 2 ** max(0, round(math.log2(max(1.0, self._chunk_tokens / mean))))
 
   def _encode_block(
       self,

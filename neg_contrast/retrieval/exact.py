@@ -1,5 +1,7 @@
 """Exact nearest passages by dot product, streamed over the mesh."""
 
+import math
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,7 +9,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Float, Int
 
 from neg_contrast import scoring
-from neg_contrast.retrieval import hits
+from neg_contrast.retrieval import hits, table
 
 _QUERIES_AT_ONCE = 1024
 _KEPT_BYTES = 2**28
@@ -26,15 +28,15 @@ class ExactIndex:
 
   def __init__(
       self,
-      passage_vecs: Float[np.ndarray, 'passages features'],
+      passage_vecs: table.Rows,
       tie_ranks: Int[np.ndarray, ' passages'],
       mesh: Mesh,
       block_rows: int = 16384,
   ):
-    """Keeps a reference to the vectors, which may be memory-mapped.
+    """Keeps a reference to the vectors, which may lie on disk.
 
     Args:
-      passage_vecs: `[passages, features] float32`.
+      passage_vecs: `[passages, features] float32`, read a block at a time.
       tie_ranks: `[passages] int32`, see `hits.tie_ranks`.
       mesh: blocks are spread over its `data` axis.
       block_rows: passages a device scores at once.
@@ -43,6 +45,7 @@ class ExactIndex:
     self._ranks = tie_ranks
     self._devices = mesh.shape['data']
     self._rows = min(block_rows, max(1, len(passage_vecs)))
+    self._keeps = 4 * math.prod(passage_vecs.shape) < _KEPT_BYTES
     self._split = NamedSharding(mesh, PartitionSpec('data'))
     self._whole = NamedSharding(mesh, PartitionSpec())
     self._step = jax.jit(_merge_block, donate_argnums=0)
@@ -83,7 +86,7 @@ class ExactIndex:
       block = self._kept.get(start) or jax.device_put(
           self._block(start, stride), self._split
       )
-      if self._vecs.nbytes < _KEPT_BYTES:
+      if self._keeps:
         self._kept[start] = block
       best = self._step(best, query_vecs, *block)
       jax.block_until_ready(best)
@@ -102,10 +105,10 @@ class ExactIndex:
     rows = np.full(stride, -1, np.int32)
     for first in range(start, min(start + stride, len(self._vecs)), self._rows):
       stop = min(first + self._rows, len(self._vecs))
-      order = first + np.argsort(self._ranks[first:stop])
+      order = np.argsort(self._ranks[first:stop])
       at = slice(first - start, stop - start)
-      vecs[at], rows[at] = self._vecs[order], order
-      ranks[at] = self._ranks[order]
+      vecs[at], rows[at] = self._vecs[first:stop][order], first + order
+      ranks[at] = self._ranks[first:stop][order]
     _check_finite(vecs, 'passage')
     return (vecs.reshape(*shape, -1), ranks.reshape(shape), rows.reshape(shape))
 

@@ -38,10 +38,10 @@ from concurrent import futures
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float, Float32, Int, Int32, Shaped
+from jaxtyping import Float, Float32, Int, Int32, Shaped
 
 from neg_contrast import artifacts, errors
-from neg_contrast.retrieval import hits
+from neg_contrast.retrieval import hits, table
 
 _EXACT_BELOW = 50_000
 _BRUTE_FORCE_BELOW = 1_000
@@ -180,17 +180,18 @@ class ScannIndex:
 
   def __init__(
       self,
-      passage_vecs: Float[np.ndarray, 'passages features'],
+      passage_vecs: table.Rows,
       tie_ranks: Int[np.ndarray, ' passages'],
       settings: Settings,
       shards: list[_Shard],
       measured: Measured,
   ):
-    """Keeps a reference to the vectors, which may be memory-mapped."""
+    """Keeps a reference to the vectors, which may lie on disk."""
     self.settings = settings
     self.measured = measured
     # A view: memory-mapped arrays are slow to index one by one.
-    self._vecs = passage_vecs.view(np.ndarray)
+    self._vecs = (passage_vecs.view(np.ndarray)
+                  if isinstance(passage_vecs, np.ndarray) else passage_vecs)
     self._ranks = tie_ranks
     self._shards = shards
     self._threads = settings.threads or _cores()
@@ -282,7 +283,7 @@ class ScannIndex:
 
 
 def build(
-    passage_vecs: Float[np.ndarray, 'passages features'],
+    passage_vecs: table.Rows,
     tie_ranks: Int[np.ndarray, ' passages'],
     settings: Settings,
     sample_queries: Float[np.ndarray, 'queries features'] | None = None,
@@ -305,8 +306,8 @@ def build(
   Equal arguments give equal indexes, see `ScannIndex.save`.
 
   Args:
-    passage_vecs: `[passages, features] float32`, read a shard at a time; may be
-      memory-mapped. Kept: searches read from them.
+    passage_vecs: `[passages, features] float32`, read a shard at a time; may
+      lie on disk. Kept: searches read from them.
     tie_ranks: `[passages] int32`, see `hits.tie_ranks`.
     settings: what is wanted.
     sample_queries: `[queries, features] float32`; at most 512 are used.
@@ -331,14 +332,14 @@ def build(
 
 def load(
     folder: pathlib.Path,
-    passage_vecs: Float[np.ndarray, 'passages features'],
+    passage_vecs: table.Rows,
     threads: int = 0,
 ) -> ScannIndex:
   """Reads an index that `ScannIndex.save` wrote, wherever it lies now.
 
   Args:
     folder: of the index.
-    passage_vecs: that it was built from; may be memory-mapped.
+    passage_vecs: that it was built from; may lie on disk.
     threads: of a search; 0: one for each core that may be used. Building uses
       one, without which ScaNN is not reproducible.
 
@@ -584,7 +585,7 @@ def _candidates(
 
 
 def _rescore(
-    vecs: Float[np.ndarray, 'passages features'],
+    vecs: table.Rows,
     queries: Float32[np.ndarray, 'queries features'],
     rows: Int32[np.ndarray, 'queries candidates'],
     threads: int,
@@ -597,9 +598,12 @@ def _rescore(
   scores = np.empty(rows.shape, np.float32)
 
   def score(first: int, last: int) -> None:
-    part = np.empty((rows.shape[1], vecs.shape[1]), vecs.dtype)
+    part = np.empty((rows.shape[1], vecs.shape[1]), np.float32)
     for q in range(first, last):
-      np.take(vecs, rows[q], axis=0, out=part, mode='clip')
+      if isinstance(vecs, np.ndarray) and vecs.dtype == np.float32:
+        np.take(vecs, rows[q], axis=0, out=part, mode='clip')
+      else:
+        part = vecs[np.maximum(rows[q], 0)]
       np.vecdot(np.asarray(part, np.float32), queries[q], out=scores[q])
 
   step = max(1, -(-len(queries) // (4 * threads)))
@@ -633,7 +637,7 @@ def _best(
   )
 
 
-def _fingerprint(vecs: Float[np.ndarray, 'passages features']) -> str:
+def _fingerprint(vecs: table.Rows) -> str:
   """The sha256 of the shape and of rows spread over the whole table."""
   step = max(1, len(vecs) // _SOME_ROWS)
   some = np.ascontiguousarray(vecs[::step], np.float32)
@@ -680,8 +684,8 @@ def _broken(folder: pathlib.Path, name: str, what: str) -> errors.UserError:
 
 
 def _check_finite(vecs: Shaped[np.ndarray, '...'], what: str) -> None:
-  finite: Bool[np.ndarray, '...'] = np.isfinite(vecs)
-  if not finite.all():
+  parts = range(0, len(vecs), _EXACT_ROWS)  # What is made is a part's.
+  if not all(np.isfinite(vecs[at : at + _EXACT_ROWS]).all() for at in parts):
     raise ValueError(f'a {what} vector is not finite: the model is broken')
 
 

@@ -99,20 +99,26 @@ class TextEncoder:
       texts: tokenized.TokenizedTexts,
       rows: Int[np.ndarray, ' rows'] | None = None,
       *,
-      out: Float[np.ndarray, 'rows features'] | None = None,
+      span: range | None = None,
+      out: Any = None,
       on_progress: Callable[[int], None] | None = None,
-  ) -> Float[np.ndarray, 'rows features']:
+  ) -> Any:
     """Embeddings of tokenized texts.
 
     Args:
       role: `query` or `passage`.
       texts: tokenized by this model's tokenizer.
       rows: `[rows] int` which of them; default: all.
-      out: `[rows, features] float32` to write to, such as a mapped file.
+      span: which of these; whole blocks, see `block_rows`.
+      out: `[rows, features] float32` to write to by slices, such as a mapped
+        file; of the span, if there is one.
       on_progress: called with the number of rows done so far.
 
     Returns:
       `[rows, features] float32`: `out`, if given.
+
+    Raises:
+      ValueError: the span cuts a block.
     """
     lengths = texts.lengths()
     if rows is not None:
@@ -120,8 +126,12 @@ class TextEncoder:
     return self._tables[role](
         dual_encoder.tower(self._params, role),
         lambda i: texts.tokens(i if rows is None else int(rows[i])),
-        lengths, on_progress, out,
+        lengths, on_progress, out, span,
     )
+
+  def block_rows(self, role: str, texts: tokenized.TokenizedTexts) -> int:
+    """Texts whose vectors depend on each other, in the last bits."""
+    return self._tables[role].block_rows(texts.lengths())
 
   def _tokenize(
       self, role: str, texts: Sequence[tuple[str, str]]

@@ -2,12 +2,42 @@
 
 import jax
 import numpy as np
+import pytest
 
 from neg_contrast import config as config_lib
 from neg_contrast import sharding
 from neg_contrast.models import dual_encoder
 from neg_contrast.retrieval import encoding
 from tests import tiny
+
+
+def test_spans_give_the_same_bytes():
+  """Of a corpus whose parts have other mean lengths than the whole."""
+  spec = dual_encoder.EncoderSpec(tiny.bert_config(), 'mean')
+  params = dual_encoder.init_params(spec, jax.random.key(0))['shared']
+  rng = np.random.default_rng(0)
+  sequences = [rng.integers(5, 60, rng.integers(3, 20 if i < 300 else 6))
+               for i in range(500)]
+  lengths = np.array([len(s) for s in sequences])
+  mesh = sharding.make_mesh(config_lib.MeshConfig(), jax.devices()[:1])
+  encoder = encoding.TableEncoder(
+      dual_encoder.Encoder(spec), mesh, 24, chunk_tokens=20
+  )
+  encode = lambda **kwargs: encoder(
+      params, lambda i: sequences[i], lengths, **kwargs)
+  whole, block = encode(), encoder.block_rows(lengths)
+  assert block == 128  # Two sequences a group.
+  out = np.zeros((500, 16), np.float32)
+  for first, last in ((384, 500), (128, 384), (0, 128)):
+    told = []
+    encode(span=range(first, last), out=out[first:last],
+           on_progress=told.append)
+    assert told[-1] == last - first
+  assert out.tobytes() == whole.tobytes()
+  assert encode(span=range(128, 256)).tobytes() == whole[128:256].tobytes()
+  for first, last in ((64, 128), (0, 100), (128, 499)):
+    with pytest.raises(ValueError, match='cuts a block of 128'):
+      encode(span=range(first, last))
 
 
 def test_same_bytes_on_one_and_eight_devices_and_equal_to_single():

@@ -6,7 +6,8 @@ import pytest
 
 from neg_contrast import config as config_lib
 from neg_contrast import sharding
-from neg_contrast.retrieval import exact, hits
+from neg_contrast.retrieval import exact, hits, table
+from tests.retrieval import test_embeddings
 
 
 def make(passages=41, features=5, seed=0):
@@ -33,6 +34,43 @@ def test_equals_full_sort(devices, block_rows, depth):
     np.testing.assert_array_equal(found.rows[q][:len(rows)], rows)
     assert (found.rows[q][len(rows):] == -1).all()
     np.testing.assert_array_equal(found.scores[q][:len(rows)], scores[q, rows])
+
+
+@pytest.mark.parametrize('shard_rows', [7, 16, 100])
+@pytest.mark.parametrize('devices', [1, 8])
+def test_a_table_is_searched_as_an_array(tmp_path, devices, shard_rows):
+  vecs, queries, ranks, _ = make(features=16)
+  rng = np.random.default_rng(0)
+  vecs[::2] += rng.standard_normal(vecs[::2].shape).astype(np.float32)
+  mesh = sharding.make_mesh(config_lib.MeshConfig(), jax.devices()[:devices])
+  for dtype in table.DTYPES:
+    made = test_embeddings.write(tmp_path / dtype, vecs, dtype, shard_rows)
+    same = vecs if dtype == 'float32' else made[:]
+    found, expected = (
+        exact.ExactIndex(of, ranks, mesh, 3).search(queries, 20)
+        for of in (made, same)
+    )
+    np.testing.assert_array_equal(found.rows, expected.rows)
+    assert found.scores.tobytes() == expected.scores.tobytes()
+
+
+def test_no_more_than_a_block_is_read(tmp_path):
+  vecs, queries, ranks, _ = make()
+  sizes = []
+
+  class Watched:
+    shape, nbytes = vecs.shape, vecs.nbytes
+
+    def __len__(self):
+      return len(vecs)
+
+    def __getitem__(self, rows):
+      sizes.append(len(vecs[rows]))
+      return vecs[rows]
+
+  mesh = sharding.make_mesh(config_lib.MeshConfig(), jax.devices()[:2])
+  exact.ExactIndex(Watched(), ranks, mesh, 4).search(queries, 5)
+  assert sum(sizes) == len(vecs) and max(sizes) == 4
 
 
 def test_nan_is_refused():

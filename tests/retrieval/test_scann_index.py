@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from neg_contrast import errors
-from neg_contrast.retrieval import hits, scann_index
+from neg_contrast.retrieval import hits, scann_index, table
+from tests.retrieval import test_embeddings
 
 pytest.importorskip('scann')
 
@@ -260,6 +261,29 @@ def test_memory_mapped_vectors(corpus, index, copied, tmp_path):
   mapped = np.load(tmp_path / 'vecs.npy', mmap_mode='r')
   loaded = scann_index.load(copied, mapped)
   same(loaded.search(queries, 20), index.search(queries, 20))
+
+
+@pytest.mark.parametrize('dtype', table.DTYPES)
+def test_a_table_is_searched_as_an_array(corpus, tmp_path, dtype):
+  """Shards of both kinds, which end at other rows."""
+  vecs, queries, ranks = corpus
+  vecs, ranks = vecs[:5000], ranks[:5000]
+  made = test_embeddings.write(tmp_path / 'table', vecs, dtype, 700)
+  settings = scann_index.Settings(
+      target_recall=0.9, recall_k=20, threads=2, shard_rows=3000
+  )
+  found = []
+  for name, of in (('a', made), ('b', vecs if dtype == 'float32' else made[:])):
+    index = scann_index.build(of, ranks, settings)
+    index.save(tmp_path / name)
+    found += [index.search(queries, 20),
+              scann_index.load(tmp_path / name, made).search(queries, 20)]
+  for one in found[1:]:
+    same(one, found[0])
+  check_valid(found[0], made[:], queries, ranks, 20)
+  assert contents(tmp_path / 'a') == contents(tmp_path / 'b')
+  best = exact(vecs, queries, ranks, 20)
+  assert scann_index.recall(found[0], best) >= 0.9
 
 
 def test_every_file_is_needed_and_checked(corpus, saved, copied):
