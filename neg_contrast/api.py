@@ -22,6 +22,8 @@ from typing import Any
 from neg_contrast import config as config_lib
 from neg_contrast.data import prepared
 from neg_contrast.jobs import dataset as dataset_lib
+from neg_contrast.jobs import embedder as embedder_lib
+from neg_contrast.jobs import fused
 from neg_contrast.jobs import model as model_lib
 from neg_contrast.jobs import retriever as retriever_lib
 from neg_contrast.retrieval import text_encoder
@@ -44,7 +46,7 @@ def load_encoder(
     UserError: there is no such model, or a key or its value is wrong.
   """
   config = _config(settings, job='export', checkpoint=str(checkpoint))
-  return retriever_lib.make_encoder(config, model_lib.load_checkpoint(config))
+  return embedder_lib.make_encoder(config, model_lib.load_checkpoint(config))
 
 
 def load_corpus(source: str, **settings: Any) -> prepared.Prepared:
@@ -72,7 +74,7 @@ def load_retriever(
   The first search encodes the corpus.
 
   Args:
-    checkpoint: as for `load_encoder`.
+    checkpoint: as for `load_encoder`, or the workdir of an ensemble.
     source: `scheme:place`, as `config.data.source`.
     folder: keeps embeddings and index for the next time, and shares them with
       jobs of that `--workdir`; default: memory keeps them.
@@ -84,13 +86,9 @@ def load_retriever(
   config = _config(settings, job='search', checkpoint=str(checkpoint),
                    data__source=str(source))
   dataset = dataset_lib.Dataset(config.data)
-  encoder = retriever_lib.make_encoder(
-      config, model_lib.load_checkpoint(config)
-  )
-  return retriever_lib.Retriever(
-      config, dataset, encoder,
-      pathlib.Path(folder) / retriever_lib.FOLDER if folder else None,
-  )
+  place = pathlib.Path(folder) / retriever_lib.FOLDER if folder else None
+  vectors = fused.load_vectors(config, dataset, str(checkpoint), place)
+  return retriever_lib.Retriever(config, dataset, vectors, place)
 
 
 def _config(settings: dict[str, Any], **values: Any) -> config_lib.Config:

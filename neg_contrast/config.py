@@ -163,6 +163,8 @@ class LossConfig:
       cosines in [-1, 1] without one cannot separate a batch; 20 is the usual
       choice for l2-normalised encoders (a temperature of 0.05).
     learn_scale: train the scale's logarithm, starting from `scale`.
+    bidirectional: rank the queries of the batch for each passage too; off: the
+      passages for each query only, as DPR does.
     mask_known_positives: another row's passage that is a known positive of a
       query is no negative of it; off reproduces the paper's text.
     label_smoothing: of a question generator: the part of the target's mass that
@@ -171,6 +173,7 @@ class LossConfig:
 
   scale: float = 20.0
   learn_scale: bool = False
+  bidirectional: bool = True
   mask_known_positives: bool = True
   label_smoothing: float = 0.0
 
@@ -473,6 +476,7 @@ class EvaluationConfig:
     answer_rule: `string` (the DPR rule) or `regex`.
     depth: passages retrieved for a query.
     runs: TREC run files that `job=evaluate` evaluates too.
+    dpr_results: also write every ranking with its texts as DPR's result json.
     bm25: also evaluate BM25.
     bm25_k1: its term saturation.
     bm25_b: its length normalisation.
@@ -488,6 +492,7 @@ class EvaluationConfig:
   answer_rule: str = 'string'
   depth: int = 100
   runs: tuple[str, ...] = ()
+  dpr_results: bool = False
   bm25: bool = True
   bm25_k1: float = 0.9
   bm25_b: float = 0.4
@@ -528,6 +533,12 @@ class IndexConfig:
       Building one holds 2.5 times its vectors in memory.
     chunk_tokens: tokens a device encodes at once.
     block_rows: passages a device scores at once in exact search.
+    table_rows: passages in one file of embeddings on disk, rounded up to whole
+      blocks of encoding (64 batches of `chunk_tokens`), so that no vector
+      depends on it. A process that is killed loses the file it was making;
+      16,384 are 48 MiB of 768 features, and 1,283 files for 21 million.
+    embedding_dtype: of embeddings on disk: `float32`, `bfloat16` (half as
+      large) or `int8` (a quarter), see retrieval/table.py for what they cost.
   """
 
   kind: str = 'auto'
@@ -535,6 +546,8 @@ class IndexConfig:
   shard_rows: int = 1_000_000
   chunk_tokens: int = 8192
   block_rows: int = 16384
+  table_rows: int = 16384
+  embedding_dtype: str = 'float32'
 
   def __post_init__(self):
     """Checks ranges."""
@@ -545,6 +558,74 @@ class IndexConfig:
                    'lies between 0 and 1')
     _at_least('index.chunk_tokens', self.chunk_tokens, 1)
     _at_least('index.block_rows', self.block_rows, 1)
+    _at_least('index.table_rows', self.table_rows, 1)
+    _one_of('index.embedding_dtype', self.embedding_dtype,
+            ('float32', 'bfloat16', 'int8'))
+
+
+@dataclasses.dataclass(frozen=True)
+class EnsembleConfig:
+  """Several models as one, and BM25 with them (Lu et al., sections 4.4, 6.1).
+
+  Weights that are not given are tuned on the tune split: best accuracy@1, then
+  best mrr@10, of all that are tried.
+
+  Attributes:
+    members: checkpoints: trained workdirs, or folders or names of others.
+    weights: of the members' scores in embedding fusion, in their order, adding
+      up to 1; empty: tuned.
+    weight_steps: weights that are tried are multiples of 1 over this.
+    candidates: passages of each member that a tune query is tuned with.
+    rank_k: of reciprocal rank fusion: a passage gets 1 / (rank_k + rank).
+    runs: TREC run files that rank fusion has beside the members.
+    hybrid: combine the ensemble, or the only member, with BM25 too.
+    hybrid_depth: passages of BM25 that `hybrid` ranks anew by BM25's score and
+      a weight times the dense score.
+  """
+
+  members: tuple[str, ...] = ()
+  weights: tuple[float, ...] = ()
+  weight_steps: int = 10
+  candidates: int = 100
+  rank_k: float = 60.0
+  runs: tuple[str, ...] = ()
+  hybrid: bool = True
+  hybrid_depth: int = 2000
+
+  def __post_init__(self):
+    """Checks ranges and that the keys agree."""
+    for name in ('weight_steps', 'candidates', 'hybrid_depth'):
+      _at_least(f'ensemble.{name}', getattr(self, name), 1)
+    _at_least('ensemble.rank_k', self.rank_k, 0)
+    if len(set(self.members)) < len(self.members):
+      raise _error('ensemble.members', self.members, 'names each once')
+    if self.weights and (
+        len(self.weights) != len(self.members) or min(self.weights) < 0
+        or abs(sum(self.weights) - 1) > 1e-6
+    ):
+      raise _error('ensemble.weights', self.weights,
+                   f'gives each of members={self.members} a number of at '
+                   'least 0, and they add up to 1')
+
+
+@dataclasses.dataclass(frozen=True)
+class TableConfig:
+  """How a grid of trainings is printed (Lu et al., Tables 2 to 4).
+
+  Attributes:
+    metrics: columns.
+    datasets: what `paper` calls the data: of `data.test_split`, and of
+      `more_splits`.
+    more_splits: judgements that are reported besides `data.test_split`.
+    paper: a csv file of the paper's numbers, printed beside ours; empty: none.
+    members: cells of the group `generated` that the ensembles are made of.
+  """
+
+  metrics: tuple[str, ...] = ()
+  datasets: tuple[str, ...] = ()
+  more_splits: tuple[str, ...] = ()
+  paper: str = ''
+  members: tuple[str, ...] = ('coarse', 'fine', 'bm25', 'context')
 
 
 def _section(cls: type) -> Any:
@@ -552,7 +633,7 @@ def _section(cls: type) -> Any:
 
 
 JOBS = ('train', 'evaluate', 'search', 'export', 'split', 'mine', 'audit',
-        'train_generator', 'generate_questions')
+        'train_generator', 'generate_questions', 'ensemble', 'table')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -561,7 +642,7 @@ class Config:
 
   Attributes:
     job: `train`, `evaluate`, `search`, `export`, `split`, `mine`, `audit`,
-      `train_generator` or `generate_questions`.
+      `train_generator`, `generate_questions`, `ensemble` or `table`.
     workdir: where to, unless --workdir says so; empty: workdirs/<config name>.
     stage1: the config of the training whose checkpoint this one starts from,
       instead of `model.init`; done first where it is not yet.
@@ -582,6 +663,9 @@ class Config:
     checkpointing: see CheckpointingConfig.
     evaluation: see EvaluationConfig.
     index: see IndexConfig.
+    ensemble: see EnsembleConfig.
+    table: see TableConfig.
+    cells: of `job=table`: configs of trainings, by group and name.
   """
 
   job: str = 'train'
@@ -601,6 +685,9 @@ class Config:
   checkpointing: CheckpointingConfig = _section(CheckpointingConfig)
   evaluation: EvaluationConfig = _section(EvaluationConfig)
   index: IndexConfig = _section(IndexConfig)
+  ensemble: EnsembleConfig = _section(EnsembleConfig)
+  table: TableConfig = _section(TableConfig)
+  cells: 'dict[str, dict[str, Config]] | None' = None
 
   def __post_init__(self):
     """Checks what concerns several sections."""
@@ -622,10 +709,20 @@ class Config:
     if reads_model and not self.checkpoint:
       raise _error('checkpoint', '', 'is needed: a trained workdir, or a '
                    'BERT-family or sentence-transformers folder')
+    if self.job == 'table' and not self.cells:
+      raise _error('cells', self.cells, 'is needed: the trainings of the grid, '
+                   'as in configs/squad_table.py')
     if self.job == 'search' and self.query and not self.query.strip():
       raise _error('query', self.query, 'is blank; ask something')
-    if self.job in ('train', 'evaluate'):
+    if self.job in ('train', 'evaluate', 'ensemble'):
       self.evaluation.check_depth()
+    if self.job == 'ensemble' and not (
+        self.ensemble.members or len(self.ensemble.runs) > 1
+    ):
+      raise _error('ensemble.members', self.ensemble.members,
+                   'names trained workdirs, or folders, such as '
+                   "('workdirs/fine','workdirs/bm25'); or name two or more "
+                   'TREC files with ensemble.runs')
     self._check_negatives()
     if self.data.tune_split and self.data.tune_split == self.data.test_split:
       raise _error('data.tune_split', self.data.tune_split,
@@ -714,6 +811,7 @@ class Config:
 
 
 _WITHIN = ('stage1', 'generator')  # Keys that hold whole configs.
+_CELLS = 'cells'  # And the key that holds groups of them.
 
 
 def base_config() -> ml_collections.ConfigDict:
@@ -741,21 +839,21 @@ def set_key(
   try:
     config.update_from_flattened_dict({key: value})
   except (AttributeError, KeyError, TypeError, ValueError) as e:
-    known = difflib.get_close_matches(key, _flat(config), 1)
+    known = difflib.get_close_matches(key, flat(config), 1)
     hint = f'; did you mean {known[0]}?' if known else ''
-    why = 'no such key' if key not in _flat(config) else (
+    why = 'no such key' if key not in flat(config) else (
         f'{type(value).__name__} does not fit its type'
     )
     raise errors.UserError(f'config.{key}={value!r}: {why}{hint}') from e
 
 
-def _flat(config: ml_collections.ConfigDict, prefix: str = '') -> list[str]:
+def flat(config: ml_collections.ConfigDict, prefix: str = '') -> list[str]:
   """All keys, with their sections."""
   keys = []
   for key in config:
     value = config[key]
     if isinstance(value, ml_collections.ConfigDict):
-      keys += _flat(value, f'{prefix}{key}.')
+      keys += flat(value, f'{prefix}{key}.')
     else:
       keys.append(prefix + key)
   return keys
@@ -801,7 +899,7 @@ def _defaults(cls: type) -> dict[str, Any]:
   for field in dataclasses.fields(cls):
     if dataclasses.is_dataclass(field.type):
       values[field.name] = _defaults(typing.cast(type, field.type))
-    elif field.name in _WITHIN:
+    elif field.name in (*_WITHIN, _CELLS):
       values[field.name] = config_dict.placeholder(config_dict.ConfigDict)
     elif field.default is None:
       values[field.name] = config_dict.placeholder(_plain_type(field.type))
@@ -828,6 +926,12 @@ def _build(cls: type, values: dict[str, Any], prefix: str) -> Any:
     annotation = fields[name].type
     if name in _WITHIN and value is not None:
       value = _build_within(name, value, prefix)
+    if name == _CELLS and value is not None:
+      value = {
+          group: {cell: _build_within(f'{name}.{group}.{cell}', of, prefix)
+                  for cell, of in cells.items()}
+          for group, cells in value.items()
+      }
     if dataclasses.is_dataclass(annotation):
       value = _build(typing.cast(type, annotation), value, f'{prefix}{name}.')
     arguments_of[name] = value

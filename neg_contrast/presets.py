@@ -1,5 +1,6 @@
 """What the experiments in `configs/` share; only those files use it."""
 
+import functools
 import pathlib
 import runpy
 
@@ -56,8 +57,11 @@ def follow(
     `inner`.
   """
   for key in keys:
-    section, _, name = key.partition('.')
-    inner[section][name] = outer[section].get_oneway_ref(name)
+    place, source = inner, outer
+    *sections, name = key.split('.')
+    for section in sections:
+      place, source = place[section], source[section]
+    place[name] = source.get_oneway_ref(name)
   return inner
 
 
@@ -248,3 +252,132 @@ def set_generator(config: ml_collections.ConfigDict, size: str) -> None:
     config.checkpointing.log_steps = 10
   else:
     raise config_lib.unknown_argument('size', size, ('full', 'small'))
+
+
+TABLE_KEYS = (*DATA_KEYS, 'seed', *(
+    f'{section}.{key}' for section, keys in {
+        'data': ('batch_size', 'groups', 'row_length'),
+        'model': ('init', 'layers', 'query_length', 'passage_length', 'dtype',
+                  'remat', 'scan_unroll'),
+        'optim': ('optimizer', 'learning_rate', 'schedule', 'warmup_steps',
+                  'weight_decay', 'clip_norm', 'epochs', 'steps'),
+        'evaluation': ('eval_steps', 'patience', 'stop_corpus_passages',
+                       'metrics', 'answer_ks', 'answer_rule', 'depth',
+                       'bm25_k1', 'bm25_b'),
+        'negatives': ('pool_size', 'depth', 'coarse_dim', 'fine_dim',
+                      'miner_steps'),
+        'checkpointing': ('save_steps', 'log_steps'),
+        'index': ('kind', 'target_recall', 'shard_rows', 'chunk_tokens',
+                  'block_rows'),
+        'mesh': ('data', 'model'),
+    }.items() for key in keys
+))
+"""Keys that all cells of a table have from it."""
+
+
+def make_table(
+    file: str, arg: str | None, strategies: tuple[str, ...], stage1: str
+) -> ml_collections.ConfigDict:
+  """The config of a file called `NAME_table.py` (Lu et al., Tables 2 to 4).
+
+  Cells are `NAME_stage2.py` with other arguments, and one that trains as DPR
+  does.
+
+  Args:
+    file: `__file__` of the config.
+    arg: its argument, with `size`.
+    strategies: of each group.
+    stage1: of the group `generated`, at `size=full`.
+
+  Raises:
+    UserError: an unknown argument.
+  """
+  size = config_lib.arguments(arg, size='full')['size']
+  name = pathlib.Path(file).stem.partition('_')[0]
+  make = functools.partial(beside, file, f'{name}_stage2', size=size)
+  config = make(stage1='none', negatives='random')
+  config.job = 'table'
+  config.workdir = f'workdirs/{name}_table-{size}'
+  if size == 'small':
+    _set_table_small(config)
+  kind = 'generated' if size == 'small' else stage1
+  groups = {
+      'generated': kind,
+      'no_hard_negatives': 'no_hard_negatives' if kind == 'generated'
+      else f'{kind}_no_hard_negatives',
+      'none': 'none',
+  }
+  cells = {
+      group: {negatives: make(stage1=of, negatives=negatives)
+              for negatives in strategies}
+      for group, of in groups.items()
+  }
+  cells['baselines'] = {'dpr_single': _as_dpr(make(
+      stage1='none', negatives='bm25'
+  ))}
+  for group, of_group in cells.items():
+    first = next(iter(of_group.values()))
+    if size == 'small' and first.stage1 is not None:
+      _set_stage1_short(first.stage1, f'{config.workdir}/stage1-{group}',
+                        f'{config.workdir}/generator')
+    for cell in of_group.values():
+      follow(cell, config, TABLE_KEYS)
+      if cell is not first and first.stage1 is not None:
+        cell.stage1 = first.stage1.copy_and_resolve_references()
+        follow(cell.stage1, first.stage1, tuple(leaves(cell.stage1)))
+  config.cells = ml_collections.ConfigDict(cells)
+  config.table.paper = str(pathlib.Path(file).with_name('lu_et_al.csv'))
+  config.table.members = tuple(
+      name for name in ('coarse', 'fine', 'bm25', 'context')
+      if name in strategies
+  )
+  return config
+
+
+def leaves(config: ml_collections.ConfigDict) -> list[str]:
+  """All keys of a config and those within it, but for empty configs within."""
+  return [key for key in config_lib.flat(config)
+          if key.rpartition('.')[2] not in ('stage1', 'generator', 'cells')]
+
+
+def _as_dpr(
+    config: ml_collections.ConfigDict
+) -> ml_collections.ConfigDict:
+  """DPR (Single): two encoders, one direction, plain dot products."""
+  config.model.shared = False
+  config.model.projection_dim = 0
+  config.model.normalize = False
+  config.loss.bidirectional = False
+  config.loss.scale = 1.0
+  config.negatives.per_query = 1
+  return config
+
+
+def _set_table_small(config: ml_collections.ConfigDict) -> None:
+  """Two layers, 128 tokens, 16 steps of 16: a grid within the hour."""
+  config.model.layers = 2
+  config.model.query_length, config.model.passage_length = 32, 128
+  config.negatives.miner_steps = 60
+  _set_short(config, batch_size=16, steps=16)
+
+
+def _set_short(
+    config: ml_collections.ConfigDict, batch_size: int, steps: int
+) -> None:
+  config.data.batch_size = batch_size
+  config.optim.learning_rate = 1e-4
+  config.optim.schedule = 'linear'
+  config.optim.steps, config.optim.warmup_steps = steps, 4
+  config.evaluation.eval_steps = 0
+  config.checkpointing.save_steps = 10**6
+
+
+def _set_stage1_short(
+    stage1: ml_collections.ConfigDict, workdir: str, generator: str
+) -> None:
+  stage1.workdir = workdir
+  _set_short(stage1, batch_size=32, steps=24)
+  if stage1.generator is not None:
+    stage1.generator.workdir = generator
+    stage1.generator.optim.steps = 150
+    stage1.generator.evaluation.eval_steps = 150

@@ -15,7 +15,14 @@ from neg_contrast import config as config_lib
 from neg_contrast.data import prepared as prepared_lib
 from neg_contrast.data import records
 from neg_contrast.evaluation import trec
-from neg_contrast.jobs import dataset, evaluate, retriever, search, split
+from neg_contrast.jobs import (
+    dataset,
+    embedder,
+    evaluate,
+    retriever,
+    search,
+    split,
+)
 from neg_contrast.retrieval import embeddings, scann_index
 from tests import test_jobs, tiny
 
@@ -80,8 +87,8 @@ def test_find_ranks_by_dot_product_and_marks_the_match(root):
   query = 'word1 word2 word3'
   found = searcher.find(query, depth=48)
   assert len(found) == 48
-  vecs = searcher.encoder.encode_passages([one.passage for one in found])
-  scores = vecs @ searcher.encoder.encode_queries([query])[0]
+  vecs = searcher.embedder.encode_passages([one.passage for one in found])
+  scores = vecs @ searcher.embedder.encode_queries([query])[0]
   np.testing.assert_allclose([one.score for one in found], scores, atol=1e-5)
   assert (np.diff([one.score for one in found]) <= 0).all()
   assert all(one.passage.text[slice(*one.match)] for one in found)
@@ -110,7 +117,7 @@ def test_folder_keeps_embeddings_until_the_model_changes(root, tmp_path):
   folder = str(tmp_path / 'kept')
   first = load_retriever(root, folder)
   before = first.find('word1', 5)
-  tables = lambda: list((tmp_path / 'kept').rglob('passages.npy'))
+  tables = lambda: list((tmp_path / 'kept').rglob('passages-00000.npy'))
   path, = tables()
   written = path.stat().st_mtime_ns
   again = load_retriever(root, folder)
@@ -123,9 +130,39 @@ def test_folder_keeps_embeddings_until_the_model_changes(root, tmp_path):
   assert len(tables()) == 2 and path.stat().st_mtime_ns == written
 
 
+def test_embeddings_on_disk_are_those_in_memory(root, tmp_path):
+  """In files of one block, of which the middle one is made by another run."""
+  tiny.write_beir(tmp_path / 'data', documents=40)
+  load = lambda folder, **kwargs: api.load_retriever(
+      str(root / 'model'), f'beir:{tmp_path / "data"}', folder, **{
+          **settings(root), 'index__chunk_tokens': 1, 'index__table_rows': 40,
+          **kwargs})
+  expected = load(None).passage_vecs
+  made = load(str(tmp_path / 'a')).passage_vecs
+  assert expected.shape == made.shape == (160, 16)
+  assert made[:].tobytes() == expected.tobytes()
+  folder, = (tmp_path / 'a').glob('retrieval/*/embeddings')
+  files = sorted(folder.glob('*.npy'))
+  assert [len(np.load(path)) for path in files] == [64, 64, 32]
+  bytes_before = files[1].read_bytes()
+  files[1].unlink()
+  (folder / 'manifest.json').rename(folder / 'unfinished.json')
+  again = load(str(tmp_path / 'a'))
+  assert not again.is_made()
+  again.make()
+  assert again.is_made() and files[1].read_bytes() == bytes_before
+  # Smaller ones are another table.
+  small = load(str(tmp_path / 'a'), index__embedding_dtype='int8')
+  assert not small.is_made()
+  assert small.passage_vecs.nbytes == 160 * (16 + 4)
+  np.testing.assert_allclose(small.passage_vecs[:], expected, atol=1 / 254)
+  found, best = (one.search(['word1 word2'], 5) for one in (small, again))
+  np.testing.assert_allclose(found.scores, best.scores, atol=0.02)
+
+
 def test_says_when_many_passages_are_cut(root, monkeypatch):
   said = []
-  monkeypatch.setattr(retriever.logging, 'warning',
+  monkeypatch.setattr(embedder.logging, 'warning',
                       lambda text, *args: said.append(text % args))
   load_retriever(root).make()
   assert said == []
@@ -264,10 +301,14 @@ def test_bad_arguments(root):
     load_retriever(root, indx__kind='exact')
   with pytest.raises(errors.UserError, match='config.index.kind'):
     load_retriever(root, index__kind='fast')
+  with pytest.raises(errors.UserError, match="embedding_dtype='float16'"):
+    load_retriever(root, index__embedding_dtype='float16')
+  with pytest.raises(errors.UserError, match='table_rows=0: must be at least'):
+    load_retriever(root, index__table_rows=0)
   with pytest.raises(errors.UserError, match='corpus.jsonl'):
     api.load_retriever(str(root / 'model'), 'beir:nowhere')
   with pytest.raises(TypeError, match="expected: \\['a text'\\]"):
-    load_retriever(root).encoder.encode_queries('a text')
+    load_retriever(root).embedder.encode_queries('a text')
   with pytest.raises(ValueError, match='depth is 0'):
     load_retriever(root).find('word1', 0)
   assert load_retriever(root).search([], 3).rows.shape == (0, 3)

@@ -14,7 +14,7 @@ import pytest
 
 from neg_contrast import artifacts, checkpoints, errors, plan
 from neg_contrast import config as config_lib
-from neg_contrast.evaluation import trec
+from neg_contrast.evaluation import per_query, trec
 from neg_contrast.jobs import encoder_training, evaluate, model, train
 from neg_contrast.models import loading
 from tests import tiny
@@ -115,10 +115,30 @@ def test_evaluate_bert_folder(finished, tmp_path):
   config = tiny.make_config(
       finished, job='evaluate', checkpoint=str(finished / 'model'),
       evaluation__bm25=False, evaluation__answer_ks=(1, 5),
+      evaluation__dpr_results=True,
   )
   job = evaluate.EvaluateJob(config_lib.parse(config), tmp_path)
   plan.run(job.steps())
   job.finish()
+  folder = tmp_path / 'evaluation' / 'data-test-initial'
+  found = trec.read_run(folder / 'run.trec')
+  results = json.loads((folder / 'results.json').read_text())
+  assert [[context['id'] for context in result['ctxs']]
+          for result in results] == [
+              [name for name, _ in ranking] for ranking in found.values()
+          ]
+  table = per_query.read(folder / 'per_query.tsv')
+  assert table['answer_accuracy@1'] == {
+      query: float(result['ctxs'][0]['has_answer'])
+      for query, result in zip(found, results, strict=True)
+  }
+  line = (folder / 'per_query.tsv').read_text().splitlines()[1].split('\t')
+  query, ranking = next(iter(found.items()))
+  own = f'd{query[1:].replace("-", "p")}'  # Its positive, as tiny names it.
+  names = [name for name, _ in ranking]
+  assert line[0] == query and line[3] == names[0]
+  assert line[2] == (str(names.index(own) + 1) if own in names else '')
+  assert line[4] == str(int(names[0] == own))
   values = json.loads((tmp_path / 'metrics.json').read_text())
   first = json.loads((finished / 'work' / 'metrics.json').read_text())
   assert (values['data/test/initial/accuracy@5']
@@ -289,6 +309,22 @@ def test_early_stopping_keeps_the_best(finished, tmp_path):
   opened = checkpoints.Checkpoints(tmp_path)
   assert opened.selected_step() == 2
   opened.close()
+
+
+def test_dpr_trains_in_one_direction(finished, tmp_path):
+  """Separate encoders, plain dot products, query to passage alone."""
+  config = tiny.make_config(
+      finished, model__shared=False, model__normalize=False, loss__scale=1.0,
+      loss__bidirectional=False, optim__steps=2, evaluation__eval_steps=0,
+  )
+  run_train(config, tmp_path)
+  records = [json.loads(line) for line
+             in (tmp_path / 'log.jsonl').read_text().splitlines()]
+  losses = [(r['loss'], r['forward_loss'], r['backward_loss'])
+            for r in records if 'loss' in r]
+  assert len(losses) == 2
+  for loss, forward, backward in losses:
+    assert loss == pytest.approx(forward) != pytest.approx(backward)
 
 
 def test_separate_towers_and_learned_scale(finished, tmp_path):

@@ -12,7 +12,7 @@ from neg_contrast import artifacts, errors, plan
 from neg_contrast import config as config_lib
 from neg_contrast.data import examples, records, sources
 from neg_contrast.evaluation import answers as answers_lib
-from neg_contrast.evaluation import trec
+from neg_contrast.evaluation import per_query, trec
 from neg_contrast.jobs import dataset as dataset_lib
 from neg_contrast.jobs import mine, report, report_negatives
 from neg_contrast.models import loading
@@ -67,18 +67,23 @@ def listed(tmp_path, monkeypatch):
   return make
 
 
-def write_system(workdir, name, run, per_query, split='test', key='thing'):
+def write_system(workdir, name, run, by_query, split='test', key='thing'):
   manifest = {
       'identity': {}, 'key': f'{key}/{split}/{name}', 'queries': len(run),
       'passages': 4,
       'metrics': {metric: float(np.mean(list(values.values())))
-                  for metric, values in per_query.items()},
+                  for metric, values in by_query.items()},
       'environment': artifacts.environment(),
   }
   folder = workdir / 'evaluation' / f'{split}-{name.replace("/", "_")}'
   with artifacts.writing(folder, manifest) as scratch:
     trec.write_run(scratch / 'run.trec', run, 'tag')
-    artifacts.write_json(scratch / 'per_query.json', per_query)
+    queries = dict.fromkeys(q for of in by_query.values() for q in of)
+    per_query.write(scratch / 'per_query.tsv', [
+        per_query.Result(query, '', None, '', False, (), {
+            metric: of[query] for metric, of in by_query.items() if query in of
+        }) for query in queries
+    ], list(by_query))
   return folder
 
 
@@ -167,7 +172,7 @@ def test_what_is_missing_is_left_out(tmp_path, listed):
   assert 'bm25 reaches mrr 0.7500 (95%' in page.text
   other = write_system(tmp_path, 'initial', {'q1': ranking('c')}, values)
   assert 'moved most' in page_of(tmp_path, config, dataset).text
-  (folder / 'per_query.json').unlink()
+  (folder / 'per_query.tsv').unlink()
   (other / 'run.trec').unlink()
   page = page_of(tmp_path, config, dataset)
   assert re.search('0.7500 0.[67]...–0.8', page.text)  # Of initial alone.

@@ -1,5 +1,6 @@
 """Stage 1 as a whole: pairs, questions, generators, one command for all."""
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -15,6 +16,7 @@ import pytest
 
 from neg_contrast import config as config_lib
 from neg_contrast import errors, plan
+from neg_contrast import shards as shards_lib
 from neg_contrast.data import synthetic as pairs_lib
 from neg_contrast.jobs import dataset as dataset_lib
 from neg_contrast.jobs import (
@@ -395,13 +397,24 @@ def test_processes_divide_the_shards(root, tmp_path, monkeypatch):
       root, synthetic__dir=str(tmp_path / 'shared')))
   shards = lambda: sorted(path.parent.name for path in (
       tmp_path / 'shared').glob('questions/*/*/manifest.json'))
-  monkeypatch.setattr(questions.Questions, '_wait_for', lambda *_: None)
-  for index, made in ((1, 4), (0, 8)):
-    monkeypatch.setattr(questions, 'jax', types.SimpleNamespace(
+
+  class Killed(Exception):
+    pass
+
+  def write(self, shard, *args):
+    if index == 1 and len(shards()) == 4:
+      raise Killed
+    whole_write(self, shard, *args)
+
+  whole_write = questions.Questions._write_shard
+  monkeypatch.setattr(questions.Questions, '_write_shard', write)
+  for index, made in ((1, [1, 3, 5, 7]), (0, [*range(8)])):
+    monkeypatch.setattr(shards_lib, 'jax', types.SimpleNamespace(
         process_count=lambda: 2, process_index=lambda index=index: index))
     job = generate_questions.GenerateQuestionsJob(config, tmp_path / 'b')
-    plan.run(job._questions.steps())
-    assert len(shards()) == made
+    with pytest.raises(Killed) if index else contextlib.nullcontext():
+      plan.run(job._questions.steps())
+    assert [int(name[:5]) for name in shards()] == made
   assert files_of(tmp_path / 'whole') == files_of(tmp_path / 'shared')
 
 

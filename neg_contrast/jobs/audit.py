@@ -12,6 +12,7 @@ from neg_contrast import artifacts, errors, plan
 from neg_contrast import config as config_lib
 from neg_contrast.data import examples
 from neg_contrast.jobs import dataset as dataset_lib
+from neg_contrast.jobs import embedder as embedder_lib
 from neg_contrast.jobs import model as model_lib
 from neg_contrast.jobs import negatives as negatives_lib
 from neg_contrast.jobs import report
@@ -176,17 +177,15 @@ class _Gatherer:
     self._negatives, self._pool = negatives, negatives.pool
     self._prepared = dataset.prepared
     self._known = examples.known_positives(dataset.prepared)
-    encoder = retriever_lib.make_encoder(
-        config, model_lib.load_as_it_comes(config, config.checkpoint)
-    )
-    self._passage_vecs = retriever_lib.Retriever(
-        config, dataset, encoder,
+    embedder = embedder_lib.Embedder(
+        config, dataset,
+        embedder_lib.make_encoder(
+            config, model_lib.load_as_it_comes(config, config.checkpoint)
+        ),
         pathlib.Path(config.negatives.mined_dir) / retriever_lib.FOLDER,
-    ).passage_vecs
-    self._query_vecs = encoder.encode(
-        'query', dataset.tokenize(encoder.model, 'query'),
-        self._pool.query_rows,
     )
+    self._passage_vecs = embedder.passage_vecs
+    self._query_vecs = embedder.query_vecs(self._pool.query_rows)
     self._queries = [self._prepared.queries[int(row)]
                      for row in self._pool.query_rows]
     self._twins = self._find_twins()

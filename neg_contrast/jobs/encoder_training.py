@@ -19,6 +19,7 @@ from neg_contrast.data import (
     tokenized,
 )
 from neg_contrast.jobs import dataset as dataset_lib
+from neg_contrast.jobs import embedder as embedder_lib
 from neg_contrast.jobs import evaluate, training
 from neg_contrast.jobs import model as model_lib
 from neg_contrast.jobs import retriever as retriever_lib
@@ -115,6 +116,7 @@ class DualEncoderTraining(training.Training):
     return step_lib.contrastive_loss(
         model_lib.make_module(self.model.spec, self._config.model),
         self._config.loss.scale, self._sources,
+        self._config.loss.bidirectional,
     )
 
   def _make_batch(self):
@@ -200,7 +202,7 @@ class DualEncoderTraining(training.Training):
     evaluation = evaluate.Evaluation(
         self._config.evaluation, gold, gold.train_and_tune[1]
     )
-    encoder = retriever_lib.make_encoder(
+    encoder = embedder_lib.make_encoder(
         self._config, self.model, self._mesh
     )
     rows = stop_corpus(self._config, gold, evaluation)
@@ -211,9 +213,11 @@ class DualEncoderTraining(training.Training):
     names = dict.fromkeys(('accuracy@1', *self._config.evaluation.metrics))
 
     def measure(params):
+      embedder = embedder_lib.Embedder(
+          exact, gold, encoder.with_params(params['encoder']), rows=rows
+      )
       found = retriever_lib.Retriever(
-          exact, gold, encoder.with_params(params['encoder']),
-          rows=rows,
+          exact, gold, embedder, rows=rows
       ).search_rows(evaluation.query_rows, self._config.evaluation.depth)
       return evaluation.score(evaluation.run_of(found), found, tuple(names))[0]
 

@@ -4,7 +4,7 @@ import collections
 import dataclasses
 import functools
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,12 +13,18 @@ from absl import logging
 from neg_contrast import artifacts, errors, plan
 from neg_contrast import config as config_lib
 from neg_contrast.data import prepared as prepared_lib
-from neg_contrast.evaluation import metrics, trec
+from neg_contrast.evaluation import (
+    dpr_results,
+    metrics,
+    per_query,
+    significance,
+    trec,
+)
 from neg_contrast.jobs import dataset as dataset_lib
+from neg_contrast.jobs import embedder as embedder_lib
+from neg_contrast.jobs import fused, report
 from neg_contrast.jobs import model as model_lib
-from neg_contrast.jobs import report
 from neg_contrast.jobs import retriever as retriever_lib
-from neg_contrast.models import loading
 from neg_contrast.retrieval import bm25, hits
 
 
@@ -62,15 +68,12 @@ def search_bm25(
 def search_dense(
     config: config_lib.Config,
     dataset: dataset_lib.Dataset,
-    model: loading.Model,
-    workdir: pathlib.Path,
+    vectors: retriever_lib.Vectors,
+    folder: pathlib.Path,
     query_rows: np.ndarray,
 ) -> Searched:
-  """A model over the whole corpus; the workdir keeps embeddings and index."""
-  retriever = retriever_lib.Retriever(
-      config, dataset, retriever_lib.make_encoder(config, model),
-      workdir / retriever_lib.FOLDER,
-  )
+  """Vectors over the whole corpus; the folder keeps their index."""
+  retriever = retriever_lib.Retriever(config, dataset, vectors, folder)
   found = retriever.search_rows(query_rows, config.evaluation.depth)
   return Searched(found, retriever.measure_index(query_rows, found))
 
@@ -108,6 +111,18 @@ class Evaluation:
         )
     }
 
+  def read(self, path: pathlib.Path) -> hits.Hits:
+    """A TREC run file as rows.
+
+    Raises:
+      UserError: it is no such file, or does not fit the corpus and the split.
+    """
+    run = trec.read_run(path)
+    try:
+      return self.hits_of(run)
+    except errors.UserError as e:
+      raise errors.UserError(f'{path}: {e}') from None
+
   def hits_of(self, run: trec.Run) -> hits.Hits:
     """A run as rows, for the queries of the split; the inverse of `run_of`.
 
@@ -134,6 +149,15 @@ class Evaluation:
     if ranked < len(found.rows):
       logging.warning('the run ranks %d of the %d queries of the split; the '
                       'others count as not found', ranked, len(found.rows))
+    if len(run) > ranked > 0:  # Other splits are no mistake; other data may be.
+      known = {name.decode() for name in prepared.query_ids}
+      unknown = [name for name in run if name not in known]
+      if unknown:
+        logging.warning(
+            'the run ranks %d queries that %s does not have, such as "%s"; '
+            'they are left out', len(unknown), prepared.manifest['spec'],
+            unknown[0],
+        )
     if not ranked:
       raise errors.UserError(
           'it ranks nothing for the queries of the split; name the split that '
@@ -182,11 +206,79 @@ class Evaluation:
           self.config.answer_ks,
           self.config.answer_rule,
       )
-      for name, per_query in values.items():
-        means[name] = float(np.mean(per_query))
+      for name, hit in values.items():
+        means[name] = float(np.mean(hit))
         by_query[name] = {query.id: float(value) for query, value
-                          in zip(queries, per_query, strict=True)}
+                          in zip(queries, hit, strict=True)}
     return means, by_query
+
+  def write_tables(
+      self,
+      folder: pathlib.Path,
+      found: hits.Hits,
+      by_query: Mapping[str, Mapping[str, float]],
+  ) -> None:
+    """Writes what error analysis and readers want.
+
+    Args:
+      folder: gets `per_query.tsv`, and `results.json` in DPR's form if the
+        config wants it.
+      found: the ranking.
+      by_query: metric -> query id -> value.
+    """
+    try:
+      per_query.write(folder / report.PER_QUERY,
+                      self._results(found, by_query), list(by_query))
+    except errors.UserError as e:
+      logging.warning('%s: no per_query.tsv is written: %s', folder, e)
+    if self.config.dpr_results:
+      dpr_results.write(folder / 'results.json', self._dpr_results(found),
+                        self.config.answer_rule)
+
+  def _results(
+      self, found: hits.Hits, by_query: Mapping[str, Mapping[str, float]]
+  ) -> Iterator[per_query.Result]:
+    prepared, positives = self.dataset.prepared, self._positive_rows
+    for row, ranking in zip(self.query_rows.tolist(), found.rows, strict=True):
+      query, right = prepared.queries[row], positives.get(row, set())
+      ranks = [rank for rank, passage in enumerate(ranking.tolist(), start=1)
+               if passage in right]
+      first = int(ranking[0])
+      yield per_query.Result(
+          query.id, query.text, ranks[0] if ranks else None,
+          prepared.passage_ids[first].decode() if first >= 0 else '',
+          first in right, tuple(query.answers),
+          {metric: values[query.id] for metric, values in by_query.items()
+           if query.id in values},
+      )
+
+  def _dpr_results(self, found: hits.Hits) -> Iterator[dpr_results.Result]:
+    prepared = self.dataset.prepared
+    for row, ranking, scores in zip(
+        self.query_rows.tolist(), found.rows, found.scores, strict=True
+    ):
+      query = prepared.queries[row]
+      passages = [
+          (prepared.passages[int(passage)], float(score))
+          for passage, score in zip(ranking, scores, strict=True)
+          if passage >= 0
+      ]
+      yield dpr_results.Result(query.text, query.answers, [
+          dpr_results.Passage(passage.id, passage.title, passage.text, score)
+          for passage, score in passages
+      ])
+
+  @functools.cached_property
+  def _positive_rows(self) -> dict[int, set[int]]:
+    """Passage rows of each query that has a positive."""
+    rows: dict[int, set[int]] = {}
+    is_positive = self.judgements.grades > 0
+    for query, passage in zip(
+        self.judgements.query_rows[is_positive].tolist(),
+        self.judgements.passage_rows[is_positive].tolist(), strict=True,
+    ):
+      rows.setdefault(query, set()).add(passage)
+    return rows
 
   @functools.cached_property
   def _qrels(self) -> dict[str, dict[str, int]]:
@@ -200,6 +292,17 @@ class Evaluation:
       passage_id = prepared.passage_ids[passage].decode()
       qrels.setdefault(name, {})[passage_id] = int(grade)
     return qrels
+
+
+def folder_of(
+    workdir: pathlib.Path,
+    config: config_lib.DataConfig,
+    split: str,
+    system: str,
+) -> pathlib.Path:
+  """Where the evaluation of a system lies."""
+  name = dataset_lib.name_of(config)
+  return workdir / 'evaluation' / f'{name}-{split}-{system}'
 
 
 def evaluation_step(
@@ -223,7 +326,7 @@ def evaluation_step(
     search: query rows -> what was found.
   """
   name = dataset_lib.name_of(config)
-  folder = workdir / 'evaluation' / f'{name}-{split}-{system}'
+  folder = folder_of(workdir, config, split, system)
 
   def is_done() -> bool:
     manifest = artifacts.read_manifest(folder)
@@ -248,7 +351,7 @@ def evaluation_step(
         trec.write_run(scratch / 'run.trec', ranked, system)
       except errors.UserError as e:
         logging.warning('%s: no run.trec is written: %s', folder, e)
-      artifacts.write_json(scratch / 'per_query.json', by_query)
+      task.write_tables(scratch, searched.found, by_query)
 
   return plan.Step(
       f'{system}', f'run and metrics of {system} on {split} in {folder}',
@@ -269,6 +372,7 @@ def data_identity(
           key: list(value) if isinstance(value, tuple) else value
           for key, value in config_lib.to_dict(config.evaluation).items()
           if key in ('metrics', 'answer_ks', 'answer_rule', 'depth')
+          or (key == 'dpr_results' and value)
       },
   }
 
@@ -277,15 +381,22 @@ def dense_identity(
     dataset: dataset_lib.Dataset,
     config: config_lib.Config,
     split: str,
-    model: loading.Model,
+    vectors: dict[str, Any],
 ) -> dict[str, Any]:
-  """What the evaluation of a model depends on."""
+  """What the evaluation of a model depends on.
+
+  Args:
+    dataset: of the evaluation.
+    config: of the job.
+    split: name of the split.
+    vectors: what a search of its vectors depends on.
+  """
   settings = retriever_lib.index_settings(
       config, len(dataset.prepared.passages)
   )
   return {
       **data_identity(dataset, config, split),
-      'embeddings': retriever_lib.identity(config, dataset, model),
+      'embeddings': vectors,
       'index': 'exact' if settings is None else dataclasses.asdict(settings),
   }
 
@@ -321,13 +432,6 @@ def run_step(
 ) -> plan.Step:
   """The step that evaluates a TREC run file, under the name of the file."""
 
-  def search(_: np.ndarray) -> Searched:
-    ranking = trec.read_run(path)
-    try:
-      return Searched(evaluation().hits_of(ranking))
-    except errors.UserError as e:
-      raise errors.UserError(f'{path}: {e}') from None
-
   step = evaluation_step(
       path.name.removesuffix('.gz').rpartition('.')[0] or path.name,
       config.data, workdir, evaluation, split,
@@ -335,17 +439,23 @@ def run_step(
           **data_identity(dataset(), config, split),
           'run': artifacts.sha256_file(path),
       },
-      search=search,
+      search=lambda _: Searched(evaluation().read(path)),
   )
-  return dataclasses.replace(
-      step, missing=lambda: None if path.is_file() else f'{path}: no such file'
-  )
+  return dataclasses.replace(step, missing=lambda: missing_run(path))
+
+
+def missing_run(path: pathlib.Path) -> str | None:
+  """What is wrong with the place of a run file."""
+  return None if path.is_file() else f'{path}: no such file'
 
 
 def gather(
     workdir: pathlib.Path, dataset: dataset_lib.Dataset
 ) -> dict[str, float]:
   """Writes `metrics.json` from all evaluations of a workdir, and prints it.
+
+  Where a split has several systems, `significance-<dataset>-<split>.tsv` holds
+  the differences of all pairs.
 
   Args:
     workdir: of the job.
@@ -357,11 +467,16 @@ def gather(
   values: dict[str, float] = {}
   recalls: list[str] = []
   tables: dict[str, dict[str, dict[str, float]]] = {}
-  for _, manifest in report.read_evaluations(workdir, dataset):
+  by_query: dict[str, dict[str, dict[str, dict[str, float]]]] = {}
+  for folder, manifest in report.read_evaluations(workdir, dataset):
     group, _, system = manifest['key'].rpartition('/')
     title = (f'{group}: {manifest["queries"]} queries, '
              f'{manifest["passages"]} passages')
     tables.setdefault(title, {})[system] = manifest['metrics']
+    if (folder / report.PER_QUERY).exists():
+      by_query.setdefault(group, {})[system] = per_query.read(
+          folder / report.PER_QUERY
+      )
     for name, value in manifest['metrics'].items():
       values[f'{manifest["key"]}/{name}'] = value
     if manifest['index'].get('kind') == 'scann':
@@ -369,6 +484,12 @@ def gather(
                      f'{manifest["index"]["recall"]:.4f} of what exact search '
                      f'finds in the top {manifest["index"]["depth"]}')
   artifacts.write_json(workdir / 'metrics.json', values)
+  for group, systems in by_query.items():
+    if len(systems) > 1:
+      significance.write(
+          workdir / f'significance-{group.replace("/", "-")}.tsv',
+          significance.compare(systems),
+      )
   for title, rows in tables.items():
     print(f'\n{title}\n{metrics.format_table(rows)}')
   print('\n'.join(recalls), end='\n' if recalls else '')
@@ -391,15 +512,19 @@ class EvaluateJob:
     config, workdir, split = (
         self._config, self._workdir, self._config.data.split
     )
-    system = 'trained' if model_lib.is_workdir(config.checkpoint) else 'initial'
+    system = (
+        'fusion_embedding' if model_lib.is_ensemble(config.checkpoint) else
+        'trained' if model_lib.is_workdir(config.checkpoint) else 'initial'
+    )
     dataset, evaluation = lambda: self._dataset, lambda: self._evaluation
     model = evaluation_step(
         system, config.data, workdir, evaluation, split,
         identity=lambda: dense_identity(
-            self._dataset, config, split, self._model
+            self._dataset, config, split, self._vectors.search_identity
         ),
         search=lambda rows: search_dense(
-            config, self._dataset, self._model, workdir, rows
+            config, self._dataset, self._vectors,
+            workdir / retriever_lib.FOLDER, rows,
         ),
     )
     systems = [
@@ -424,8 +549,11 @@ class EvaluateJob:
   def finish(self) -> None:
     """Writes and prints the numbers, and the report."""
     gather(self._workdir, self._dataset)
+    vectors = self._vectors
     report.write_report(
-        self._workdir, self._config, self._dataset, self._model
+        self._workdir, self._config, self._dataset,
+        vectors.encoder.model if isinstance(vectors, embedder_lib.Embedder)
+        else None,
     )
 
   @functools.cached_property
@@ -440,5 +568,8 @@ class EvaluateJob:
     )
 
   @functools.cached_property
-  def _model(self) -> loading.Model:
-    return model_lib.load_checkpoint(self._config)
+  def _vectors(self) -> retriever_lib.Vectors:
+    return fused.load_vectors(
+        self._config, self._dataset, self._config.checkpoint,
+        self._workdir / retriever_lib.FOLDER,
+    )

@@ -1,9 +1,10 @@
 """Writes a trained model for other programs to use."""
 
 import contextlib
+import dataclasses
 import functools
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ from neg_contrast import artifacts, errors, plan
 from neg_contrast import checkpoints as checkpoints_lib
 from neg_contrast import config as config_lib
 from neg_contrast.jobs import dataset as dataset_lib
+from neg_contrast.jobs import embedder as embedder_lib
+from neg_contrast.jobs import fused
 from neg_contrast.jobs import model as model_lib
 from neg_contrast.jobs import retriever as retriever_lib
 from neg_contrast.models import export, loading, model_card, pretrained
@@ -22,10 +25,14 @@ from neg_contrast.training import run_log
 MODEL_FOLDER = 'model'
 EMBEDDINGS_FOLDER = 'embeddings'
 _FORMAT = 1  # Of the folder.
+_ROWS_AT_ONCE = 65536
 
 
 class ExportJob:
-  """`job=export`: any checkpoint as a sentence-transformers folder."""
+  """`job=export`: any checkpoint as a sentence-transformers folder.
+
+  An ensemble becomes a folder for each member, and its embeddings one table.
+  """
 
   def __init__(self, config: config_lib.Config, workdir: pathlib.Path):
     """Reads nothing yet."""
@@ -39,12 +46,19 @@ class ExportJob:
     Raises:
       UserError: the workdir lies in the checkpoint.
     """
-    _check_apart(self._config.checkpoint, self._workdir)
-    steps = [plan.Step(
-        'model', f'sentence-transformers folder {self._folder}',
-        self._is_written, self._write,
-        lambda: model_lib.missing(self._config.checkpoint),
-    )]
+    if model_lib.is_ensemble(self._config.checkpoint):
+      steps = [
+          dataclasses.replace(step, name=f'{name}: {step.name}')
+          for name, member in self._members().items()
+          for step in member.steps()
+      ]
+    else:
+      _check_apart(self._config.checkpoint, self._workdir)
+      steps = [plan.Step(
+          'model', f'sentence-transformers folder {self._folder}',
+          self._is_written, self._write,
+          lambda: model_lib.missing(self._config.checkpoint),
+      )]
     if self._config.data.source:
       steps += [
           dataset_lib.preparation_step(
@@ -62,14 +76,44 @@ class ExportJob:
 
   def finish(self) -> None:
     """Says how to load it."""
-    folders = export.tower_folders(self._model, self._folder).values()
-    print('\n' + '\n'.join(
-        f"SentenceTransformer('{folder}')" for folder in folders
-    ) + f'\n{self._folder / "README.md"} tells the rest')
+    if model_lib.is_ensemble(self._config.checkpoint):
+      weights = fused.read(pathlib.Path(self._config.checkpoint)).weights
+      for weight, member in zip(
+          weights, self._members().values(), strict=True
+      ):
+        member.finish()
+        print(f'weight of its scores: {weight:g}')
+    else:
+      folders = export.tower_folders(self._model, self._folder).values()
+      print('\n' + '\n'.join(
+          f"SentenceTransformer('{folder}')" for folder in folders
+      ) + f'\n{self._folder / "README.md"} tells the rest')
     if self._config.data.source:
       vecs = np.load(self._embeddings / 'passages.npy', mmap_mode='r')
       print(f'{self._embeddings}: {len(vecs)} passages of {vecs.shape[1]} '
             'features; their ids are in passages.ids.txt, a line each')
+
+  def _members(self) -> dict[str, 'ExportJob']:
+    """Of an ensemble, each in a folder of its own."""
+    made = fused.read(pathlib.Path(self._config.checkpoint))
+    return {
+        pathlib.Path(member).resolve().name: ExportJob(
+            dataclasses.replace(
+                self._config, checkpoint=member, data=config_lib.DataConfig(),
+                model=config_lib.ModelConfig(dtype=self._config.model.dtype),
+            ), self._workdir / pathlib.Path(member).resolve().name,
+        ) for member in made.members
+    }
+
+  @functools.cached_property
+  def _vectors(self) -> fused.FusedVectors:
+    """Of an ensemble."""
+    made = fused.load_vectors(
+        self._config, self._dataset, self._config.checkpoint,
+        self._workdir / retriever_lib.FOLDER,
+    )
+    assert isinstance(made, fused.FusedVectors)
+    return made
 
   @functools.cached_property
   def _model(self) -> loading.Model:
@@ -81,32 +125,58 @@ class ExportJob:
 
   @property
   def _vectors_identity(self) -> dict[str, Any]:
+    if model_lib.is_ensemble(self._config.checkpoint):
+      vectors = self._vectors.search_identity
+    else:
+      vectors = embedder_lib.vectors_identity(
+          self._config, self._dataset, self._model
+      )
     return {
-        **retriever_lib.identity(self._config, self._dataset, self._model),
+        **vectors,
         'queries': self._dataset.prepared.manifest['queries_fingerprint'],
     }
 
   def _write_embeddings(self) -> None:
     prepared = self._dataset.prepared
-    encoder = retriever_lib.make_encoder(self._config, self._model)
     manifest = {
         'identity': self._vectors_identity,
-        'source': self._model.name,
+        'source': self._config.checkpoint if model_lib.is_ensemble(
+            self._config.checkpoint
+        ) else self._model.name,
         'environment': artifacts.environment(),
     }
+    dim, encode = self._encoding()
     with _all_or_nothing(self._embeddings, manifest) as scratch:
       for role, name, ids in (('passage', 'passages', prepared.passage_ids),
                               ('query', 'queries', prepared.query_ids)):
         if not len(ids):
           continue
         embeddings.write_ids(scratch / f'{name}.ids.txt', ids)
-        embeddings.write_vectors(
-            scratch / f'{name}.npy', (len(ids), encoder.dim),
-            functools.partial(
-                encoder.encode, role, self._dataset.tokenize(self._model, role),
-                on_progress=run_log.Ticker(f'encoding {name}', len(ids)),
-            ),
-        )
+        embeddings.write_vectors(scratch / f'{name}.npy', (len(ids), dim),
+                                 functools.partial(encode, role))
+
+  def _encoding(self) -> tuple[int, Callable[..., None]]:
+    """Features, and what fills `out` with the vectors of a role."""
+    if model_lib.is_ensemble(self._config.checkpoint):
+      return self._vectors.dim, self._copy
+    encoder = embedder_lib.make_encoder(self._config, self._model)
+
+    def encode(role: str, out: np.ndarray) -> None:
+      encoder.encode(
+          role, self._dataset.tokenize(self._model, role), out=out,
+          on_progress=run_log.Ticker(f'encoding {role} texts', len(out)),
+      )
+
+    return encoder.dim, encode
+
+  def _copy(self, role: str, out: np.ndarray) -> None:
+    """Vectors of an ensemble; weights are on the queries."""
+    for begin in range(0, len(out), _ROWS_AT_ONCE):
+      at = slice(begin, min(begin + _ROWS_AT_ONCE, len(out)))
+      out[at] = (
+          self._vectors.passage_vecs[at] if role == 'passage' else
+          self._vectors.query_vecs(np.arange(at.start, at.stop))
+      )
 
   @property
   def _identity(self) -> dict[str, Any]:

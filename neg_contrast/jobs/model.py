@@ -22,6 +22,8 @@ from neg_contrast.models import (
     t5,
 )
 
+ENSEMBLE_FILE = 'ensemble.json'
+
 
 def compute_dtype(config: config_lib.ModelConfig) -> Any:
   """The dtype layers compute in on this machine's devices."""
@@ -132,6 +134,11 @@ def is_workdir(checkpoint: str) -> bool:
   return (pathlib.Path(checkpoint) / loading.ENCODER_FILE).exists()
 
 
+def is_ensemble(checkpoint: str) -> bool:
+  """Whether it is a workdir of `job=ensemble`, with its weights."""
+  return (pathlib.Path(checkpoint) / ENSEMBLE_FILE).exists()
+
+
 def load_checkpoint(
     config: config_lib.Config, name: str = ''
 ) -> loading.Model:
@@ -149,6 +156,11 @@ def load_checkpoint(
       than are asked for.
   """
   name = name or config.checkpoint
+  if is_ensemble(name):
+    raise errors.UserError(
+        f'{name}: is an ensemble, and one model is needed here; name one of '
+        'its members'
+    )
   if not is_workdir(name):
     return loading.from_pretrained(name, config.model, config.seed)
   model = load_workdir(pathlib.Path(name))
@@ -181,7 +193,7 @@ def load_tokenizer(name: str) -> tokenizer_lib.Tokenizer:
 def missing(checkpoint: str) -> str | None:
   """What is wrong with a checkpoint, as far as a look at its place tells."""
   try:
-    if is_workdir(checkpoint):
+    if is_workdir(checkpoint) or is_ensemble(checkpoint):
       return None
     pretrained.check_place(random_init.tokenizer_place(checkpoint))
   except errors.UserError as e:

@@ -15,6 +15,7 @@ from neg_contrast.data import examples, synthetic
 from neg_contrast.data import prepared as prepared_lib
 from neg_contrast.data import tokenizer as tokenizer_lib
 from neg_contrast.jobs import dataset as dataset_lib
+from neg_contrast.jobs import embedder as embedder_lib
 from neg_contrast.jobs import encoder_training, evaluate
 from neg_contrast.jobs import model as model_lib
 from neg_contrast.jobs import retriever as retriever_lib
@@ -186,7 +187,7 @@ class Negatives:
 
   def _model_identity(self, source: str) -> dict[str, Any]:
     config, model = self._search_config, self._model(source)
-    made = retriever_lib.identity(config, self._dataset(), model)
+    made = embedder_lib.identity(config, self._dataset(), model)
     settings = retriever_lib.index_settings(
         config, len(self._dataset().prepared.passages)
     )
@@ -343,10 +344,12 @@ class Negatives:
     )
 
   def _dense_miner(self, source: str):
+    config, folder = self._search_config, self._mined / retriever_lib.FOLDER
+    encoder = embedder_lib.make_encoder(config, self._model(source))
     retriever = retriever_lib.Retriever(
-        self._search_config, self._dataset(),
-        retriever_lib.make_encoder(self._search_config, self._model(source)),
-        self._mined / retriever_lib.FOLDER,
+        config, self._dataset(),
+        embedder_lib.Embedder(config, self._dataset(), encoder, folder),
+        folder,
     )
     depth, facts = self._settings.depth, {'kind': 'exact'}
     if retriever_lib.index_settings(

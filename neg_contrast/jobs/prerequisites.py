@@ -54,14 +54,19 @@ def within(
   return [
       dataclasses.replace(
           step, name=f'{prefix}: {step.name}',
-          missing=_told_as(name, step.missing), run=_told_as(name, step.run),
-          is_done=_told_as(name, step.is_done),
+          missing=told_as(name, step.missing), run=told_as(name, step.run),
+          is_done=told_as(name, step.is_done),
       ) for step in steps[1 if is_same else 0:]
   ]
 
 
-def _told_as(name: str, call: Callable[[], Any]) -> Callable[[], Any]:
-  """Lets errors and remedies name keys and workdir as the outer config does."""
+def told_as(name: str, call: Callable[[], Any]) -> Callable[[], Any]:
+  """Lets errors and remedies name keys and workdir as the outer config does.
+
+  Args:
+    name: of the key that holds the config within, such as `stage1`.
+    call: of a step.
+  """
   rename = lambda text: re.sub(
       r'\bconfig\.(?=\w+[.=])', f'config.{name}.', text
   ).replace('--workdir', f'--config.{name}.workdir')

@@ -3,9 +3,9 @@
 A shard is a folder with a manifest, so that an interruption loses at most one.
 What is written for a passage depends on the seed and on its id, and a shard's
 batches on the passages of the shard: a run that was interrupted ends with the
-same questions. The processes of one JAX program divide the shards. Another
-number of devices, or other batches, change the last bits of scores, and so now
-and then a question.
+same questions. Any number of processes divide the shards. Another number of
+devices, or other batches, change the last bits of scores, and so now and then a
+question.
 """
 
 import dataclasses
@@ -16,14 +16,14 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import jax
 import numpy as np
 from absl import logging
 
-from neg_contrast import artifacts, errors, plan
+from neg_contrast import artifacts, errors, plan, shards
 from neg_contrast import config as config_lib
 from neg_contrast.data import records, synthetic, tokenized
 from neg_contrast.jobs import dataset as dataset_lib
+from neg_contrast.jobs import embedder as embedder_lib
 from neg_contrast.jobs import evaluate, question_writer
 from neg_contrast.jobs import model as model_lib
 from neg_contrast.jobs import retriever as retriever_lib
@@ -170,14 +170,14 @@ class Questions:
   def _are_written(self) -> bool:
     return self._are_in(self.folder)
 
-  def _ours(self, folder: pathlib.Path) -> list[int]:
-    """Shards that this process has to make."""
-    return [
-        number for number in range(
-            jax.process_index(), self._shards, jax.process_count()
-        )
-        if not self._is_in(folder, number)
-    ]
+  def _make_in(
+      self, folder: pathlib.Path, make: Callable[[int], None]
+  ) -> None:
+    """Makes the shards that a folder lacks, with all who do the same."""
+    shards.make_all(
+        [self._shard(folder, number) for number in range(self._shards)],
+        functools.partial(self._is_in, folder), make,
+    )
 
   def _rows(self, shard: int) -> range:
     size = self._settings.shard_passages
@@ -186,7 +186,6 @@ class Questions:
     ))
 
   def _write(self) -> None:
-    shards = self._ours(self.folder)
     model, prepared = self._generator, self._dataset().prepared
     texts = tokenized.store_of(prepared, 'passage', model.tokenizer)
     writer = question_writer.QuestionWriter(
@@ -195,13 +194,16 @@ class Questions:
         ),
     )
     params = writer.put(model.params)
-    say = run_log.Ticker('writing questions', sum(
-        len(self._rows(shard)) for shard in shards
-    ))
-    done = 0
-    for shard in shards:
-      if self._is_in(self.folder, shard):
-        continue  # Another run was quicker.
+    there = lambda: sum(
+        len(self._rows(shard)) for shard in range(self._shards)
+        if self._is_in(self.folder, shard)
+    )
+    say = run_log.Ticker(
+        'writing questions', len(prepared.passages), before=there()
+    )
+
+    def make(shard: int) -> None:
+      done = there()
       began, rows = time.monotonic(), self._rows(shard)
       passages = [prepared.passages[row] for row in rows]
       found: list[list[str]] = [[] for _ in rows]
@@ -222,12 +224,8 @@ class Questions:
           'seconds': time.monotonic() - began, 'tokens': tokens,
           'all_tokens': all_tokens,
       })
-    self._wait_for(self.folder)
 
-  def _wait_for(self, folder: pathlib.Path) -> None:
-    """Returns when the shards of all processes are there."""
-    while not self._are_in(folder):
-      time.sleep(1)
+    self._make_in(self.folder, make)
 
   def _write_shard(
       self,
@@ -270,7 +268,7 @@ class Questions:
           self._search_config, len(dataset.prepared.passages)
       )
       by = {
-          **retriever_lib.identity(
+          **embedder_lib.identity(
               self._search_config, dataset, self._retriever_model
           ),
           'index': 'exact' if index is None else dataclasses.asdict(index),
@@ -298,21 +296,25 @@ class Questions:
     """Keeps the questions that a retriever finds the passage of."""
     dataset, rank = self._dataset(), self._settings.round_trip_rank
     if self._settings.round_trip_checkpoint:
+      config = self._search_config
+      folder = (pathlib.Path(config.negatives.mined_dir)
+                / retriever_lib.FOLDER)
+      encoder = embedder_lib.make_encoder(config, self._retriever_model)
       searcher: Any = retriever_lib.Retriever(
-          self._search_config, dataset,
-          retriever_lib.make_encoder(
-              self._search_config, self._retriever_model
-          ),
-          pathlib.Path(self._config.negatives.mined_dir)
-          / retriever_lib.FOLDER,
+          config, dataset,
+          embedder_lib.Embedder(config, dataset, encoder, folder), folder,
       )
     else:
       searcher = evaluate.index_bm25(self._config.evaluation, dataset)
     groups, ids = dataset.prepared.passage_groups, dataset.prepared.passage_ids
-    shards = self._ours(self._kept)
-    say = run_log.Ticker('filtering shards of questions', len(shards))
-    kept = total = 0
-    for done, shard in enumerate(shards, start=1):
+    there = lambda: sum(
+        self._is_in(self._kept, shard) for shard in range(self._shards)
+    )
+    say = run_log.Ticker(
+        'filtering shards of questions', self._shards, before=there()
+    )
+
+    def make(shard: int) -> None:
       folder = self._shard(self._kept, shard)
       pairs = list(synthetic.read_pairs(
           [self._shard(self.folder, shard) / _PAIRS]
@@ -332,10 +334,11 @@ class Questions:
         for pair, is_found in zip(pairs, hit.any(axis=1), strict=True):
           if is_found:
             synthetic.write_pair(f, pair['query'], pair['passage_id'])
-      kept, total = kept + count, total + len(pairs)
-      say(done)
-    self._wait_for(self._kept)
-    logging.info('round trip: kept %d of %d questions', kept, total)
+      logging.info('round trip: kept %d of %d questions of shard %d', count,
+                   len(pairs), shard)
+      say(there())
+
+    self._make_in(self._kept, make)
 
 
 def _seed_of(passage_id: str) -> int:

@@ -16,15 +16,24 @@ from neg_contrast import config as config_lib
 from neg_contrast.data import prepared as prepared_lib
 from neg_contrast.data import records, statistics
 from neg_contrast.evaluation import answers as answers_lib
-from neg_contrast.evaluation import confidence, figures, movement, report, trec
+from neg_contrast.evaluation import (
+    confidence,
+    figures,
+    movement,
+    per_query,
+    report,
+    trec,
+)
 from neg_contrast.jobs import dataset as dataset_lib
 from neg_contrast.jobs import report_negatives
 from neg_contrast.models import loading
 from neg_contrast.training import run_log
 
 FILE = 'report.html'
+PER_QUERY = 'per_query.tsv'  # Of an evaluation.
 
 _MINING = {'mine': 'mining', 'audit': 'audit'}  # Jobs, and their splits' use.
+_REPORTING = ('train', 'ensemble', 'table')  # Jobs that tune and report.
 _SHOWN = 8  # Queries that rose, and as many that fell.
 # With fewer values the bootstrap's interval is too narrow (at 10 values of mean
 # 0.85, the one of 95% holds the truth 80 times in a hundred).
@@ -72,6 +81,7 @@ def write_report(
     dataset: dataset_lib.Dataset,
     model: loading.Model | None = None,
     negatives: report_negatives.Mined | None = None,
+    tables: tuple[str, ...] = (),
 ) -> pathlib.Path:
   """Writes `report.html` from the finished evaluations of a workdir.
 
@@ -86,6 +96,7 @@ def write_report(
     model: gives tokenizer, lengths and name, not its weights; without one,
       lengths of texts are not shown.
     negatives: a finished pool of hard negatives, to be explained.
+    tables: of a grid of trainings, as HTML.
 
   Returns:
     The file.
@@ -94,7 +105,7 @@ def write_report(
     UserError: a json file of the workdir is broken.
   """
   is_training, is_mining = config.job == 'train', config.job in _MINING
-  split = (config.data.test_split if is_training else
+  split = (config.data.test_split if config.job in _REPORTING else
            config.data.train_split if is_mining else config.data.split)
   name = f'{dataset.name}/{split}'
   groups = {} if is_mining else _by_group(read_evaluations(workdir, dataset))
@@ -113,13 +124,18 @@ def write_report(
       moves=_moves(pair, split, config, dataset.prepared) if pair else None,
       training=training,
       data=_describe_data(config, dataset, split, model),
-      config=artifacts.as_json(config_lib.to_dict(config)),
+      config={
+          key: value for key, value
+          in artifacts.as_json(config_lib.to_dict(config)).items()
+          if key != 'cells'  # Whole configs, each in the workdir of its run.
+      },
       defaults=artifacts.as_json(config_lib.base_config().to_dict()),
       environment=artifacts.environment() if is_mining else
       _environment(workdir, shown, is_training),
       negatives=None if negatives is None else report_negatives.describe(
           negatives, config.evaluation
       ),
+      tables=tables,
   ))
   path = workdir / FILE
   partial = path.with_name(path.name + '.partial')
@@ -157,9 +173,9 @@ def _by_group(
   """Evaluations by `<dataset>/<split>`, well-known systems first."""
   groups: dict[str, list[_Evaluated]] = {}
   for folder, manifest in evaluations:
-    path = folder / 'per_query.json'
+    path = folder / PER_QUERY
     found = _Evaluated(
-        folder, manifest, artifacts.read_json(path) if path.exists() else {}
+        folder, manifest, per_query.read(path) if path.exists() else {}
     )
     groups.setdefault(found.group, []).append(found)
   for systems in groups.values():

@@ -1,5 +1,6 @@
-"""A model and a corpus, ready to be searched: for jobs and notebooks."""
+"""A corpus and its vectors, ready to be searched: for jobs and notebooks."""
 
+import abc
 import dataclasses
 import functools
 import pathlib
@@ -8,28 +9,23 @@ from typing import Any
 
 import numpy as np
 from absl import logging
-from jax.sharding import Mesh
 
 from neg_contrast import artifacts, sharding
 from neg_contrast import config as config_lib
 from neg_contrast.data import records
 from neg_contrast.jobs import dataset as dataset_lib
-from neg_contrast.jobs import model as model_lib
-from neg_contrast.models import loading
 from neg_contrast.retrieval import (
-    embeddings,
     exact,
     hits,
     matching,
     scann_index,
+    table,
     text_encoder,
 )
-from neg_contrast.training import run_log
 
 FOLDER = 'retrieval'  # Of a workdir.
 _RECALL_QUERIES = 200
 _PAIRS_AT_ONCE = 16384
-_MANY_CUT = 0.25  # Passages that the model reads in part, to be told of.
 _LEAST_RECALL_DEPTH = 100  # One index serves searches of any depth.
 
 
@@ -49,32 +45,49 @@ class Found:
   match: tuple[int, int]
 
 
-def make_encoder(
-    config: config_lib.Config, model: loading.Model, mesh: Mesh | None = None
-) -> text_encoder.TextEncoder:
-  """The encoder of a model, on the devices that the config names."""
-  return text_encoder.TextEncoder(
-      model,
-      model_lib.make_module(model.spec, config.model),
-      mesh or sharding.make_mesh(config.mesh),
-      config.data.row_length,
-      config.index.chunk_tokens,
-  )
+class Vectors(abc.ABC):
+  """Vectors of the queries and passages of a dataset: by one model, or more.
 
+  No Protocol: to check one, Python 3.11 would compute `passage_vecs`.
+  """
 
-def identity(
-    config: config_lib.Config,
-    dataset: dataset_lib.Dataset,
-    model: loading.Model,
-) -> dict[str, Any]:
-  """What the embeddings of a corpus depend on."""
-  return {
-      'corpus': dataset.prepared.manifest['corpus_fingerprint'],
-      'model': model.fingerprint,
-      'dtype': str(np.dtype(model_lib.compute_dtype(config.model))),
-      'chunk_tokens': config.index.chunk_tokens,
-      'row_length': config.data.row_length,
-  }
+  @property
+  @abc.abstractmethod
+  def identity(self) -> dict[str, Any]:
+    """What the passages' vectors depend on, as json."""
+
+  @property
+  def search_identity(self) -> dict[str, Any]:
+    """What a search depends on, if that is more."""
+    return self.identity
+
+  @property
+  @abc.abstractmethod
+  def dim(self) -> int:
+    """Features of a vector."""
+
+  @abc.abstractmethod
+  def encode_queries(self, queries: Sequence[str]) -> np.ndarray:
+    """`[queries, features] float32` of any queries."""
+
+  @abc.abstractmethod
+  def encode_passages(
+      self, passages: Sequence[text_encoder.PassageLike]
+  ) -> np.ndarray:
+    """`[passages, features] float32` of any passages."""
+
+  @abc.abstractmethod
+  def query_vecs(self, query_rows: np.ndarray) -> np.ndarray:
+    """`[queries, features] float32` of queries of the dataset."""
+
+  @property
+  @abc.abstractmethod
+  def passage_vecs(self) -> table.Rows:
+    """`[passages, features] float32` of the dataset; made once."""
+
+  @abc.abstractmethod
+  def is_made(self) -> bool:
+    """Whether `passage_vecs` lie on disk already."""
 
 
 def index_settings(
@@ -97,35 +110,34 @@ class Retriever:
       self,
       config: config_lib.Config,
       dataset: dataset_lib.Dataset,
-      encoder: text_encoder.TextEncoder,
+      embedder: Vectors,
       folder: pathlib.Path | None = None,
       rows: np.ndarray | None = None,
   ):
     """Encodes nothing yet.
 
     Args:
-      config: settings of encoding and search.
+      config: settings of search.
       dataset: corpus and queries.
-      encoder: of both.
-      folder: keeps embeddings and indexes of whole corpora, of any number of
-        models; None: memory keeps them.
-      rows: `[n] int32` passages to search, ascending; default: the whole
-        corpus.
+      embedder: gives the vectors of both.
+      folder: keeps indexes of whole corpora, of any number of embedders; None:
+        memory keeps them.
+      rows: `[n] int32` passages that `embedder` has, ascending; default: the
+        whole corpus.
     """
-    self._config, self._dataset, self._encoder = config, dataset, encoder
-    self._identity = identity(config, dataset, encoder.model)
+    self._config, self._dataset, self._embedder = config, dataset, embedder
     self._folder = None if folder is None or rows is not None else (
-        folder / artifacts.sha256_json(self._identity)[:12]
+        folder / artifacts.sha256_json(embedder.identity)[:12] / 'index'
     )
     self._rows = rows
-    count = len(dataset.prepared.passages) if rows is None else len(rows)
-    self._shape = (count, encoder.dim)
-    self._settings = index_settings(config, count)
+    self._settings = index_settings(
+        config, len(dataset.prepared.passages) if rows is None else len(rows)
+    )
 
   @property
-  def encoder(self) -> text_encoder.TextEncoder:
-    """What encodes its queries and passages."""
-    return self._encoder
+  def embedder(self) -> Vectors:
+    """What gives the vectors of its queries and passages."""
+    return self._embedder
 
   def find(self, query: str, depth: int = 10) -> list[Found]:
     """The best passages for a query, best first, with their matching parts.
@@ -137,8 +149,8 @@ class Retriever:
       raise ValueError(f'depth is {depth}; it must be at least 1')
     if not query.strip():
       raise ValueError('the query is blank')
-    query_vecs = self._encoder.encode_queries([query])
-    found = self._search(query_vecs, depth)
+    query_vecs = self._embedder.encode_queries([query])
+    found = self.search_vecs(query_vecs, depth)
     kept = found.rows[0] >= 0
     passages = [self._dataset.prepared.passages[int(row)]
                 for row in found.rows[0][kept]]
@@ -151,11 +163,11 @@ class Retriever:
 
   def search(self, queries: Sequence[str], depth: int = 100) -> hits.Hits:
     """The best passages of each query, as rows of the whole corpus."""
-    return self._search(self._encoder.encode_queries(queries), depth)
+    return self.search_vecs(self._embedder.encode_queries(queries), depth)
 
   def search_rows(self, query_rows: np.ndarray, depth: int) -> hits.Hits:
     """The same for queries of the dataset."""
-    return self._search(self._encode_rows(query_rows), depth)
+    return self.search_vecs(self._embedder.query_vecs(query_rows), depth)
 
   def search_and_score(
       self, query_rows: np.ndarray, depth: int, rows: np.ndarray
@@ -170,7 +182,23 @@ class Retriever:
     Returns:
       (hits, `[queries, some] float32`, -inf for padding).
     """
-    query_vecs = self._encode_rows(query_rows)
+    query_vecs = self._embedder.query_vecs(query_rows)
+    return self.search_vecs(query_vecs, depth), self.score(query_vecs, rows)
+
+  def search_vecs(self, query_vecs: np.ndarray, depth: int) -> hits.Hits:
+    """The best passages for `[queries, features] float32` vectors."""
+    return self._as_rows(self._index.search(query_vecs, depth))
+
+  def score(self, query_vecs: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """Scores of some passages for each query vector.
+
+    Args:
+      query_vecs: `[queries, features] float32`.
+      rows: `[queries, some] int32` passages; -1 pads.
+
+    Returns:
+      `[queries, some] float32`, -inf for padding.
+    """
     scores = np.full(rows.shape, -np.inf, np.float32)
     lines, columns = np.nonzero(rows >= 0)
     for begin in range(0, len(lines), _PAIRS_AT_ONCE):
@@ -179,35 +207,18 @@ class Retriever:
       scores[line, column] = np.einsum(
           'pd,pd->p', query_vecs[line], self.passage_vecs[rows[line, column]]
       )
-    return self._search(query_vecs, depth), scores
+    return scores
 
-  @functools.cached_property
-  def passage_vecs(self) -> np.ndarray:
+  @property
+  def passage_vecs(self) -> table.Rows:
     """`[passages, features] float32` of the passages that are searched."""
-    texts = self._dataset.tokenize(self._encoder.model, 'passage')
-    if self._rows is None:
-      full = float(np.mean(texts.lengths() >= texts.max_length))
-      if full > _MANY_CUT:
-        logging.warning(
-            '%.0f%% of the passages have %d tokens or more, and the model '
-            'reads no more of them; configs/split.py makes shorter ones',
-            100 * full, texts.max_length,
-        )
-    encode = functools.partial(
-        self._encoder.encode, 'passage', texts, self._rows,
-        on_progress=run_log.Ticker('encoding passages', self._shape[0]),
-    )
-    if self._folder is None:
-      return encode()
-    return embeddings.make_table(
-        self._folder / 'embeddings', self._identity, self._shape, encode
-    )
+    return self._embedder.passage_vecs
 
   def is_made(self) -> bool:
-    """Whether the folder has embeddings and index already."""
-    return self._folder is not None and embeddings.is_made(
-        self._folder / 'embeddings', self._identity
-    ) and (self._settings is None or self._has_index())
+    """Whether embeddings and index lie on disk already."""
+    return self._folder is not None and self._embedder.is_made() and (
+        self._settings is None or self._has_index()
+    )
 
   def make(self) -> None:
     """Encodes the corpus and builds the index, where they are not there."""
@@ -232,7 +243,7 @@ class Retriever:
         0, len(query_rows) - 1, min(_RECALL_QUERIES, len(query_rows)), dtype=int
     )
     exact_hits = self._as_rows(
-        self._exact.search(self._encode_rows(query_rows[some]), depth)
+        self._exact.search(self._embedder.query_vecs(query_rows[some]), depth)
     )
     recall = scann_index.recall(
         hits.Hits(found.rows[some], found.scores[some]), exact_hits
@@ -254,17 +265,15 @@ class Retriever:
       return self._exact
     if self._folder is None:
       return scann_index.build(vecs, self._tie_ranks, settings)
-    with artifacts.only_one(self._folder / 'index'):
+    with artifacts.only_one(self._folder):
       if not self._has_index():
         logging.info('building a ScaNN index of %d passages', len(vecs))
-        scann_index.build(vecs, self._tie_ranks, settings).save(
-            self._folder / 'index'
-        )
-    return scann_index.load(self._folder / 'index', vecs)
+        scann_index.build(vecs, self._tie_ranks, settings).save(self._folder)
+    return scann_index.load(self._folder, vecs)
 
   def _has_index(self) -> bool:
     assert self._folder is not None
-    made = artifacts.read_manifest(self._folder / 'index')
+    made = artifacts.read_manifest(self._folder)
     return made is not None and self._settings is not None and (
         made.get('settings') == dataclasses.asdict(self._settings)
     )
@@ -273,23 +282,14 @@ class Retriever:
   def _exact(self) -> exact.ExactIndex:
     return exact.ExactIndex(
         self.passage_vecs, self._tie_ranks,
-        sharding.make_mesh(self._config.mesh), self._config.index.block_rows,
+        sharding.make_local_mesh(self._config.mesh),
+        self._config.index.block_rows,
     )
 
   @property
   def _tie_ranks(self) -> np.ndarray:
     ranks = self._dataset.prepared.tie_ranks
     return ranks if self._rows is None else ranks[self._rows]
-
-  def _encode_rows(self, query_rows: np.ndarray) -> np.ndarray:
-    texts = self._dataset.tokenize(self._encoder.model, 'query')
-    return self._encoder.encode(
-        'query', texts, query_rows,
-        on_progress=run_log.Ticker('encoding queries', len(query_rows)),
-    )
-
-  def _search(self, query_vecs: np.ndarray, depth: int) -> hits.Hits:
-    return self._as_rows(self._index.search(query_vecs, depth))
 
   def _as_rows(self, found: hits.Hits) -> hits.Hits:
     """Places in the index as rows of the whole corpus."""
@@ -305,7 +305,7 @@ class Retriever:
   ) -> list[tuple[int, int]]:
     """The best part of each passage, all encoded together."""
     parts = [matching.parts(passage.text) for passage in passages]
-    vecs = self._encoder.encode_passages([
+    vecs = self._embedder.encode_passages([
         passage.text[start:end]
         for passage, of in zip(passages, parts, strict=True)
         for start, end in of

@@ -10,6 +10,7 @@ import textwrap
 from neg_contrast import config as config_lib
 from neg_contrast import plan
 from neg_contrast.jobs import dataset as dataset_lib
+from neg_contrast.jobs import fused
 from neg_contrast.jobs import model as model_lib
 from neg_contrast.jobs import retriever as retriever_lib
 
@@ -52,12 +53,11 @@ class SearchJob:
 
   @functools.cached_property
   def _retriever(self) -> retriever_lib.Retriever:
-    model = model_lib.load_checkpoint(self._config)
-    return retriever_lib.Retriever(
-        self._config, self._dataset,
-        retriever_lib.make_encoder(self._config, model),
-        self._workdir / retriever_lib.FOLDER,
+    config, folder = self._config, self._workdir / retriever_lib.FOLDER
+    vectors = fused.load_vectors(
+        config, self._dataset, config.checkpoint, folder
     )
+    return retriever_lib.Retriever(config, self._dataset, vectors, folder)
 
   def _answer(self, query: str) -> str:
     found = self._retriever.find(query, self._config.evaluation.depth)

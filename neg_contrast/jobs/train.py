@@ -11,6 +11,7 @@ from neg_contrast import artifacts, plan
 from neg_contrast import config as config_lib
 from neg_contrast.evaluation import metrics
 from neg_contrast.jobs import dataset as dataset_lib
+from neg_contrast.jobs import embedder as embedder_lib
 from neg_contrast.jobs import (
     encoder_training,
     evaluate,
@@ -21,6 +22,7 @@ from neg_contrast.jobs import (
 )
 from neg_contrast.jobs import model as model_lib
 from neg_contrast.jobs import negatives as negatives_lib
+from neg_contrast.jobs import retriever as retriever_lib
 from neg_contrast.models import loading
 
 
@@ -67,19 +69,14 @@ class TrainJob:
     )]
     initial = evaluate.evaluation_step(
         'initial', config.data, workdir, lambda: self._test, split,
-        identity=lambda: self._identity_of(self._training.model),
+        identity=lambda: self._identity_of(self._training.model, split),
         search=lambda rows: self._search(self._training.model, rows),
     )
     before = self.before_training()
     at = len(before) if config.stage1 is not None else 1
     return [
         before[0], *bm25, *before[1:at], initial, *before[at:],
-        self.training_step(),
-        evaluate.evaluation_step(
-            'trained', config.data, workdir, lambda: self._test, split,
-            identity=lambda: self._identity_of(self._training.trained),
-            search=lambda rows: self._search(self._training.trained, rows),
-        ),
+        self.training_step(), self.trained_step(split),
     ]
 
   def training_step(self, opens_rest: bool = False) -> plan.Step:
@@ -88,6 +85,20 @@ class TrainJob:
         'training', lambda: None if self._stage1 is not None
         else model_lib.missing(self._config.model.init), opens_rest,
     )
+
+  def trained_step(self, split: str) -> plan.Step:
+    """Evaluates what came out on a split."""
+    return evaluate.evaluation_step(
+        'trained', self._config.data, self._workdir,
+        lambda: self._evaluation(split), split,
+        identity=lambda: self._identity_of(self._training.trained, split),
+        search=lambda rows: self._search(self._training.trained, rows),
+    )
+
+  def release(self) -> None:
+    """Lets go of the weights; they are read again when asked for."""
+    for name in ('model', 'trained'):
+      vars(self._training).pop(name, None)
 
   def before_training(self) -> list[plan.Step]:
     """All that training needs, its data first."""
@@ -127,20 +138,34 @@ class TrainJob:
     """What is trained on."""
     return self._gold if self._synthetic is None else self._synthetic.dataset
 
-  @functools.cached_property
+  @property
   def _test(self) -> evaluate.Evaluation:
+    return self._evaluation(self._config.data.test_split)
+
+  @functools.cache  # noqa: B019 - a job lives as long as the program.
+  def _evaluation(self, split: str) -> evaluate.Evaluation:
+    judgements = (
+        self._gold.splits.test if split == self._config.data.test_split
+        else self._gold.prepared.judgements(split)
+    )
     return evaluate.Evaluation(
-        self._config.evaluation, self._gold, self._gold.splits.test
+        self._config.evaluation, self._gold, judgements
     )
 
-  def _identity_of(self, model: loading.Model) -> dict[str, Any]:
+  def _identity_of(self, model: loading.Model, split: str) -> dict[str, Any]:
     return evaluate.dense_identity(
-        self._gold, self._config, self._config.data.test_split, model
+        self._gold, self._config, split,
+        embedder_lib.identity(self._config, self._gold, model),
     )
 
   def _search(
       self, model: loading.Model, query_rows: np.ndarray
   ) -> evaluate.Searched:
+    folder = self._workdir / retriever_lib.FOLDER
+    vectors = embedder_lib.Embedder(
+        self._config, self._gold,
+        embedder_lib.make_encoder(self._config, model), folder,
+    )
     return evaluate.search_dense(
-        self._config, self._gold, model, self._workdir, query_rows
+        self._config, self._gold, vectors, folder, query_rows
     )

@@ -96,9 +96,10 @@ def question_logits(
 
 
 def contrastive_loss(
-    encoder: dual_encoder.Encoder, scale: float, sources: Sequence[str] = ()
+    encoder: dual_encoder.Encoder, scale: float, sources: Sequence[str] = (),
+    bidirectional: bool = True,
 ) -> Loss:
-  """The bidirectional batch softmax of a dual encoder.
+  """The batch softmax of a dual encoder, in both directions or one.
 
   Dropout keys are a function of (seed, step, tower, group), so the masks do not
   depend on the mesh. Metrics: `forward_loss` (query to passage),
@@ -109,11 +110,13 @@ def contrastive_loss(
     encoder: the encoder module of a tower.
     scale: factor on the scores, unless the parameters hold a learned one.
     sources: names of the sources of hard negatives, by number.
+    bidirectional: the mean of both directions; else query to passage alone.
   """
 
   def loss_fn(params, batch, key):
     terms, used_scale = batch_terms(encoder, params, batch, scale, key)
-    return terms.loss, {
+    loss = terms.loss if bidirectional else jnp.mean(terms.forward)
+    return loss, {
         'forward_loss': jnp.mean(terms.forward),
         'backward_loss': jnp.mean(terms.backward),
         'accuracy': jnp.mean(terms.correct.astype(jnp.float32)),

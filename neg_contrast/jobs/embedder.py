@@ -1,0 +1,170 @@
+"""One model's vectors of a dataset."""
+
+import functools
+import pathlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from absl import logging
+from jax.sharding import Mesh
+from jaxtyping import Float, Int
+
+from neg_contrast import artifacts, sharding
+from neg_contrast import config as config_lib
+from neg_contrast.jobs import dataset as dataset_lib
+from neg_contrast.jobs import model as model_lib
+from neg_contrast.jobs import retriever as retriever_lib
+from neg_contrast.models import loading
+from neg_contrast.retrieval import embeddings, table, text_encoder
+from neg_contrast.training import run_log
+
+_MANY_CUT = 0.25  # Passages that the model reads in part, to be told of.
+
+
+def make_encoder(
+    config: config_lib.Config, model: loading.Model, mesh: Mesh | None = None
+) -> text_encoder.TextEncoder:
+  """The encoder of a model, on this process's devices unless a mesh is given.
+  """
+  return text_encoder.TextEncoder(
+      model,
+      model_lib.make_module(model.spec, config.model),
+      mesh or sharding.make_local_mesh(config.mesh),
+      config.data.row_length,
+      config.index.chunk_tokens,
+  )
+
+
+def identity(
+    config: config_lib.Config,
+    dataset: dataset_lib.Dataset,
+    model: loading.Model,
+) -> dict[str, Any]:
+  """What the embeddings of a corpus, as they are kept, depend on."""
+  stored = config.index.embedding_dtype
+  return {
+      **vectors_identity(config, dataset, model),
+      **({} if stored == 'float32' else {'stored': stored}),
+  }
+
+
+def vectors_identity(
+    config: config_lib.Config,
+    dataset: dataset_lib.Dataset,
+    model: loading.Model,
+) -> dict[str, Any]:
+  """What the embeddings of a corpus depend on, as they are computed."""
+  return {
+      'corpus': dataset.prepared.manifest['corpus_fingerprint'],
+      'model': model.fingerprint,
+      'dtype': str(np.dtype(model_lib.compute_dtype(config.model))),
+      'chunk_tokens': config.index.chunk_tokens,
+      'row_length': config.data.row_length,
+  }
+
+
+class Embedder(retriever_lib.Vectors):
+  """Vectors of the queries and passages of a dataset, by one model."""
+
+  def __init__(
+      self,
+      config: config_lib.Config,
+      dataset: dataset_lib.Dataset,
+      encoder: text_encoder.TextEncoder,
+      folder: pathlib.Path | None = None,
+      rows: np.ndarray | None = None,
+  ):
+    """Encodes nothing yet.
+
+    Args:
+      config: settings of encoding.
+      dataset: corpus and queries.
+      encoder: of both.
+      folder: keeps the embeddings of whole corpora, of any number of models;
+        None: memory keeps them.
+      rows: `[n] int32` passages to encode, ascending; default: the whole
+        corpus.
+    """
+    self._config, self._dataset = config, dataset
+    self._encoder, self._rows = encoder, rows
+    self._identity = identity(config, dataset, encoder.model)
+    self._folder = None if folder is None or rows is not None else (
+        folder / artifacts.sha256_json(self._identity)[:12] / 'embeddings'
+    )
+
+  @property
+  def encoder(self) -> text_encoder.TextEncoder:
+    """What encodes queries and passages."""
+    return self._encoder
+
+  @property
+  def identity(self) -> dict[str, Any]:
+    """What the vectors depend on."""
+    return self._identity
+
+  @property
+  def dim(self) -> int:
+    """Features of a vector."""
+    return self._encoder.dim
+
+  def encode_queries(
+      self, queries: Sequence[str]
+  ) -> Float[np.ndarray, 'queries features']:
+    """`[queries, features] float32` of any queries."""
+    return self._encoder.encode_queries(queries)
+
+  def encode_passages(
+      self, passages: Sequence[text_encoder.PassageLike]
+  ) -> Float[np.ndarray, 'passages features']:
+    """`[passages, features] float32` of any passages."""
+    return self._encoder.encode_passages(passages)
+
+  def query_vecs(
+      self, query_rows: Int[np.ndarray, ' queries']
+  ) -> Float[np.ndarray, 'queries features']:
+    """`[queries, features] float32` of queries of the dataset."""
+    return self._encoder.encode(
+        'query', self._dataset.tokenize(self._encoder.model, 'query'),
+        query_rows,
+        on_progress=run_log.Ticker('encoding queries', len(query_rows)),
+    )
+
+  @functools.cached_property
+  def passage_vecs(self) -> table.Rows:
+    """`[passages, features] float32` of the corpus, or of `rows`."""
+    texts = self._dataset.tokenize(self._encoder.model, 'passage')
+    count = len(texts.store) if self._rows is None else len(self._rows)
+    if self._rows is None:
+      full = float(np.mean(texts.lengths() >= texts.max_length))
+      if full > _MANY_CUT:
+        logging.warning(
+            '%.0f%% of the passages have %d tokens or more, and the model '
+            'reads no more of them; configs/split.py makes shorter ones',
+            100 * full, texts.max_length,
+        )
+    ticker = lambda before: run_log.Ticker(
+        'encoding passages', count, before=before
+    )
+    if self._folder is None:
+      return self._encoder.encode(
+          'passage', texts, self._rows, on_progress=ticker(0)
+      )
+    index = self._config.index
+    block = self._encoder.block_rows('passage', texts)
+    layout = table.Layout(
+        count, self.dim, index.embedding_dtype,
+        -(-index.table_rows // block) * block,
+    )
+    return embeddings.make_table(
+        self._folder, self._identity, layout,
+        lambda rows, out, on_progress: self._encoder.encode(
+            'passage', texts, span=rows, out=out, on_progress=on_progress
+        ), ticker,
+    )
+
+  def is_made(self) -> bool:
+    """Whether the folder has the embeddings already."""
+    return self._folder is not None and embeddings.open_table(
+        self._folder, self._identity
+    ) is not None

@@ -1,0 +1,461 @@
+"""Puts models together: embedding fusion, rank fusion, and BM25 with both."""
+
+import collections
+import dataclasses
+import functools
+import pathlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from absl import logging
+
+from neg_contrast import artifacts, errors, plan
+from neg_contrast import config as config_lib
+from neg_contrast.data import prepared as prepared_lib
+from neg_contrast.evaluation import metrics
+from neg_contrast.jobs import dataset as dataset_lib
+from neg_contrast.jobs import embedder as embedder_lib
+from neg_contrast.jobs import evaluate, fused, report
+from neg_contrast.jobs import model as model_lib
+from neg_contrast.jobs import retriever as retriever_lib
+from neg_contrast.retrieval import bm25, fusion, hits
+
+WEIGHTS = 'weights'  # Folder of a workdir.
+
+# What `hybrid` tries as the weight of the dense score, BM25's being 1: cosines
+# need tens, unnormalised products of DPR about 1.
+_HYBRID_WEIGHTS = (0.0, *(2.0 ** (i / 2) for i in range(-8, 17)))
+
+
+class EnsembleJob:
+  """`job=ensemble`: tunes weights, and evaluates members and all fusions.
+
+  Its workdir is a checkpoint then: of the embedding fusion.
+  """
+
+  def __init__(self, config: config_lib.Config, workdir: pathlib.Path):
+    """Reads nothing yet."""
+    self._config, self._workdir = config, workdir
+    self._settings = config.ensemble
+    self._names = [pathlib.Path(member).resolve().name
+                   for member in config.ensemble.members]
+
+  def steps(self) -> list[plan.Step]:
+    """The plan.
+
+    Raises:
+      UserError: two systems have the same name.
+    """
+    config, settings = self._config, self._settings
+    metrics.check_names(config.evaluation.metrics)
+    needs_bm25 = config.evaluation.bm25 or (self._is_dense and settings.hybrid)
+    self._check_names()
+    return [
+        dataset_lib.preparation_step(config.data, lambda: self._dataset),
+        *([evaluate.bm25_step(
+            config, self._workdir, lambda: self._dataset, lambda: self._test,
+            config.data.test_split,
+        )] if needs_bm25 else []),
+        *(dataclasses.replace(
+            self._step(
+                name, functools.partial(self._member_identity, number),
+                functools.partial(self._search, number),
+            ), missing=functools.partial(model_lib.missing, member),
+        ) for number, (name, member) in enumerate(
+            zip(self._names, settings.members, strict=True)
+        )),
+        *self._run_steps(),
+        *([plan.Step(
+            'weights', f'tuned on the tune split in {self._weights_folder}',
+            self._is_tuned, self._tune,
+        )] if self._is_dense else []),
+        *self._fusion_steps(),
+    ]
+
+  def finish(self) -> None:
+    """Saves the ensemble; writes and prints the numbers, and the report."""
+    if self._is_dense:
+      self.ensemble.save(self._workdir)
+    evaluate.gather(self._workdir, self._dataset)
+    if self._is_dense:
+      self._print_weights()
+    report.write_report(self._workdir, self._config, self._dataset)
+
+  @functools.cached_property
+  def ensemble(self) -> fused.Ensemble:
+    """Members and their weights, once they are tuned."""
+    return fused.Ensemble(
+        self._settings.members,
+        tuple(member.encoder.model.fingerprint for member in self._members),
+        tuple(self._tuned['fusion_embedding']['weights']),
+    )
+
+  def _run_steps(self) -> list[plan.Step]:
+    return [
+        evaluate.run_step(
+            self._config, self._workdir, lambda: self._dataset,
+            lambda: self._test, self._config.data.test_split, path,
+        ) for path in map(pathlib.Path, self._settings.runs)
+    ]
+
+  def _fusion_steps(self) -> list[plan.Step]:
+    """Of the systems that are made of others."""
+    settings = self._settings
+    by_rank = lambda _: fusion.fuse(
+        self._rankings, (1.0,) * len(self._rankings), self._tie_ranks,
+        self._depth, fusion.reciprocal_rank(settings.rank_k),
+    )
+    steps = []
+    if len(settings.members) > 1:
+      steps.append(self._step(
+          'fusion_embedding', lambda: self._vectors.search_identity,
+          self._search_fused,
+      ))
+    if len(settings.members) + len(settings.runs) > 1:
+      steps.append(self._step('fusion_rank', self._rank_identity, by_rank))
+    if self._is_dense and settings.hybrid:
+      steps += [
+          self._step(name, functools.partial(self._hybrid_identity, name), rank)
+          for name, rank in (('hybrid', self._rerank),
+                             ('hybrid_scores', self._add_scores),
+                             ('hybrid_ranks', self._add_ranks))
+      ]
+    return steps
+
+  def _step(
+      self,
+      name: str,
+      identity: Callable[[], dict[str, Any]],
+      search: Callable[[np.ndarray], hits.Hits | evaluate.Searched],
+  ) -> plan.Step:
+    """Evaluates a system on the test split."""
+    def searched(rows: np.ndarray) -> evaluate.Searched:
+      found = search(rows)
+      return (evaluate.Searched(found) if isinstance(found, hits.Hits)
+              else found)
+
+    return evaluate.evaluation_step(
+        name, self._config.data, self._workdir, lambda: self._test,
+        self._config.data.test_split,
+        identity=lambda: evaluate.dense_identity(
+            self._dataset, self._config, self._config.data.test_split,
+            identity(),
+        ),
+        search=searched,
+    )
+
+  def _check_names(self) -> None:
+    names = collections.Counter([
+        *self._names,
+        *(pathlib.Path(run).name.removesuffix('.gz').rpartition('.')[0]
+          for run in self._settings.runs),
+        'bm25', 'fusion_embedding', 'fusion_rank', 'hybrid', 'hybrid_scores',
+        'hybrid_ranks',
+    ])
+    name, count = names.most_common(1)[0]
+    if count > 1:
+      raise errors.UserError(
+          f'config.ensemble.members={self._settings.members}: there would be '
+          f'two systems called {name}, after the name of the folder or file; '
+          'rename one'
+      )
+
+  @property
+  def _is_dense(self) -> bool:
+    return bool(self._settings.members)
+
+  @property
+  def _is_tuning(self) -> bool:
+    """Whether anything is left to tune, on the tune split."""
+    settings = self._settings
+    return self._is_dense and (
+        settings.hybrid or (len(settings.members) > 1 and not settings.weights)
+    )
+
+  @functools.cached_property
+  def _dataset(self) -> dataset_lib.Dataset:
+    return dataset_lib.Dataset(self._config.data)
+
+  @functools.cached_property
+  def _test(self) -> evaluate.Evaluation:
+    judgements = (
+        self._dataset.splits.test if self._is_tuning else
+        self._dataset.prepared.judgements(self._config.data.test_split)
+    )
+    return evaluate.Evaluation(
+        self._config.evaluation, self._dataset, judgements
+    )
+
+  @functools.cached_property
+  def _tune_judgements(self) -> prepared_lib.Judgements:
+    return self._dataset.splits.tune
+
+  @property
+  def _tie_ranks(self) -> np.ndarray:
+    return self._dataset.prepared.tie_ranks
+
+  @property
+  def _depth(self) -> int:
+    return self._config.evaluation.depth
+
+  @functools.cached_property
+  def _members(self) -> list[embedder_lib.Embedder]:
+    return [
+        fused.load_member(
+            self._config, self._dataset, member, self._folder_of(member)
+        ) for member in self._settings.members
+    ]
+
+  @property
+  def _folder(self) -> pathlib.Path:
+    return self._workdir / retriever_lib.FOLDER
+
+  @property
+  def _fused_folder(self) -> pathlib.Path:
+    """Keeps the index of the fusion: its member's, if there is one only."""
+    members = self._settings.members
+    return self._folder_of(members[0]) if len(members) == 1 else self._folder
+
+  def _folder_of(self, member: str) -> pathlib.Path:
+    """Keeps its embeddings and index: a workdir of ours may have them."""
+    if model_lib.is_workdir(member):
+      return pathlib.Path(member) / retriever_lib.FOLDER
+    return self._folder
+
+  def _member_identity(self, number: int) -> dict[str, Any]:
+    return self._members[number].search_identity
+
+  def _search(self, number: int, rows: np.ndarray) -> evaluate.Searched:
+    return evaluate.search_dense(
+        self._config, self._dataset, self._members[number],
+        self._folder_of(self._settings.members[number]), rows,
+    )
+
+  @functools.cached_property
+  def _vectors(self) -> retriever_lib.Vectors:
+    """Of all members with their weights."""
+    return self._fused(self._tuned['fusion_embedding']['weights'])
+
+  def _fused(self, weights: list[float]) -> retriever_lib.Vectors:
+    if len(self._members) == 1:
+      return self._members[0]
+    return fused.FusedVectors(self._members, weights)
+
+  def _retriever(
+      self, vectors: retriever_lib.Vectors, folder: pathlib.Path
+  ) -> retriever_lib.Retriever:
+    return retriever_lib.Retriever(
+        self._config, self._dataset, vectors, folder
+    )
+
+  def _search_fused(self, rows: np.ndarray) -> evaluate.Searched:
+    return evaluate.search_dense(
+        self._config, self._dataset, self._vectors, self._fused_folder, rows
+    )
+
+  @functools.cached_property
+  def _rankings(self) -> list[hits.Hits]:
+    """Of every member and run, for the test queries."""
+    rows = self._test.query_rows
+    return [
+        *(self._search(number, rows).found
+          for number in range(len(self._members))),
+        *(self._test.read(pathlib.Path(run)) for run in self._settings.runs),
+    ]
+
+  def _rank_identity(self) -> dict[str, Any]:
+    return {
+        'members': [member.search_identity for member in self._members],
+        'runs': [artifacts.sha256_file(pathlib.Path(run))
+                 for run in self._settings.runs],
+        'k': self._settings.rank_k,
+    }
+
+  # BM25 with the dense system.
+
+  def _hybrid_identity(self, name: str) -> dict[str, Any]:
+    return {
+        'dense': self._vectors.search_identity,
+        'bm25': self._bm25_settings,
+        'tuned': self._tuned.get(name, {'k': self._settings.rank_k}),
+    }
+
+  @property
+  def _bm25_settings(self) -> dict[str, Any]:
+    return {
+        'k1': self._config.evaluation.bm25_k1,
+        'b': self._config.evaluation.bm25_b,
+        'depth': self._settings.hybrid_depth,
+    }
+
+  @functools.cached_property
+  def _bm25(self) -> bm25.Bm25Index:
+    logging.info('indexing the corpus for BM25')
+    return evaluate.index_bm25(self._config.evaluation, self._dataset)
+
+  @functools.cached_property
+  def _sparse(self) -> hits.Hits:
+    """BM25's ranking of the test queries."""
+    return self._search_sparse(self._test.query_rows)
+
+  def _search_sparse(self, rows: np.ndarray) -> hits.Hits:
+    queries = self._dataset.prepared.queries
+    return self._bm25.search(
+        [queries[int(row)].text for row in rows], self._settings.hybrid_depth
+    )
+
+  def _rescored(
+      self, sparse: hits.Hits, rows: np.ndarray, vectors: retriever_lib.Vectors
+  ) -> fusion.Candidates:
+    """What BM25 found for queries, with BM25's and the dense score."""
+    found = fusion.align([sparse], self._tie_ranks, fusion.raw)
+    return found.with_scores(
+        self._retriever(vectors, self._fused_folder).score(
+            vectors.query_vecs(rows), found.rows
+        )
+    )
+
+  def _rerank(self, rows: np.ndarray) -> hits.Hits:
+    return self._rescored(self._sparse, rows, self._vectors).ranked(
+        self._tuned['hybrid']['weights'], self._depth
+    )
+
+  def _add_scores(self, rows: np.ndarray) -> hits.Hits:
+    return fusion.fuse(
+        [_cut(self._sparse, self._depth), self._search_fused(rows).found],
+        self._tuned['hybrid_scores']['weights'], self._tie_ranks, self._depth,
+        fusion.min_max,
+    )
+
+  def _add_ranks(self, rows: np.ndarray) -> hits.Hits:
+    return fusion.fuse(
+        [_cut(self._sparse, self._depth), self._search_fused(rows).found],
+        (1.0, 1.0), self._tie_ranks, self._depth,
+        fusion.reciprocal_rank(self._settings.rank_k),
+    )
+
+  # Tuning.
+
+  @property
+  def _weights_folder(self) -> pathlib.Path:
+    return self._workdir / WEIGHTS
+
+  @property
+  def _weights_identity(self) -> dict[str, Any]:
+    settings = self._settings
+    return artifacts.as_json({
+        'members': [member.search_identity for member in self._members],
+        'data': self._dataset.prepared.manifest['fingerprint'],
+        'tune_split': self._config.data.tune_split,
+        'tune_fraction': self._config.data.tune_fraction,
+        'weights': settings.weights,
+        'weight_steps': settings.weight_steps,
+        'candidates': settings.candidates,
+        'depth': self._depth,
+        'bm25': self._bm25_settings if settings.hybrid else None,
+    })
+
+  def _is_tuned(self) -> bool:
+    made = artifacts.read_manifest(self._weights_folder)
+    return made is not None and made['identity'] == self._weights_identity
+
+  @functools.cached_property
+  def _tuned(self) -> dict[str, Any]:
+    """System -> weights, and what they reach on the tune split."""
+    made = artifacts.read_manifest(self._weights_folder)
+    assert made is not None
+    return made['tuned']
+
+  def _tune(self) -> None:
+    """Finds the weights of every fusion that has some."""
+    manifest = {'identity': self._weights_identity, 'tuned': {},
+                'environment': artifacts.environment()}
+    with artifacts.writing(self._weights_folder, manifest):
+      manifest['tuned'] = self._find_weights()
+    self.__dict__.pop('_tuned', None)
+
+  def _find_weights(self) -> dict[str, Any]:
+    settings = self._settings
+    rows = self._tune_judgements.queries if self._is_tuning else None
+    if settings.weights:
+      best: dict[str, Any] = {'weights': list(settings.weights)}
+    elif len(self._members) == 1:
+      best = {'weights': [1.0]}
+    else:
+      assert rows is not None
+      best = self._best(
+          self._member_candidates(rows),
+          fusion.simplex(len(self._members), settings.weight_steps),
+      )
+    tuned = {'fusion_embedding': best}
+    if settings.hybrid:
+      assert rows is not None
+      vectors = self._fused(best['weights'])
+      sparse = self._search_sparse(rows)
+      tuned['hybrid'] = self._best(
+          self._rescored(sparse, rows, vectors),
+          np.array([(1.0, weight) for weight in _HYBRID_WEIGHTS]),
+      )
+      dense = self._retriever(vectors, self._fused_folder).search_rows(
+          rows, self._depth
+      )
+      tuned['hybrid_scores'] = self._best(
+          fusion.align([_cut(sparse, self._depth), dense], self._tie_ranks,
+                       fusion.min_max),
+          fusion.simplex(2, settings.weight_steps),
+      )
+    return tuned
+
+  def _member_candidates(self, rows: np.ndarray) -> fusion.Candidates:
+    """The best passages of every member, scored by all."""
+    retrievers = list(map(
+        self._retriever, self._members,
+        map(self._folder_of, self._settings.members),
+    ))
+    vecs = [member.query_vecs(rows) for member in self._members]
+    found = [one.search_vecs(of, self._settings.candidates)
+             for one, of in zip(retrievers, vecs, strict=True)]
+    return fusion.gather(
+        [hit.rows for hit in found],
+        [functools.partial(one.score, of)
+         for one, of in zip(retrievers, vecs, strict=True)],
+        self._tie_ranks,
+    )
+
+  def _best(
+      self, candidates: fusion.Candidates, grid: np.ndarray
+  ) -> dict[str, Any]:
+    """The best weights of a grid on the tune split, as json."""
+    judgements = self._tune_judgements
+    passages = len(self._dataset.prepared.passages)
+    positive = judgements.grades > 0
+    wanted = (judgements.query_rows[positive].astype(np.int64) * passages
+              + judgements.passage_rows[positive])
+    codes = judgements.queries.astype(np.int64)[:, None] * passages
+    is_positive = (candidates.rows >= 0) & np.isin(
+        codes + candidates.rows, wanted
+    )
+    best = fusion.tune(candidates, is_positive, grid)
+    return {
+        'weights': list(best.weights),
+        'queries': len(candidates.rows),
+        'tried': len(grid),
+        'accuracy@1': best.accuracy,
+        'mrr@10': best.mrr,
+    }
+
+  def _print_weights(self) -> None:
+    for system, found in self._tuned.items():
+      names = (self._names if system == 'fusion_embedding'
+               else ['bm25', 'dense'])
+      weights = ', '.join(f'{name} {weight:g}' for name, weight in zip(
+          names, found['weights'], strict=True
+      ))
+      reached = (f' (tune split: accuracy@1 {found["accuracy@1"]:.4f}, mrr@10 '
+                 f'{found["mrr@10"]:.4f})' if 'accuracy@1' in found else '')
+      print(f'weights of {system}: {weights}{reached}')
+
+
+def _cut(found: hits.Hits, depth: int) -> hits.Hits:
+  return hits.Hits(found.rows[:, :depth], found.scores[:, :depth])
