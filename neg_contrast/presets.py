@@ -3,6 +3,7 @@
 import functools
 import pathlib
 import runpy
+from typing import Any
 
 import ml_collections
 
@@ -254,25 +255,8 @@ def set_generator(config: ml_collections.ConfigDict, size: str) -> None:
     raise config_lib.unknown_argument('size', size, ('full', 'small'))
 
 
-TABLE_KEYS = (*DATA_KEYS, 'seed', *(
-    f'{section}.{key}' for section, keys in {
-        'data': ('batch_size', 'groups', 'row_length'),
-        'model': ('init', 'layers', 'query_length', 'passage_length', 'dtype',
-                  'remat', 'scan_unroll'),
-        'optim': ('optimizer', 'learning_rate', 'schedule', 'warmup_steps',
-                  'weight_decay', 'clip_norm', 'epochs', 'steps'),
-        'evaluation': ('eval_steps', 'patience', 'stop_corpus_passages',
-                       'metrics', 'answer_ks', 'answer_rule', 'depth',
-                       'bm25_k1', 'bm25_b'),
-        'negatives': ('pool_size', 'depth', 'coarse_dim', 'fine_dim',
-                      'miner_steps'),
-        'checkpointing': ('save_steps', 'log_steps'),
-        'index': ('kind', 'target_recall', 'shard_rows', 'chunk_tokens',
-                  'block_rows'),
-        'mesh': ('data', 'model'),
-    }.items() for key in keys
-))
-"""Keys that all cells of a table have from it."""
+_OWN = ('job', 'workdir', 'checkpoint', 'query', 'table', 'ensemble', 'stage1',
+        'generator', 'cells')  # What a cell has of its own.
 
 
 def make_table(
@@ -296,6 +280,7 @@ def make_table(
   name = pathlib.Path(file).stem.partition('_')[0]
   make = functools.partial(beside, file, f'{name}_stage2', size=size)
   config = make(stage1='none', negatives='random')
+  plain = config.to_dict()
   config.job = 'table'
   config.workdir = f'workdirs/{name}_table-{size}'
   if size == 'small':
@@ -321,7 +306,11 @@ def make_table(
       _set_stage1_short(first.stage1, f'{config.workdir}/stage1-{group}',
                         f'{config.workdir}/generator')
     for cell in of_group.values():
-      follow(cell, config, TABLE_KEYS)
+      own = cell.to_dict()
+      follow(cell, config, tuple(
+          key for key in leaves(cell) if key.partition('.')[0] not in _OWN
+          and _value(own, key) == _value(plain, key)
+      ))
       if cell is not first and first.stage1 is not None:
         cell.stage1 = first.stage1.copy_and_resolve_references()
         follow(cell.stage1, first.stage1, tuple(leaves(cell.stage1)))
@@ -332,6 +321,10 @@ def make_table(
       if name in strategies
   )
   return config
+
+
+def _value(values: dict[str, Any], key: str) -> Any:
+  return functools.reduce(lambda at, name: at[name], key.split('.'), values)
 
 
 def leaves(config: ml_collections.ConfigDict) -> list[str]:

@@ -3,6 +3,7 @@
 import json
 import logging
 import pathlib
+import shutil
 
 import numpy as np
 import pytest
@@ -154,19 +155,20 @@ def test_hybrid_fuses_both_rankings(finished):
     assert_is_run(by_score, list(sums.values()), query, list(sums))
 
 
-def test_weights_are_tuned_on_the_tune_split(finished, monkeypatch):
+def test_weights_are_tuned_on_the_tune_split(finished):
   """What tuning says it reaches is what a search over everything reaches."""
   work = finished / 'work'
   job = ensemble.EnsembleJob(config_lib.parse(make_config(finished, *MEMBERS)),
                              work)
   tune = evaluate.Evaluation(job._config.evaluation, job._dataset,
                              job._tune_judgements)
-  for search_rows, name in ((job._search_fused, 'fusion_embedding'),):
-    found = search_rows(tune.query_rows).found
-    means = tune.score(tune.run_of(found), found)[0]
-    assert weights_of(work)[name]['accuracy@1'] == pytest.approx(
-        means['accuracy@1'])
-    assert weights_of(work)[name]['mrr@10'] == pytest.approx(means['mrr@10'])
+  found = job._retriever(job._vectors, job._fused_folder).search_rows(
+      tune.query_rows, DEPTH
+  )
+  means = tune.score(tune.run_of(found), found)[0]
+  tuned = weights_of(work)['fusion_embedding']
+  assert tuned['accuracy@1'] == pytest.approx(means['accuracy@1'])
+  assert tuned['mrr@10'] == pytest.approx(means['mrr@10'])
   assert weights_of(work)['fusion_embedding']['tried'] == 66
 
 
@@ -250,6 +252,25 @@ def test_given_weights_need_no_tuning(finished, tmp_path):
   run(ensemble.EnsembleJob, config, tmp_path)
   assert weights_of(tmp_path) == {'fusion_embedding': {'weights': [0.25, 0.75]}}
   assert not any(key.startswith('hybrid') for key in metrics_of(tmp_path))
+
+
+def test_other_weights_make_other_rankings(finished, tmp_path):
+  """Nothing of the old ones is kept, also where only they were removed."""
+  for weights, name in (((1.0, 0.0), 'ada'), ((0.0, 1.0), 'bob')):
+    run(ensemble.EnsembleJob, make_config(
+        finished, 'ada', 'bob', ensemble__weights=weights
+    ), tmp_path)
+    fused, alone = run_of(tmp_path, 'fusion_embedding'), run_of(tmp_path, name)
+    for query, ranking in alone.items():
+      assert_is_run(fused, [score for _, score in ranking], query,
+                    [passage for passage, _ in ranking])
+    saved = json.loads((tmp_path / 'ensemble.json').read_text())
+    assert tuple(saved['weights']) == weights
+  shutil.rmtree(tmp_path / 'weights')
+  config = make_config(finished, 'ada', 'bob', ensemble__weights=(0.0, 1.0))
+  before = metrics_of(tmp_path)
+  run(ensemble.EnsembleJob, config, tmp_path)
+  assert metrics_of(tmp_path) == before
 
 
 def test_one_member_has_a_hybrid(finished, tmp_path):

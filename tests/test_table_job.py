@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 
 import ml_collections
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from neg_contrast import artifacts, errors, plan
 from neg_contrast import config as config_lib
 from neg_contrast.evaluation import paper
-from neg_contrast.jobs import table
+from neg_contrast.jobs import model, table
 from tests import tiny
 
 METRICS = ('accuracy@1', 'accuracy@5', 'mrr@10')
@@ -149,6 +150,26 @@ def test_a_difference_is_printed_where_sizes_are_the_papers(
   assert re.search(r'\(30\.1, [−+]\d', text)
   monkeypatch.undo()
   job.finish()
+
+
+def test_a_cell_that_was_removed_is_trained_again(finished, tmp_path):
+  work = tmp_path / 'work'
+  shutil.copytree(finished / 'work', work)
+  shutil.rmtree(work / 'cells' / 'generated-bm25')
+  job = table.TableJob(config_lib.parse(make_table(finished)), work)
+  undone = [step.name for step in job.steps() if not step.is_done()]
+  assert undone[:3] == ['generated-bm25: pool', 'generated-bm25: training',
+                        'generated-bm25: trained, test']
+  assert {'ensemble: weights', 'ensemble: fusion_embedding'} <= set(undone)
+
+
+def test_the_ensemble_is_a_checkpoint_and_cells_have_metrics(finished):
+  work = finished / 'work'
+  assert model.is_ensemble(str(work / 'ensemble'))
+  values = json.loads(
+      (work / 'cells' / 'none-bm25' / 'metrics.json').read_text()
+  )
+  assert 'data/test/trained/mrr@10' in values
 
 
 def test_members_must_be_cells(finished, tmp_path):

@@ -3,6 +3,7 @@
 import collections
 import dataclasses
 import functools
+import hashlib
 import pathlib
 from collections.abc import Callable
 from typing import Any
@@ -34,10 +35,22 @@ class EnsembleJob:
   Its workdir is a checkpoint then: of the embedding fusion.
   """
 
-  def __init__(self, config: config_lib.Config, workdir: pathlib.Path):
-    """Reads nothing yet."""
+  def __init__(
+      self,
+      config: config_lib.Config,
+      workdir: pathlib.Path,
+      index: Callable[[], bm25.Bm25Index] | None = None,
+  ):
+    """Reads nothing yet.
+
+    Args:
+      config: of the job.
+      workdir: gets weights and evaluations.
+      index: makes the BM25 index of the corpus, if others have it too.
+    """
     self._config, self._workdir = config, workdir
     self._settings = config.ensemble
+    self._make_index = index or self._index_corpus
     self._names = [pathlib.Path(member).resolve().name
                    for member in config.ensemble.members]
 
@@ -55,12 +68,12 @@ class EnsembleJob:
         dataset_lib.preparation_step(config.data, lambda: self._dataset),
         *([evaluate.bm25_step(
             config, self._workdir, lambda: self._dataset, lambda: self._test,
-            config.data.test_split,
+            config.data.test_split, lambda: self._bm25,
         )] if needs_bm25 else []),
         *(dataclasses.replace(
             self._step(
                 name, functools.partial(self._member_identity, number),
-                functools.partial(self._search, number),
+                functools.partial(lambda n, _: self._found(n), number),
             ), missing=functools.partial(model_lib.missing, member),
         ) for number, (name, member) in enumerate(
             zip(self._names, settings.members, strict=True)
@@ -106,11 +119,11 @@ class EnsembleJob:
         self._rankings, (1.0,) * len(self._rankings), self._tie_ranks,
         self._depth, fusion.reciprocal_rank(settings.rank_k),
     )
-    steps = []
+    steps: list[plan.Step] = []
     if len(settings.members) > 1:
       steps.append(self._step(
           'fusion_embedding', lambda: self._vectors.search_identity,
-          self._search_fused,
+          lambda _: self._fused_found,
       ))
     if len(settings.members) + len(settings.runs) > 1:
       steps.append(self._step('fusion_rank', self._rank_identity, by_rank))
@@ -121,7 +134,13 @@ class EnsembleJob:
                              ('hybrid_scores', self._add_scores),
                              ('hybrid_ranks', self._add_ranks))
       ]
-    return steps
+    if not self._is_dense:
+      return steps
+    return [  # Whose weights are looked up only when they are right.
+        dataclasses.replace(step, is_done=functools.partial(
+            lambda done: self._is_tuned() and done(), step.is_done
+        )) for step in steps
+    ]
 
   def _step(
       self,
@@ -148,17 +167,16 @@ class EnsembleJob:
   def _check_names(self) -> None:
     names = collections.Counter([
         *self._names,
-        *(pathlib.Path(run).name.removesuffix('.gz').rpartition('.')[0]
-          for run in self._settings.runs),
+        *map(evaluate.run_name, map(pathlib.Path, self._settings.runs)),
         'bm25', 'fusion_embedding', 'fusion_rank', 'hybrid', 'hybrid_scores',
         'hybrid_ranks',
     ])
     name, count = names.most_common(1)[0]
     if count > 1:
       raise errors.UserError(
-          f'config.ensemble.members={self._settings.members}: there would be '
-          f'two systems called {name}, after the name of the folder or file; '
-          'rename one'
+          f'config.ensemble.members={self._settings.members}, '
+          f'ensemble.runs={self._settings.runs}: there would be two systems '
+          f'called {name}, after the name of the folder or file; rename one'
       )
 
   @property
@@ -203,7 +221,7 @@ class EnsembleJob:
   def _members(self) -> list[embedder_lib.Embedder]:
     return [
         fused.load_member(
-            self._config, self._dataset, member, self._folder_of(member)
+            self._config, self._dataset, member, self._folder
         ) for member in self._settings.members
     ]
 
@@ -218,18 +236,21 @@ class EnsembleJob:
     return self._folder_of(members[0]) if len(members) == 1 else self._folder
 
   def _folder_of(self, member: str) -> pathlib.Path:
-    """Keeps its embeddings and index: a workdir of ours may have them."""
-    if model_lib.is_workdir(member):
-      return pathlib.Path(member) / retriever_lib.FOLDER
-    return self._folder
+    """Keeps its index."""
+    folder = fused.folder_of(member, self._folder)
+    assert folder is not None
+    return folder
 
   def _member_identity(self, number: int) -> dict[str, Any]:
     return self._members[number].search_identity
 
-  def _search(self, number: int, rows: np.ndarray) -> evaluate.Searched:
+  @functools.cache  # noqa: B019 - a job lives as long as the program.
+  def _found(self, number: int) -> evaluate.Searched:
+    """What a member finds for the test queries."""
     return evaluate.search_dense(
         self._config, self._dataset, self._members[number],
-        self._folder_of(self._settings.members[number]), rows,
+        self._folder_of(self._settings.members[number]),
+        self._test.query_rows,
     )
 
   @functools.cached_property
@@ -249,18 +270,21 @@ class EnsembleJob:
         self._config, self._dataset, vectors, folder
     )
 
-  def _search_fused(self, rows: np.ndarray) -> evaluate.Searched:
+  @functools.cached_property
+  def _fused_found(self) -> evaluate.Searched:
+    """What the dense system finds for the test queries."""
+    if len(self._members) == 1:
+      return self._found(0)
     return evaluate.search_dense(
-        self._config, self._dataset, self._vectors, self._fused_folder, rows
+        self._config, self._dataset, self._vectors, self._fused_folder,
+        self._test.query_rows,
     )
 
   @functools.cached_property
   def _rankings(self) -> list[hits.Hits]:
     """Of every member and run, for the test queries."""
-    rows = self._test.query_rows
     return [
-        *(self._search(number, rows).found
-          for number in range(len(self._members))),
+        *(self._found(number).found for number in range(len(self._members))),
         *(self._test.read(pathlib.Path(run)) for run in self._settings.runs),
     ]
 
@@ -291,6 +315,9 @@ class EnsembleJob:
 
   @functools.cached_property
   def _bm25(self) -> bm25.Bm25Index:
+    return self._make_index()
+
+  def _index_corpus(self) -> bm25.Bm25Index:
     logging.info('indexing the corpus for BM25')
     return evaluate.index_bm25(self._config.evaluation, self._dataset)
 
@@ -321,16 +348,16 @@ class EnsembleJob:
         self._tuned['hybrid']['weights'], self._depth
     )
 
-  def _add_scores(self, rows: np.ndarray) -> hits.Hits:
+  def _add_scores(self, _: np.ndarray) -> hits.Hits:
     return fusion.fuse(
-        [_cut(self._sparse, self._depth), self._search_fused(rows).found],
+        [_cut(self._sparse, self._depth), self._fused_found.found],
         self._tuned['hybrid_scores']['weights'], self._tie_ranks, self._depth,
         fusion.min_max,
     )
 
-  def _add_ranks(self, rows: np.ndarray) -> hits.Hits:
+  def _add_ranks(self, _: np.ndarray) -> hits.Hits:
     return fusion.fuse(
-        [_cut(self._sparse, self._depth), self._search_fused(rows).found],
+        [_cut(self._sparse, self._depth), self._fused_found.found],
         (1.0, 1.0), self._tie_ranks, self._depth,
         fusion.reciprocal_rank(self._settings.rank_k),
     )
@@ -344,11 +371,17 @@ class EnsembleJob:
   @property
   def _weights_identity(self) -> dict[str, Any]:
     settings = self._settings
+    settings_of_index = retriever_lib.index_settings(
+        self._config, len(self._dataset.prepared.passages)
+    )
     return artifacts.as_json({
         'members': [member.search_identity for member in self._members],
         'data': self._dataset.prepared.manifest['fingerprint'],
-        'tune_split': self._config.data.tune_split,
-        'tune_fraction': self._config.data.tune_fraction,
+        'tune_queries': hashlib.sha256(
+            self._tune_judgements.queries.tobytes()
+        ).hexdigest() if self._is_tuning else None,
+        'index': None if settings_of_index is None
+        else dataclasses.asdict(settings_of_index),
         'weights': settings.weights,
         'weight_steps': settings.weight_steps,
         'candidates': settings.candidates,
@@ -358,7 +391,9 @@ class EnsembleJob:
 
   def _is_tuned(self) -> bool:
     made = artifacts.read_manifest(self._weights_folder)
-    return made is not None and made['identity'] == self._weights_identity
+    if made is None or any(map(model_lib.missing, self._settings.members)):
+      return False
+    return made['identity'] == self._weights_identity
 
   @functools.cached_property
   def _tuned(self) -> dict[str, Any]:
@@ -373,7 +408,8 @@ class EnsembleJob:
                 'environment': artifacts.environment()}
     with artifacts.writing(self._weights_folder, manifest):
       manifest['tuned'] = self._find_weights()
-    self.__dict__.pop('_tuned', None)
+    for name in ('_tuned', '_vectors', '_fused_found', 'ensemble'):
+      vars(self).pop(name, None)
 
   def _find_weights(self) -> dict[str, Any]:
     settings = self._settings

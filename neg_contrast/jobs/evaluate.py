@@ -407,8 +407,11 @@ def bm25_step(
     dataset: Callable[[], dataset_lib.Dataset],
     evaluation: Callable[[], Evaluation],
     split: str,
+    index: Callable[[], bm25.Bm25Index] | None = None,
 ) -> plan.Step:
-  """The step that evaluates BM25."""
+  """The step that evaluates BM25, with an index that is made for it or given.
+  """
+  make = index or (lambda: index_bm25(config.evaluation, dataset()))
   return evaluation_step(
       'bm25', config.data, workdir, evaluation, split,
       identity=lambda: {
@@ -416,8 +419,9 @@ def bm25_step(
           'k1': config.evaluation.bm25_k1,
           'b': config.evaluation.bm25_b,
       },
-      search=lambda rows: Searched(search_bm25(
-          config.evaluation, dataset(), rows, config.evaluation.depth
+      search=lambda rows: Searched(make().search(
+          [dataset().prepared.queries[int(row)].text for row in rows],
+          config.evaluation.depth,
       )),
   )
 
@@ -433,8 +437,7 @@ def run_step(
   """The step that evaluates a TREC run file, under the name of the file."""
 
   step = evaluation_step(
-      path.name.removesuffix('.gz').rpartition('.')[0] or path.name,
-      config.data, workdir, evaluation, split,
+      run_name(path), config.data, workdir, evaluation, split,
       identity=lambda: {
           **data_identity(dataset(), config, split),
           'run': artifacts.sha256_file(path),
@@ -444,13 +447,18 @@ def run_step(
   return dataclasses.replace(step, missing=lambda: missing_run(path))
 
 
+def run_name(path: pathlib.Path) -> str:
+  """The system of a run file, after its name."""
+  return path.name.removesuffix('.gz').rpartition('.')[0] or path.name
+
+
 def missing_run(path: pathlib.Path) -> str | None:
   """What is wrong with the place of a run file."""
   return None if path.is_file() else f'{path}: no such file'
 
 
 def gather(
-    workdir: pathlib.Path, dataset: dataset_lib.Dataset
+    workdir: pathlib.Path, dataset: dataset_lib.Dataset, say: bool = True
 ) -> dict[str, float]:
   """Writes `metrics.json` from all evaluations of a workdir, and prints it.
 
@@ -460,6 +468,7 @@ def gather(
   Args:
     workdir: of the job.
     dataset: what was found in an older state of it is left out.
+    say: whether to print.
 
   Returns:
     `<dataset>/<split>/<system>/<metric>` -> value.
@@ -490,9 +499,10 @@ def gather(
           workdir / f'significance-{group.replace("/", "-")}.tsv',
           significance.compare(systems),
       )
-  for title, rows in tables.items():
+  for title, rows in tables.items() if say else ():
     print(f'\n{title}\n{metrics.format_table(rows)}')
-  print('\n'.join(recalls), end='\n' if recalls else '')
+  if recalls and say:
+    print('\n'.join(recalls))
   return values
 
 

@@ -34,9 +34,21 @@ class ExportJob:
   An ensemble becomes a folder for each member, and its embeddings one table.
   """
 
-  def __init__(self, config: config_lib.Config, workdir: pathlib.Path):
-    """Reads nothing yet."""
+  def __init__(
+      self,
+      config: config_lib.Config,
+      workdir: pathlib.Path,
+      as_it_comes: bool = False,
+  ):
+    """Reads nothing yet.
+
+    Args:
+      config: of the job.
+      workdir: what is written to.
+      as_it_comes: the model brings all its settings, the config none.
+    """
     self._config, self._workdir = config, workdir
+    self._as_it_comes = as_it_comes
     self._folder = workdir / MODEL_FOLDER
     self._embeddings = workdir / EMBEDDINGS_FOLDER
 
@@ -99,9 +111,8 @@ class ExportJob:
     return {
         pathlib.Path(member).resolve().name: ExportJob(
             dataclasses.replace(
-                self._config, checkpoint=member, data=config_lib.DataConfig(),
-                model=config_lib.ModelConfig(dtype=self._config.model.dtype),
-            ), self._workdir / pathlib.Path(member).resolve().name,
+                self._config, checkpoint=member, data=config_lib.DataConfig()
+            ), self._workdir / pathlib.Path(member).resolve().name, True,
         ) for member in made.members
     }
 
@@ -117,6 +128,8 @@ class ExportJob:
 
   @functools.cached_property
   def _model(self) -> loading.Model:
+    if self._as_it_comes:
+      return model_lib.load_as_it_comes(self._config, self._config.checkpoint)
     return model_lib.load_checkpoint(self._config)
 
   @functools.cached_property

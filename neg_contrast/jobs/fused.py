@@ -134,7 +134,8 @@ def load_vectors(
     config: settings of model and encoding.
     dataset: corpus and queries.
     checkpoint: a workdir, or a folder or name of others.
-    folder: keeps the embeddings; None: memory keeps them.
+    folder: keeps the embeddings, but for members of an ensemble that have a
+      workdir; None: memory keeps them.
 
   Raises:
     UserError: there is no such model, or a member changed since its weight was
@@ -166,8 +167,17 @@ def load_member(
     folder: pathlib.Path | None,
 ) -> embedder_lib.Embedder:
   """The vectors of a dataset by a model as it comes; see `load_vectors`."""
-  return _vectors_of(config, dataset, folder,
+  return _vectors_of(config, dataset, folder_of(checkpoint, folder),
                      model_lib.load_as_it_comes(config, checkpoint))
+
+
+def folder_of(
+    member: str, folder: pathlib.Path | None
+) -> pathlib.Path | None:
+  """What keeps a member's vectors: its own workdir, which may have them."""
+  if folder is not None and model_lib.is_workdir(member):
+    return pathlib.Path(member) / retriever_lib.FOLDER
+  return folder
 
 
 def _vectors_of(

@@ -102,6 +102,11 @@ class Negatives:
       _ = self._is_given_right
     return pool
 
+  def release(self) -> None:
+    """Lets go of the weights of miners; they are read again when asked for."""
+    self._trained.clear()
+    vars(self).pop('_given_model', None)
+
   @property
   def dataset(self) -> dataset_lib.Dataset:
     """The data whose queries the negatives are for."""

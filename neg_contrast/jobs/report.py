@@ -473,7 +473,7 @@ def _describe_splits(
 ) -> Iterable[tuple[str, statistics.Split]]:
   """What each split is used for, and its numbers."""
   used = {}
-  if config.job == 'train':
+  if config.job in ('train', 'table'):
     data, splits = config.data, dataset.splits
     used = {
         data.train_split: ('training', splits.train),
@@ -515,6 +515,14 @@ def _facts(config, dataset, split, model) -> dict[str, str]:
     facts['batch'] = f'{config.data.batch_size} queries'
     facts['learning rate'] = (
         f'{config.optim.learning_rate:g}, {config.optim.schedule}'
+    )
+  elif config.job == 'ensemble':
+    facts['members'] = ', '.join((*config.ensemble.members,
+                                  *config.ensemble.runs))
+  elif config.job == 'table':
+    facts['cells'] = ', '.join(
+        f'{group}: {" ".join(cells)}'
+        for group, cells in (config.cells or {}).items()
     )
   else:
     facts['model'] = model.name if model else config.checkpoint

@@ -5,7 +5,7 @@ import functools
 import os
 import pathlib
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 import jax
 
@@ -23,6 +23,7 @@ from neg_contrast.jobs import (
     train,
 )
 from neg_contrast.jobs import retriever as retriever_lib
+from neg_contrast.retrieval import bm25
 
 _TITLES = {
     'generated': 'Stage 1 with hard negatives',
@@ -35,9 +36,11 @@ _LABELS = {
 }
 _ENSEMBLES = {'fusion_embedding': 'Ensemble (embedding)',
               'fusion_rank': 'Ensemble (rank)'}
-_BASELINES = 'baselines'
+_BASELINES, _ENSEMBLE, _HYBRID = 'baselines', 'ensemble', 'hybrid'
 _DPR = 'dpr_single'
 _MARK, _ALPHA = '†', 0.05
+_OTHER_NAMES = {'BM25': 'BM25-Anserini'}  # Of Table 3.
+_T = TypeVar('_T')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,7 +95,7 @@ class TableJob:
     )]
     steps += [evaluate.bm25_step(
         self._config, self._workdir, lambda: self._dataset,
-        functools.partial(self._evaluation, split), split,
+        functools.partial(self._evaluation, split), split, lambda: self._bm25,
     ) for split in self._splits]
     seen: set[str] = set()
     for key, job in self._cells.items():
@@ -101,12 +104,28 @@ class TableJob:
       if self._stage1:
         steps.append(self._stage1_step(split))
       for name, made, systems in self._put_together(split):
-        steps += [dataclasses.replace(step, name=f'{name}: {step.name}')
-                  for step in made.steps() if step.name in systems]
+        steps += [
+            dataclasses.replace(
+                step, name=f'{name}: {step.name}',
+                is_done=functools.partial(
+                    lambda keys, done: self._are_trained(keys) and done(),
+                    self._members(name), step.is_done,
+                ),
+            ) for step in made.steps() if step.name in systems
+        ]
     return steps
 
   def finish(self) -> None:
-    """Writes `table.md` and `table.tex`, and prints the first."""
+    """Writes `table.md` and `table.tex`, and prints the first.
+
+    Cells get their `metrics.json`, and the ensemble becomes a checkpoint.
+    """
+    for key in self._cells:
+      evaluate.gather(self._cell_folder(*key), self._dataset, say=False)
+    for name, together, _ in self._put_together(self._splits[0]):
+      evaluate.gather(self._workdir / name, self._dataset, say=False)
+      if name == _ENSEMBLE:
+        together.ensemble.save(self._workdir / name)
     made = [self._table(split) for split in self._splits]
     for suffix, form in (('md', tables.markdown), ('tex', tables.latex)):
       path = self._workdir / f'table.{suffix}'
@@ -143,12 +162,10 @@ class TableJob:
         for split in self._splits for step in [job.trained_step(split)]
     ]
     last = evaluations[-1]
-
-    def run_last() -> None:
-      last.run()
-      job.release()
-
-    evaluations[-1] = dataclasses.replace(last, run=run_last)
+    evaluations[-1] = dataclasses.replace(
+        last, run=_then(last.run, job.release),
+        is_done=_then(last.is_done, job.release),
+    )
     name, at = '-'.join(key), f'cells.{key[0]}.{key[1]}'
     return [
         dataclasses.replace(
@@ -196,24 +213,43 @@ class TableJob:
       self, split: str
   ) -> list[tuple[str, ensemble.EnsembleJob, tuple[str, ...]]]:
     """(name, job, those of its steps that are wanted) of fusions."""
-    made = []
-    members = [('generated', name) for name in self._config.table.members]
-    if len(members) > 1:
-      made.append(('ensemble', members, ('weights', *_ENSEMBLES), False))
+    settings, made = self._config.ensemble, []
+    if len(self._config.table.members) > 1:
+      made.append((_ENSEMBLE, ('weights', *_ENSEMBLES), dataclasses.replace(
+          settings, hybrid=False, members=self._workdirs(_ENSEMBLE)
+      )))
     if (_BASELINES, _DPR) in self._cells:
-      made.append(('hybrid', [(_BASELINES, _DPR)], ('weights', 'hybrid'), True))
+      made.append((_HYBRID, ('weights', 'hybrid'), dataclasses.replace(
+          settings, hybrid=True, members=self._workdirs(_HYBRID), weights=(),
+          runs=(),
+      )))
     return [
         (name, ensemble.EnsembleJob(dataclasses.replace(
-            self._config, job='ensemble', cells=None,
+            self._config, job='ensemble', cells=None, ensemble=of,
             data=dataclasses.replace(self._config.data, test_split=split),
-            ensemble=dataclasses.replace(
-                self._config.ensemble, hybrid=hybrid, members=tuple(
-                    str(self._cell_folder(*key)) for key in keys
-                ),
-            ),
-        ), self._workdir / name), systems)
-        for name, keys, systems, hybrid in made
+        ), self._workdir / name, lambda: self._bm25), systems)
+        for name, systems, of in made
     ]
+
+  def _members(self, name: str) -> list[tuple[str, str]]:
+    """Cells that are put together as `ensemble` or `hybrid`."""
+    if name == _HYBRID:
+      return [(_BASELINES, _DPR)]
+    return [('generated', member) for member in self._config.table.members]
+
+  def _workdirs(self, name: str) -> tuple[str, ...]:
+    return tuple(str(self._cell_folder(*key)) for key in self._members(name))
+
+  def _are_trained(self, keys: list[tuple[str, str]]) -> bool:
+    trained = all(self._cells[key].is_trained() for key in keys)
+    for key in keys:
+      self._cells[key].release()
+    return trained
+
+  @functools.cached_property
+  def _bm25(self) -> bm25.Bm25Index:
+    """Of the corpus, for BM25 alone and with others."""
+    return evaluate.index_bm25(self._config.evaluation, self._dataset)
 
   def _cell_folder(self, group: str, name: str) -> pathlib.Path:
     return self._workdir / 'cells' / f'{group}-{name}'
@@ -241,7 +277,7 @@ class TableJob:
       single = cell(_BASELINES, _DPR, 'DPR (Single)')
       baselines += [
           dataclasses.replace(single, stage1='', row='DPR (Single)'),
-          _Entry('BM25 + DPR', self._workdir / 'hybrid', 'hybrid', '',
+          _Entry('BM25 + DPR', self._workdir / _HYBRID, 'hybrid', '',
                  'BM25 + DPR'),
       ]
     if ('none', 'bm25') in self._cells:
@@ -257,7 +293,7 @@ class TableJob:
                                    'generated', 'Stage 1'))
         if len(self._config.table.members) > 1:
           entries += [
-              _Entry(label, self._workdir / 'ensemble', name, 'generated', name)
+              _Entry(label, self._workdir / _ENSEMBLE, name, 'generated', name)
               for name, label in _ENSEMBLES.items()
           ]
       if entries:
@@ -317,6 +353,19 @@ class TableJob:
     return manifest, per_query.read(folder / report.PER_QUERY)
 
 
+def _then(call: Callable[[], _T], release: Callable[[], None]) -> Callable[
+    [], _T
+]:
+  """Lets go of what a call has read."""
+  def called() -> _T:
+    try:
+      return call()
+    finally:
+      release()
+
+  return called
+
+
 def _place(key: tuple[str, str]) -> tuple[int, int, tuple[str, str]]:
   """Where a cell stands: as in the paper, others last."""
   at = lambda name, names: (
@@ -339,9 +388,10 @@ def _find(
     paper: paper_lib.Paper, dataset: str, stage1: str, row: str
 ) -> Mapping[str, float]:
   """The paper's row, whichever table it is in."""
-  for table in map(int, paper_lib.TABLES):
-    if found := paper.find(table, dataset, stage1, row):
-      return found
+  for name in (row, _OTHER_NAMES.get(row, row)):
+    for table in map(int, paper_lib.TABLES):
+      if found := paper.find(table, dataset, stage1, name):
+        return found
   return {}
 
 

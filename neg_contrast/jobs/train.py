@@ -95,10 +95,16 @@ class TrainJob:
         search=lambda rows: self._search(self._training.trained, rows),
     )
 
+  def is_trained(self) -> bool:
+    """Whether training ran to its end."""
+    return self._training.is_trained()
+
   def release(self) -> None:
-    """Lets go of the weights; they are read again when asked for."""
-    for name in ('model', 'trained'):
-      vars(self._training).pop(name, None)
+    """Lets go of all weights; they are read again when asked for."""
+    self._training.release()
+    self._negatives.release()
+    if self._stage1 is not None:
+      self._stage1.release()
 
   def before_training(self) -> list[plan.Step]:
     """All that training needs, its data first."""

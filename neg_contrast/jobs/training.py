@@ -108,6 +108,11 @@ class Training(abc.ABC):
         opens_rest=opens_rest,
     )
 
+  def release(self) -> None:
+    """Lets go of the weights; they are read again when asked for."""
+    for name in ('model', 'trained'):
+      vars(self).pop(name, None)
+
   def is_trained(self) -> bool:
     """Whether it ran to its end.
 
