@@ -27,6 +27,7 @@ def test_config_loads_and_is_locked(path):
   config = load(path)
   if config.job not in ('train', 'train_generator'):
     config.checkpoint, config.data.source = 'somewhere', 'beir:somewhere'
+    config.ensemble.members = ('somewhere',)
   parsed = config_lib.parse(config)
   assert parsed.job == config.job
   with pytest.raises(AttributeError):
@@ -34,6 +35,39 @@ def test_config_loads_and_is_locked(path):
   with pytest.raises(errors.UserError, match='unknown key "nonsense"'):
     load(path, 'nonsense=1')
   assert '"""' in path.read_text()[:5]
+
+
+@pytest.mark.parametrize('size', ['full', 'small'])
+@pytest.mark.parametrize('name', ['squad', 'nq', 'msmarco'])
+def test_tables_are_the_papers_grid(name, size):
+  config = load(ROOT / 'configs' / f'{name}_table.py', f'size={size}')
+  config.data.source, config.optim.steps = 'beir:here', 7
+  config.index.embedding_dtype = 'int8'
+  config.cells.generated.random.stage1.optim.steps = 9
+  cells = config_lib.parse(config).cells
+  strategies = {'random', 'coarse', 'fine', 'bm25', 'mixed'} | (
+      set() if name == 'msmarco' else {'context'}
+  )
+  for group in ('generated', 'no_hard_negatives', 'none'):
+    assert cells[group].keys() == strategies
+    for strategy, cell in cells[group].items():
+      assert cell.negatives.strategy == strategy
+      assert cell.negatives.per_query == (0 if strategy == 'random' else 2)
+      assert (cell.data.source, cell.optim.steps) == ('beir:here', 7)
+      assert cell.index.embedding_dtype == 'int8'
+      assert (cell.stage1 is None) == (group == 'none')
+  stage1 = [cell.stage1 for cell in cells['generated'].values()]
+  assert {of.optim.steps for of in stage1} == {9}
+  assert {of.negatives.strategy for of in stage1} == (
+      {'coarse'} if name == 'msmarco' else {'context'}
+  )
+  plain = cells['no_hard_negatives']['bm25'].stage1
+  assert plain.negatives.strategy == 'random' and plain.optim.steps != 9
+  dpr = cells['baselines']['dpr_single']
+  assert not dpr.model.shared and not dpr.model.normalize
+  assert dpr.model.projection_dim == 0 and dpr.loss.scale == 1
+  assert not dpr.loss.bidirectional and dpr.negatives.strategy == 'bm25'
+  assert dpr.stage1 is None and dpr.optim.steps == 7
 
 
 @pytest.mark.parametrize('name', [
