@@ -19,9 +19,9 @@ def get_config(arg=None):
   """Takes `size`."""
   config = presets.make_table(
       __file__, arg, stage1='generated',
+      datasets=('msmarco_dev', 'trec_dl_2019'),
       strategies=('random', 'coarse', 'fine', 'bm25', 'mixed'),
   )
   config.table.metrics = ('mrr@10', 'recall@1000', 'ndcg@10')
   config.table.more_splits = ('test',)
-  config.table.datasets = ('msmarco_dev', 'trec_dl_2019')
   return config

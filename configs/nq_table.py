@@ -16,13 +16,6 @@ from neg_contrast import presets
 
 def get_config(arg=None):
   """Takes `size`."""
-  config = presets.make_table(
-      __file__, arg, stage1='generated', strategies=(
-          'random', 'coarse', 'fine', 'bm25', 'context', 'mixed'
-      ),
+  return presets.make_table(
+      __file__, arg, stage1='generated', datasets=('nq',)
   )
-  config.table.metrics = tuple(
-      f'answer_accuracy@{k}' for k in config.evaluation.answer_ks
-  )
-  config.table.datasets = ('nq',)
-  return config

@@ -31,13 +31,6 @@ from neg_contrast import presets
 
 def get_config(arg=None):
   """Takes `size`."""
-  config = presets.make_table(
-      __file__, arg, stage1='nq', strategies=(
-          'random', 'coarse', 'fine', 'bm25', 'context', 'mixed'
-      ),
+  return presets.make_table(
+      __file__, arg, stage1='nq', datasets=('squad',)
   )
-  config.table.metrics = tuple(
-      f'answer_accuracy@{k}' for k in config.evaluation.answer_ks
-  )
-  config.table.datasets = ('squad',)
-  return config

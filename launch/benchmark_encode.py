@@ -107,7 +107,6 @@ def _run_step(args: argparse.Namespace) -> None:
       embeddings,
       exact,
       scann_index,
-      table,
   )
 
   jax.devices()
@@ -117,7 +116,7 @@ def _run_step(args: argparse.Namespace) -> None:
   queries = np.load(folder / 'queries.npy')
   ranks = np.arange(len(vecs), dtype=np.int32)
   place, index = folder / f'{dtype} table', folder / f'{dtype} index'
-  layout = table.Layout(*vecs.shape, dtype)
+  layout = vector_table.Layout(*vecs.shape, dtype)
 
   def copy(rows, out, on_progress):
     for start in range(0, len(rows), 4096):  # As encoding has blocks.
@@ -130,7 +129,7 @@ def _run_step(args: argparse.Namespace) -> None:
   if step == 'write':
     embeddings.make_table(place, {'dtype': dtype}, layout, copy)
   else:
-    passage_vecs = table.Table(place, layout)
+    passage_vecs = vector_table.Table(place, layout)
   if step == 'exact':
     mesh = sharding.make_mesh(config_lib.MeshConfig())
     found = exact.ExactIndex(passage_vecs, ranks, mesh).search(queries, _DEPTH)

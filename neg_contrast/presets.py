@@ -260,7 +260,13 @@ _OWN = ('job', 'workdir', 'checkpoint', 'query', 'table', 'ensemble', 'stage1',
 
 
 def make_table(
-    file: str, arg: str | None, strategies: tuple[str, ...], stage1: str
+    file: str,
+    arg: str | None,
+    stage1: str,
+    datasets: tuple[str, ...],
+    strategies: tuple[str, ...] = (
+        'random', 'coarse', 'fine', 'bm25', 'context', 'mixed'
+    ),
 ) -> ml_collections.ConfigDict:
   """The config of a file called `NAME_table.py` (Lu et al., Tables 2 to 4).
 
@@ -270,8 +276,9 @@ def make_table(
   Args:
     file: `__file__` of the config.
     arg: its argument, with `size`.
-    strategies: of each group.
     stage1: of the group `generated`, at `size=full`.
+    datasets: what the paper calls the test split, and others.
+    strategies: of each group.
 
   Raises:
     UserError: an unknown argument.
@@ -316,6 +323,10 @@ def make_table(
         follow(cell.stage1, first.stage1, tuple(leaves(cell.stage1)))
   config.cells = ml_collections.ConfigDict(cells)
   config.table.paper = str(pathlib.Path(file).with_name('lu_et_al.csv'))
+  config.table.datasets = datasets
+  config.table.metrics = tuple(
+      f'answer_accuracy@{k}' for k in config.evaluation.answer_ks
+  )
   config.table.members = tuple(
       name for name in ('coarse', 'fine', 'bm25', 'context')
       if name in strategies

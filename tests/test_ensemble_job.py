@@ -8,7 +8,7 @@ import shutil
 import numpy as np
 import pytest
 
-from neg_contrast import api, artifacts, errors, plan
+from neg_contrast import api, errors, plan
 from neg_contrast import config as config_lib
 from neg_contrast.evaluation import trec
 from neg_contrast.jobs import ensemble, evaluate, export, search
@@ -32,19 +32,11 @@ def make_config(root, *members, **overrides):
   return config
 
 
-def run(job_class, config, workdir):
-  artifacts.make_folder(workdir)
-  job = job_class(config_lib.parse(config), workdir)
-  plan.run(job.steps())
-  job.finish()
-  return job
-
-
 @pytest.fixture(scope='module')
 def finished(tmp_path_factory):
   """A finished ensemble of all members."""
   root = tmp_path_factory.mktemp('ensemble')
-  run(ensemble.EnsembleJob, make_config(root, *MEMBERS), root / 'work')
+  tiny.run(ensemble.EnsembleJob, make_config(root, *MEMBERS), root / 'work')
   return root
 
 
@@ -117,7 +109,7 @@ def test_hybrid_reranks_the_top_of_bm25(finished, tmp_path):
   config = make_config(finished, job='evaluate',
                        checkpoint=str(finished / 'ada'))
   config.evaluation.depth = 30
-  run(evaluate.EvaluateJob, config, tmp_path)
+  tiny.run(evaluate.EvaluateJob, config, tmp_path)
   sparse = run_of(tmp_path, 'bm25')  # Deeper than that of the ensemble.
   tuned = weights_of(work)
   own, weight = tuned['hybrid']['weights']
@@ -185,12 +177,12 @@ def test_second_run_does_nothing(finished, caplog):
 def test_an_ensemble_is_a_checkpoint(finished, tmp_path, capsys):
   config = make_config(finished, job='evaluate',
                        checkpoint=str(finished / 'work'))
-  run(evaluate.EvaluateJob, config, tmp_path)
+  tiny.run(evaluate.EvaluateJob, config, tmp_path)
   again, first = metrics_of(tmp_path), metrics_of(finished / 'work')
   assert again == {key: value for key, value in first.items()
                    if key.partition('/')[0] in ('bm25', 'fusion_embedding')}
   config.job, config.query = 'search', 'word1 word2'
-  run(search.SearchJob, config, tmp_path)
+  tiny.run(search.SearchJob, config, tmp_path)
   assert '1. ' in capsys.readouterr().out
   retriever = api.load_retriever(
       str(finished / 'work'), f'beir:{finished / "data"}',
@@ -208,7 +200,7 @@ def test_an_ensemble_is_exported(finished, tmp_path, capsys):
   """A folder for each member, and vectors whose products are its scores."""
   config = make_config(finished, job='export',
                        checkpoint=str(finished / 'work'))
-  run(export.ExportJob, config, tmp_path)
+  tiny.run(export.ExportJob, config, tmp_path)
   assert capsys.readouterr().out.count('weight of its scores: ') == 3
   for name in MEMBERS:
     assert (tmp_path / name / 'model' / 'modules.json').exists()
@@ -229,7 +221,7 @@ def test_a_member_that_changed_is_refused(finished, tmp_path):
   (tmp_path / 'ensemble.json').write_text(json.dumps(saved))
   config = make_config(finished, job='evaluate', checkpoint=str(tmp_path))
   with pytest.raises(errors.UserError, match=r'bob: .*ffffffffffff'):
-    run(evaluate.EvaluateJob, config, tmp_path / 'work')
+    tiny.run(evaluate.EvaluateJob, config, tmp_path / 'work')
   config.job = 'export'
   with pytest.raises(errors.UserError, match='is an ensemble, and one model'):
     api.load_encoder(str(tmp_path))
@@ -243,13 +235,13 @@ def test_a_broken_ensemble_is_named(finished, tmp_path, text):
   (tmp_path / 'ensemble.json').write_text(text)
   config = make_config(finished, job='evaluate', checkpoint=str(tmp_path))
   with pytest.raises(errors.UserError, match=r'ensemble\.json'):
-    run(evaluate.EvaluateJob, config, tmp_path / 'work')
+    tiny.run(evaluate.EvaluateJob, config, tmp_path / 'work')
 
 
 def test_given_weights_need_no_tuning(finished, tmp_path):
   config = make_config(finished, 'ada', 'bob', ensemble__weights=(0.25, 0.75),
                        ensemble__hybrid=False)
-  run(ensemble.EnsembleJob, config, tmp_path)
+  tiny.run(ensemble.EnsembleJob, config, tmp_path)
   assert weights_of(tmp_path) == {'fusion_embedding': {'weights': [0.25, 0.75]}}
   assert not any(key.startswith('hybrid') for key in metrics_of(tmp_path))
 
@@ -257,7 +249,7 @@ def test_given_weights_need_no_tuning(finished, tmp_path):
 def test_other_weights_make_other_rankings(finished, tmp_path):
   """Nothing of the old ones is kept, also where only they were removed."""
   for weights, name in (((1.0, 0.0), 'ada'), ((0.0, 1.0), 'bob')):
-    run(ensemble.EnsembleJob, make_config(
+    tiny.run(ensemble.EnsembleJob, make_config(
         finished, 'ada', 'bob', ensemble__weights=weights
     ), tmp_path)
     fused, alone = run_of(tmp_path, 'fusion_embedding'), run_of(tmp_path, name)
@@ -269,12 +261,12 @@ def test_other_weights_make_other_rankings(finished, tmp_path):
   shutil.rmtree(tmp_path / 'weights')
   config = make_config(finished, 'ada', 'bob', ensemble__weights=(0.0, 1.0))
   before = metrics_of(tmp_path)
-  run(ensemble.EnsembleJob, config, tmp_path)
+  tiny.run(ensemble.EnsembleJob, config, tmp_path)
   assert metrics_of(tmp_path) == before
 
 
 def test_one_member_has_a_hybrid(finished, tmp_path):
-  run(ensemble.EnsembleJob, make_config(finished, 'ada'), tmp_path)
+  tiny.run(ensemble.EnsembleJob, make_config(finished, 'ada'), tmp_path)
   systems = {key.partition('/')[0] for key in metrics_of(tmp_path)}
   assert systems == {'bm25', 'ada', 'hybrid', 'hybrid_scores', 'hybrid_ranks'}
 
@@ -294,7 +286,7 @@ def test_runs_alone_are_fused_by_rank(finished, tmp_path, caplog):
       str(tmp_path / f'{name}.trec') for name in ('ada', 'bob')
   )
   with caplog.at_level(logging.WARNING):
-    run(ensemble.EnsembleJob, config, tmp_path / 'work')
+    tiny.run(ensemble.EnsembleJob, config, tmp_path / 'work')
   assert 'does not have, such as "nobody"' in caplog.text
   both = {name: run_of(work, name) for name in ('ada', 'bob')}
   for query, ranking in run_of(tmp_path / 'work', 'fusion_rank').items():
@@ -317,7 +309,7 @@ def test_bad_runs_are_named(finished, tmp_path, line, message):
   config = make_config(finished, 'ada', ensemble__hybrid=False)
   config.ensemble.runs = (str(tmp_path / 'theirs.trec'),)
   with pytest.raises(errors.UserError, match=message) as e:
-    run(ensemble.EnsembleJob, config, tmp_path / 'work')
+    tiny.run(ensemble.EnsembleJob, config, tmp_path / 'work')
   assert 'theirs.trec' in str(e.value)
 
 

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 import pytest
 
-from neg_contrast import artifacts, checkpoints, errors, plan
+from neg_contrast import checkpoints, errors, plan
 from neg_contrast import config as config_lib
 from neg_contrast.evaluation import per_query, trec
 from neg_contrast.jobs import encoder_training, evaluate, model, train
@@ -21,11 +21,7 @@ from tests import tiny
 
 
 def run_train(config, workdir):
-  artifacts.make_folder(workdir)
-  job = train.TrainJob(config_lib.parse(config), workdir)
-  plan.run(job.steps())
-  job.finish()
-  return job
+  return tiny.run(train.TrainJob, config, workdir)
 
 
 def losses_of(workdir):

@@ -7,8 +7,8 @@ import shutil
 import ml_collections
 import pytest
 
-from neg_contrast import artifacts, errors, plan
 from neg_contrast import config as config_lib
+from neg_contrast import errors, plan
 from neg_contrast.evaluation import paper
 from neg_contrast.jobs import model, table
 from tests import tiny
@@ -61,18 +61,10 @@ def make_table(root, **overrides):
   return config
 
 
-def run(config, workdir):
-  artifacts.make_folder(workdir)
-  job = table.TableJob(config_lib.parse(config), workdir)
-  plan.run(job.steps())
-  job.finish()
-  return job
-
-
 @pytest.fixture(scope='module')
 def finished(tmp_path_factory):
   root = tmp_path_factory.mktemp('table')
-  run(make_table(root), root / 'work')
+  tiny.run(table.TableJob, make_table(root), root / 'work')
   return root
 
 
@@ -144,7 +136,7 @@ def test_a_difference_is_printed_where_sizes_are_the_papers(
     finished, monkeypatch
 ):
   monkeypatch.setitem(paper.SIZES, 'squad', paper.Size(48, 12))
-  job = run(make_table(finished), finished / 'work')
+  job = tiny.run(table.TableJob, make_table(finished), finished / 'work')
   text = (finished / 'work' / 'table.md').read_text()
   assert 'not comparable' not in text
   assert re.search(r'\(30\.1, [−+]\d', text)

@@ -9,6 +9,7 @@ import tokenizers
 from safetensors.numpy import save_file
 from tokenizers import models, normalizers, pre_tokenizers
 
+from neg_contrast import artifacts, plan
 from neg_contrast import config as config_lib
 from neg_contrast.data import examples
 from neg_contrast.models import bert, dual_encoder
@@ -148,3 +149,12 @@ def make_config(tmp_path: pathlib.Path, **overrides):
   for key, value in overrides.items():
     config.update_from_flattened_dict({key.replace('__', '.'): value})
   return config
+
+
+def run(job_type, config, workdir: pathlib.Path):
+  """Runs a job to its end, and returns it."""
+  artifacts.make_folder(workdir)
+  job = job_type(config_lib.parse(config), workdir)
+  plan.run(job.steps())
+  job.finish()
+  return job

@@ -16,7 +16,7 @@ from neg_contrast.jobs import dataset as dataset_lib
 from neg_contrast.jobs import model as model_lib
 from neg_contrast.jobs import retriever as retriever_lib
 from neg_contrast.models import loading
-from neg_contrast.retrieval import embeddings, table, text_encoder
+from neg_contrast.retrieval import embeddings, text_encoder, vector_table
 from neg_contrast.training import run_log
 
 _MANY_CUT = 0.25  # Passages that the model reads in part, to be told of.
@@ -131,7 +131,7 @@ class Embedder(retriever_lib.Vectors):
     )
 
   @functools.cached_property
-  def passage_vecs(self) -> table.Rows:
+  def passage_vecs(self) -> vector_table.Rows:
     """`[passages, features] float32` of the corpus, or of `rows`."""
     texts = self._dataset.tokenize(self._encoder.model, 'passage')
     count = len(texts.store) if self._rows is None else len(self._rows)
@@ -152,7 +152,7 @@ class Embedder(retriever_lib.Vectors):
       )
     index = self._config.index
     block = self._encoder.block_rows('passage', texts)
-    layout = table.Layout(
+    layout = vector_table.Layout(
         count, self.dim, index.embedding_dtype,
         -(-index.table_rows // block) * block,
     )

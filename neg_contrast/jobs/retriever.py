@@ -15,12 +15,12 @@ from neg_contrast import config as config_lib
 from neg_contrast.data import records
 from neg_contrast.jobs import dataset as dataset_lib
 from neg_contrast.retrieval import (
-    exact,
-    hits,
-    matching,
-    scann_index,
-    table,
-    text_encoder,
+  exact,
+  hits,
+  matching,
+  scann_index,
+  text_encoder,
+  vector_table,
 )
 
 FOLDER = 'retrieval'  # Of a workdir.
@@ -82,7 +82,7 @@ class Vectors(abc.ABC):
 
   @property
   @abc.abstractmethod
-  def passage_vecs(self) -> table.Rows:
+  def passage_vecs(self) -> vector_table.Rows:
     """`[passages, features] float32` of the dataset; made once."""
 
   @abc.abstractmethod
@@ -210,7 +210,7 @@ class Retriever:
     return scores
 
   @property
-  def passage_vecs(self) -> table.Rows:
+  def passage_vecs(self) -> vector_table.Rows:
     """`[passages, features] float32` of the passages that are searched."""
     return self._embedder.passage_vecs
 

@@ -15,7 +15,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from neg_contrast import artifacts, errors, shards
-from neg_contrast.retrieval import table
+from neg_contrast.retrieval import vector_table
 
 _FORMAT = 1  # Of a table's folder.
 OnProgress = Callable[[int], None]
@@ -34,10 +34,10 @@ class Encode(Protocol):
 def make_table(
     folder: pathlib.Path,
     identity: dict[str, Any],
-    layout: table.Layout,
+    layout: vector_table.Layout,
     encode: Encode,
     ticker: Callable[[int], OnProgress] = lambda done: lambda _: None,
-) -> table.Table:
+) -> vector_table.Table:
   """The passages' vectors; what is not there yet is encoded.
 
   Args:
@@ -60,21 +60,21 @@ def make_table(
     with artifacts.only_one(folder):
       if (folder / artifacts.UNFINISHED).exists():  # Not yet another's work.
         os.replace(folder / artifacts.UNFINISHED, folder / artifacts.MANIFEST)
-    found = table.Table(folder, layout)
+    found = vector_table.Table(folder, layout)
   return found
 
 
 def open_table(
     folder: pathlib.Path, identity: dict[str, Any]
-) -> table.Table | None:
+) -> vector_table.Table | None:
   """The finished table of this identity, if it is there."""
   layout = _read_layout(folder / artifacts.MANIFEST, identity)
-  return None if layout is None else table.Table(folder, layout)
+  return None if layout is None else vector_table.Table(folder, layout)
 
 
 def _begin(
-    folder: pathlib.Path, identity: dict[str, Any], layout: table.Layout
-) -> table.Layout:
+    folder: pathlib.Path, identity: dict[str, Any], layout: vector_table.Layout
+) -> vector_table.Layout:
   """Makes the folder, or joins in; the layout that it has."""
   with artifacts.only_one(folder):
     for name in (artifacts.MANIFEST, artifacts.UNFINISHED):
@@ -90,22 +90,22 @@ def _begin(
 
 def _read_layout(
     path: pathlib.Path, identity: dict[str, Any]
-) -> table.Layout | None:
+) -> vector_table.Layout | None:
   """What a manifest says, if it is there and of this identity."""
   made = artifacts.read_json(path) if path.exists() else {}
   if made.get('format') != _FORMAT or not _is_of(made, identity):
     return None
-  return table.Layout(**made['layout'])
+  return vector_table.Layout(**made['layout'])
 
 
 def _fill(
     folder: pathlib.Path,
-    layout: table.Layout,
+    layout: vector_table.Layout,
     encode: Encode,
     ticker: Callable[[int], OnProgress],
 ) -> None:
   """Makes the shards that are missing."""
-  is_made = lambda shard: table.shard_file(folder, shard).exists()
+  is_made = lambda shard: vector_table.shard_file(folder, shard).exists()
   rows_there = lambda: sum(
       len(layout.rows_of(shard)) for shard in range(layout.shards)
       if is_made(shard)
@@ -115,7 +115,7 @@ def _fill(
   def make(shard: int) -> None:
     before = rows_there()
     with artifacts.saying_no_space(folder):
-      writer = table.ShardWriter(folder, layout, shard)
+      writer = vector_table.ShardWriter(folder, layout, shard)
       try:
         encode(layout.rows_of(shard), writer, lambda done: say(before + done))
         writer.close()

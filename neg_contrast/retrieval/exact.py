@@ -9,7 +9,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Float, Int
 
 from neg_contrast import scoring
-from neg_contrast.retrieval import hits, table
+from neg_contrast.retrieval import hits, vector_table
 
 _QUERIES_AT_ONCE = 1024
 _KEPT_BYTES = 2**28
@@ -28,7 +28,7 @@ class ExactIndex:
 
   def __init__(
       self,
-      passage_vecs: table.Rows,
+      passage_vecs: vector_table.Rows,
       tie_ranks: Int[np.ndarray, ' passages'],
       mesh: Mesh,
       block_rows: int = 16384,

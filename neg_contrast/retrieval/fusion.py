@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from neg_contrast import errors
-from neg_contrast.retrieval import hits, table
+from neg_contrast.retrieval import hits, vector_table
 
 _MOST_POINTS = 50_000
 _QUERIES_AT_ONCE = 256
@@ -27,7 +27,7 @@ class ConcatenatedTable:
     shape: (passages, features of all).
   """
 
-  def __init__(self, tables: Sequence[table.Rows]):
+  def __init__(self, tables: Sequence[vector_table.Rows]):
     """Keeps references to the tables.
 
     Args:

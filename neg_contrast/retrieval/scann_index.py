@@ -41,7 +41,7 @@ import numpy as np
 from jaxtyping import Float, Float32, Int, Int32, Shaped
 
 from neg_contrast import artifacts, errors
-from neg_contrast.retrieval import hits, table
+from neg_contrast.retrieval import hits, vector_table
 
 _EXACT_BELOW = 50_000
 _BRUTE_FORCE_BELOW = 1_000
@@ -180,7 +180,7 @@ class ScannIndex:
 
   def __init__(
       self,
-      passage_vecs: table.Rows,
+      passage_vecs: vector_table.Rows,
       tie_ranks: Int[np.ndarray, ' passages'],
       settings: Settings,
       shards: list[_Shard],
@@ -283,7 +283,7 @@ class ScannIndex:
 
 
 def build(
-    passage_vecs: table.Rows,
+    passage_vecs: vector_table.Rows,
     tie_ranks: Int[np.ndarray, ' passages'],
     settings: Settings,
     sample_queries: Float[np.ndarray, 'queries features'] | None = None,
@@ -332,7 +332,7 @@ def build(
 
 def load(
     folder: pathlib.Path,
-    passage_vecs: table.Rows,
+    passage_vecs: vector_table.Rows,
     threads: int = 0,
 ) -> ScannIndex:
   """Reads an index that `ScannIndex.save` wrote, wherever it lies now.
@@ -585,7 +585,7 @@ def _candidates(
 
 
 def _rescore(
-    vecs: table.Rows,
+    vecs: vector_table.Rows,
     queries: Float32[np.ndarray, 'queries features'],
     rows: Int32[np.ndarray, 'queries candidates'],
     threads: int,
@@ -637,7 +637,7 @@ def _best(
   )
 
 
-def _fingerprint(vecs: table.Rows) -> str:
+def _fingerprint(vecs: vector_table.Rows) -> str:
   """The sha256 of the shape and of rows spread over the whole table."""
   step = max(1, len(vecs) // _SOME_ROWS)
   some = np.ascontiguousarray(vecs[::step], np.float32)

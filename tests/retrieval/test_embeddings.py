@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from neg_contrast import errors, shards
-from neg_contrast.retrieval import embeddings, hits, table
+from neg_contrast.retrieval import embeddings, hits, vector_table
 from neg_contrast.training import run_log
 
 IDENTITY = {'model': 'some', 'sizes': (1, 2)}
@@ -46,7 +46,7 @@ def encode_from(vecs, before_block=lambda row: None):
 def write(folder, vecs, dtype='float32', shard_rows=8, **kwargs):
   return embeddings.make_table(
       folder, {**IDENTITY, 'dtype': dtype},
-      table.Layout(*vecs.shape, dtype, shard_rows),
+      vector_table.Layout(*vecs.shape, dtype, shard_rows),
       kwargs.pop('encode', encode_from(vecs)), **kwargs)
 
 
@@ -93,7 +93,7 @@ def test_int8_keeps_its_bound(tmp_path):
   assert made.nbytes == 200 * (6 + 4)
 
 
-@pytest.mark.parametrize('dtype', table.DTYPES)
+@pytest.mark.parametrize('dtype', vector_table.DTYPES)
 def test_scores_keep_their_bound(tmp_path, dtype):
   vecs = make_vecs(200)
   made = write(tmp_path / 'a', vecs, dtype)[:].astype(np.float64)
@@ -106,7 +106,7 @@ def test_scores_keep_their_bound(tmp_path, dtype):
   assert (np.abs((made - vecs) @ query) <= bound).all()
 
 
-@pytest.mark.parametrize('dtype', table.DTYPES)
+@pytest.mark.parametrize('dtype', vector_table.DTYPES)
 @pytest.mark.parametrize('shard_rows', [1, 8, 53, 1000])
 def test_reads_as_an_array(tmp_path, dtype, shard_rows):
   made = write(tmp_path / 'a', make_vecs(), dtype, shard_rows)
@@ -141,7 +141,7 @@ def test_no_passages(tmp_path):
   assert made[:].shape == made[np.arange(0)].shape == (0, 6)
 
 
-@pytest.mark.parametrize('dtype', table.DTYPES)
+@pytest.mark.parametrize('dtype', vector_table.DTYPES)
 def test_goes_on_after_kills(tmp_path, dtype):
   vecs, rng = make_vecs(), np.random.default_rng(0)
   write(tmp_path / 'whole' / 't', vecs, dtype)
@@ -312,7 +312,7 @@ def test_what_others_left_is_not_replaced(tmp_path):
 
 
 def test_vectors_must_be_finite(tmp_path):
-  for dtype in table.DTYPES:
+  for dtype in vector_table.DTYPES:
     vecs = make_vecs()
     vecs[20, 3] = np.nan
     with pytest.raises(ValueError, match='passage vector is not finite'):

@@ -6,7 +6,7 @@ import pytest
 
 from neg_contrast import config as config_lib
 from neg_contrast import sharding
-from neg_contrast.retrieval import exact, hits, table
+from neg_contrast.retrieval import exact, hits, vector_table
 from tests.retrieval import test_embeddings
 
 
@@ -43,7 +43,7 @@ def test_a_table_is_searched_as_an_array(tmp_path, devices, shard_rows):
   rng = np.random.default_rng(0)
   vecs[::2] += rng.standard_normal(vecs[::2].shape).astype(np.float32)
   mesh = sharding.make_mesh(config_lib.MeshConfig(), jax.devices()[:devices])
-  for dtype in table.DTYPES:
+  for dtype in vector_table.DTYPES:
     made = test_embeddings.write(tmp_path / dtype, vecs, dtype, shard_rows)
     same = vecs if dtype == 'float32' else made[:]
     found, expected = (

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from neg_contrast import errors
-from neg_contrast.retrieval import hits, scann_index, table
+from neg_contrast.retrieval import hits, scann_index, vector_table
 from tests.retrieval import test_embeddings
 
 pytest.importorskip('scann')
@@ -263,7 +263,7 @@ def test_memory_mapped_vectors(corpus, index, copied, tmp_path):
   same(loaded.search(queries, 20), index.search(queries, 20))
 
 
-@pytest.mark.parametrize('dtype', table.DTYPES)
+@pytest.mark.parametrize('dtype', vector_table.DTYPES)
 def test_a_table_is_searched_as_an_array(corpus, tmp_path, dtype):
   """Shards of both kinds, which end at other rows."""
   vecs, queries, ranks = corpus
