@@ -107,6 +107,7 @@ def _run_step(args: argparse.Namespace) -> None:
       embeddings,
       exact,
       scann_index,
+      vector_table,
   )
 
   jax.devices()
@@ -116,7 +117,7 @@ def _run_step(args: argparse.Namespace) -> None:
   queries = np.load(folder / 'queries.npy')
   ranks = np.arange(len(vecs), dtype=np.int32)
   place, index = folder / f'{dtype} table', folder / f'{dtype} index'
-  layout = vector_table.Layout(*vecs.shape, dtype)
+  layout = vector_table.Layout(len(vecs), _FEATURES, dtype)
 
   def copy(rows, out, on_progress):
     for start in range(0, len(rows), 4096):  # As encoding has blocks.

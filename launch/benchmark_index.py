@@ -200,7 +200,7 @@ def _run_step(args: argparse.Namespace, step: str, system: str) -> None:
   passages = args.passages[0]
   folder = args.workdir / f'{passages}-{args.seed}'
   vecs = np.load(folder / 'passages.npy', mmap_mode='r')
-  kind = {'exact': _Exact, 'scann': _Scann}.get(system, _Faiss)
+  kind: Any = {'exact': _Exact, 'scann': _Scann}.get(system, _Faiss)
   measured = kind(system, folder, vecs, args.threads)
   if step == 'build':
     memory = Memory()
@@ -460,7 +460,7 @@ def _draw(
       'scann': ('#2f81f7', 'o'), 'ivf_flat': ('#2da44e', 's'),
       'ivf_pq': ('#d6409f', '^'),
   }
-  settings = {
+  settings: Any = {
       'svg.hashsalt': 'benchmark_index', 'font.family': 'DejaVu Sans',
       'text.color': ink, 'axes.labelcolor': ink, 'axes.edgecolor': ink,
       'xtick.color': ink, 'ytick.color': ink, 'font.size': 9,

@@ -81,6 +81,7 @@ def _run_step(args: argparse.Namespace) -> None:
 
   from neg_contrast import config as config_lib
   from neg_contrast import sharding
+  from neg_contrast.data import examples
   from neg_contrast.negatives import candidates
   from neg_contrast.negatives import pool as pool_lib
   from neg_contrast.retrieval import exact, hits, scann_index
@@ -92,6 +93,10 @@ def _run_step(args: argparse.Namespace) -> None:
   queries = np.load(folder / 'queries.npy', mmap_mode='r')
   ranks = hits.tie_ranks([f'{n:08d}' for n in range(len(vecs))])
   rows = np.arange(len(queries), dtype=np.int32)
+  # One of each query.
+  positives = lambda passages: examples.Positives(
+      np.stack([rows, passages], axis=1), len(rows)
+  )
   memory = benchmark_index.Memory()
   began, cpu = time.monotonic(), time.process_time()
   if step == 'build scann':
@@ -109,18 +114,18 @@ def _run_step(args: argparse.Namespace) -> None:
       return found, np.einsum('qd,qsd->qs', queries[query_rows], vecs[others])
 
     # Some passage to be scored too, as a positive is.
-    known = np.zeros((len(queries), 1), np.int32)
+    known = positives(np.zeros_like(rows))
     candidates.write(
         folder / step, {'step': step}, rows, _DEPTH,
         candidates.SearchMiner(search, known), lambda _: None,
     )
   else:
     mined, halves = candidates.read(folder / step.split()[1])
-    nearest = np.asarray(mined.rows[:, :1])
+    nearest = np.asarray(mined.rows[:, 0])
     pool_lib.write(
         folder / step, {'step': step}, rows, {'model': mined}, halves,
         pool_lib.Corpus(
-            np.arange(len(vecs), dtype=np.int32), nearest,
+            np.arange(len(vecs), dtype=np.int32), positives(nearest),
             lambda queries, rows, where: np.zeros_like(where),
         ),
         config_lib.NegativesConfig(strategy='model', pool_size=_POOL),

@@ -140,7 +140,7 @@ class Comparison:
         self._base, self._dataset,
         embedder_lib.make_encoder(self._base, run.trained),
     )
-    scores = embedder.query_vecs(rows) @ embedder.passage_vecs.T
+    scores = embedder.query_vecs(rows) @ embedder.passage_vecs[:].T
     ranks = self._dataset.prepared.tie_ranks
     found = hits.top_k(scores, ranks, self._base.evaluation.depth)
     by_query = self._test.score(self._test.run_of(found), found)[1]

@@ -130,7 +130,7 @@ class Comparison:
   def _print(self, values: dict[str, list[dict[str, np.ndarray]]]) -> None:
     mean = {row: {name: np.mean([run[name] for run in runs], axis=0)
                   for name in _METRICS} for row, runs in values.items()}
-    args, result = self._args, {}
+    args, result = self._args, dict[str, dict[str, Any]]()
     print(f'\n{self._gold.name} from {args.init}: '
           f'{len(self._test.query_rows)} queries, '
           f'{len(self._gold.prepared.passages)} passages, {args.stage1_steps} '
