@@ -42,6 +42,9 @@ class DataConfig:
       of what a run is: changing it changes the dropout masks.
     row_length: tokens a packed row holds in training, at least the longest
       sequence; 0: a quarter more than that, see `packing.default_row_length`.
+    expected_query_tokens: of a query on average, which --compile_only reckons
+      with, as it reads no data.
+    expected_passage_tokens: the same of passages; those of 100 words have 140.
     passage_words: words of the passages that `job=split` makes.
     passage_tokens: their tokens instead, as the tokenizer of `checkpoint` makes
       them; 0: by words.
@@ -60,6 +63,8 @@ class DataConfig:
   batch_size: int = 64
   groups: int = 1
   row_length: int = 0
+  expected_query_tokens: int = 12
+  expected_passage_tokens: int = 140
   passage_words: int = 100
   passage_tokens: int = 0
 
@@ -72,6 +77,8 @@ class DataConfig:
     _at_least('data.batch_size', self.batch_size, 2)
     _at_least('data.groups', self.groups, 1)
     _at_least('data.row_length', self.row_length, 0)
+    _at_least('data.expected_query_tokens', self.expected_query_tokens, 3)
+    _at_least('data.expected_passage_tokens', self.expected_passage_tokens, 3)
     if not 0 < self.tune_fraction < 1:
       raise _error('data.tune_fraction', self.tune_fraction,
                    'lies between 0 and 1')

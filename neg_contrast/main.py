@@ -32,6 +32,18 @@ _PLAN = flags.DEFINE_boolean(
 )
 
 
+_COMPILE_ONLY = flags.DEFINE_boolean(
+    'compile_only', False,
+    'Compile the training step, print what it takes, and leave. Needs no data, '
+    'weights or network.',
+)
+_TOPOLOGY = flags.DEFINE_string(
+    'topology', '',
+    'With --compile_only: the TPU slice to compile for, such as v3:4x4; needs '
+    'the package libtpu, and no TPU. Default: the devices of this machine.',
+)
+
+
 def main(argv: Sequence[str]) -> None:
   """Runs the job of the config."""
   if len(argv) > 1:
@@ -50,6 +62,9 @@ def main(argv: Sequence[str]) -> None:
   workdir = pathlib.Path(
       _WORKDIR.value or config.workdir or f'workdirs/{path.stem}'
   )
+  if _COMPILE_ONLY.value:
+    print(_compile_report(config), flush=True)
+    return
   job = _make_job(config, workdir)
   steps = job.steps()
   print(plan.describe(steps), flush=True)
@@ -60,6 +75,13 @@ def main(argv: Sequence[str]) -> None:
   job.finish()
   if config.job != 'search':
     print(f'\nAll of it is in {workdir}', flush=True)
+
+
+def _compile_report(config: config_lib.Config) -> str:
+  from neg_contrast.jobs import compile_report
+
+  compile_report.prepare(_TOPOLOGY.value)
+  return compile_report.report(config, _TOPOLOGY.value)
 
 
 def _make_job(config: config_lib.Config, workdir: pathlib.Path):

@@ -130,15 +130,18 @@ def parameter_shardings(
 def batch_shardings(batch: Any, mesh: Mesh) -> Any:
   """Shardings of a batch: first axes over `data`.
 
-  Packed arrays are split by group and masks by row. Slot numbers are small and
-  every device needs them all.
+  Packed arrays are split by group and masks by query: those of passages against
+  queries have these on their second axis, so that one table of scores serves
+  both directions where it lies. Slot numbers are small and every device needs
+  them all.
   """
-  split = NamedSharding(mesh, PartitionSpec('data'))
-  whole = NamedSharding(mesh, PartitionSpec())
 
   def sharding_of(path, _):
-    is_slots = _entry(path[0]).endswith('_slots')
-    return whole if is_slots else split
+    name = _entry(path[0])
+    if name.endswith('_slots'):
+      return replicated(mesh)
+    by_query = (None, 'data') if name == 'backward_mask' else ('data',)
+    return NamedSharding(mesh, PartitionSpec(*by_query))
 
   return jax.tree_util.tree_map_with_path(sharding_of, batch)
 

@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,7 +23,7 @@ from neg_contrast.jobs import embedder as embedder_lib
 from neg_contrast.jobs import evaluate, training
 from neg_contrast.jobs import model as model_lib
 from neg_contrast.jobs import retriever as retriever_lib
-from neg_contrast.models import loading
+from neg_contrast.models import dual_encoder, loading
 from neg_contrast.negatives import drawing
 from neg_contrast.negatives import pool as pool_lib
 from neg_contrast.training import state as state_lib
@@ -113,11 +113,7 @@ class DualEncoderTraining(training.Training):
     return state_lib.dual_encoder_params(self.model.params, scale)
 
   def _loss(self) -> step_lib.Loss:
-    return step_lib.contrastive_loss(
-        model_lib.make_module(self.model.spec, self._config.model),
-        self._config.loss.scale, self._sources,
-        self._config.loss.bidirectional,
-    )
+    return make_loss(self.model.spec, self._config, self._sources)
 
   def _make_batch(self):
     config, dataset, text = self._config, self._dataset, self.model.text
@@ -126,10 +122,6 @@ class DualEncoderTraining(training.Training):
         synthetic.read_cuts(dataset.prepared),
     )
     self._warn_of_small_pools(pairs.query_rows)
-    longest = {'query': text.query_length, 'passage': text.passage_length}
-    row_lengths = (
-        {'shared': max(longest.values())} if config.model.shared else longest
-    )
     halves = (np.zeros((0, 3), np.int32) if self._pool is None
               else self._pool.halves)
     batcher = batches.Batcher(
@@ -137,11 +129,7 @@ class DualEncoderTraining(training.Training):
         batch_size=config.data.batch_size,
         negatives=config.negatives.per_query,
         groups=config.data.groups,
-        row_lengths={
-            tower: max(length, config.data.row_length
-                       or packing.default_row_length(length))
-            for tower, length in row_lengths.items()
-        },
+        row_lengths=row_lengths(config, text),
         seed=config.seed,
         draw=self._draw(pairs),
         query_tokens=dataset.tokenize(self.model, 'query').tokens,
@@ -222,6 +210,38 @@ class DualEncoderTraining(training.Training):
       return evaluation.score(evaluation.run_of(found), found, tuple(names))[0]
 
     return measure
+
+
+def make_loss(
+    spec: dual_encoder.EncoderSpec,
+    config: config_lib.Config,
+    sources: Sequence[str],
+) -> step_lib.Loss:
+  """What training minimises.
+
+  Args:
+    spec: of a tower.
+    config: of the run.
+    sources: names of the sources of hard negatives, by number.
+  """
+  return step_lib.contrastive_loss(
+      model_lib.make_module(spec, config.model), config.loss.scale, sources,
+      config.loss.bidirectional,
+  )
+
+
+def row_lengths(
+    config: config_lib.Config, text: loading.TextSpec
+) -> dict[str, int]:
+  """Tokens a packed row holds, by tower."""
+  longest = {'query': text.query_length, 'passage': text.passage_length}
+  if config.model.shared:
+    longest = {'shared': max(longest.values())}
+  return {
+      tower: max(length, config.data.row_length
+                 or packing.default_row_length(length))
+      for tower, length in longest.items()
+  }
 
 
 def stop_corpus(

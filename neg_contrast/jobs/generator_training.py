@@ -9,6 +9,7 @@ import numpy as np
 from absl import logging
 
 from neg_contrast import artifacts, errors, losses, sharding
+from neg_contrast import config as config_lib
 from neg_contrast.data import examples, packing, question_batches, tokenized
 from neg_contrast.jobs import model as model_lib
 from neg_contrast.jobs import question_writer, training
@@ -64,8 +65,6 @@ class GeneratorTraining(training.Training):
       self, pairs: examples.Examples
   ) -> question_batches.QuestionBatcher:
     config, model, texts = self._config, self.model, self._texts
-    wide = max(config.data.row_length or packing.default_row_length(
-        model.text.passage_length), model.text.passage_length)
 
     def pair(number):
       question = texts['query'].text(int(pairs.query_rows[number]))
@@ -76,9 +75,7 @@ class GeneratorTraining(training.Training):
         pair=pair,
         batch_size=config.data.batch_size,
         groups=config.data.groups,
-        row_length=wide,
-        target_row_length=-(-model.text.question_length * wide
-                            // model.text.passage_length),
+        **row_lengths(config, model.text),
         start_id=model.config.decoder_start_id,
         seed=config.seed,
     )
@@ -180,3 +177,16 @@ class GeneratorTraining(training.Training):
       artifacts.write_json(folder / f'{count:05d}.json', rows)
 
     return show
+
+
+def row_lengths(
+    config: config_lib.Config, text: generator.TextSpec
+) -> dict[str, int]:
+  """Tokens that a packed row holds, of sources and of targets."""
+  wide = max(config.data.row_length or packing.default_row_length(
+      text.passage_length), text.passage_length)
+  return {
+      'row_length': wide,
+      'target_row_length': -(-text.question_length * wide
+                             // text.passage_length),
+  }

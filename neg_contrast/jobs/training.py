@@ -7,8 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import optax
 from absl import logging
-from jax.sharding import Mesh
+from jax.sharding import Mesh, PartitionSpec
 
 from neg_contrast import artifacts, errors, plan, sharding
 from neg_contrast import checkpoints as checkpoints_lib
@@ -203,18 +204,12 @@ class Training(abc.ABC):
     """The state and progress to start from: the latest checkpoint, or new."""
     params = self._params()
     init = functools.partial(state_lib.init_state, optimizer=transform)
-    abstract = jax.eval_shape(init, params)
-    shardings = sharding.parameter_shardings(
-        abstract, self._mesh, self.sharding_rules
-    )
+    like = abstract_state(params, transform, self._mesh, self.sharding_rules)
     latest = checkpoints.latest_step()
     if latest is None:
+      shardings = jax.tree.map(lambda leaf: leaf.sharding, like)
       state = jax.jit(init, out_shardings=shardings)(params)
       return state, checkpoints_lib.Progress()
-    like = jax.tree.map(
-        lambda a, s: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=s),
-        abstract, shardings,
-    )
     return checkpoints.restore(like, latest)
 
   def _check_same_run(self) -> None:
@@ -249,6 +244,28 @@ class Training(abc.ABC):
     }
 
 
+def abstract_state(
+    params: Any,
+    transform: optax.GradientTransformation,
+    mesh: Mesh,
+    rules: tuple[tuple[str, PartitionSpec], ...],
+) -> state_lib.TrainState:
+  """Shapes, dtypes and shardings of the state that training begins with.
+
+  Args:
+    params: arrays or ShapeDtypeStructs.
+    transform: the optimizer.
+    mesh: the mesh.
+    rules: how parameters lie on it.
+  """
+  init = functools.partial(state_lib.init_state, optimizer=transform)
+  abstract = jax.eval_shape(init, params)
+  return jax.tree.map(
+      lambda a, s: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=s),
+      abstract, sharding.parameter_shardings(abstract, mesh, rules),
+  )
+
+
 def total_steps(config: config_lib.Config, examples_count: int) -> int:
   """Steps of a run: as config says, or whole batches of its epochs."""
   by_epochs = int(
@@ -267,7 +284,8 @@ def settings_of(config: config_lib.Config) -> dict[str, Any]:
     values.pop(key)
   values['synthetic'] = {'with_answer': values['synthetic']['with_answer']}
   for key in ('prepared_dir', 'how_to_get', 'split', 'passage_words',
-              'passage_tokens'):
+              'passage_tokens', 'expected_query_tokens',
+              'expected_passage_tokens'):
     values['data'].pop(key)
   for key in ('remat', 'scan_unroll'):
     values['model'].pop(key)

@@ -128,16 +128,41 @@ def from_pretrained(
     _check_tokenizer(name, tokenizer, shape)
   if config.hidden_dropout is not None:
     shape = dataclasses.replace(shape, dropout=config.hidden_dropout)
+  return _make(
+      shape, _text(config, with_answer), tokenizer,
+      jax.tree.map(np.asarray, params), name, fingerprint,
+  )
+
+
+def shape_by_name(
+    name: str, config: config_lib.ModelConfig
+) -> tuple[t5.T5Config, TextSpec]:
+  """Shapes and text settings of a generator, without its weights.
+
+  Args:
+    name: as of `from_pretrained`; what lies on this machine is read, the shapes
+      of others have to be in `t5.T5_SIZES`.
+    config: lengths, prefix and dropout.
+
+  Raises:
+    UserError: nothing is known of it.
+  """
+  if random_init.has_folder(name):
+    shape = t5_pretrained.load_t5(name).config
+  else:
+    shape = random_init.shape_by_name(name, t5.T5_SIZES)
+  if config.hidden_dropout is not None:
+    shape = dataclasses.replace(shape, dropout=config.hidden_dropout)
+  return shape, _text(config, with_answer=False)
+
+
+def _text(config: config_lib.ModelConfig, with_answer: bool) -> TextSpec:
   either = lambda value, default: default if value is None else value
-  text = TextSpec(
+  return TextSpec(
       passage_length=either(config.passage_length, _PASSAGE_LENGTH),
       question_length=either(config.query_length, _QUESTION_LENGTH),
       prefix=either(config.passage_prefix, _PREFIX),
       with_answer=with_answer,
-  )
-  return _make(
-      shape, text, tokenizer, jax.tree.map(np.asarray, params), name,
-      fingerprint,
   )
 
 

@@ -118,6 +118,29 @@ def from_pretrained(
   )
 
 
+def shape_by_name(
+    name: str, config: config_lib.ModelConfig
+) -> tuple[dual_encoder.EncoderSpec, TextSpec]:
+  """Shapes and text settings of a model, without its weights.
+
+  Args:
+    name: as of `from_pretrained`; what lies on this machine is read, the shapes
+      of others have to be in `bert.BERT_SIZES`.
+    config: settings that override what the model brings.
+
+  Raises:
+    UserError: nothing is known of it.
+  """
+  if random_init.has_folder(name):
+    found = from_pretrained(name, config, seed=0)
+    return found.spec, found.text
+  shape = random_init.shape_by_name(name, bert.BERT_SIZES)
+  if config.layers is not None:
+    shape = dataclasses.replace(shape, num_layers=config.layers)
+  source = pretrained.Pretrained(pathlib.Path(), name, shape, {})
+  return _spec(source, config), _text({'shared': source}, config, name)
+
+
 def load_towers(name: str, seed: int) -> dict[str, pretrained.Pretrained]:
   """`pretrained.load_towers`, and `random:SIZE` too."""
   if not random_init.is_random(name):

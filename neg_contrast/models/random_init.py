@@ -1,4 +1,7 @@
-"""Models named `random:SIZE` or `random:SIZE@PLACE`: trained from scratch."""
+"""Models named `random:SIZE` or `random:SIZE@PLACE`: trained from scratch.
+
+And shapes of models that are known by their names.
+"""
 
 import dataclasses
 import pathlib
@@ -23,6 +26,30 @@ def tokenizer_place(name: str) -> str:
   if not is_random(name):
     return name
   return name.removeprefix(_SCHEME).partition('@')[2] or pretrained.MINILM
+
+
+def has_folder(name: str) -> bool:
+  """Whether a model lies on this machine, or comes with a package."""
+  return name == pretrained.MINILM or pathlib.Path(name).is_dir()
+
+
+def shape_by_name(name: str, sizes: Mapping[str, Config]) -> Config:
+  """The shapes of `random:SIZE`, or of a model of the hub with such a name.
+
+  Args:
+    name: of the model; the part before a slash does not count.
+    sizes: those that there are.
+
+  Raises:
+    UserError: there is no such size.
+  """
+  size = name.removeprefix(_SCHEME).partition('@')[0].rpartition('/')[2]
+  if size not in sizes:
+    raise errors.UserError(
+        f'config.model.init="{name}": its shapes are not known here; name a '
+        'folder, or one of ' + ', '.join(sizes)
+    )
+  return sizes[size]
 
 
 def read(

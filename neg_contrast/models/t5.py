@@ -117,6 +117,7 @@ _LARGE = T5Config(
 _as_v1_1 = functools.partial(
     dataclasses.replace, gated=True, activation='gelu_new', tie_embeddings=False
 )
+_V1_1_XL = _as_v1_1(_LARGE, d_model=2048, d_ff=5120, num_heads=32)
 T5_SIZES = {
     't5-small': _SMALL,
     't5-base': _BASE,
@@ -126,6 +127,8 @@ T5_SIZES = {
     ),
     't5-v1_1-base': _as_v1_1(_BASE, d_ff=2048),
     't5-v1_1-large': _as_v1_1(_LARGE, d_ff=2816),
+    't5-v1_1-xl': _V1_1_XL,
+    'flan-t5-xl': _V1_1_XL,
     # For laptops, over the vocabulary of bert-base-uncased, where 102 is [SEP].
     't5-tiny': T5Config(
         vocab_size=30522, d_model=256, d_ff=512, num_layers=3,

@@ -1,0 +1,414 @@
+"""`--compile_only`: what a training step takes, on devices that are not here.
+
+The TPU compiler needs no TPU. It gets the step that training runs, with shapes
+in place of arrays: no data, weights or network are needed.
+"""
+
+import collections
+import dataclasses
+import math
+import os
+import re
+import statistics
+import time
+from typing import Any
+
+import jax
+import numpy as np
+from jax.experimental import topologies
+from jax.sharding import Mesh
+
+from neg_contrast import accelerators, errors, sharding
+from neg_contrast import config as config_lib
+from neg_contrast.data import batches, examples, question_batches
+from neg_contrast.jobs import encoder_training, generator_training, training
+from neg_contrast.jobs import model as model_lib
+from neg_contrast.models import generator, loading, t5
+from neg_contrast.training import costs, optimizer
+from neg_contrast.training import state as state_lib
+from neg_contrast.training import step as step_lib
+
+_EXAMPLES = 'v3:4x4, v4:2x2x4, v5e:4x4, v5p:2x2x4 or v6e:4x4'
+_SPREAD = 0.18  # Standard deviation of lengths, as a part of their mean.
+_STEPS = 1000  # Of the schedule, which takes no time.
+_GIB, _MIB = 2**30, 2**20
+# Of the compiler's words when a program is too large.
+_OUT_OF_MEMORY = re.compile(r'Used ([\d.]+)([MG]) of ([\d.]+)([MG]) hbm')
+
+
+@dataclasses.dataclass(frozen=True)
+class Workload:
+  """A training step without its arrays.
+
+  Attributes:
+    what: of what model, in words.
+    params: ShapeDtypeStructs.
+    rules: how they lie on a mesh.
+    loss: what is minimised.
+    batch: arrays; their values mean nothing.
+    stats: of the batch.
+    padded_tokens: what it would be without packing, every sequence filled up to
+      the longest allowed.
+    useful_flops: operations of the step on tokens that are no padding, each
+      with its own sequence only, nothing computed twice.
+  """
+
+  what: str
+  params: Any
+  rules: Any
+  loss: step_lib.Loss
+  batch: Any
+  stats: batches.BatchStats
+  padded_tokens: int
+  useful_flops: float
+
+
+def report(config: config_lib.Config, topology: str) -> str:
+  """Compiles the training step of a config, and tells what it takes.
+
+  Args:
+    config: of `job=train` or `job=train_generator`.
+    topology: a slice, such as v3:4x4; empty: the devices of this machine.
+
+  Raises:
+    UserError: there is no such slice, the config trains nothing, its batch does
+      not fit the mesh, or the step does not fit the memory; says what to
+      change.
+  """
+  devices, parts = _devices(topology)
+  config = _resolved(config, devices[0].platform)
+  mesh = sharding.make_mesh(config.mesh, devices)
+  sharding.check_batch(config.data.batch_size, config.data.groups, mesh)
+  work = _workload(config)
+  transform = optimizer.make_optimizer(config.optim, _STEPS)
+  state = training.abstract_state(work.params, transform, mesh, work.rules)
+  batch = jax.tree.map(
+      lambda a, s: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=s),
+      work.batch, sharding.batch_shardings(work.batch, mesh),
+  )
+  step = step_lib.make_train_step(work.loss, transform, config.seed)
+  flops = costs.product_flops(jax.make_jaxpr(step)(state, batch))
+  lowered = jax.jit(step, donate_argnums=0).lower(state, batch)
+  began = time.monotonic()
+  try:
+    compiled = lowered.compile()
+  except jax.errors.JaxRuntimeError as e:
+    raise _explained(e, config) from None
+  seconds = time.monotonic() - began
+  chip = accelerators.find(devices[0].device_kind, parts)
+  lines = [
+      f'{topology or "this machine"}: {len(devices)} x '
+      f'{devices[0].device_kind}, mesh {dict(mesh.shape)}',
+      f'model: {work.what}, {config.model.dtype}, remat {config.model.remat}',
+      *_batch_lines(config, work),
+      f'compiled in {seconds:.0f} s',
+      _memory_line(compiled, chip),
+      *_flops_lines(work, flops, math.prod(mesh.shape.values()), chip),
+      *_time_lines(compiled, work, flops, mesh, chip),
+      'communication of a step, MiB that a device has afterwards:',
+      *_communication_lines(compiled, work, config),
+  ]
+  return '\n'.join(lines)
+
+
+def prepare(topology: str) -> None:
+  """Makes JAX leave accelerators alone; before it has looked for any."""
+  if topology:
+    jax.config.update('jax_platforms', 'cpu')
+    # The TPU compiler asks the cloud where it runs, and warns about it.
+    for name, value in (('TPU_SKIP_MDS_QUERY', '1'),
+                        ('TPU_ACCELERATOR_TYPE', topology),
+                        ('TPU_WORKER_HOSTNAMES', 'localhost'),
+                        ('ALLOW_MULTIPLE_LIBTPU_LOAD', '1')):
+      os.environ.setdefault(name, value)
+
+
+def _devices(topology: str) -> tuple[list[Any], int]:
+  """The devices, and how many of them are one on a running machine.
+
+  Raises:
+    UserError: there is no such topology, or no TPU compiler.
+  """
+  if not topology:
+    return list(jax.devices()), 1
+  try:
+    found = topologies.get_topology_desc(topology, 'tpu').devices
+  except (jax.errors.JaxRuntimeError, RuntimeError, ValueError) as e:
+    if 'libtpu' in str(e).lower() and 'topology' not in str(e).lower():
+      raise errors.UserError(
+          f'--topology={topology}: the TPU compiler is not installed here ({e})'
+          '. pip install libtpu'
+      ) from None
+    raise errors.UserError(
+        f'--topology={topology}: no slice that the TPU compiler knows; such as '
+        f'{_EXAMPLES} ({str(e).splitlines()[0]})'
+    ) from None
+  sizes = [int(n) for n in re.findall(r'\d+', topology.partition(':')[2])]
+  per_chip = len(found) // math.prod(sizes)
+  is_joined = getattr(found[0], 'device_kind', '') == 'TPU v4'
+  return list(found), per_chip if is_joined else 1
+
+
+def _resolved(config: config_lib.Config, platform: str) -> config_lib.Config:
+  """The config with what depends on the platform decided."""
+  dtype = config.model.dtype
+  if dtype == 'auto':
+    dtype = 'float32' if platform == 'cpu' else 'bfloat16'
+  return dataclasses.replace(
+      config, model=dataclasses.replace(config.model, dtype=dtype)
+  )
+
+
+def _workload(config: config_lib.Config) -> Workload:
+  """The step of a config.
+
+  Raises:
+    UserError: it trains nothing, or its model is not known.
+  """
+  if config.job == 'train':
+    return _retriever(config)
+  if config.job == 'train_generator':
+    return _generator(config)
+  raise errors.UserError(
+      f'config.job={config.job}: --compile_only is for trainings; choose a '
+      'config of job=train or job=train_generator, such as '
+      'configs/nq_stage2.py or configs/nq_generator.py'
+  )
+
+
+def _retriever(config: config_lib.Config) -> Workload:
+  spec, text = loading.shape_by_name(config.model.init, config.model)
+  size, count = config.data.batch_size, config.negatives.per_query
+  queries = _lengths(size, config.data.expected_query_tokens,
+                     text.query_length)
+  passages = _lengths(size * (1 + count), config.data.expected_passage_tokens,
+                      text.passage_length)
+  rows = np.arange(size, dtype=np.int32)
+  negatives = np.arange(size, size * (1 + count), dtype=np.int32)
+  batcher = batches.Batcher(
+      examples=examples.Examples(
+          rows, rows, examples.Positives(np.stack([rows, rows], 1), size)
+      ),
+      batch_size=size,
+      negatives=count,
+      groups=config.data.groups,
+      row_lengths=encoder_training.row_lengths(config, text),
+      seed=config.seed,
+      draw=lambda *_: batches.Drawn(
+          negatives.reshape(size, count),
+          np.zeros((size, count), np.int32),
+      ),
+      query_tokens=lambda row: np.zeros(queries[row], np.int32),
+      passage_tokens=lambda row: np.zeros(passages[row], np.int32),
+      passage_groups=np.arange(len(passages), dtype=np.int32),
+      mask_known_positives=config.loss.mask_known_positives,
+  )
+  batch, stats = batcher(0)
+  scale = config.loss.scale if config.loss.learn_scale else None
+  params = jax.eval_shape(
+      lambda towers: state_lib.dual_encoder_params(towers, scale),
+      loading.shape_of(spec),
+  )
+  sources = (('corpus',) if config.negatives.strategy == 'corpus'
+             else config.negatives.sources)
+  return Workload(
+      what=_described(config, params),
+      params=params,
+      rules=sharding.PARAMETER_RULES,
+      loss=encoder_training.make_loss(spec, config, sources),
+      batch=batch,
+      stats=stats,
+      padded_tokens=(size * text.query_length
+                     + len(passages) * text.passage_length),
+      useful_flops=3 * (
+          costs.encoder_flops(spec, np.concatenate([queries, passages]))
+          + costs.score_flops(size, len(passages), spec.dim)
+      ),
+  )
+
+
+def _generator(config: config_lib.Config) -> Workload:
+  shape, text = generator.shape_by_name(config.model.init, config.model)
+  size = config.data.batch_size
+  sources = _lengths(size, config.data.expected_passage_tokens,
+                     text.passage_length)
+  targets = _lengths(size, config.data.expected_query_tokens,
+                     text.question_length)
+  batch, stats = question_batches.QuestionBatcher(
+      count=size,
+      pair=lambda number: (np.zeros(sources[number], np.int32),
+                           np.zeros(targets[number], np.int32)),
+      batch_size=size,
+      groups=config.data.groups,
+      **generator_training.row_lengths(config, text),
+      start_id=shape.decoder_start_id,
+      seed=config.seed,
+  )(0)
+  params = {'generator': t5.shape_of(shape)}
+  return Workload(
+      what=_described(config, params),
+      params=params,
+      rules=sharding.GENERATOR_RULES,
+      loss=step_lib.question_loss(
+          model_lib.make_t5(shape, config.model), config.loss.label_smoothing
+      ),
+      batch=batch,
+      stats=stats,
+      padded_tokens=size * (text.passage_length + text.question_length),
+      useful_flops=3 * costs.question_flops(shape, sources, targets),
+  )
+
+
+def _lengths(count: int, mean: int, most: int) -> np.ndarray:
+  """`[count] int64` lengths in no particular order, normal about a mean."""
+  normal = statistics.NormalDist(mean, _SPREAD * mean)
+  parts = (np.random.default_rng(0).permutation(count) + 0.5) / count
+  lengths = np.rint([normal.inv_cdf(part) for part in parts.tolist()])
+  return np.clip(lengths, 3, most).astype(np.int64)
+
+
+def _described(config: config_lib.Config, params: Any) -> str:
+  count = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(params))
+  return f'{config.model.init}, {count:,} parameters'
+
+
+def _batch_lines(config: config_lib.Config, work: Workload) -> list[str]:
+  shape = jax.tree.leaves(work.batch)[0].shape
+  stats = work.stats
+  return [
+      f'batch: {config.data.batch_size:,} queries of '
+      f'{config.data.expected_query_tokens} tokens, passages of '
+      f'{config.data.expected_passage_tokens} (config.data.expected_*), in '
+      f'{shape[0]} groups of {shape[1]} rows of {shape[2]} tokens',
+      f'  {stats.useful_tokens:,} of {stats.processed_tokens:,} tokens are no '
+      f'padding ({stats.useful_tokens / stats.processed_tokens:.1%}); filling '
+      'up every sequence would take '
+      f'{work.padded_tokens / stats.processed_tokens:.2f} times as many',
+  ]
+
+
+def _memory_line(compiled: Any, chip: Any) -> str:
+  memory = compiled.memory_analysis()
+  # What is donated lies in the same place as what comes out.
+  total = (memory.argument_size_in_bytes + memory.temp_size_in_bytes
+           + memory.output_size_in_bytes - memory.alias_size_in_bytes)
+  limit = f' of {chip.memory_bytes / _GIB:.1f}' if chip else ''
+  return (f'memory of a device: {total / _GIB:.2f} GiB{limit} (state and batch '
+          f'{memory.argument_size_in_bytes / _GIB:.2f}, temporaries '
+          f'{memory.temp_size_in_bytes / _GIB:.2f})')
+
+
+def _flops_lines(
+    work: Workload, flops: float, devices: int, chip: Any
+) -> list[str]:
+  return [
+      f'matrix products of a step: {flops / 1e12:,.1f} TFLOP, '
+      f'{flops / devices / 1e12:,.2f} a device; useful '
+      f'{work.useful_flops / 1e12:,.1f} ({work.useful_flops / flops:.1%}): no '
+      'padding, no other sequences of the row, nothing twice',
+  ]
+
+
+def _time_lines(
+    compiled: Any, work: Workload, flops: float, mesh: Mesh, chip: Any
+) -> list[str]:
+  """The floor, and the compiler's estimate where it can be one."""
+  if chip is None:
+    return ['floor: the peak of this device is not known here']
+  devices = math.prod(mesh.shape.values())
+  floor = work.useful_flops / devices / chip.flops
+  lines = [
+      f'floor: {work.useful_flops / devices / 1e12:,.2f} useful TFLOP / '
+      f'{chip.flops / 1e12:g} TFLOP/s = {floor:.3f} s a step; all products '
+      f'{flops / devices / chip.flops:.3f} s'
+  ]
+  analysis = compiled.cost_analysis() or {}
+  if isinstance(analysis, list):
+    analysis = analysis[0]
+  estimate = analysis.get('optimal_seconds', -1.0)
+  if estimate < floor:  # It counts a loop's body once, or makes no sense.
+    lines.append('the compiler gives no estimate of the time of a step (its '
+                 f'figure, {estimate:.3f} s, counts loops once)')
+  else:
+    lines.append(f"the compiler's estimate: {estimate:.3f} s a step")
+  return lines
+
+
+def _communication_lines(
+    compiled: Any, work: Workload, config: config_lib.Config
+) -> list[str]:
+  found = costs.collectives(compiled.as_text())
+  sums: dict[tuple[str, str], list[int]] = collections.defaultdict(
+      lambda: [0, 0]
+  )
+  for one in found:
+    entry = sums[subject(one, work.params, work.batch), one.kind]
+    entry[0] += one.bytes
+    entry[1] += one.times
+  total = sum(size for size, _ in sums.values())
+  if not total:
+    return ['  none']
+  return [
+      f'  {what}, {kind}: {size / _MIB:,.2f} in {times} '
+      f'({size / total:.2%})'
+      for (what, kind), (size, times) in sorted(
+          sums.items(), key=lambda item: -item[1][0]
+      )
+  ]
+
+
+def subject(one: costs.Collective, params: Any, batch: Any) -> str:
+  """What a communication moves, by its shapes.
+
+  `hidden states` have an axis of rows and one of the tokens of a row;
+  `gradients` are shaped as parameters, or as one layer of them; `embeddings`
+  (or their gradients) are float32 with as many features as a vector has.
+
+  Args:
+    one: the communication.
+    params: of the model, or their shapes.
+    batch: of the step, or its shapes.
+  """
+  leaves = [leaf.shape for leaf in jax.tree.leaves(batch) if leaf.ndim >= 3]
+  rows = {tuple(shape[-2:]) for shape in leaves}
+  shapes = {_plain(leaf.shape) for leaf in jax.tree.leaves(params)}
+  shapes |= {_plain(leaf.shape[1:]) for leaf in jax.tree.leaves(params)}
+  largest = max(one.arrays, key=lambda array: math.prod(array[1]))
+  dims = largest[1]
+  if any(pair == dims[at:at + 2] for pair in rows
+         for at in range(len(dims) - 2)):
+    return 'hidden states'
+  if math.prod(dims) < 65536:
+    return 'numbers'
+  if _plain(dims) in shapes:
+    return 'gradients'
+  if largest[0] == 'f32' and dims[-1] in {shape[-1] for shape in shapes
+                                          if shape}:
+    return 'embeddings'
+  return 'other'
+
+
+def _plain(shape: tuple[int, ...]) -> tuple[int, ...]:
+  return tuple(size for size in shape if size > 1)
+
+
+def _explained(
+    error: Exception, config: config_lib.Config
+) -> errors.UserError:
+  """The error of a step that the compiler refuses."""
+  match = _OUT_OF_MEMORY.search(str(error))
+  if match is None:
+    raise error
+  used, unit, limit, limit_unit = match.groups()
+  advice = {
+      'none': '--config.model.remat=attention, which keeps no attention '
+              'matrices',
+      'attention': '--config.model.remat=full, which keeps the inputs of '
+                   'layers only',
+      'full': 'a larger slice',
+  }[config.model.remat]
+  return errors.UserError(
+      f'the step does not fit: it needs {used} {unit}iB of {limit} '
+      f'{limit_unit}iB on a device. Try {advice}; or more groups than devices '
+      'and a gradient cache; or a smaller config.data.batch_size'
+  )

@@ -1,0 +1,92 @@
+"""FLOPs and communication are counted as they are."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import NamedSharding, PartitionSpec
+
+from neg_contrast import config as config_lib
+from neg_contrast import sharding
+from neg_contrast.models import dual_encoder, packed, t5
+from neg_contrast.training import costs
+from tests import tiny
+
+
+def test_products_in_loops_branches_and_twice_computed_ones_count():
+  a, b = jnp.zeros((3, 5)), jnp.zeros((5, 5))
+  one = 2 * 3 * 5 * 5
+  loop = lambda a: jax.lax.scan(lambda x, _: (x @ b, None), a, length=7)[0]
+  assert costs.product_flops(jax.make_jaxpr(loop)(a)) == 7 * one
+  branch = lambda a: jax.lax.cond(a[0, 0] > 0, lambda: a @ b @ b, lambda: a @ b)
+  assert costs.product_flops(jax.make_jaxpr(branch)(a)) == 2 * one
+  twice = jax.grad(lambda a: jax.checkpoint(lambda a: jnp.sum((a @ b) ** 2))(a))
+  # Forward, again for the backward pass, and the gradient of `a`.
+  assert costs.product_flops(jax.make_jaxpr(twice)(a)) == 3 * one
+
+
+def one_sequence(length):
+  tokens = np.zeros((1, length), np.int32)
+  return packed.PackedSequences(
+      tokens, tokens + 1, tokens, np.zeros(1, np.int32)
+  )
+
+
+@pytest.mark.parametrize('length', [7, 32])
+def test_formula_of_an_encoder_is_what_an_unpadded_one_does(length):
+  spec = dual_encoder.EncoderSpec(tiny.bert_config(), projection_dim=6)
+  params = jax.eval_shape(
+      functools.partial(dual_encoder.init_params, spec), jax.random.key(0)
+  )
+  encode = lambda params: dual_encoder.Encoder(spec).apply(
+      {'params': params['shared']}, one_sequence(length), True
+  )
+  counted = costs.product_flops(jax.make_jaxpr(encode)(params))
+  assert counted == costs.encoder_flops(spec, [length])
+  assert costs.encoder_flops(spec, [length] * 3) == 3 * counted
+
+
+@pytest.mark.parametrize('gated', [False, True])
+def test_formula_of_a_generator_is_what_an_unpadded_one_does(gated):
+  shape = t5.T5Config(
+      vocab_size=40, d_model=12, d_kv=5, d_ff=20, num_layers=2,
+      num_decoder_layers=3, num_heads=2, gated=gated,
+  )
+  ids = lambda n: np.zeros((1, n), np.int32)
+  run = lambda params: t5.T5(shape).apply(
+      {'params': params}, ids(9), ids(9) + 1, ids(4), ids(4) + 1, True
+  )
+  counted = costs.product_flops(jax.make_jaxpr(run)(t5.shape_of(shape)))
+  assert counted == costs.question_flops(shape, [9], [4])
+
+
+def test_communication_is_read_with_its_bytes_and_how_often():
+  mesh = sharding.make_mesh(config_lib.MeshConfig())
+  split = NamedSharding(mesh, PartitionSpec('data'))
+  whole = NamedSharding(mesh, PartitionSpec())
+
+  def work(x, w):
+    def turn(w, _):
+      return w + jnp.sum(x[:, :, None] * w[None], axis=0), None
+
+    return jax.lax.scan(turn, w, length=5)[0]
+
+  x = jax.ShapeDtypeStruct((16, 4), jnp.float32, sharding=split)
+  w = jax.ShapeDtypeStruct((4, 3), jnp.float32, sharding=whole)
+  compiled = jax.jit(work, out_shardings=whole).lower(x, w).compile()
+  found = costs.collectives(compiled.as_text())
+  assert [(one.kind, one.bytes, one.times) for one in found] == [
+      ('all-reduce', 5 * 4 * 3 * 4, 5)
+  ]
+
+
+def test_a_loop_without_a_bound_is_refused():
+  text = '\n'.join([
+      'HloModule m', '%body (p: s32[]) -> s32[] {', '}',
+      '%cond (p: s32[]) -> pred[] {', '}', 'ENTRY %main (p: s32[]) -> s32[] {',
+      '  %w = s32[] while(%p), condition=%cond, body=%body', '}',
+  ])
+  with pytest.raises(ValueError, match='without a constant bound'):
+    costs.collectives(text)
