@@ -4,4 +4,4 @@ source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 install requirements.txt tests/requirements.txt
 .venv/bin/ruff check .
 .venv/bin/mypy
-exec .venv/bin/python -m pytest "$@"
+exec .venv/bin/python -m pytest -n auto --dist loadfile "$@"
