@@ -49,6 +49,7 @@ class Workload:
     stats: of the batch.
     padded_tokens: what it would be without packing, every sequence filled up to
       the longest allowed.
+    features: of an embedding; 0: there are none.
     useful_flops: operations of the step on tokens that are no padding, each
       with its own sequence only, nothing computed twice.
   """
@@ -60,6 +61,7 @@ class Workload:
   batch: Any
   stats: batches.BatchStats
   padded_tokens: int
+  features: int
   useful_flops: float
 
 
@@ -106,7 +108,7 @@ def report(config: config_lib.Config, topology: str) -> str:
       *_flops_lines(work, flops, math.prod(mesh.shape.values()), chip),
       *_time_lines(compiled, work, flops, mesh, chip),
       'communication of a step, MiB that a device has afterwards:',
-      *_communication_lines(compiled, work, config),
+      *_communication_lines(compiled, work),
   ]
   return '\n'.join(lines)
 
@@ -220,6 +222,7 @@ def _retriever(config: config_lib.Config) -> Workload:
       stats=stats,
       padded_tokens=(size * text.query_length
                      + len(passages) * text.passage_length),
+      features=spec.dim,
       useful_flops=3 * (
           costs.encoder_flops(spec, np.concatenate([queries, passages]))
           + costs.score_flops(size, len(passages), spec.dim)
@@ -255,6 +258,7 @@ def _generator(config: config_lib.Config) -> Workload:
       batch=batch,
       stats=stats,
       padded_tokens=size * (text.passage_length + text.question_length),
+      features=0,
       useful_flops=3 * costs.question_flops(shape, sources, targets),
   )
 
@@ -327,24 +331,24 @@ def _time_lines(
     analysis = analysis[0]
   estimate = analysis.get('optimal_seconds', -1.0)
   if estimate < floor:  # It counts a loop's body once, or makes no sense.
-    lines.append('the compiler gives no estimate of the time of a step (its '
-                 f'figure, {estimate:.3f} s, counts loops once)')
+    lines.append('the compiler gives no estimate of the time of a step: its '
+                 f'figure, {estimate:.3f} s, counts loops once (none with '
+                 '--config.model.scan_unroll=LAYERS, which takes minutes)')
   else:
     lines.append(f"the compiler's estimate: {estimate:.3f} s a step")
   return lines
 
 
-def _communication_lines(
-    compiled: Any, work: Workload, config: config_lib.Config
-) -> list[str]:
-  found = costs.collectives(compiled.as_text())
+def _communication_lines(compiled: Any, work: Workload) -> list[str]:
   sums: dict[tuple[str, str], list[int]] = collections.defaultdict(
       lambda: [0, 0]
   )
-  for one in found:
-    entry = sums[subject(one, work.params, work.batch), one.kind]
-    entry[0] += one.bytes
-    entry[1] += one.times
+  for one in costs.collectives(compiled.as_text()):
+    subjects = [_subject(array, work) for array in one.arrays]
+    for what, array in zip(subjects, one.arrays, strict=True):
+      sums[what, one.kind][0] += one.times * costs.array_bytes(array)
+    for what in set(subjects):
+      sums[what, one.kind][1] += one.times
   total = sum(size for size, _ in sums.values())
   if not total:
     return ['  none']
@@ -357,33 +361,25 @@ def _communication_lines(
   ]
 
 
-def subject(one: costs.Collective, params: Any, batch: Any) -> str:
-  """What a communication moves, by its shapes.
+def _subject(array: costs.Array, work: Workload) -> str:
+  """What a communication moves, by dtype and shape.
 
-  `hidden states` have an axis of rows and one of the tokens of a row;
-  `gradients` are shaped as parameters, or as one layer of them; `embeddings`
-  (or their gradients) are float32 with as many features as a vector has.
-
-  Args:
-    one: the communication.
-    params: of the model, or their shapes.
-    batch: of the step, or its shapes.
+  `hidden states` have an axis of the rows of a group and one of the tokens of a
+  row; `embeddings`, or their gradients, are float32 and end with the features
+  of a vector; `gradients` are shaped as parameters, or as those of a layer.
   """
-  leaves = [leaf.shape for leaf in jax.tree.leaves(batch) if leaf.ndim >= 3]
-  rows = {tuple(shape[-2:]) for shape in leaves}
-  shapes = {_plain(leaf.shape) for leaf in jax.tree.leaves(params)}
-  shapes |= {_plain(leaf.shape[1:]) for leaf in jax.tree.leaves(params)}
-  largest = max(one.arrays, key=lambda array: math.prod(array[1]))
-  dims = largest[1]
-  if any(pair == dims[at:at + 2] for pair in rows
-         for at in range(len(dims) - 2)):
+  dtype, shape = array
+  rows = {leaf.shape[-2:] for leaf in jax.tree.leaves(work.batch)
+          if leaf.ndim == 3}
+  if any(shape[at : at + 2] in rows for at in range(len(shape) - 2)):
     return 'hidden states'
-  if math.prod(dims) < 65536:
-    return 'numbers'
-  if _plain(dims) in shapes:
+  params = [leaf.shape for leaf in jax.tree.leaves(work.params)]
+  known = {_plain(shape) for shape in params}
+  known |= {_plain(shape[1:]) for shape in params}
+  if _plain(shape) in known - {()}:
     return 'gradients'
-  if largest[0] == 'f32' and dims[-1] in {shape[-1] for shape in shapes
-                                          if shape}:
+  is_embedding = dtype == 'f32' and len(shape) > 1
+  if is_embedding and shape[-1] == work.features:
     return 'embeddings'
   return 'other'
 

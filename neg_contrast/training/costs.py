@@ -117,6 +117,16 @@ def question_flops(
                 + shape.num_decoder_layers * (decoder + crossed) + head).sum())
 
 
+Array = tuple[str, tuple[int, ...]]
+"""What HLO calls the dtype, and the shape."""
+
+
+def array_bytes(array: Array) -> int:
+  """Bytes of an array."""
+  dtype, shape = array
+  return _BYTES[dtype] * math.prod(shape)
+
+
 @dataclasses.dataclass(frozen=True)
 class Collective:
   """A communication of a compiled program.
@@ -129,16 +139,14 @@ class Collective:
   """
 
   kind: str
-  arrays: tuple[tuple[str, tuple[int, ...]], ...]
+  arrays: tuple[Array, ...]
   times: int
   name: str
 
   @property
   def bytes(self) -> int:
     """What a device has afterwards, over all times."""
-    return self.times * sum(
-        _BYTES[dtype] * math.prod(shape) for dtype, shape in self.arrays
-    )
+    return self.times * sum(map(array_bytes, self.arrays))
 
 
 def collectives(hlo: str) -> list[Collective]:
