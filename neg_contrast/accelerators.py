@@ -38,15 +38,10 @@ _KNOWN = {
 }
 
 
-def find(kind: str, parts: int = 1) -> Accelerator | None:
+def find(kind: str) -> Accelerator | None:
   """What is known of a device.
 
   Args:
     kind: its `device_kind`.
-    parts: devices that share what is usually one: topologies have the two cores
-      of a TPU v4 chip apart, which a running one joins.
   """
-  whole = _KNOWN.get(kind)
-  if whole is None:
-    return None
-  return Accelerator(whole.flops / parts, whole.memory_bytes // parts)
+  return _KNOWN.get(kind)

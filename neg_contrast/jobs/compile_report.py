@@ -33,7 +33,10 @@ _SPREAD = 0.18  # Standard deviation of lengths, as a part of their mean.
 _STEPS = 1000  # Of the schedule, which takes no time.
 _GIB, _MIB = 2**30, 2**20
 # Of the compiler's words when a program is too large.
-_OUT_OF_MEMORY = re.compile(r'Used ([\d.]+)([MG]) of ([\d.]+)([MG]) hbm')
+_OUT_OF_MEMORY = re.compile(
+    r'Used ([\d.]+[MG]) of ([\d.]+[MG]) hbm'
+    r'|total memory required .*?\(([\d.]+[MG])\) .*?\(([\d.]+[MG])\)'
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,11 +80,11 @@ def report(config: config_lib.Config, topology: str) -> str:
       not fit the mesh, or the step does not fit the memory; says what to
       change.
   """
-  devices, parts = _devices(topology)
+  devices = _devices(topology)
   config = _resolved(config, devices[0].platform)
+  work = _workload(config)
   mesh = sharding.make_mesh(config.mesh, devices)
   sharding.check_batch(config.data.batch_size, config.data.groups, mesh)
-  work = _workload(config)
   transform = optimizer.make_optimizer(config.optim, _STEPS)
   state = training.abstract_state(work.params, transform, mesh, work.rules)
   batch = jax.tree.map(
@@ -97,7 +100,7 @@ def report(config: config_lib.Config, topology: str) -> str:
   except jax.errors.JaxRuntimeError as e:
     raise _explained(e, config) from None
   seconds = time.monotonic() - began
-  chip = accelerators.find(devices[0].device_kind, parts)
+  chip = accelerators.find(devices[0].device_kind)
   lines = [
       f'{topology or "this machine"}: {len(devices)} x '
       f'{devices[0].device_kind}, mesh {dict(mesh.shape)}',
@@ -125,16 +128,20 @@ def prepare(topology: str) -> None:
       os.environ.setdefault(name, value)
 
 
-def _devices(topology: str) -> tuple[list[Any], int]:
-  """The devices, and how many of them are one on a running machine.
+def _devices(topology: str) -> list[Any]:
+  """The devices of a slice, or of this machine.
 
   Raises:
     UserError: there is no such topology, or no TPU compiler.
   """
   if not topology:
-    return list(jax.devices()), 1
+    return list(jax.devices())
+  # The two cores of a v4 chip work as one device, unless told otherwise.
+  cores = {'chip_config_name': 'megacore'} if topology.startswith('v4') else {}
   try:
-    found = topologies.get_topology_desc(topology, 'tpu').devices
+    return list(
+        topologies.get_topology_desc(topology, 'tpu', **cores).devices
+    )
   except (jax.errors.JaxRuntimeError, RuntimeError, ValueError) as e:
     if 'libtpu' in str(e).lower() and 'topology' not in str(e).lower():
       raise errors.UserError(
@@ -145,10 +152,6 @@ def _devices(topology: str) -> tuple[list[Any], int]:
         f'--topology={topology}: no slice that the TPU compiler knows; such as '
         f'{_EXAMPLES} ({str(e).splitlines()[0]})'
     ) from None
-  sizes = [int(n) for n in re.findall(r'\d+', topology.partition(':')[2])]
-  per_chip = len(found) // math.prod(sizes)
-  is_joined = getattr(found[0], 'device_kind', '') == 'TPU v4'
-  return list(found), per_chip if is_joined else 1
 
 
 def _resolved(config: config_lib.Config, platform: str) -> config_lib.Config:
@@ -293,13 +296,10 @@ def _batch_lines(config: config_lib.Config, work: Workload) -> list[str]:
 
 def _memory_line(compiled: Any, chip: Any) -> str:
   memory = compiled.memory_analysis()
-  # What is donated lies in the same place as what comes out.
-  total = (memory.argument_size_in_bytes + memory.temp_size_in_bytes
-           + memory.output_size_in_bytes - memory.alias_size_in_bytes)
   limit = f' of {chip.memory_bytes / _GIB:.1f}' if chip else ''
-  return (f'memory of a device: {total / _GIB:.2f} GiB{limit} (state and batch '
-          f'{memory.argument_size_in_bytes / _GIB:.2f}, temporaries '
-          f'{memory.temp_size_in_bytes / _GIB:.2f})')
+  return (f'memory of a device: {memory.peak_memory_in_bytes / _GIB:.2f} GiB'
+          f'{limit} at the peak, of which state and batch '
+          f'{memory.argument_size_in_bytes / _GIB:.2f}')
 
 
 def _flops_lines(
@@ -395,7 +395,7 @@ def _explained(
   match = _OUT_OF_MEMORY.search(str(error))
   if match is None:
     raise error
-  used, unit, limit, limit_unit = match.groups()
+  used, limit = filter(None, match.groups())
   advice = {
       'none': '--config.model.remat=attention, which keeps no attention '
               'matrices',
@@ -404,7 +404,7 @@ def _explained(
       'full': 'a larger slice',
   }[config.model.remat]
   return errors.UserError(
-      f'the step does not fit: it needs {used} {unit}iB of {limit} '
-      f'{limit_unit}iB on a device. Try {advice}; or more groups than devices '
-      'and a gradient cache; or a smaller config.data.batch_size'
+      f'the step does not fit: it needs {used}iB of {limit}iB on a device. Try '
+      f'{advice}; or more groups than devices and a gradient cache; or a '
+      'smaller config.data.batch_size'
   )

@@ -1,0 +1,115 @@
+"""`--compile_only`: what is told is what the compiler says."""
+
+import dataclasses
+import re
+
+import pytest
+
+from neg_contrast import config as config_lib
+from neg_contrast import errors
+from neg_contrast.jobs import compile_report
+
+SLICE = 'v5e:2x2'
+
+
+def make_config(**overrides):
+  config = config_lib.base_config()
+  config.data.source = 'beir:not/there'
+  config.data.batch_size, config.data.groups = 256, 4
+  config.model.init = 'bert-tiny'
+  config.model.remat = 'attention'
+  config.negatives.strategy, config.negatives.per_query = 'bm25', 2
+  for key, value in overrides.items():
+    config.update_from_flattened_dict({key.replace('__', '.'): value})
+  return config_lib.parse(config)
+
+
+def shares(text):
+  """Subject -> part of the bytes that move."""
+  found = {}
+  lines = text.partition('communication')[2].splitlines()[1:]
+  for line in lines:
+    what, part = re.match(r'  ([a-z ]+), .*\(([\d.]+)%\)', line).groups()
+    found[what] = found.get(what, 0) + float(part) / 100
+  return found
+
+
+@pytest.fixture(scope='module')
+def libtpu():
+  pytest.importorskip('libtpu')
+  compile_report.prepare(SLICE)
+
+
+def test_a_retriever_on_a_slice(libtpu):
+  text = compile_report.report(make_config(), SLICE)
+  assert '4 x TPU v5 lite, mesh' in text
+  moved = shares(text)
+  assert moved.keys() <= {'gradients', 'embeddings', 'other'}
+  assert moved['gradients'] + moved['embeddings'] > 0.98, text
+  memory = re.search(r'memory of a device: ([\d.]+) GiB of 16.0', text)
+  assert 0.01 < float(memory[1]) < 16
+  # 256 queries of 12 tokens and 768 passages of 140.
+  useful, processed = re.search(r'([\d,]+) of ([\d,]+) tokens', text).groups()
+  useful, processed = (int(n.replace(',', '')) for n in (useful, processed))
+  assert useful == pytest.approx(256 * 12 + 768 * 140, rel=0.01)
+  assert useful < processed < (256 * 64 + 768 * 384) / 2
+  floor = re.search(r'floor: [\d.]+ useful TFLOP / 197 TFLOP/s = ([\d.]+)',
+                    text)
+  assert floor is not None
+
+
+def test_hidden_states_are_told_of_where_they_move(libtpu):
+  config = make_config(mesh__model=2, mesh__data=2)
+  moved = shares(compile_report.report(config, SLICE))
+  assert moved['hidden states'] > 0.1
+
+
+def test_a_generator_on_this_machine():
+  config = make_config(
+      job='train_generator', model__init='t5-tiny', data__batch_size=16,
+      data__groups=8, negatives__strategy='random', negatives__per_query=0,
+      model__passage_length=64, model__query_length=16,
+      data__expected_passage_tokens=40,
+  )
+  text = compile_report.report(config, '')
+  assert '8 x cpu' in text and 't5-tiny' in text
+  assert 'hidden states' not in shares(text)
+
+
+@pytest.mark.parametrize(('overrides', 'topology', 'message'), [
+    ({'job': 'split'}, '', 'job=split: --compile_only is for trainings'),
+    ({'model__init': 'org/unknown'}, '', 'shapes are not known'),
+    ({'data__groups': 2}, '', 'must be a multiple of the 8'),
+    ({}, 'v9:1x1', '--topology=v9:1x1'),
+    ({}, 'nonsense', '--topology=nonsense'),
+])
+def test_mistakes_are_told_with_the_remedy(
+    overrides, topology, message, request
+):
+  if topology:
+    request.getfixturevalue('libtpu')
+  with pytest.raises(errors.UserError, match=re.escape(message)):
+    compile_report.report(make_config(**overrides), topology)
+
+
+def test_lengths_have_their_mean_and_no_more_than_allowed():
+  lengths = compile_report._lengths(1000, 140, 150)
+  assert lengths.max() == 150 and lengths.min() > 50
+  assert compile_report._lengths(1000, 140, 384).mean() == pytest.approx(
+      140, abs=0.5
+  )
+
+
+def test_what_does_not_fit_comes_with_advice():
+  told = RuntimeError(
+      'RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory '
+      'in memory space hbm. Used 83.01G of 15.48G hbm. Exceeded hbm capacity'
+  )
+  for remat, advice in (('none', 'remat=attention'),
+                        ('attention', 'remat=full')):
+    config = make_config()
+    config = dataclasses.replace(
+        config, model=dataclasses.replace(config.model, remat=remat)
+    )
+    error = compile_report._explained(told, config)
+    assert '83.01 GiB of 15.48 GiB' in str(error) and advice in str(error)
