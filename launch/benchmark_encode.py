@@ -176,11 +176,10 @@ def _projections(
           f'{made[f"{dtype} build"]["cpu"]:,.1f} s x {total / passages:,.1f} = '
           f'{build / 3600:,.1f} CPU h',
       ]
-  rows = 1_000_000
-  lines += ['', f'Building ScaNN holds 2.5 x {rows:,} (index.shard_rows) x '
-            f'{_FEATURES} x 4 bytes = '
-            f'{2.5 * rows * _FEATURES * 4 / _GIB:,.1f} GiB, whatever the '
-            'corpus.']
+  own = max(made[f'{dtype} build']['own'] for dtype in _DTYPES)
+  lines += ['', f'Building the index of {passages:,} held {own / _GIB:,.1f} '
+            'GiB; an index has at most index.shard_rows = 1,000,000 passages, '
+            'whatever the corpus.']
   return '\n'.join(lines)
 
 

@@ -537,7 +537,7 @@ class IndexConfig:
     target_recall: part of the exact top `evaluation.depth` (100, if that is
       less) that ScaNN has to find; it searches as much as that takes.
     shard_rows: passages in one ScaNN index; larger corpora get several.
-      Building one holds 2.5 times its vectors in memory.
+      Building one holds 3.3 times its vectors in memory.
     chunk_tokens: tokens a device encodes at once.
     block_rows: passages a device scores at once in exact search.
     table_rows: passages in one file of embeddings on disk, rounded up to whole

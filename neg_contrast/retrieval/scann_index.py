@@ -73,7 +73,7 @@ class Settings:
     recall_k: the depth that the target is for. Deeper searches look at
       proportionally more.
     shard_rows: passages of a shard, at most. Building holds about
-      2.5 x shard_rows x features x 4 bytes.
+      3.3 x shard_rows x features x 4 bytes.
     threads: of a search; 0: one for each core that may be used. Building uses
       one, without which ScaNN is not reproducible.
     seed: of the choice of sample queries. ScaNN's own seeds are fixed.
