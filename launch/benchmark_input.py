@@ -1,6 +1,6 @@
 """Time and memory of making training batches on the host, by stage.
 
-    .venv/bin/python launch/benchmark_input.py [--batches 9] [--workdir DIR]
+    .venv/bin/python launch/benchmark_input.py [--batches 9] [--folder DIR]
 
 A synthetic corpus of the size of a real one, its ids in token stores and its
 hard negatives in a pool on disk; the batches are those of training: B queries,
@@ -217,15 +217,15 @@ def main() -> None:
       description=__doc__, formatter_class=argparse.RawTextHelpFormatter
   )
   parser.add_argument('--batches', type=int, default=9)
-  parser.add_argument('--workdir', type=pathlib.Path)
+  parser.add_argument('--folder', type=pathlib.Path)
   for field in dataclasses.fields(Sizes):
     if field.type in (int, 'int'):
       parser.add_argument(f'--{field.name}', type=int, default=field.default)
   parser.add_argument('--towers', action='store_true')
   args = vars(parser.parse_args())
   sizes = Sizes(**{f.name: args[f.name] for f in dataclasses.fields(Sizes)})
-  with tempfile.TemporaryDirectory() as scratch:
-    batcher = make_batcher(args['workdir'] or pathlib.Path(scratch), sizes)
+  with tempfile.TemporaryDirectory(dir=args['folder']) as scratch:
+    batcher = make_batcher(pathlib.Path(scratch), sizes)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     found = measure(batcher, args['batches'])
     after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
