@@ -10,7 +10,7 @@ import pytest
 
 from neg_contrast import config as config_lib
 from neg_contrast import errors, plan
-from neg_contrast.data import examples
+from neg_contrast.data import examples, inputs
 from neg_contrast.jobs import dataset as dataset_lib
 from neg_contrast.jobs import encoder_training, mine, train
 from neg_contrast.jobs import negatives as negatives_lib
@@ -247,8 +247,10 @@ def test_context_trains_on_halves_too(tmp_path):
   for number, (parent, begin, end) in enumerate(pool.halves):
     text = negatives.texts(passages + number).text
     want = run.model.tokenizer.encode(text)
-    assert tokens(passages + number)[1:-1].tolist() == want
-    assert tokens(int(parent))[1:-1].tolist()[begin:end] == want
+    half, whole = tokens(
+        np.array([passages + number, parent]), np.array([inputs.WHOLE] * 2))
+    assert half[1:-1].tolist() == want
+    assert whole[1:-1].tolist()[begin:end] == want
 
 
 def test_unknown_documents_refuse_context(tmp_path):

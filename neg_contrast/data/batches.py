@@ -10,7 +10,8 @@ import numpy as np
 from jaxtyping import Int
 
 from neg_contrast.data import examples as examples_lib
-from neg_contrast.data import packing
+from neg_contrast.data import inputs, packing
+from neg_contrast.data import sequences as sequences_lib
 from neg_contrast.models import packed
 
 
@@ -29,8 +30,10 @@ class Drawn:
 
 # Draws N hard negatives: (step, example numbers, query rows) -> [batch, N].
 Draw = Callable[[int, np.ndarray, np.ndarray], Drawn]
-# Row -> token ids of a whole input sequence, [CLS] and [SEP] included.
-Tokens = Callable[[int], np.ndarray]
+# Rows -> their input sequences, [CLS] and [SEP] included.
+Tokens = Callable[[np.ndarray], sequences_lib.Sequences]
+# The same of parts of texts: (rows, `[rows, 3]` cuts, see `inputs.cut`).
+CutTokens = Callable[[np.ndarray, np.ndarray], sequences_lib.Sequences]
 
 
 @flax.struct.dataclass
@@ -85,13 +88,11 @@ class Batcher:
     row_lengths: tokens a row holds, by tower; `{'shared': ...}` or both.
     seed: of the order of the data.
     draw: draws the hard negatives.
-    query_tokens: input tokens of a query row.
-    passage_tokens: input tokens of a passage row.
+    query_tokens: input sequences of query rows.
+    passage_tokens: input sequences of passage rows, whole or cut.
     passage_groups: `[passages] int32`, equal for passages of the same text.
     mask_known_positives: whether other known positives leave the loss.
     parents: `[halves] int32`, the passage that row `passages + h` is half of.
-    cut_tokens: input tokens of a part of a passage, of examples with `cuts`:
-      `(row, first, end, title)`, see `tokenized.TokenizedTexts.tokens`.
   """
 
   examples: examples_lib.Examples
@@ -102,13 +103,12 @@ class Batcher:
   seed: int
   draw: Draw
   query_tokens: Tokens
-  passage_tokens: Tokens
+  passage_tokens: CutTokens
   passage_groups: Int[np.ndarray, ' passages']
   mask_known_positives: bool = True
   parents: Int[np.ndarray, ' halves'] = dataclasses.field(
       default_factory=lambda: np.zeros(0, np.int32)
   )
-  cut_tokens: Callable[..., np.ndarray] | None = None
 
   def example_numbers(self, step: int) -> Int[np.ndarray, ' batch']:
     """The examples of a step: every example once an epoch, anew shuffled."""
@@ -123,52 +123,48 @@ class Batcher:
     query_rows = self.examples.query_rows[numbers]
     positive_rows = self.examples.positive_rows[numbers]
     drawn = self.draw(step, numbers, query_rows)
-    negative_rows = drawn.rows
-    queries = [self.query_tokens(row) for row in query_rows.tolist()]
-    kept = negative_rows.reshape(-1) >= 0
-    passages = self._positives(numbers)
-    passages += [self.passage_tokens(row)
-                 for row in negative_rows.reshape(-1)[kept].tolist()]
+    negative_rows = drawn.rows.reshape(-1)
+    kept = negative_rows >= 0
+    queries = self.query_tokens(query_rows)
+    passages = self._passages(numbers, negative_rows[kept])
     sequences, layouts, slots = self._pack(queries, passages)
     query_slots, passage_slots = slots
-    negative_slots = np.zeros(negative_rows.size, np.int32)
+    negative_slots = np.zeros(len(negative_rows), np.int32)
     negative_slots[kept] = passage_slots[len(queries):]
     forward_mask, backward_mask = self._masks(
-        query_rows, positive_rows, negative_rows
+        query_rows, positive_rows, drawn.rows
     )
     batch = Batch(
         sequences=sequences,
         query_slots=query_slots,
         positive_slots=passage_slots[:len(queries)],
-        negative_slots=negative_slots.reshape(negative_rows.shape),
+        negative_slots=negative_slots.reshape(drawn.rows.shape),
         negative_sources=drawn.sources,
         forward_mask=forward_mask,
         backward_mask=backward_mask,
     )
     return batch, BatchStats(
-        useful_tokens=sum(map(len, queries)) + sum(map(len, passages)),
+        useful_tokens=int(queries.lengths.sum() + passages.lengths.sum()),
         processed_tokens=sum(layout.tokens for layout in layouts),
         values={'missing_negatives': int((~kept).sum())},
     )
 
-  def _positives(self, numbers):
-    rows = self.examples.positive_rows[numbers].tolist()
-    if self.examples.cuts is None:
-      return [self.passage_tokens(row) for row in rows]
-    assert self.cut_tokens is not None
-    return [
-        self.cut_tokens(row, first, None if end < 0 else end, bool(title))
-        for row, (first, end, title) in zip(
-            rows, self.examples.cuts[numbers].tolist(), strict=True
-        )
-    ]
+  def _passages(self, numbers, negative_rows):
+    """The positives, as far as they are meant, and the negatives."""
+    positive_rows = self.examples.positive_rows[numbers]
+    rows = np.concatenate([positive_rows, negative_rows])
+    cuts = np.tile(np.array(inputs.WHOLE, np.int32), (len(rows), 1))
+    if self.examples.cuts is not None:
+      cuts[:len(numbers)] = self.examples.cuts[numbers]
+    return self.passage_tokens(rows, cuts)
 
   def _pack(self, queries, passages):
     batch = len(queries)
     most_passages = batch * (1 + self.negatives)
     if 'shared' in self.row_lengths:
       layout, sequences = self._pack_tower(
-          'shared', queries + passages, batch + most_passages
+          'shared', sequences_lib.joined([queries, passages]),
+          batch + most_passages,
       )
       slots = layout.flat_slot[:batch], layout.flat_slot[batch:]
       return {'shared': sequences}, (layout,), slots
@@ -184,7 +180,7 @@ class Batcher:
 
   def _pack_tower(self, tower, sequences, most_sequences):
     layout = packing.plan(
-        np.array([len(s) for s in sequences]),
+        sequences.lengths,
         self.groups,
         self.row_lengths[tower],
         slots=-(-most_sequences // self.groups),
@@ -196,24 +192,34 @@ class Batcher:
     candidates = np.concatenate([positive_rows, negative_rows.reshape(-1)])
     forward = np.tile(candidates >= 0, (batch, 1))
     backward = np.ones((batch, batch), bool)
+    own = np.arange(batch)
     if self.mask_known_positives:
       is_half = candidates >= passages
       whole = candidates.copy()
       whole[is_half] = self.parents[candidates[is_half] - passages]
       known = self.examples.positive_groups[query_rows]
-      groups = self.passage_groups[whole]
-      is_positive = np.zeros(forward.shape, bool)
-      for column in known.T:  # Few queries have as many as the last ones.
-        rows = np.flatnonzero(column >= 0)
-        is_positive[rows] |= column[rows, None] == groups[None, :]
-      same_query = query_rows[:, None] == query_rows[None, :]
+      is_known = known >= 0
+      places, columns = _equal_pairs(
+          known[is_known], self.passage_groups[whole]
+      )
+      rows = np.nonzero(is_known)[0][places]
       # Half a positive is a negative of its own query, and of no other that
       # the whole is a positive of.
-      rows = np.arange(batch)
-      owners = np.append(rows, np.repeat(rows, negative_rows.shape[1]))
-      forward &= ~is_positive | (is_half & same_query[:, owners])
-      backward = ~(is_positive[:, :batch].T | same_query)
-    own = np.arange(batch)
+      owners = np.append(own, np.repeat(own, negative_rows.shape[1]))[columns]
+      masked = ~is_half[columns] | (query_rows[rows] != query_rows[owners])
+      forward[rows[masked], columns[masked]] = False
+      is_positive = columns < batch
+      backward[columns[is_positive], rows[is_positive]] = False
+      backward[_equal_pairs(query_rows, query_rows)] = False
     forward[own, own] = True
     backward[own, own] = True
     return forward, backward
+
+
+def _equal_pairs(left, right):
+  """All `(i, j)` where `left[i] == right[j]`, as two arrays."""
+  order = np.argsort(right, kind='stable')
+  begins = np.searchsorted(right, left, 'left', sorter=order)
+  counts = np.searchsorted(right, left, 'right', sorter=order) - begins
+  return (np.repeat(np.arange(len(left)), counts),
+          order[sequences_lib.runs(begins, counts)])

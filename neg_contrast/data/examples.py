@@ -62,9 +62,8 @@ class Examples:
     positive_groups: groups of equal text of all known positives of each query,
       in any split. A group is named by its first row, so these are passage rows
       too.
-    cuts: `[examples, 3] int32`: which part of the positive's text is meant:
-      first token, token to stop before (-1: the end; below the first: what is
-      left out), and whether the title is kept; None: the whole passages.
+    cuts: `[examples, 3] int32`: which part of the positive is meant, see
+      `inputs.cut`; None: the whole passages.
   """
 
   query_rows: Int[np.ndarray, ' examples']

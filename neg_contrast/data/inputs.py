@@ -1,18 +1,49 @@
-"""How token ids of title and text become an input sequence. Pure."""
+"""How token ids of title and text become input sequences. Pure."""
 
 import numpy as np
-from jaxtyping import Int, Integer
+from jaxtyping import Int
+
+from neg_contrast.data import sequences
+
+WHOLE = (0, -1, 1)
+"""First token of a text, token to stop before, whether the title is taken."""
 
 
-def sequence_tokens(
-    title_ids: Integer[np.ndarray, ' title'],
-    text_ids: Integer[np.ndarray, ' text'],
+def cut(
+    titles: sequences.Sequences,
+    texts: sequences.Sequences,
+    cuts: Int[np.ndarray, 'sequences 3'],
+) -> tuple[sequences.Sequences, tuple[sequences.Sequences, ...]]:
+  """Parts of titles and texts.
+
+  Args:
+    titles: whole.
+    texts: whole.
+    cuts: `[sequences, 3] int`: first token of the text, token to stop before
+      (-1: the end; not above the first: what is left out is between them), and
+      whether the title is taken.
+
+  Returns:
+    The titles; and texts in two pieces, of which the second is mostly empty.
+  """
+  first, end, with_title = cuts.T
+  lengths = texts.lengths
+  is_gap = (end >= 0) & (end <= first)
+  return titles.cut(0, np.where(with_title, titles.lengths, 0)), (
+      texts.cut(np.where(is_gap, 0, first), np.where(end < 0, lengths, end)),
+      texts.cut(np.where(is_gap, first, lengths), lengths),
+  )
+
+
+def input_sequences(
+    titles: sequences.Sequences,
+    texts: tuple[sequences.Sequences, ...],
     *,
     cls_id: int,
     sep_id: int,
     max_length: int,
     prefix_ids: tuple[int, ...] = (),
-) -> Int[np.ndarray, ' tokens']:
+) -> sequences.Sequences:
   """`[CLS] prefix title [SEP] text [SEP]`; without title, `[CLS] prefix text
   [SEP]` (Lu et al., section 3).
 
@@ -20,23 +51,40 @@ def sequence_tokens(
   is cut too.
 
   Args:
-    title_ids: without special tokens; may be empty.
-    text_ids: without special tokens; may be empty.
+    titles: without special tokens; may be empty.
+    texts: pieces of the texts, one after the other; without special tokens; may
+      be empty.
     cls_id: id of [CLS].
     sep_id: id of [SEP].
-    max_length: tokens of the result, at most.
+    max_length: tokens of a result, at most.
     prefix_ids: put after [CLS].
 
   Returns:
-    `[tokens] int32`.
+    `int32` ids, one sequence after another.
   """
-  head = np.concatenate([
-      np.array([cls_id, *prefix_ids], np.int32), title_ids.astype(np.int32)
-  ])
-  if len(title_ids):
-    head = np.append(head[: max_length - 2], np.int32(sep_id))
-  tokens = np.concatenate([head, text_ids.astype(np.int32)])[: max_length - 1]
-  return np.append(tokens, np.int32(sep_id))
+  head = np.array([cls_id, *prefix_ids], np.int32)[: max_length - 1]
+  has_title = titles.lengths > 0
+  titles = titles.cut(0, max(0, max_length - 2 - len(head)))
+  # Where in its sequence a piece begins.
+  places = [np.full(len(titles), len(head))]
+  title_ends = np.minimum(places[0] + titles.lengths, max_length - 2)
+  places.append(np.where(has_title, title_ends + 1, len(head)))
+  pieces = [titles]
+  for text in texts:
+    pieces.append(text.cut(0, max_length - 1 - places[-1]))
+    places.append(places[-1] + pieces[-1].lengths)
+  lengths = places.pop() + 1
+  ends = np.cumsum(lengths)
+  begins = ends - lengths
+  ids = np.empty(lengths.sum(), np.int32)
+  ids[begins[:, None] + np.arange(len(head))] = head
+  for piece, place in zip(pieces, places, strict=True):
+    ids[sequences.runs(begins + place, piece.lengths)] = piece.ids[
+        sequences.runs(piece.begins, piece.lengths)
+    ]
+  ids[(begins + title_ends)[has_title]] = sep_id
+  ids[ends - 1] = sep_id
+  return sequences.Sequences(ids, begins, ends)
 
 
 def sequence_lengths(
@@ -46,6 +94,6 @@ def sequence_lengths(
     max_length: int,
     prefix_length: int = 0,
 ) -> Int[np.ndarray, ' rows']:
-  """`[rows] int64` lengths of what `sequence_tokens` would return."""
+  """`[rows] int64` lengths of what `input_sequences` would return."""
   whole = 2 + prefix_length + title_lengths + text_lengths + (title_lengths > 0)
   return np.minimum(whole, max_length)

@@ -9,11 +9,11 @@ compiled for a few shapes only. Everything is a pure function of the lengths.
 import bisect
 import dataclasses
 import heapq
-from collections.abc import Sequence
 
 import numpy as np
-from jaxtyping import Int, Shaped
+from jaxtyping import Int
 
+from neg_contrast.data import sequences as sequences_lib
 from neg_contrast.models import packed
 
 # Sizes up to 16 rows are all allowed; above, 8 sizes an octave, so that
@@ -115,13 +115,13 @@ def plan(
 
 
 def fill(
-    layout: Layout, sequences: Sequence[Shaped[np.ndarray, ' _tokens']]
+    layout: Layout, sequences: sequences_lib.Sequences
 ) -> packed.PackedSequences:
   """Packs token ids as `layout` says; numpy arrays with a `groups` axis.
 
   Args:
     layout: of the lengths of `sequences`.
-    sequences: integer token ids of each.
+    sequences: token ids.
 
   Returns:
     Arrays `[groups, rows, row_length]` and `first_index` `[groups, slots]`.
@@ -130,16 +130,16 @@ def fill(
   token_ids, segment_ids, positions = (np.zeros(shape, np.int32)
                                        for _ in range(3))
   first_index = np.zeros((layout.groups, layout.slots), np.int32)
-  if len(sequences):
-    lengths = np.array([len(s) for s in sequences])
-    ends = np.cumsum(lengths)
-    place = np.arange(ends[-1]) - np.repeat(ends - lengths, lengths)
-    base = layout.group.astype(np.int64) * (shape[1] * shape[2]) + layout.start
-    target = np.repeat(base, lengths) + place
-    token_ids.reshape(-1)[target] = np.concatenate(sequences)
-    segment_ids.reshape(-1)[target] = np.repeat(layout.slot + 1, lengths)
-    positions.reshape(-1)[target] = place
-    first_index[layout.group, layout.slot] = layout.start
+  lengths = sequences.lengths
+  place = sequences_lib.runs(np.zeros_like(lengths), lengths)
+  base = layout.group.astype(np.int64) * (shape[1] * shape[2]) + layout.start
+  target = np.repeat(base, lengths) + place
+  token_ids.reshape(-1)[target] = sequences.ids[
+      np.repeat(sequences.begins, lengths) + place
+  ]
+  segment_ids.reshape(-1)[target] = np.repeat(layout.slot + 1, lengths)
+  positions.reshape(-1)[target] = place
+  first_index[layout.group, layout.slot] = layout.start
   return packed.PackedSequences(token_ids, segment_ids, positions, first_index)
 
 

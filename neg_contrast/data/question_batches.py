@@ -9,7 +9,7 @@ import grain
 import numpy as np
 from jaxtyping import Int
 
-from neg_contrast.data import batches, packing
+from neg_contrast.data import batches, packing, sequences
 
 Tokens = Int[np.ndarray, ' tokens']
 
@@ -90,13 +90,15 @@ class QuestionBatcher:
         layout, row_length=narrow,
         start=row * narrow + place * narrow // wide,
     )
-    packed_sources = packing.fill(layout, sources)
-    packed_targets = packing.fill(of_targets, targets)
+    packed_sources = packing.fill(layout, sequences.listed(sources))
+    packed_targets = packing.fill(of_targets, sequences.listed(targets))
     inputs = [np.append(np.int32(self.start_id), t[:-1]) for t in targets]
     return QuestionBatch(
         source_ids=packed_sources.token_ids,
         source_segments=packed_sources.segment_ids,
-        input_ids=packing.fill(of_targets, inputs).token_ids,
+        input_ids=packing.fill(
+            of_targets, sequences.listed(inputs)
+        ).token_ids,
         target_ids=packed_targets.token_ids,
         target_segments=packed_targets.segment_ids,
     ), batches.BatchStats(

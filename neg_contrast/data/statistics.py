@@ -76,7 +76,7 @@ def measure_lengths(texts: tokenized.TokenizedTexts) -> Lengths:
   """
   if not len(texts.store):
     raise ValueError('there are no texts to measure')
-  titles, bodies = texts.store.title_lengths, texts.store.text_lengths
+  titles, bodies = texts.store.titles.lengths, texts.store.texts.lengths
   counts = np.zeros(0, np.int64)
   untitled = 0
   for rows in _chunks(len(titles)):

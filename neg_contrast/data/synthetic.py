@@ -17,11 +17,10 @@ from typing import Any, TextIO
 import numpy as np
 from jaxtyping import Int
 
-from neg_contrast.data import id_table, records
+from neg_contrast.data import id_table, inputs, records
 from neg_contrast.data import prepared as prepared_lib
 
 SPLIT = 'synthetic'
-_WHOLE = (0, -1, 1)  # First token, end, with title.
 _CUTS = 'cuts.npy'
 
 
@@ -29,12 +28,12 @@ def write_pair(
     f: TextIO,
     query: str,
     passage_id: str,
-    cut: Sequence[int] = _WHOLE,
+    cut: Sequence[int] = inputs.WHOLE,
     home_id: str = '',
 ) -> None:
   """Appends a pair to a file of pairs."""
   row: dict[str, Any] = {'query': query, 'passage_id': passage_id}
-  if tuple(cut) != _WHOLE:
+  if tuple(cut) != inputs.WHOLE:
     row['cut'] = list(cut)
   if home_id and home_id != passage_id:
     row['home_id'] = home_id
@@ -46,7 +45,7 @@ def read_pairs(files: Iterable[pathlib.Path]) -> Iterator[dict[str, Any]]:
   for path in files:
     with open(path, encoding='utf-8', newline='\n') as f:
       for line in f:
-        yield {'cut': _WHOLE, **json.loads(line)}
+        yield {'cut': inputs.WHOLE, **json.loads(line)}
 
 
 def query_id(text: str) -> str:
@@ -106,9 +105,10 @@ def write(
   table = np.load(folder / f'judgements-{SPLIT}.npy', mmap_mode='r')
   keys = table[:, 0].astype(np.int64) << 32 | table[:, 1]
   queries = id_table.IdTable(folder / 'queries')
-  cuts = np.tile(np.array(_WHOLE, np.int32), (len(keys), 1))
+  cuts = np.tile(np.array(inputs.WHOLE, np.int32), (len(keys), 1))
   is_known = np.zeros(len(keys), bool)
-  with_cuts = (pair for pair in read_pairs(files) if pair['cut'] != _WHOLE)
+  with_cuts = (pair for pair in read_pairs(files)
+               if pair['cut'] != inputs.WHOLE)
   for pairs in _blocks(with_cuts):
     wanted = np.array([
         (queries.row_of(query_id(pair['query'])),
@@ -118,7 +118,7 @@ def write(
     for place, pair in zip(np.searchsorted(keys, wanted), pairs, strict=True):
       if not is_known[place]:
         cuts[place], is_known[place] = pair['cut'], True
-  if (cuts != _WHOLE).any():
+  if (cuts != inputs.WHOLE).any():
     np.save(folder / _CUTS, cuts, allow_pickle=False)
     digest = hashlib.sha256(manifest['fingerprint'].encode() + cuts.tobytes())
     manifest['fingerprint'] = digest.hexdigest()

@@ -7,64 +7,35 @@ length and prefix.
 """
 
 import contextlib
+import dataclasses
 import itertools
 import pathlib
 from collections.abc import Iterable, Iterator
 
 import numpy as np
-from jaxtyping import Int, Integer
 
 from neg_contrast import artifacts, errors
+from neg_contrast.data import sequences
 from neg_contrast.data import tokenizer as tokenizer_lib
 
 _BATCH = 4096
 _FIELDS = ('title', 'text')
 
 
+@dataclasses.dataclass(frozen=True)
 class TokenStore:
-  """Reads a store."""
+  """Token ids of texts.
 
-  def __init__(self, folder: pathlib.Path):
-    """Maps the files of a finished store."""
-    manifest = artifacts.read_manifest(folder)
-    if manifest is None:
-      raise errors.UserError(f'{folder}: not a finished token store')
-    self._ids = {}
-    self._offsets = {}
-    for field in _FIELDS:
-      self._ids[field] = _map(folder / f'{field}_ids.bin', manifest['dtype'])
-      self._offsets[field] = _map(folder / f'{field}_offsets.bin', 'int64')
+  Attributes:
+    titles: those of the titles; empty where there is none.
+    texts: those of the texts.
+  """
+
+  titles: sequences.Sequences
+  texts: sequences.Sequences
 
   def __len__(self) -> int:
-    return len(self._offsets['text']) - 1
-
-  def title(self, row: int) -> Integer[np.ndarray, ' tokens']:
-    """Token ids of a title; empty where there is none.
-
-    Raises:
-      IndexError: there is no such row; -1, which pads pools, is none.
-    """
-    return self._slice('title', row)
-
-  def text(self, row: int) -> Integer[np.ndarray, ' tokens']:
-    """Token ids of a text; raises as `title` does."""
-    return self._slice('text', row)
-
-  @property
-  def title_lengths(self) -> Int[np.ndarray, ' rows']:
-    """`[rows] int64`."""
-    return np.diff(self._offsets['title'])
-
-  @property
-  def text_lengths(self) -> Int[np.ndarray, ' rows']:
-    """`[rows] int64`."""
-    return np.diff(self._offsets['text'])
-
-  def _slice(self, field, row):
-    offsets = self._offsets[field]
-    if not 0 <= row < len(self):
-      raise IndexError(f'row {row} of a store of {len(self)} rows')
-    return self._ids[field][offsets[row] : offsets[row + 1]]
+    return len(self.texts)
 
 
 def make_token_store(
@@ -98,7 +69,7 @@ def make_token_store(
           f'{folder}: made for {key} {made[key]}, but {value} is at '
           'hand. Remove the folder to have it made anew'
       )
-  return TokenStore(folder)
+  return TokenStore(*(_read(folder, field, made['dtype']) for field in _FIELDS))
 
 
 def _make(texts, tokenizer, folder, wanted) -> None:
@@ -144,7 +115,17 @@ def _batches(items: Iterable) -> Iterator[list]:
     yield batch
 
 
+def _read(
+    folder: pathlib.Path, field: str, dtype: str
+) -> sequences.Sequences:
+  offsets = _map(folder / f'{field}_offsets.bin', 'int64')
+  return sequences.Sequences(
+      _map(folder / f'{field}_ids.bin', dtype), offsets[:-1], offsets[1:]
+  )
+
+
 def _map(path: pathlib.Path, dtype: str) -> np.ndarray:
   if path.stat().st_size == 0:  # An empty file can't be mapped.
     return np.zeros(0, dtype)
-  return np.memmap(path, dtype, mode='r')
+  # A plain array of the same memory: slices of a memmap cost far more.
+  return np.asarray(np.memmap(path, dtype, mode='r'))

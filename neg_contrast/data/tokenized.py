@@ -2,31 +2,13 @@
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Int, Integer
 
-from neg_contrast.data import inputs, token_store
+from neg_contrast.data import inputs, sequences, token_store
 from neg_contrast.data import prepared as prepared_lib
 from neg_contrast.data import tokenizer as tokenizer_lib
-
-
-@runtime_checkable
-class _Texts(Protocol):
-  """Token ids without specials: a `token_store.TokenStore`, or in memory."""
-
-  @property
-  def title_lengths(self) -> Int[np.ndarray, ' rows']: ...
-
-  @property
-  def text_lengths(self) -> Int[np.ndarray, ' rows']: ...
-
-  def __len__(self) -> int: ...
-
-  def title(self, row: int) -> Integer[np.ndarray, ' tokens']: ...
-
-  def text(self, row: int) -> Integer[np.ndarray, ' tokens']: ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,31 +22,33 @@ class TokenizedTexts:
     prefix_ids: put after [CLS].
   """
 
-  store: _Texts
+  store: token_store.TokenStore
   tokenizer: tokenizer_lib.Tokenizer
   max_length: int
   prefix_ids: tuple[int, ...]
 
   def tokens(
-      self, row: int, begin: int = 0, end: int | None = None, title: bool = True
-  ) -> Int[np.ndarray, ' tokens']:
-    """Token ids of a row, [CLS] and [SEP] included.
+      self,
+      rows: Integer[np.ndarray, ' rows'],
+      cuts: Int[np.ndarray, 'rows 3'] | None = None,
+  ) -> sequences.Sequences:
+    """Token ids of some rows, [CLS] and [SEP] included.
 
     Args:
-      row: of the text.
-      begin: first token of the text that is taken.
-      end: token of the text to stop before; None: to its end. Not above
-        `begin`: the tokens between them are what is left out.
-      title: whether the title is taken.
+      rows: `[rows] int`, of the texts.
+      cuts: `[rows, 3] int`, which part of each is taken, see `inputs.cut`;
+        None: the whole.
+
+    Raises:
+      IndexError: there is no such row.
     """
-    text = self.store.text(row)
-    if end is not None and end <= begin:
-      text = np.concatenate([text[:end], text[begin:]])
-    else:
-      text = text[begin:end]
-    return inputs.sequence_tokens(
-        self.store.title(row) if title else self.store.title(row)[:0],
-        text,
+    titles, texts = self.store.titles.take(rows), self.store.texts.take(rows)
+    pieces: tuple[sequences.Sequences, ...] = (texts,)
+    if cuts is not None:
+      titles, pieces = inputs.cut(titles, texts, cuts)
+    return inputs.input_sequences(
+        titles,
+        pieces,
         cls_id=self.tokenizer.cls_id,
         sep_id=self.tokenizer.sep_id,
         max_length=self.max_length,
@@ -74,8 +58,8 @@ class TokenizedTexts:
   def lengths(self) -> Int[np.ndarray, ' rows']:
     """`[rows] int64`, the length of every sequence, without building any."""
     return inputs.sequence_lengths(
-        self.store.title_lengths,
-        self.store.text_lengths,
+        self.store.titles.lengths,
+        self.store.texts.lengths,
         max_length=self.max_length,
         prefix_length=len(self.prefix_ids),
     )
@@ -128,34 +112,11 @@ def tokenize_in_memory(
     prefix: str,
 ) -> TokenizedTexts:
   """Tokenizes a few (title, text) pairs; other arguments as `tokenize`."""
-  return TokenizedTexts(
-      _InMemory(texts, tokenizer), tokenizer, max_length,
-      tuple(tokenizer.encode(prefix)) if prefix else (),
+  titles, bodies = zip(*texts, strict=True) if texts else ((), ())
+  encode = lambda values: sequences.listed(
+      np.array(ids, np.int32) for ids in tokenizer.encode_batch(values)
   )
-
-
-class _InMemory:
-  """A token store of a few texts."""
-
-  def __init__(self, texts, tokenizer):
-    titles, bodies = zip(*texts, strict=True) if texts else ((), ())
-    encode = lambda values: [np.array(ids, np.int32)
-                             for ids in tokenizer.encode_batch(values)]
-    self._titles, self._bodies = encode(titles), encode(bodies)
-
-  def __len__(self):
-    return len(self._bodies)
-
-  @property
-  def title_lengths(self):
-    return np.array([len(ids) for ids in self._titles], np.int64)
-
-  @property
-  def text_lengths(self):
-    return np.array([len(ids) for ids in self._bodies], np.int64)
-
-  def title(self, row):
-    return self._titles[row]
-
-  def text(self, row):
-    return self._bodies[row]
+  return TokenizedTexts(
+      token_store.TokenStore(encode(titles), encode(bodies)), tokenizer,
+      max_length, tuple(tokenizer.encode(prefix)) if prefix else (),
+  )

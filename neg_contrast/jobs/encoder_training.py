@@ -138,7 +138,6 @@ class DualEncoderTraining(training.Training):
         ),
         passage_groups=dataset.prepared.passage_groups,
         parents=np.array(halves[:, 0]),
-        cut_tokens=dataset.tokenize(self.model, 'passage').tokens,
         mask_known_positives=config.loss.mask_known_positives,
     )
     return batcher, len(pairs)
@@ -272,14 +271,16 @@ def stop_corpus(
 
 def _tokens_of(
     passages: tokenized.TokenizedTexts, halves: np.ndarray
-) -> batches.Tokens:
-  """Token ids by row, where rows beyond the corpus are half passages."""
+) -> batches.CutTokens:
+  """Token ids by row and cut; rows beyond the corpus are half passages."""
   count = len(passages.store)
 
-  def tokens(row: int) -> np.ndarray:
-    if row < count:
-      return passages.tokens(row)
-    parent, begin, end = halves[row - count].tolist()
-    return passages.tokens(parent, begin, end)
+  def tokens(rows, cuts):
+    is_half = rows >= count
+    if is_half.any():
+      parts = halves[rows[is_half] - count]
+      rows, cuts = rows.copy(), cuts.copy()
+      rows[is_half], cuts[is_half, :2] = parts[:, 0], parts[:, 1:]
+    return passages.tokens(rows, cuts)
 
   return tokens

@@ -67,7 +67,7 @@ class GeneratorTraining(training.Training):
     config, model, texts = self._config, self.model, self._texts
 
     def pair(number):
-      question = texts['query'].text(int(pairs.query_rows[number]))
+      question = texts['query'].texts[int(pairs.query_rows[number])]
       return self._source(pairs, number), model.target(question)
 
     return question_batches.QuestionBatcher(
@@ -100,7 +100,7 @@ class GeneratorTraining(training.Training):
         )
       answer = answers[0]
     passages = self._texts['passage']
-    return self.model.source(passages.title(row), passages.text(row), answer)
+    return self.model.source(passages.titles[row], passages.texts[row], answer)
 
   def _id_of(self, pairs: examples.Examples, number: int) -> str:
     ids = self._dataset.prepared.query_ids

@@ -210,7 +210,7 @@ class Questions:
       tokens = all_tokens = 0
       for written in writer(
           params,
-          [model.source(texts.title(row), texts.text(row)) for row in rows],
+          [model.source(texts.titles[row], texts.texts[row]) for row in rows],
           [_seed_of(passage.id) for passage in passages],
       ):
         for place, questions in zip(written.numbers, written.questions,

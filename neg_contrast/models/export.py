@@ -18,7 +18,7 @@ from tokenizers import processors
 
 from neg_contrast import artifacts, errors
 from neg_contrast import config as config_lib
-from neg_contrast.data import inputs, packing
+from neg_contrast.data import packing, sequences, tokenized
 from neg_contrast.models import bert, dual_encoder, loading, pretrained
 
 _TOLERANCE = 1e-5
@@ -174,7 +174,7 @@ def _check_tokens(
   if title and head > model.text.length(role) - 2:
     return  # See `passage_text`.
   theirs = backend.encode(prompt(prefix) + passage_text(*probe)).ids
-  if theirs != _tokens(model, role, probe).tolist():
+  if theirs != _tokens(model, role, [probe])[0].tolist():
     raise errors.UserError(
         f'{model.name}: its tokenizer splits {probe[0][:40]!r} and '
         f'{probe[1][:40]!r}, put together as one text, otherwise than each '
@@ -184,30 +184,23 @@ def _check_tokens(
 
 
 def _tokens(
-    model: loading.Model, role: str, probe: tuple[str, str]
-) -> np.ndarray:
-  """The input of a model, as `data/tokenized.py` makes it."""
-  title, text = (np.array(model.tokenizer.encode(part), np.int32)
-                 for part in probe)
-  prefix = model.text.prefix(role)
-  return inputs.sequence_tokens(
-      title, text,
-      cls_id=model.tokenizer.cls_id, sep_id=model.tokenizer.sep_id,
-      max_length=model.text.length(role),
-      prefix_ids=tuple(model.tokenizer.encode(prefix)) if prefix else (),
-  )
+    model: loading.Model, role: str, probes: list[tuple[str, str]]
+) -> sequences.Sequences:
+  """The input of a model."""
+  return tokenized.tokenize_in_memory(
+      probes, model.tokenizer, model.text.length(role), model.text.prefix(role)
+  ).tokens(np.arange(len(probes)))
 
 
 def _embed(
     model: loading.Model, role: str, probes: list[tuple[str, str]]
 ) -> Float[np.ndarray, 'probes features']:
   """Embeddings of probes, a row each: both roles need one compilation."""
-  sequences = [_tokens(model, role, probe) for probe in probes]
   row_length = max(model.text.query_length, model.text.passage_length)
   layout = packing.plan(np.full(len(probes), row_length), 1, row_length)
   vecs = _encode(
       model.spec, dual_encoder.tower(model.params, role),
-      packing.fill(layout, sequences),
+      packing.fill(layout, _tokens(model, role, probes)),
   )
   return np.asarray(vecs).reshape(-1, model.spec.dim)[layout.flat_slot]
 

@@ -13,6 +13,7 @@ from jaxtyping import Bool, Int, Integer, UInt64
 from neg_contrast.data import batches
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_NONE = np.uint64(2**64 - 1)  # The key of what may not be drawn.
 
 
 def draw_places(
@@ -40,16 +41,11 @@ def draw_places(
     `[batch, count] int32`; -1 where a line holds too few.
   """
   keys = _random_bits(seed, step, examples, usable.shape[1])
-  late = (~usable).astype(np.int8) * 2
   if quotas:
-    late[usable & ~_within_quotas(keys, usable, sources, quotas)] = 1
+    late = ~_within_quotas(keys, usable, sources, quotas)
     keys = np.where(late, _mix(keys), keys)  # Theirs are high by selection.
-  order = np.lexsort((keys, late), axis=1)[:, :count].astype(np.int32)
-  places = np.full((len(usable), count), -1, np.int32)
-  places[:, :order.shape[1]] = np.where(
-      np.take_along_axis(usable, order, axis=1), order, np.int32(-1)
-  )
-  return places
+    keys = keys >> np.uint64(1) | late.astype(np.uint64) << np.uint64(63)
+  return _lowest(np.where(usable, keys, _NONE), count)
 
 
 def _within_quotas(keys, usable, sources, quotas):
@@ -57,12 +53,26 @@ def _within_quotas(keys, usable, sources, quotas):
   chosen = np.zeros(usable.shape, bool)
   for number, quota in enumerate(quotas):
     ours = usable & (sources == number)
-    order = np.lexsort((keys, ~ours), axis=1)[:, :quota]
-    np.put_along_axis(
-        chosen, order,
-        np.take_along_axis(chosen | ours, order, axis=1), axis=1,
-    )
+    places = _lowest(np.where(ours, keys, _NONE), quota)
+    lines, columns = np.nonzero(places >= 0)
+    chosen[lines, places[lines, columns]] = True
   return chosen
+
+
+def _lowest(keys, count):
+  """Places of the `count` lowest keys of each line, in order; -1 for `_NONE`.
+
+  A pass for each: N is small, and sorting lines of 200 took 3 times as long, of
+  800 8 times.
+  """
+  keys, lines = keys.copy(), np.arange(len(keys))
+  places = np.full((len(keys), count), -1, np.int32)
+  for column in places.T:
+    best = keys.argmin(axis=1)
+    is_there = keys[lines, best] < _NONE
+    column[is_there] = best[is_there]
+    keys[lines, best] = _NONE
+  return places
 
 
 def draw_from_corpus(

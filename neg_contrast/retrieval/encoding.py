@@ -8,7 +8,7 @@ depend on its block alone, not on the number of devices.
 import dataclasses
 import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -17,6 +17,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Float, Int
 
 from neg_contrast.data import packing
+from neg_contrast.data import sequences as sequences_lib
 from neg_contrast.models import dual_encoder
 
 _GROUPS_PER_BLOCK = 64
@@ -53,7 +54,7 @@ class TableEncoder:
   def __call__(
       self,
       tower_params: Any,
-      tokens: Callable[[int], np.ndarray],
+      tokens: Callable[[np.ndarray], sequences_lib.Sequences],
       lengths: Int[np.ndarray, ' sequences'],
       on_progress: Callable[[int], None] | None = None,
       out: Any = None,
@@ -63,7 +64,7 @@ class TableEncoder:
 
     Args:
       tower_params: parameters of the tower, on the mesh.
-      tokens: sequence number -> its token ids.
+      tokens: `[n] int` numbers of sequences -> their token ids.
       lengths: `[sequences] int`, tokens of each.
       on_progress: called with the number of sequences done so far.
       out: `[sequences, features] float32` to write to by slices, such as a
@@ -89,10 +90,10 @@ class TableEncoder:
     if out is None:
       out = np.empty((len(span), self._dim), np.float32)
     for first in range(span.start, span.stop, size):
-      rows = range(first, min(first + size, span.stop))
+      rows = np.arange(first, min(first + size, span.stop))
       start = first - span.start
       out[start : start + len(rows)] = self._encode_block(
-          tower_params, [tokens(row) for row in rows], slots,
+          tower_params, tokens(rows), slots,
           functools.partial(say, start),
       )
     return out
@@ -109,13 +110,12 @@ class TableEncoder:
   def _encode_block(
       self,
       tower_params: Any,
-      sequences: Sequence[np.ndarray],
+      sequences: sequences_lib.Sequences,
       slots: int,
       on_progress: Callable[[int], None],
   ) -> Float[np.ndarray, 'sequences features']:
-    lengths = np.array([len(s) for s in sequences])
     groups = -(-len(sequences) // slots)
-    layout = packing.plan(lengths, groups, self._row_length, slots)
+    layout = packing.plan(sequences.lengths, groups, self._row_length, slots)
     if groups == 1:  # Few texts at a time: compile for few numbers of rows.
       layout = dataclasses.replace(
           layout, rows=1 << (layout.rows - 1).bit_length()

@@ -125,7 +125,7 @@ class TextEncoder:
       lengths = lengths[rows]
     return self._tables[role](
         dual_encoder.tower(self._params, role),
-        lambda i: texts.tokens(i if rows is None else int(rows[i])),
+        lambda i: texts.tokens(i if rows is None else rows[i]),
         lengths, on_progress, out, span,
     )
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from neg_contrast import errors
-from neg_contrast.data import batches, examples, prepared
+from neg_contrast.data import batches, examples, prepared, sequences
 from tests import tiny
 
 
@@ -37,7 +37,9 @@ def make_batcher(groups, mask=True, batch_size=6, negatives=2, towers=False):
   lengths = {'query': 12, 'passage': 12} if towers else {'shared': 12}
   return batches.Batcher(
       pairs, batch_size, negatives, groups, lengths, 3, draw,
-      lambda row: texts[row][:3], lambda row: texts[row], passage_groups, mask,
+      lambda rows: sequences.listed(texts[row][:3] for row in rows),
+      lambda rows, _: sequences.listed(texts[row] for row in rows),
+      passage_groups, mask,
   ), texts, draw
 
 
@@ -111,7 +113,8 @@ def test_half_passages_count_as_their_parents_but_for_their_own_query():
 
   batcher = dataclasses.replace(
       batcher, draw=draw, parents=parents,
-      passage_tokens=lambda row: texts[row % passages])
+      passage_tokens=lambda rows, _: sequences.listed(
+          texts[row % passages] for row in rows))
   groups, known = batcher.passage_groups, batcher.examples.positive_groups
   seen = {True: 0, False: 0}
   for step in range(12):

@@ -7,7 +7,7 @@ import tokenizers
 from hypothesis import strategies as st
 
 from neg_contrast import artifacts, errors
-from neg_contrast.data import inputs, token_store
+from neg_contrast.data import inputs, sequences, token_store
 from neg_contrast.data import tokenizer as tokenizer_lib
 from tests import tiny
 
@@ -15,10 +15,11 @@ CLS, SEP = 2, 3
 
 
 def tokens(title, text, max_length=10, prefix=()):
-  return inputs.sequence_tokens(
-      np.array(title, np.uint16), np.array(text, np.uint16), cls_id=CLS,
-      sep_id=SEP, max_length=max_length, prefix_ids=prefix,
-  ).tolist()
+  one = lambda ids: sequences.listed([np.array(ids, np.uint16)])
+  return inputs.input_sequences(
+      one(title), (one(text),), cls_id=CLS, sep_id=SEP, max_length=max_length,
+      prefix_ids=prefix,
+  )[0].tolist()
 
 
 def test_form():
@@ -50,6 +51,58 @@ def test_lengths_equal_those_built(title, text, max_length, prefix):
     assert built.count(8) == min(text, room)
 
 
+def one_by_one(title, text, cut, max_length, prefix):
+  """A sequence as lists make it."""
+  first, end, with_title = cut
+  if 0 <= end <= first:
+    text = text[:end] + text[first:]
+  else:
+    text = text[first:] if end < 0 else text[first:end]
+  head = [CLS, *prefix]
+  if title and with_title:
+    head = [*head, *title][: max_length - 2] + [SEP]
+  return [*head, *text][: max_length - 1] + [SEP]
+
+
+IDS = st.lists(st.integers(10, 2**16 - 1), max_size=12)
+CUTS = st.tuples(st.integers(0, 13), st.integers(-1, 13), st.integers(0, 1))
+
+
+@hypothesis.given(
+    texts=st.lists(st.tuples(IDS, IDS, CUTS), max_size=8),
+    max_length=st.integers(3, 30),
+    prefix=st.lists(st.integers(5, 9), max_size=9),
+)
+def test_many_equal_one_by_one(texts, max_length, prefix):
+  part = lambda i: sequences.listed(np.array(t[i], np.uint16) for t in texts)
+  cuts = np.array([t[2] for t in texts], np.int32).reshape(-1, 3)
+  build = lambda titles, pieces: [s.tolist() for s in inputs.input_sequences(
+      titles, pieces, cls_id=CLS, sep_id=SEP, max_length=max_length,
+      prefix_ids=tuple(prefix),
+  )]
+  assert build(*inputs.cut(part(0), part(1), cuts)) == [
+      one_by_one(*text, max_length, prefix) for text in texts]
+  assert build(part(0), (part(1),)) == [
+      one_by_one(title, text, inputs.WHOLE, max_length, prefix)
+      for title, text, _ in texts]
+
+
+def test_sequences_are_taken_cut_and_joined():
+  arrays = [np.arange(5), np.arange(0), np.arange(10, 13)]
+  many = sequences.listed(arrays)
+  as_lists = lambda some: [ids.tolist() for ids in some]
+  assert as_lists(many) == [[0, 1, 2, 3, 4], [], [10, 11, 12]]
+  taken = many.take(np.array([2, 2, 0]))
+  assert as_lists(taken.cut(1, np.array([9, 2, 1]))) == [[11, 12], [11], []]
+  assert as_lists(sequences.joined([taken, many])) == as_lists(
+      [*taken, *many])
+  assert sequences.runs(np.array([3, 0, 7]), np.array([2, 0, 3])).tolist() == [
+      3, 4, 7, 8, 9]
+  for rows in ([0, 3], [-1, 0]):
+    with pytest.raises(IndexError, match='of a store of 3 rows'):
+      many.take(np.array(rows))
+
+
 @pytest.fixture
 def tokenizer(tmp_path):
   tiny.write_tokenizer(tmp_path / 't')
@@ -62,15 +115,15 @@ def test_store_round_trip(tmp_path, tokenizer):
       iter(texts), tokenizer, tmp_path / 's', 'abc')
   store = make()
   assert len(store) == 3
-  assert store.title(0).dtype == np.uint16
+  assert store.titles[0].dtype == np.uint16
   for row, (title, text) in enumerate(texts):
-    assert store.title(row).tolist() == tokenizer.encode(title)
-    assert store.text(row).tolist() == tokenizer.encode(text)
-  assert store.title_lengths.tolist() == [2, 0, 1]
-  assert store.text_lengths.tolist() == [1, 3, 0]
+    assert store.titles[row].tolist() == tokenizer.encode(title)
+    assert store.texts[row].tolist() == tokenizer.encode(text)
+  assert store.titles.lengths.tolist() == [2, 0, 1]
+  assert store.texts.lengths.tolist() == [1, 3, 0]
   for row in (-1, 3):
     with pytest.raises(IndexError, match=f'row {row} of a store of 3'):
-      store.text(row)
+      store.texts[row]
   made = (tmp_path / 's' / 'text_ids.bin').stat().st_mtime_ns
   make()
   assert (tmp_path / 's' / 'text_ids.bin').stat().st_mtime_ns == made
@@ -79,12 +132,12 @@ def test_store_round_trip(tmp_path, tokenizer):
 def test_store_of_empty_titles(tmp_path, tokenizer):
   store = token_store.make_token_store(
       [('', 'word1')], tokenizer, tmp_path / 's', 'abc')
-  assert store.title(0).size == 0
+  assert store.titles[0].size == 0
 
 
 def test_store_of_nothing(tmp_path, tokenizer):
   store = token_store.make_token_store([], tokenizer, tmp_path / 's', 'abc')
-  assert len(store) == 0 and store.text_lengths.tolist() == []
+  assert len(store) == 0 and store.texts.lengths.tolist() == []
 
 
 def test_large_vocabularies_and_gaps_between_ids(tmp_path):
@@ -95,8 +148,8 @@ def test_large_vocabularies_and_gaps_between_ids(tmp_path):
   assert own.vocab_size == 70_001
   store = token_store.make_token_store(
       [('', 'far')], own, tmp_path / 's', 'abc')
-  assert store.text(0).dtype == np.uint32
-  assert store.text(0).tolist() == [70_000]
+  assert store.texts[0].dtype == np.uint32
+  assert store.texts[0].tolist() == [70_000]
 
 
 def test_store_is_made_in_batches_and_texts_are_read_once(
@@ -105,7 +158,7 @@ def test_store_is_made_in_batches_and_texts_are_read_once(
   texts = [(f'word{i}', f'word{i} word{i + 1}' * (i % 3)) for i in range(5)]
   store = token_store.make_token_store(
       iter(texts), tokenizer, tmp_path / 's', 'abc')
-  assert [store.text(i).tolist() for i in range(5)] == [
+  assert [store.texts[i].tolist() for i in range(5)] == [
       tokenizer.encode(text) for _, text in texts]
   unread = iter([('', 'word1')])
   monkeypatch.setattr(artifacts, 'only_one', None)

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from neg_contrast.data import packing
+from neg_contrast.data import packing, sequences
 
 
 @hypothesis.given(
@@ -15,12 +15,12 @@ from neg_contrast.data import packing
 )
 def test_every_token_stands_once(lengths, groups, row_length):
   rng = np.random.default_rng(len(lengths))
-  sequences = [rng.integers(1, 1000, n) for n in lengths]
+  arrays = [rng.integers(1, 1000, n) for n in lengths]
   layout = packing.plan(np.array(lengths, int), groups, row_length)
-  batch = packing.fill(layout, sequences)
+  batch = packing.fill(layout, sequences.listed(arrays))
   assert (batch.segment_ids > 0).sum() == sum(lengths)
   assert len(set(layout.flat_slot.tolist())) == len(lengths)
-  for i, sequence in enumerate(sequences):
+  for i, sequence in enumerate(arrays):
     where = np.argwhere(
         batch.segment_ids[layout.group[i]] == layout.slot[i] + 1
     )

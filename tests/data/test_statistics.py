@@ -1,8 +1,10 @@
+import dataclasses
+
 import numpy as np
 import pytest
 
-from neg_contrast.data import inputs, statistics, token_store, tokenized
 from neg_contrast.data import prepared as prepared_lib
+from neg_contrast.data import statistics, token_store, tokenized
 from neg_contrast.data import tokenizer as tokenizer_lib
 from tests import tiny
 
@@ -41,13 +43,8 @@ def test_lengths_equal_those_of_the_sequences(tmp_path, monkeypatch, chunk):
   titles, bodies = rng.integers(0, 3, 50), rng.integers(0, 12, 50)
   texts = texts_of(tmp_path, titles, bodies, cut=8, prefix=(5, 6))
   found = statistics.measure_lengths(texts)
-  sequences = [
-      len(inputs.sequence_tokens(
-          np.ones(t, np.int32), np.ones(b, np.int32), cls_id=1, sep_id=2,
-          max_length=999, prefix_ids=(5, 6),
-      )) for t, b in zip(titles, bodies, strict=True)
-  ]
-  lengths = np.array(sequences)
+  uncut = dataclasses.replace(texts, max_length=999)
+  lengths = uncut.tokens(np.arange(50)).lengths
   assert found.counts.tolist() == np.bincount(lengths).tolist()
   assert found.sequences == 50 and found.longest == lengths.max()
   assert found.cut_sequences == (lengths > 8).sum() > 0

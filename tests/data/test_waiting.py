@@ -63,5 +63,5 @@ def test_a_token_store_is_made_once(tmp_path, monkeypatch):
   calls = count_calls(monkeypatch, token_store, '_make')
   made = while_locked(folder, lambda: token_store.make_token_store(
       [('', 'word1 word2')], tokenizer, folder, 'abc'))
-  assert [store.text_lengths.tolist() for store in made] == [[2], [2]]
+  assert [store.texts.lengths.tolist() for store in made] == [[2], [2]]
   assert len(calls) == 1

@@ -11,6 +11,7 @@ import pytest
 from neg_contrast import config as config_lib
 from neg_contrast import errors
 from neg_contrast.data import packing
+from neg_contrast.data import sequences as sequences_lib
 from neg_contrast.models import (
     bert,
     dual_encoder,
@@ -47,7 +48,7 @@ def random_sequences(seed=0, vocab=60, lengths=(3, 11, 7, 1, 14, 5)):
 def packed_tokens(config, params, sequences, row_length=16, **kwargs):
   """Hidden states of each sequence, from packed rows."""
   layout = packing.plan(np.array([len(s) for s in sequences]), 1, row_length)
-  batch = packing.fill(layout, sequences)
+  batch = packing.fill(layout, sequences_lib.listed(sequences))
   hidden = bert.Bert(config, **kwargs).apply(
       {'params': params}, batch.token_ids[0], batch.segment_ids[0],
       batch.positions[0], True,
@@ -147,7 +148,7 @@ def test_dropout_of_a_group_depends_on_its_number_only():
   params = dual_encoder.init_params(spec, jax.random.key(0))['shared']
   sequences = random_sequences(4)[:4]
   layout = packing.plan(np.array([len(s) for s in sequences]), 2, 16)
-  batch = packing.fill(layout, sequences)
+  batch = packing.fill(layout, sequences_lib.listed(sequences))
   encode = lambda b: dual_encoder.encode(
       dual_encoder.Encoder(spec), params, b, jax.random.key(5)
   )
@@ -195,18 +196,13 @@ def test_sentence_transformers_folder_with_projection(tmp_path, pooling):
 
 def embed(model, texts, role='query'):
   """Embeddings of texts by one of our models."""
-  from neg_contrast.data import inputs
+  from neg_contrast.data import tokenized
 
-  sequences = [
-      inputs.sequence_tokens(
-          np.zeros(0, np.int32), np.array(model.tokenizer.encode(t), np.int32),
-          cls_id=model.tokenizer.cls_id, sep_id=model.tokenizer.sep_id,
-          max_length=model.text.length(role),
-      ) for t in texts
-  ]
-  layout = packing.plan(
-      np.array([len(s) for s in sequences]), 2, model.text.length(role)
-  )
+  sequences = tokenized.tokenize_in_memory(
+      [('', text) for text in texts], model.tokenizer, model.text.length(role),
+      '',
+  ).tokens(np.arange(len(texts)))
+  layout = packing.plan(sequences.lengths, 2, model.text.length(role))
   vecs = dual_encoder.encode(
       dual_encoder.Encoder(model.spec), dual_encoder.tower(model.params, role),
       packing.fill(layout, sequences), None,
@@ -322,8 +318,9 @@ def test_prefixes_stand_after_cls(tmp_path):
       corpus, 'query', model.tokenizer, 16, prefix)
   with_prefix, plain = make(model.text.query_prefix), make('')
   ids = model.tokenizer.encode('word1 word2')
-  got = with_prefix.tokens(0).tolist()
-  assert got == [got[0], *ids, *plain.tokens(0).tolist()[1:]]
+  first = lambda texts: texts.tokens(np.array([0]))[0].tolist()
+  got = first(with_prefix)
+  assert got == [got[0], *ids, *first(plain)[1:]]
   np.testing.assert_array_equal(with_prefix.lengths(), plain.lengths() + 2)
 
 

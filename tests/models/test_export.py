@@ -14,7 +14,7 @@ from tokenizers import models, normalizers, pre_tokenizers
 
 from neg_contrast import config as config_lib
 from neg_contrast import errors, sharding
-from neg_contrast.data import inputs
+from neg_contrast.data import tokenized
 from neg_contrast.data import tokenizer as tokenizer_lib
 from neg_contrast.models import dual_encoder, export, loading, model_card
 from neg_contrast.retrieval import encoding
@@ -107,18 +107,11 @@ def table_encoder(spec, length):
 
 def embed(model, role, pairs):
   """Our embeddings, by the encoder that jobs use."""
-  ids = lambda s: np.array(model.tokenizer.encode(s), np.int32)
-  prefix = model.text.prefix(role)
-  sequences = [
-      inputs.sequence_tokens(
-          ids(title), ids(text), cls_id=model.tokenizer.cls_id,
-          sep_id=model.tokenizer.sep_id, max_length=model.text.length(role),
-          prefix_ids=tuple(model.tokenizer.encode(prefix)),
-      ) for title, text in pairs
-  ]
+  texts = tokenized.tokenize_in_memory(
+      pairs, model.tokenizer, model.text.length(role), model.text.prefix(role)
+  )
   return table_encoder(model.spec, model.text.length(role))(
-      dual_encoder.tower(model.params, role), lambda i: sequences[i],
-      np.array([len(s) for s in sequences]),
+      dual_encoder.tower(model.params, role), texts.tokens, texts.lengths()
   )
 
 

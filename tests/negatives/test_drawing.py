@@ -1,6 +1,7 @@
 """Draws are uniform, without replacement, and depend on their keys alone."""
 
 import numpy as np
+import pytest
 
 from neg_contrast.negatives import drawing
 
@@ -20,6 +21,27 @@ def test_pool_draw_is_from_the_pool_without_replacement():
     real = drawn[row][drawn[row] >= 0]
     assert set(real) <= set(pool[row])
     assert len(set(real)) == len(real) == min(3, (pool[row] >= 0).sum())
+
+
+@pytest.mark.parametrize('quotas', [(), (1, 2), (0, 5)])
+def test_draw_equals_sorting_whole_lines(quotas):
+  rng = np.random.default_rng(0)
+  usable, sources = rng.random((300, 9)) < 0.5, rng.integers(0, 3, (300, 9))
+  keys = drawing._random_bits(3, 4, np.arange(300), 9)
+  got = drawing.draw_places(
+      usable, 4, 3, 4, np.arange(300), sources, quotas
+  )
+  for line in range(300):
+    left = sorted(np.flatnonzero(usable[line]), key=lambda i: keys[line, i])
+    first = [place for number, quota in enumerate(quotas)
+             for place in [
+                 i for i in left if sources[line, i] == number][:quota]]
+    if quotas:
+      mixed = drawing._mix(keys[line])
+      left = sorted(left, key=lambda i: mixed[i])
+    want = sorted(first, key=lambda i: keys[line, i])
+    want += [i for i in left if i not in first]
+    assert got[line].tolist() == [*want, -1, -1, -1, -1][:4]
 
 
 def test_pool_smaller_than_count_pads():

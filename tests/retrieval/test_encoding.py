@@ -6,6 +6,7 @@ import pytest
 
 from neg_contrast import config as config_lib
 from neg_contrast import sharding
+from neg_contrast.data import sequences as sequences_lib
 from neg_contrast.models import dual_encoder
 from neg_contrast.retrieval import encoding
 from tests import tiny
@@ -16,15 +17,17 @@ def test_spans_give_the_same_bytes():
   spec = dual_encoder.EncoderSpec(tiny.bert_config(), 'mean')
   params = dual_encoder.init_params(spec, jax.random.key(0))['shared']
   rng = np.random.default_rng(0)
-  sequences = [rng.integers(5, 60, rng.integers(3, 20 if i < 300 else 6))
-               for i in range(500)]
-  lengths = np.array([len(s) for s in sequences])
+  sequences = sequences_lib.listed(
+      rng.integers(5, 60, rng.integers(3, 20 if i < 300 else 6))
+      for i in range(500)
+  )
+  lengths = sequences.lengths
   mesh = sharding.make_mesh(config_lib.MeshConfig(), jax.devices()[:1])
   encoder = encoding.TableEncoder(
       dual_encoder.Encoder(spec), mesh, 24, chunk_tokens=20
   )
   encode = lambda **kwargs: encoder(
-      params, lambda i: sequences[i], lengths, **kwargs)
+      params, sequences.take, lengths, **kwargs)
   whole, block = encode(), encoder.block_rows(lengths)
   assert block == 128  # Two sequences a group.
   out = np.zeros((500, 16), np.float32)
@@ -44,17 +47,21 @@ def test_same_bytes_on_one_and_eight_devices_and_equal_to_single():
   spec = dual_encoder.EncoderSpec(tiny.bert_config(), 'mean')
   params = dual_encoder.init_params(spec, jax.random.key(0))['shared']
   rng = np.random.default_rng(0)
-  sequences = [rng.integers(5, 60, rng.integers(3, 20)) for _ in range(300)]
-  lengths = np.array([len(s) for s in sequences])
+  sequences = sequences_lib.listed(
+      rng.integers(5, 60, rng.integers(3, 20)) for _ in range(300)
+  )
+  lengths = sequences.lengths
   tables = []
   for devices in (1, 8):
     mesh = sharding.make_mesh(config_lib.MeshConfig(), jax.devices()[:devices])
     encoder = encoding.TableEncoder(
         dual_encoder.Encoder(spec), mesh, 24, chunk_tokens=40
     )
-    tables.append(encoder(params, lambda i: sequences[i], lengths))
+    tables.append(encoder(params, sequences.take, lengths))
   assert tables[0].tobytes() == tables[1].tobytes()
   assert tables[0].shape == (300, 16)
   for i in (0, 137, 299):
-    alone = encoder(params, lambda _, i=i: sequences[i], lengths[i : i + 1])
+    alone = encoder(
+        params, sequences.take(np.array([i])).take, lengths[i : i + 1]
+    )
     np.testing.assert_allclose(tables[0][i], alone[0], atol=1e-5)
