@@ -18,9 +18,9 @@ from neg_contrast.data import (
     synthetic,
     tokenized,
 )
+from neg_contrast.jobs import chunking, evaluate, training
 from neg_contrast.jobs import dataset as dataset_lib
 from neg_contrast.jobs import embedder as embedder_lib
-from neg_contrast.jobs import evaluate, training
 from neg_contrast.jobs import model as model_lib
 from neg_contrast.jobs import retriever as retriever_lib
 from neg_contrast.models import loading
@@ -112,12 +112,20 @@ class DualEncoderTraining(training.Training):
     scale = self._config.loss.scale if self._config.loss.learn_scale else None
     return state_lib.dual_encoder_params(self.model.params, scale)
 
-  def _loss(self) -> step_lib.Loss:
+  def _loss(self, chunk_groups: int) -> step_lib.Loss:
     return step_lib.contrastive_loss(
         model_lib.make_module(self.model.spec, self._config.model),
         self._config.loss.scale, self._sources,
         self._config.loss.bidirectional,
+        chunking.make_chunks(self._config, chunk_groups, self._mesh),
     )
+
+  def _chunk_groups(self, *arguments):
+    chunk_groups = super()._chunk_groups(*arguments)
+    chunks = chunking.make_chunks(self._config, chunk_groups, self._mesh)
+    if chunks is not None:
+      chunking.log_memory(self._config, chunks, self.model.spec.dim)
+    return chunk_groups
 
   def _make_batch(self):
     config, dataset, text = self._config, self._dataset, self.model.text

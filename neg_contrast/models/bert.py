@@ -223,7 +223,7 @@ def _segment_bias(segment_ids):
 
 
 def _dense(c, dtype, features, name):
-  return nn.Dense(
+  return layers.Dense(
       features,
       dtype=dtype,
       kernel_init=nn.initializers.normal(c.initializer_range),

@@ -6,7 +6,10 @@ from typing import Any
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float, Key
+
+_DENSE = 'dense'
 
 
 def attend(
@@ -89,12 +92,24 @@ class Dropout(nn.Module):
     return dropout(inputs, self.make_rng('dropout'), self.rate)
 
 
+class Dense(nn.Dense):
+  """A dense layer whose outputs `rematerialize` knows."""
+
+  def __call__(self, inputs):
+    """Its outputs."""
+    return checkpoint_name(super().__call__(inputs), _DENSE)
+
+
 def rematerialize(layer: Any, remat: str) -> Any:
-  """A layer whose backward pass computes some of it again: see `bert.Bert`."""
+  """A layer whose backward pass computes some of it again: see `bert.Bert`.
+
+  Outputs of dense layers are known by name, not as products without batch axes:
+  they have one where a gradient cache gives each shard its own parameters.
+  """
   if remat == 'none':
     return layer
   policy = {
-      'attention': jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
+      'attention': jax.checkpoint_policies.save_only_these_names(_DENSE),
       'full': None,
   }[remat]
   return nn.remat(layer, policy=policy)

@@ -633,7 +633,7 @@ def _deviation(c: T5Config, features: int) -> float:
 
 
 def _dense(features, dtype, deviation):
-  return nn.Dense(
+  return layers.Dense(
       features, use_bias=False, dtype=dtype,
       kernel_init=nn.initializers.normal(deviation),
   )
