@@ -223,9 +223,10 @@ def _segment_bias(segment_ids):
 
 
 def _dense(c, dtype, features, name):
-  return layers.Dense(
+  return nn.Dense(
       features,
       dtype=dtype,
+      dot_general=layers.dense_product,
       kernel_init=nn.initializers.normal(c.initializer_range),
       name=name,
   )

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float, Key
 
-_DENSE = 'dense'
+_DENSE = 'dense product'
 
 
 def attend(
@@ -92,19 +92,16 @@ class Dropout(nn.Module):
     return dropout(inputs, self.make_rng('dropout'), self.rate)
 
 
-class Dense(nn.Dense):
-  """A dense layer whose outputs `rematerialize` knows."""
-
-  def __call__(self, inputs):
-    """Its outputs."""
-    return checkpoint_name(super().__call__(inputs), _DENSE)
+def dense_product(*args: Any, **kwargs: Any) -> Array:
+  """`jax.lax.dot_general` with weights, for `nn.Dense(dot_general=...)`."""
+  return checkpoint_name(jax.lax.dot_general(*args, **kwargs), _DENSE)
 
 
 def rematerialize(layer: Any, remat: str) -> Any:
   """A layer whose backward pass computes some of it again: see `bert.Bert`.
 
-  Outputs of dense layers are known by name, not as products without batch axes:
-  they have one where a gradient cache gives each shard its own parameters.
+  Products with weights are known by name, not as those without batch axes: they
+  have one where a gradient cache gives each shard its own parameters.
   """
   if remat == 'none':
     return layer
