@@ -128,7 +128,7 @@ def _make_pool(
     folder: pathlib.Path, sizes: Sizes, rng: np.random.Generator
 ) -> pool_lib.Pool:
   count, depth = sizes.queries, sizes.depth
-  arrays = {
+  arrays: dict[str, np.ndarray] = {
       'query_rows': np.arange(count, dtype=np.int32),
       'rows': rng.integers(0, sizes.passages, (count, depth), dtype=np.int32),
       'source': np.zeros((count, depth), np.uint8),
@@ -153,7 +153,7 @@ class _Clock:
 
   def __init__(self):
     self.stages: dict[str, list[float]] = collections.defaultdict(list)
-    self._batch: collections.Counter = collections.Counter()
+    self._batch: dict[str, float] = collections.defaultdict(float)
 
   def timed(self, stage: str, function: Callable) -> Callable:
     """The same function, with its time counted as that of a stage."""
@@ -202,7 +202,7 @@ def measure(batcher: batches.Batcher, count: int) -> dict[str, Any]:
       wall.append(1000 * (time.perf_counter() - began))
       clock.end_batch()
       for leaf in jax.tree.leaves(batch):
-        digest.update(np.ascontiguousarray(leaf))
+        digest.update(np.ascontiguousarray(leaf).data)
   stages = {name: float(np.median(values[1:]))
             for name, values in clock.stages.items()}
   cpu = stages.pop('cpu')

@@ -125,6 +125,13 @@ class ModelConfig:
       and softmax: little time, much memory) or `full` (every layer).
     scan_unroll: layers unrolled per iteration of the loop over layers: more
       compile time, less run time. The parameters do not change.
+    chunk_groups: of the groups that a device holds (`data.groups` by the
+      devices that share the batch), how many a dual encoder's training encodes
+      at once, a divisor. The backward pass encodes them again (a gradient
+      cache, see training/gradient_cache.py): activations take the memory of so
+      many groups, for at most a third more products. 0: all, which is the plain
+      step; -1: the most whose step fits the device's memory (on CPU, half the
+      machine's), by compiling it.
   """
 
   init: str = ''
@@ -142,6 +149,7 @@ class ModelConfig:
   dtype: str = 'auto'
   remat: str = 'none'
   scan_unroll: int = 1
+  chunk_groups: int = 0
 
   def __post_init__(self):
     """Checks ranges."""
@@ -159,6 +167,7 @@ class ModelConfig:
       if value is not None and not 0 <= value < 1:
         raise _error(f'model.{name}', value, 'must be at least 0 and below 1')
     _at_least('model.scan_unroll', self.scan_unroll, 1)
+    _at_least('model.chunk_groups', self.chunk_groups, -1)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -706,6 +715,10 @@ class Config:
     if self.job == 'train' and not self.model.init:
       raise _error('model.init', '', 'is needed: a folder or hub name of a '
                    'BERT-family model, or "minilm"')
+    if self.job == 'train_generator' and self.model.chunk_groups:
+      raise _error('model.chunk_groups', self.model.chunk_groups, 'is for dual '
+                   'encoders; a generator takes less memory with a smaller '
+                   'data.batch_size or model.remat=full')
     if self.job == 'train_generator' and not self.model.init:
       raise _error('model.init', '', 'is needed: a folder or hub name of a T5, '
                    'or random:t5-tiny')

@@ -127,6 +127,23 @@ def parameter_shardings(
   return shardings
 
 
+def place_copies(copies: Any, mesh: Mesh) -> Any:
+  """Copies of a tower's parameters, one a shard of the batch, on its devices.
+
+  Args:
+    copies: tree of arrays with a leading axis as long as the mesh's `data`.
+    mesh: the mesh.
+  """
+  one = jax.tree.map(
+      lambda a: jax.ShapeDtypeStruct(a.shape[1:], a.dtype), copies
+  )
+  shardings = jax.tree.map(
+      lambda s: NamedSharding(mesh, PartitionSpec('data', *s.spec)),
+      parameter_shardings(one, mesh),
+  )
+  return jax.lax.with_sharding_constraint(copies, shardings)
+
+
 def batch_shardings(batch: Any, mesh: Mesh) -> Any:
   """Shardings of a batch: first axes over `data`.
 

@@ -15,7 +15,13 @@ import pytest
 from neg_contrast import checkpoints, errors, plan
 from neg_contrast import config as config_lib
 from neg_contrast.evaluation import per_query, trec
-from neg_contrast.jobs import encoder_training, evaluate, model, train
+from neg_contrast.jobs import (
+    chunking,
+    encoder_training,
+    evaluate,
+    model,
+    train,
+)
 from neg_contrast.models import loading
 from tests import tiny
 
@@ -145,9 +151,13 @@ def test_evaluate_bert_folder(finished, tmp_path):
 
 @pytest.mark.parametrize('mesh', [
     {'mesh__data': 1}, {'mesh__data': 4, 'mesh__model': 2},
+    {'mesh__data': 2, 'mesh__model': 2, 'model__chunk_groups': 2},
 ])
 def test_any_mesh_gives_the_same_losses(finished, tmp_path, mesh):
-  """Dropout on, N = 2, 20 steps; the other run used eight devices."""
+  """Dropout on, N = 2, 20 steps; the other run used eight devices.
+
+  With a gradient cache on two times two of them, too.
+  """
   assert len(jax.devices()) == 8
   config = tiny.make_config(finished, evaluation__bm25=False, **mesh)
   run_train(config, tmp_path)
@@ -157,6 +167,29 @@ def test_any_mesh_gives_the_same_losses(finished, tmp_path, mesh):
   for step, value in want.items():
     # Relative 1e-5 where losses are above 1, as the contract says.
     assert abs(got[step] - value) <= 1e-5 * max(1, value), step
+
+
+def test_automatic_chunks_are_settled_once(finished, tmp_path, monkeypatch):
+  """By what the compiler says; the run's folder remembers."""
+  config = tiny.make_config(
+      finished, evaluation__bm25=False, evaluation__eval_steps=0,
+      optim__steps=2, mesh__data=1, data__groups=2, model__chunk_groups=-1,
+  )
+  used, compiled = [], chunking.bytes_of_step
+  monkeypatch.setattr(chunking, 'bytes_of_step', lambda *args: (
+      used.append(compiled(*args)) or used[-1]
+  ))
+  monkeypatch.setattr(chunking, 'memory_limit', lambda: 0)
+  with pytest.raises(errors.UserError, match='not even one group'):
+    run_train(config, tmp_path)
+  plain, cached = used
+  assert cached < plain
+  monkeypatch.setattr(chunking, 'memory_limit', lambda: cached)
+  run_train(config, tmp_path)
+  saved = json.loads((tmp_path / 'run.json').read_text())
+  assert saved['config']['model']['chunk_groups'] == 1
+  assert used == [plain, cached] * 2
+  assert list(losses_of(tmp_path)) == [1, 2]
 
 
 def command(root, workdir, steps=20):

@@ -6,11 +6,13 @@ in place of arrays: no data, weights or network are needed.
 
 import collections
 import dataclasses
+import functools
 import math
 import os
 import re
 import statistics
 import time
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -20,8 +22,13 @@ from jax.sharding import Mesh
 
 from neg_contrast import accelerators, errors, sharding
 from neg_contrast import config as config_lib
-from neg_contrast.data import batches, examples, question_batches
-from neg_contrast.jobs import encoder_training, generator_training, training
+from neg_contrast.data import batches, examples, question_batches, sequences
+from neg_contrast.jobs import (
+    chunking,
+    encoder_training,
+    generator_training,
+    training,
+)
 from neg_contrast.jobs import model as model_lib
 from neg_contrast.models import generator, loading, t5
 from neg_contrast.training import costs, optimizer
@@ -47,7 +54,7 @@ class Workload:
     what: of what model, in words.
     params: ShapeDtypeStructs.
     rules: how they lie on a mesh.
-    loss: what is minimised.
+    loss: what is minimised, by the groups that a device encodes at once.
     batch: arrays; their values mean nothing.
     stats: of the batch.
     padded_tokens: what it would be without packing, every sequence filled up to
@@ -60,7 +67,7 @@ class Workload:
   what: str
   params: Any
   rules: Any
-  loss: step_lib.Loss
+  loss: Callable[[int], step_lib.Loss]
   batch: Any
   stats: batches.BatchStats
   padded_tokens: int
@@ -82,29 +89,42 @@ def report(config: config_lib.Config, topology: str) -> str:
   """
   devices = _devices(topology)
   config = _resolved(config, devices[0].platform)
-  work = _workload(config)
   mesh = sharding.make_mesh(config.mesh, devices)
+  work = _workload(config, mesh)
   sharding.check_batch(config.data.batch_size, config.data.groups, mesh)
+  chunking.check(config, mesh)
   transform = optimizer.make_optimizer(config.optim, _STEPS)
   state = training.abstract_state(work.params, transform, mesh, work.rules)
-  batch = jax.tree.map(
-      lambda a, s: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=s),
-      work.batch, sharding.batch_shardings(work.batch, mesh),
+  batch = training.with_shardings(
+      work.batch, sharding.batch_shardings(work.batch, mesh)
   )
-  step = step_lib.make_train_step(work.loss, transform, config.seed)
+  chip = accelerators.find(devices[0].device_kind)
+  make = lambda groups: step_lib.make_train_step(
+      work.loss(groups), transform, config.seed
+  )
+  jit = functools.partial(jax.jit, donate_argnums=0)
+  chunk_groups = config.model.chunk_groups
+  if chunk_groups == chunking.AUTOMATIC:
+    chunk_groups = chunking.choose(
+        config, mesh,
+        lambda groups: chunking.bytes_of_step(jit(make(groups)), state, batch),
+        chip.memory_bytes if chip else chunking.memory_limit(),
+    )
+  step = make(chunk_groups)
   flops = costs.product_flops(jax.make_jaxpr(step)(state, batch))
-  lowered = jax.jit(step, donate_argnums=0).lower(state, batch)
+  lowered = jit(step).lower(state, batch)
   began = time.monotonic()
   try:
     compiled = lowered.compile()
   except jax.errors.JaxRuntimeError as e:
     raise _explained(e, config) from None
   seconds = time.monotonic() - began
-  chip = accelerators.find(devices[0].device_kind)
   lines = [
       f'{topology or "this machine"}: {len(devices)} x '
       f'{devices[0].device_kind}, mesh {dict(mesh.shape)}',
-      f'model: {work.what}, {config.model.dtype}, remat {config.model.remat}',
+      f'model: {work.what}, {config.model.dtype}, remat {config.model.remat}, '
+      + (f'{chunk_groups} groups at once' if chunk_groups
+         else 'the batch at once'),
       *_batch_lines(config, work),
       f'compiled in {seconds:.0f} s',
       _memory_line(compiled, chip),
@@ -164,14 +184,14 @@ def _resolved(config: config_lib.Config, platform: str) -> config_lib.Config:
   )
 
 
-def _workload(config: config_lib.Config) -> Workload:
+def _workload(config: config_lib.Config, mesh: Mesh) -> Workload:
   """The step of a config.
 
   Raises:
     UserError: it trains nothing, or its model is not known.
   """
   if config.job == 'train':
-    return _retriever(config)
+    return _retriever(config, mesh)
   if config.job == 'train_generator':
     return _generator(config)
   raise errors.UserError(
@@ -181,7 +201,7 @@ def _workload(config: config_lib.Config) -> Workload:
   )
 
 
-def _retriever(config: config_lib.Config) -> Workload:
+def _retriever(config: config_lib.Config, mesh: Mesh) -> Workload:
   spec, text = loading.shape_by_name(config.model.init, config.model)
   size, count = config.data.batch_size, config.negatives.per_query
   queries = _lengths(size, config.data.expected_query_tokens,
@@ -203,8 +223,8 @@ def _retriever(config: config_lib.Config) -> Workload:
           negatives.reshape(size, count),
           np.zeros((size, count), np.int32),
       ),
-      query_tokens=lambda row: np.zeros(queries[row], np.int32),
-      passage_tokens=lambda row: np.zeros(passages[row], np.int32),
+      query_tokens=lambda rows: _blank(queries[rows]),
+      passage_tokens=lambda rows, numbers: _blank(passages[rows]),
       passage_groups=np.arange(len(passages), dtype=np.int32),
       mask_known_positives=config.loss.mask_known_positives,
   )
@@ -220,7 +240,9 @@ def _retriever(config: config_lib.Config) -> Workload:
       what=_described(config, params),
       params=params,
       rules=sharding.PARAMETER_RULES,
-      loss=encoder_training.make_loss(spec, config, sources),
+      loss=lambda groups: encoder_training.make_loss(
+          spec, config, sources, chunking.make_chunks(config, groups, mesh)
+      ),
       batch=batch,
       stats=stats,
       padded_tokens=(size * text.query_length
@@ -255,7 +277,7 @@ def _generator(config: config_lib.Config) -> Workload:
       what=_described(config, params),
       params=params,
       rules=sharding.GENERATOR_RULES,
-      loss=step_lib.question_loss(
+      loss=lambda _: step_lib.question_loss(
           model_lib.make_t5(shape, config.model), config.loss.label_smoothing
       ),
       batch=batch,
@@ -263,6 +285,13 @@ def _generator(config: config_lib.Config) -> Workload:
       padded_tokens=size * (text.passage_length + text.question_length),
       features=0,
       useful_flops=3 * costs.question_flops(shape, sources, targets),
+  )
+
+
+def _blank(lengths: np.ndarray) -> sequences.Sequences:
+  """Sequences of given lengths."""
+  return sequences.Sequences(
+      np.zeros(max(lengths), np.int32), np.zeros_like(lengths), lengths
   )
 
 
@@ -295,11 +324,10 @@ def _batch_lines(config: config_lib.Config, work: Workload) -> list[str]:
 
 
 def _memory_line(compiled: Any, chip: Any) -> str:
-  memory = compiled.memory_analysis()
   limit = f' of {chip.memory_bytes / _GIB:.1f}' if chip else ''
-  return (f'memory of a device: {memory.peak_memory_in_bytes / _GIB:.2f} GiB'
-          f'{limit} at the peak, of which state and batch '
-          f'{memory.argument_size_in_bytes / _GIB:.2f}')
+  state = compiled.memory_analysis().argument_size_in_bytes
+  return (f'memory of a device: {costs.memory_bytes(compiled) / _GIB:.2f} GiB'
+          f'{limit} at the peak, of which state and batch {state / _GIB:.2f}')
 
 
 def _flops_lines(
@@ -405,6 +433,7 @@ def _explained(
   }[config.model.remat]
   return errors.UserError(
       f'the step does not fit: it needs {used}iB of {limit}iB on a device. Try '
-      f'{advice}; or more groups than devices and a gradient cache; or a '
-      'smaller config.data.batch_size'
+      f'{advice}; or more config.data.groups than devices and '
+      '--config.model.chunk_groups=1, a gradient cache; or a smaller '
+      'config.data.batch_size'
   )

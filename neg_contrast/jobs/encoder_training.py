@@ -18,14 +18,15 @@ from neg_contrast.data import (
     synthetic,
     tokenized,
 )
+from neg_contrast.jobs import chunking, evaluate, training
 from neg_contrast.jobs import dataset as dataset_lib
 from neg_contrast.jobs import embedder as embedder_lib
-from neg_contrast.jobs import evaluate, training
 from neg_contrast.jobs import model as model_lib
 from neg_contrast.jobs import retriever as retriever_lib
 from neg_contrast.models import dual_encoder, loading
 from neg_contrast.negatives import drawing
 from neg_contrast.negatives import pool as pool_lib
+from neg_contrast.training import gradient_cache
 from neg_contrast.training import state as state_lib
 from neg_contrast.training import step as step_lib
 
@@ -112,8 +113,18 @@ class DualEncoderTraining(training.Training):
     scale = self._config.loss.scale if self._config.loss.learn_scale else None
     return state_lib.dual_encoder_params(self.model.params, scale)
 
-  def _loss(self) -> step_lib.Loss:
-    return make_loss(self.model.spec, self._config, self._sources)
+  def _loss(self, chunk_groups: int) -> step_lib.Loss:
+    return make_loss(
+        self.model.spec, self._config, self._sources,
+        chunking.make_chunks(self._config, chunk_groups, self._mesh),
+    )
+
+  def _chunk_groups(self, *arguments):
+    chunk_groups = super()._chunk_groups(*arguments)
+    chunks = chunking.make_chunks(self._config, chunk_groups, self._mesh)
+    if chunks is not None:
+      chunking.log_memory(self._config, chunks, self.model.spec.dim)
+    return chunk_groups
 
   def _make_batch(self):
     config, dataset, text = self._config, self._dataset, self.model.text
@@ -215,6 +226,7 @@ def make_loss(
     spec: dual_encoder.EncoderSpec,
     config: config_lib.Config,
     sources: Sequence[str],
+    chunks: gradient_cache.Chunks | None = None,
 ) -> step_lib.Loss:
   """What training minimises.
 
@@ -222,10 +234,11 @@ def make_loss(
     spec: of a tower.
     config: of the run.
     sources: names of the sources of hard negatives, by number.
+    chunks: that a batch is encoded in; None: at once.
   """
   return step_lib.contrastive_loss(
       model_lib.make_module(spec, config.model), config.loss.scale, sources,
-      config.loss.bidirectional,
+      config.loss.bidirectional, chunks,
   )
 
 

@@ -46,7 +46,8 @@ class GeneratorTraining(training.Training):
   def _params(self):
     return {'generator': self.model.params}
 
-  def _loss(self) -> step_lib.Loss:
+  def _loss(self, chunk_groups: int) -> step_lib.Loss:
+    del chunk_groups  # The config refuses any.
     return step_lib.question_loss(
         self._module, self._config.loss.label_smoothing
     )

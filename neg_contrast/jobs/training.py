@@ -1,6 +1,7 @@
 """A training run in a folder: the part that is the same for every model."""
 
 import abc
+import dataclasses
 import functools
 import pathlib
 from collections.abc import Callable
@@ -15,12 +16,14 @@ from neg_contrast import artifacts, errors, plan, sharding
 from neg_contrast import checkpoints as checkpoints_lib
 from neg_contrast import config as config_lib
 from neg_contrast.data import batches
+from neg_contrast.jobs import chunking
 from neg_contrast.jobs import dataset as dataset_lib
 from neg_contrast.training import loop, optimizer, run_log
 from neg_contrast.training import state as state_lib
 from neg_contrast.training import step as step_lib
 
 RUN_FILE = 'run.json'
+_BATCHES_SEEN = 8  # Their largest stands for all, when memory is reckoned.
 
 
 class Training(abc.ABC):
@@ -69,8 +72,12 @@ class Training(abc.ABC):
     """The parameters of the first state."""
 
   @abc.abstractmethod
-  def _loss(self) -> step_lib.Loss:
-    """What is minimised."""
+  def _loss(self, chunk_groups: int) -> step_lib.Loss:
+    """What is minimised.
+
+    Args:
+      chunk_groups: groups that each device encodes at once; 0: all it holds.
+    """
 
   @abc.abstractmethod
   def _make_batch(
@@ -142,24 +149,37 @@ class Training(abc.ABC):
     """Trains, from the last checkpoint if there is one."""
     config, workdir = self._config, self.workdir
     sharding.check_batch(config.data.batch_size, config.data.groups, self._mesh)
+    chunking.check(config, self._mesh)
     make_batch, examples = self._make_batch()
     total = total_steps(config, examples)
+    transform = optimizer.make_optimizer(config.optim, total)
+
+    @functools.cache
+    def make_step(chunk_groups):
+      return jax.jit(step_lib.make_train_step(
+          self._loss(chunk_groups), transform, config.seed
+      ), donate_argnums=0)
+
     artifacts.make_folder(workdir)
-    if (workdir / RUN_FILE).exists():
+    is_new = not (workdir / RUN_FILE).exists()
+    if not is_new:
       self._check_same_run()
-    else:
+    chunk_groups = self._chunk_groups(make_step, make_batch, transform)
+    if is_new:
       self._save_description()
       artifacts.write_json(workdir / RUN_FILE, {
           'identity': self.identity,
-          'config': config_lib.to_dict(config),
+          'config': config_lib.to_dict(dataclasses.replace(
+              config, model=dataclasses.replace(
+                  config.model, chunk_groups=chunk_groups
+              )
+          )),
           'environment': self._environment(),
           'examples': examples,
           'total_steps': total,
       })
-    transform = optimizer.make_optimizer(config.optim, total)
     checkpoints = checkpoints_lib.Checkpoints(workdir)
     state, progress = self._start(transform, checkpoints)
-    train_step = step_lib.make_train_step(self._loss(), transform, config.seed)
     log = run_log.RunLog(workdir, int(state.step), total)
     logging.info(
         'training: %d examples, %d steps of %d queries, %d parameters, mesh '
@@ -175,8 +195,7 @@ class Training(abc.ABC):
 
     try:
       loop.Trainer(
-          jax.jit(train_step, donate_argnums=0), put, self._tune(),
-          checkpoints, log,
+          make_step(chunk_groups), put, self._tune(), checkpoints, log,
           loop.Schedule(
               total_steps=total,
               eval_steps=config.evaluation.eval_steps,
@@ -200,17 +219,51 @@ class Training(abc.ABC):
   def _mesh(self) -> Mesh:
     return sharding.make_mesh(self._config.mesh)
 
+  def _chunk_groups(self, make_step, make_batch, transform) -> int:
+    """Groups that each device encodes at once.
+
+    Where that is automatic, a resumed run on the same devices goes on as it
+    began, to the last bit.
+    """
+    config, path = self._config, self.workdir / RUN_FILE
+    if config.model.chunk_groups != chunking.AUTOMATIC:
+      return config.model.chunk_groups
+    if path.exists():
+      saved = artifacts.read_json(path)
+      if all(saved['environment'].get(key) == value for key, value
+             in artifacts.as_json(self._devices()).items()):
+        return saved['config']['model'].get('chunk_groups', 0)
+    batch, _ = max(
+        map(make_batch, range(_BATCHES_SEEN)),
+        key=lambda made: made[1].processed_tokens,
+    )
+    arguments = self._abstract_state(transform), with_shardings(
+        jax.eval_shape(lambda batch: batch, batch),
+        sharding.batch_shardings(batch, self._mesh),
+    )
+    return chunking.choose(
+        config, self._mesh,
+        lambda groups: chunking.bytes_of_step(make_step(groups), *arguments),
+        chunking.memory_limit(),
+    )
+
+  def _abstract_state(self, transform):
+    """Shapes and shardings of the state."""
+    return abstract_state(
+        self._params(), transform, self._mesh, self.sharding_rules
+    )
+
   def _start(self, transform, checkpoints):
     """The state and progress to start from: the latest checkpoint, or new."""
-    params = self._params()
-    init = functools.partial(state_lib.init_state, optimizer=transform)
-    like = abstract_state(params, transform, self._mesh, self.sharding_rules)
+    like = self._abstract_state(transform)
     latest = checkpoints.latest_step()
-    if latest is None:
-      shardings = jax.tree.map(lambda leaf: leaf.sharding, like)
-      state = jax.jit(init, out_shardings=shardings)(params)
-      return state, checkpoints_lib.Progress()
-    return checkpoints.restore(like, latest)
+    if latest is not None:
+      return checkpoints.restore(like, latest)
+    state = jax.jit(
+        functools.partial(state_lib.init_state, optimizer=transform),
+        out_shardings=jax.tree.map(lambda leaf: leaf.sharding, like),
+    )(self._params())
+    return state, checkpoints_lib.Progress()
 
   def _check_same_run(self) -> None:
     """Refuses a workdir that holds another run.
@@ -237,8 +290,10 @@ class Training(abc.ABC):
         )
 
   def _environment(self) -> dict[str, Any]:
+    return {**artifacts.environment(), **self._devices()}
+
+  def _devices(self) -> dict[str, Any]:
     return {
-        **artifacts.environment(),
         'devices': f'{len(jax.devices())} x {jax.devices()[0].device_kind}',
         'mesh': dict(self._mesh.shape),
     }
@@ -258,11 +313,19 @@ def abstract_state(
     mesh: the mesh.
     rules: how parameters lie on it.
   """
-  init = functools.partial(state_lib.init_state, optimizer=transform)
-  abstract = jax.eval_shape(init, params)
+  abstract = jax.eval_shape(
+      functools.partial(state_lib.init_state, optimizer=transform), params
+  )
+  return with_shardings(
+      abstract, sharding.parameter_shardings(abstract, mesh, rules)
+  )
+
+
+def with_shardings(shapes: Any, shardings: Any) -> Any:
+  """ShapeDtypeStructs of arrays that lie as shardings say."""
   return jax.tree.map(
       lambda a, s: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=s),
-      abstract, sharding.parameter_shardings(abstract, mesh, rules),
+      shapes, shardings,
   )
 
 
@@ -287,7 +350,7 @@ def settings_of(config: config_lib.Config) -> dict[str, Any]:
               'passage_tokens', 'expected_query_tokens',
               'expected_passage_tokens'):
     values['data'].pop(key)
-  for key in ('remat', 'scan_unroll'):
+  for key in ('remat', 'scan_unroll', 'chunk_groups'):
     values['model'].pop(key)
   for key in ('test_split', 'on_invalid'):
     values['data'].pop(key)

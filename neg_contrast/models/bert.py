@@ -226,6 +226,7 @@ def _dense(c, dtype, features, name):
   return nn.Dense(
       features,
       dtype=dtype,
+      dot_general=layers.dense_product,
       kernel_init=nn.initializers.normal(c.initializer_range),
       name=name,
   )

@@ -157,6 +157,7 @@ def encode(
     tower_params: Any,
     sequences: packed.PackedSequences,
     dropout_key: jax.Array | None,
+    numbers: Int[Array, ' groups'] | None = None,
 ) -> Float[Array, 'groups slots features']:
   """Encodes every group by itself.
 
@@ -168,6 +169,8 @@ def encode(
     tower_params: its parameters.
     sequences: packed input with a leading `groups` axis.
     dropout_key: None: no dropout.
+    numbers: `[groups] int32`, those of the groups in the batch; None: they are
+      the whole batch.
 
   Returns:
     `[groups, slots, features] float32`.
@@ -181,8 +184,9 @@ def encode(
         {'params': tower_params}, sequences, dropout_key is None, rngs=rngs
     )
 
-  groups = jnp.arange(sequences.token_ids.shape[0])
-  return jax.vmap(of_group)(groups, sequences)
+  if numbers is None:
+    numbers = jnp.arange(sequences.token_ids.shape[0])
+  return jax.vmap(of_group)(numbers, sequences)
 
 
 def tower(params: Mapping[str, Any], role: str) -> Any:

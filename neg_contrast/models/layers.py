@@ -6,7 +6,10 @@ from typing import Any
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float, Key
+
+_DENSE = 'dense product'
 
 
 def attend(
@@ -89,12 +92,21 @@ class Dropout(nn.Module):
     return dropout(inputs, self.make_rng('dropout'), self.rate)
 
 
+def dense_product(*args: Any, **kwargs: Any) -> Array:
+  """`jax.lax.dot_general` with weights, for `nn.Dense(dot_general=...)`."""
+  return checkpoint_name(jax.lax.dot_general(*args, **kwargs), _DENSE)
+
+
 def rematerialize(layer: Any, remat: str) -> Any:
-  """A layer whose backward pass computes some of it again: see `bert.Bert`."""
+  """A layer whose backward pass computes some of it again: see `bert.Bert`.
+
+  Products with weights are known by name, not as those without batch axes: they
+  have one where a gradient cache gives each shard its own parameters.
+  """
   if remat == 'none':
     return layer
   policy = {
-      'attention': jax.checkpoint_policies.dots_with_no_batch_dims_saveable,
+      'attention': jax.checkpoint_policies.save_only_these_names(_DENSE),
       'full': None,
   }[remat]
   return nn.remat(layer, policy=policy)

@@ -11,6 +11,7 @@ from jaxtyping import Array, Float
 from neg_contrast import losses
 from neg_contrast.data import batches, question_batches
 from neg_contrast.models import dual_encoder, t5
+from neg_contrast.training import gradient_cache
 from neg_contrast.training import state as state_lib
 
 # (params, batch, dropout key) -> (loss, metrics by name).
@@ -98,6 +99,7 @@ def question_logits(
 def contrastive_loss(
     encoder: dual_encoder.Encoder, scale: float, sources: Sequence[str] = (),
     bidirectional: bool = True,
+    chunks: gradient_cache.Chunks | None = None,
 ) -> Loss:
   """The batch softmax of a dual encoder, in both directions or one.
 
@@ -111,10 +113,13 @@ def contrastive_loss(
     scale: factor on the scores, unless the parameters hold a learned one.
     sources: names of the sources of hard negatives, by number.
     bidirectional: the mean of both directions; else query to passage alone.
+    chunks: encode the batch in chunks; None: at once.
   """
 
   def loss_fn(params, batch, key):
-    terms, used_scale = batch_terms(encoder, params, batch, scale, key)
+    terms, used_scale = batch_terms(
+        encoder, params, batch, scale, key, chunks
+    )
     loss = terms.loss if bidirectional else jnp.mean(terms.forward)
     return loss, {
         'forward_loss': jnp.mean(terms.forward),
@@ -135,6 +140,7 @@ def batch_terms(
     batch: batches.Batch,
     scale: float,
     dropout_key: jax.Array | None,
+    chunks: gradient_cache.Chunks | None = None,
 ) -> tuple[losses.BatchSoftmax, Float[Array, '']]:
   """Encodes a batch and compares it with itself.
 
@@ -144,6 +150,7 @@ def batch_terms(
     batch: the batch.
     scale: used unless `params['loss']` holds a learned one.
     dropout_key: None: no dropout.
+    chunks: encode it in chunks; None: at once.
 
   Returns:
     The loss terms, and the scale used.
@@ -152,8 +159,8 @@ def batch_terms(
   for number, (name, sequences) in enumerate(sorted(batch.sequences.items())):
     key = (None if dropout_key is None
            else jax.random.fold_in(dropout_key, number))
-    by_group = dual_encoder.encode(
-        encoder, params['encoder'][name], sequences, key
+    by_group = gradient_cache.encode(
+        encoder, params['encoder'][name], sequences, key, chunks
     )
     vecs[name] = by_group.reshape(-1, by_group.shape[-1])
   query_table = vecs['shared'] if 'shared' in vecs else vecs['query']
