@@ -11,6 +11,7 @@ from launch import benchmark_gradient_cache as benchmark
 from neg_contrast import config as config_lib
 from neg_contrast import errors, sharding
 from neg_contrast.data import batches, packing
+from neg_contrast.data import sequences as sequences_lib
 from neg_contrast.jobs import chunking
 from neg_contrast.models import dual_encoder
 from neg_contrast.training import gradient_cache
@@ -36,7 +37,7 @@ def make_batch(shared=True, size=16, negatives=2, groups=8, length=12, seed=0):
     layout = packing.plan(
         np.array([len(s) for s in some]), groups, length + 4
     )
-    sequences[tower] = packing.fill(layout, some)
+    sequences[tower] = packing.fill(layout, sequences_lib.listed(some))
     slots[tower] = layout.flat_slot
   both = slots.get('shared', ())
   query_slots = both[:size] if shared else slots['query']
