@@ -171,12 +171,13 @@ class TableJob:
         dataclasses.replace(
             step, name=f'{name}: {step.name}',
             run=prerequisites.told_as(at, self._compiling(step.run)),
+            share=prerequisites.told_as(at, self._compiling(step.share)),
             is_done=prerequisites.told_as(at, step.is_done),
             missing=prerequisites.told_as(at, step.missing),
         ) for step in [*steps, job.training_step(), *evaluations]
     ]
 
-  def _compiling(self, run: Callable[[], None]) -> Callable[[], None]:
+  def _compiling(self, run: Callable[[], object]) -> Callable[[], None]:
     """The cells compute the same programs: each is compiled once."""
     def with_cache() -> None:
       jax.config.update('jax_compilation_cache_dir',
@@ -207,6 +208,7 @@ class TableJob:
         search=lambda rows: evaluate.search_dense(
             self._config, self._dataset, vectors(), folder, rows
         ),
+        share=lambda: vectors().passage_vecs,
     )
 
   def _put_together(

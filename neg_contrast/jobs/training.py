@@ -10,7 +10,7 @@ import jax
 from absl import logging
 from jax.sharding import Mesh
 
-from neg_contrast import artifacts, errors, plan, sharding
+from neg_contrast import artifacts, errors, hosts, plan, sharding
 from neg_contrast import checkpoints as checkpoints_lib
 from neg_contrast import config as config_lib
 from neg_contrast.data import batches
@@ -104,7 +104,7 @@ class Training(abc.ABC):
     """The step of a plan; arguments as of `plan.Step`."""
     return plan.Step(
         name, f'checkpoints in {self.workdir / checkpoints_lib.FOLDER}',
-        is_done=self.is_trained, run=self.train_once, missing=missing,
+        is_done=self.is_trained, share=self.train_once, missing=missing,
         opens_rest=opens_rest,
     )
 
@@ -130,7 +130,7 @@ class Training(abc.ABC):
 
   def train_once(self) -> None:
     """Trains, unless another program does, which is waited for then."""
-    if jax.process_count() > 1:  # They train together, and none may wait.
+    if hosts.are_several():  # They train together, and none may wait.
       self.train()
       return
     with artifacts.only_one(self.workdir):
@@ -143,23 +143,13 @@ class Training(abc.ABC):
     sharding.check_batch(config.data.batch_size, config.data.groups, self._mesh)
     make_batch, examples = self._make_batch()
     total = total_steps(config, examples)
-    artifacts.make_folder(workdir)
-    if (workdir / RUN_FILE).exists():
-      self._check_same_run()
-    else:
-      self._save_description()
-      artifacts.write_json(workdir / RUN_FILE, {
-          'identity': self.identity,
-          'config': config_lib.to_dict(config),
-          'environment': self._environment(),
-          'examples': examples,
-          'total_steps': total,
-      })
+    hosts.on_first(lambda: self._describe_run(examples, total))
     transform = optimizer.make_optimizer(config.optim, total)
-    checkpoints = checkpoints_lib.Checkpoints(workdir)
+    checkpoints = checkpoints_lib.Checkpoints(workdir, writes=True)
     state, progress = self._start(transform, checkpoints)
     train_step = step_lib.make_train_step(self._loss(), transform, config.seed)
-    log = run_log.RunLog(workdir, int(state.step), total)
+    log = (run_log.RunLog(workdir, int(state.step), total)
+           if hosts.is_first() else run_log.NoLog())
     logging.info(
         'training: %d examples, %d steps of %d queries, %d parameters, mesh '
         '%s, starting after step %d', examples, total, config.data.batch_size,
@@ -170,12 +160,15 @@ class Training(abc.ABC):
     def put(step):
       batch, stats = make_batch(step)
       shardings = sharding.batch_shardings(batch, self._mesh)
-      return jax.device_put(batch, shardings), stats
+      return sharding.put(batch, shardings), stats
 
+    shardings = jax.tree.map(lambda a: a.sharding, state)
     try:
       loop.Trainer(
-          jax.jit(train_step, donate_argnums=0), put, self._tune(),
-          checkpoints, log,
+          jax.jit(
+              train_step, donate_argnums=0,
+              out_shardings=(shardings, sharding.replicated(self._mesh)),
+          ), put, self._tune(), checkpoints, log,
           loop.Schedule(
               total_steps=total,
               eval_steps=config.evaluation.eval_steps,
@@ -205,17 +198,33 @@ class Training(abc.ABC):
     init = functools.partial(state_lib.init_state, optimizer=transform)
     abstract = jax.eval_shape(init, params)
     shardings = sharding.parameter_shardings(
-        abstract, self._mesh, self.sharding_rules
+        abstract, self._mesh, self.sharding_rules, self._config.mesh.fsdp
     )
     latest = checkpoints.latest_step()
     if latest is None:
-      state = jax.jit(init, out_shardings=shardings)(params)
+      placed = sharding.put(params, shardings.params)
+      state = jax.jit(init, out_shardings=shardings)(placed)
       return state, checkpoints_lib.Progress()
     like = jax.tree.map(
         lambda a, s: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=s),
         abstract, shardings,
     )
     return checkpoints.restore(like, latest)
+
+  def _describe_run(self, examples: int, total: int) -> None:
+    """Leaves in the workdir what a run is made of; refuses another run's."""
+    artifacts.make_folder(self.workdir)
+    if (self.workdir / RUN_FILE).exists():
+      self._check_same_run()
+      return
+    self._save_description()
+    artifacts.write_json(self.workdir / RUN_FILE, {
+        'identity': self.identity,
+        'config': config_lib.to_dict(self._config),
+        'environment': self._environment(),
+        'examples': examples,
+        'total_steps': total,
+    })
 
   def _check_same_run(self) -> None:
     """Refuses a workdir that holds another run.
@@ -242,9 +251,12 @@ class Training(abc.ABC):
         )
 
   def _environment(self) -> dict[str, Any]:
+    several = (f' of {jax.process_count()} processes' if hosts.are_several()
+               else '')
     return {
         **artifacts.environment(),
-        'devices': f'{len(jax.devices())} x {jax.devices()[0].device_kind}',
+        'devices': f'{len(jax.devices())} x {jax.devices()[0].device_kind}'
+                   f'{several}',
         'mesh': dict(self._mesh.shape),
     }
 
