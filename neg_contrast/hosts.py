@@ -18,6 +18,7 @@ from neg_contrast import errors
 # Notebook services: their TPU machines look like slices, and are one host.
 _ONE_HOST = ('COLAB_RELEASE_TAG', 'KAGGLE_KERNEL_RUN_TYPE')
 _LONG_SECONDS = 7 * 24 * 3600  # The first one's turn, such as reading a corpus.
+_LEAVING_SECONDS = 60  # One that fails waits for the others, and ends them.
 _turns = itertools.count()
 
 
@@ -47,7 +48,10 @@ def start(
   if not is_told and any(name in os.environ for name in _ONE_HOST):
     return
   try:
-    jax.distributed.initialize(coordinator, processes, process)
+    jax.distributed.initialize(
+        coordinator, processes, process,
+        shutdown_timeout_seconds=_LEAVING_SECONDS,
+    )
   except ValueError as e:
     if not is_told:
       return  # No cluster that JAX knows.
