@@ -80,7 +80,6 @@ class Checkpoints:
             preservation_policy=keep,
             cleanup_tmp_directories=True,
         ) if writes else ocp.CheckpointManagerOptions(
-            read_only=True,
             create=False,
             multiprocessing_options=ocp.options.MultiprocessingOptions(
                 primary_host=jax.process_index(),
