@@ -431,7 +431,7 @@ class MeshConfig:
     data: devices that share the batch; -1: all that `model` leaves.
     model: devices that share each layer's weights.
     fsdp: also split parameters and optimizer state over `data`: less memory a
-      device, and weights are gathered when they are used.
+      device, and weights are gathered at the beginning of every step.
   """
 
   data: int = -1

@@ -2,8 +2,8 @@
 
 import math
 import re
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
@@ -12,6 +12,8 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from neg_contrast import config as config_lib
 from neg_contrast import errors
+
+_Out = TypeVar('_Out')
 
 # Parameter name -> axes, for the last path entries of a leaf. Weights of
 # attention and feed-forward layers are split so that one all-reduce follows
@@ -140,6 +142,30 @@ def parameter_shardings(
   if unused:
     raise ValueError(f'sharding rules match no parameter: {sorted(unused)}')
   return shardings
+
+
+def gather_when_used(
+    use: Callable[..., _Out], split: Any, whole: Any
+) -> Callable[..., _Out]:
+  """A function of parameters that are split over `data` while they rest.
+
+  They are gathered before, and their gradients are split again: left to
+  itself, XLA would rather split the features of all activations.
+
+  Args:
+    use: `(params, ...) -> result`.
+    split: shardings of the parameters and of their gradients.
+    whole: shardings of the parameters in use.
+  """
+  @jax.custom_vjp
+  def gather(params):
+    return jax.lax.with_sharding_constraint(params, whole)
+
+  gather.defvjp(
+      lambda params: (gather(params), None),
+      lambda _, grads: (jax.lax.with_sharding_constraint(grads, split),),
+  )
+  return lambda params, *args: use(gather(params), *args)
 
 
 def batch_shardings(batch: Any, mesh: Mesh) -> Any:

@@ -147,7 +147,15 @@ class Training(abc.ABC):
     transform = optimizer.make_optimizer(config.optim, total)
     checkpoints = checkpoints_lib.Checkpoints(workdir, writes=True)
     state, progress = self._start(transform, checkpoints)
-    train_step = step_lib.make_train_step(self._loss(), transform, config.seed)
+    shardings = jax.tree.map(lambda a: a.sharding, state)
+    loss = self._loss()
+    if config.mesh.fsdp:
+      loss = sharding.gather_when_used(
+          loss, shardings.params, sharding.parameter_shardings(
+              state.params, self._mesh, self.sharding_rules
+          ),
+      )
+    train_step = step_lib.make_train_step(loss, transform, config.seed)
     log = (run_log.RunLog(workdir, int(state.step), total)
            if hosts.is_first() else run_log.NoLog())
     logging.info(
@@ -162,7 +170,6 @@ class Training(abc.ABC):
       shardings = sharding.batch_shardings(batch, self._mesh)
       return sharding.put(batch, shardings), stats
 
-    shardings = jax.tree.map(lambda a: a.sharding, state)
     try:
       loop.Trainer(
           jax.jit(
