@@ -57,6 +57,7 @@ def outputs_of(started, codes=(0,)):
   finally:
     for process in started:
       process.kill()
+      process.wait()
   for process, text in zip(started, told, strict=True):
     assert process.returncode in codes, text[-3000:]
   return told

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import jax
 
-from neg_contrast import artifacts, errors, plan
+from neg_contrast import artifacts, errors, hosts, plan
 from neg_contrast import config as config_lib
 from neg_contrast.evaluation import paper as paper_lib
 from neg_contrast.evaluation import per_query, significance, tables
@@ -165,6 +165,8 @@ class TableJob:
     evaluations[-1] = dataclasses.replace(
         last, run=_then(last.run, job.release),
         is_done=_then(last.is_done, job.release),
+        share=_then(last.share, job.release if hosts.are_several() else
+                    plan.nothing),
     )
     name, at = '-'.join(key), f'cells.{key[0]}.{key[1]}'
     return [
@@ -355,9 +357,9 @@ class TableJob:
     return manifest, per_query.read(folder / report.PER_QUERY)
 
 
-def _then(call: Callable[[], _T], release: Callable[[], None]) -> Callable[
-    [], _T
-]:
+def _then(
+    call: Callable[[], _T], release: Callable[[], object]
+) -> Callable[[], _T]:
   """Lets go of what a call has read."""
   def called() -> _T:
     try:
