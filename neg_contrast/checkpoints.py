@@ -1,7 +1,8 @@
 """Checkpoints of a run: the latest and the best, saved asynchronously.
 
 `checkpoints/<step>` holds `params`, `optimizer` and `progress`. A process that
-dies while saving leaves the one before untouched.
+dies while saving leaves the one before untouched. Several processes write one
+checkpoint, each what its devices hold, and any number of them reads it.
 """
 
 import dataclasses
@@ -14,7 +15,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 from orbax.checkpoint import checkpoint_managers
 
-from neg_contrast import errors
+from neg_contrast import errors, sharding
 from neg_contrast.training import state as state_lib
 
 FOLDER = 'checkpoints'
@@ -55,8 +56,14 @@ class _KeepBest(checkpoint_managers.PreservationPolicy):
 class Checkpoints:
   """Saves and restores; keeps the latest and the best."""
 
-  def __init__(self, workdir: pathlib.Path):
-    """Opens (or makes) the folder `checkpoints` in `workdir`."""
+  def __init__(self, workdir: pathlib.Path, writes: bool = False):
+    """Opens the folder `checkpoints` in `workdir`.
+
+    Args:
+      workdir: of the run.
+      writes: whether to make the folder, and save to it; all processes do that
+        together. Else this one reads, and the others need not.
+    """
     self._folder = (workdir / FOLDER).absolute()
     self._best = _KeepBest()
     keep = checkpoint_managers.AnyPreservationPolicy(
@@ -72,6 +79,12 @@ class Checkpoints:
         options=ocp.CheckpointManagerOptions(
             preservation_policy=keep,
             cleanup_tmp_directories=True,
+        ) if writes else ocp.CheckpointManagerOptions(
+            create=False,
+            multiprocessing_options=ocp.options.MultiprocessingOptions(
+                primary_host=jax.process_index(),
+                active_processes={jax.process_index()},
+            ),
         ),
     )
 
@@ -104,7 +117,7 @@ class Checkpoints:
   def restore(
       self, like: state_lib.TrainState, step: int
   ) -> tuple[state_lib.TrainState, Progress]:
-    """Restores a whole state.
+    """Restores a whole state, on any number of devices and processes.
 
     Args:
       like: abstract state (shapes, dtypes, shardings) to restore into.
@@ -120,7 +133,7 @@ class Checkpoints:
         progress=ocp.args.JsonRestore(),
     ))
     state = state_lib.TrainState(
-        jax.device_put(jnp.int32(step), like.step.sharding),
+        sharding.put(np.int32(step), like.step.sharding),
         restored.params,
         restored.optimizer,
     )

@@ -446,10 +446,13 @@ class MeshConfig:
   Attributes:
     data: devices that share the batch; -1: all that `model` leaves.
     model: devices that share each layer's weights.
+    fsdp: also split parameters and optimizer state over `data`: less memory a
+      device, and weights are gathered at the beginning of every step.
   """
 
   data: int = -1
   model: int = 1
+  fsdp: bool = False
 
   def __post_init__(self):
     """Checks ranges."""

@@ -1,7 +1,8 @@
 """`python -m neg_contrast.main --config=configs/FILE.py [--workdir=DIR]`.
 
 Prints the plan, does what is not done yet, and ends with the numbers. The same
-command goes on where an interrupted one stopped.
+command goes on where an interrupted one stopped. On several hosts it is started
+once on each.
 """
 
 import importlib
@@ -14,7 +15,7 @@ from collections.abc import Sequence
 from absl import app, flags, logging
 from ml_collections import config_flags
 
-from neg_contrast import artifacts, errors, plan
+from neg_contrast import artifacts, errors, hosts, plan
 from neg_contrast import config as config_lib
 
 _CONFIG = config_flags.DEFINE_config_file(
@@ -29,6 +30,18 @@ _WORKDIR = flags.DEFINE_string(
 )
 _PLAN = flags.DEFINE_boolean(
     'plan', False, 'Print the plan, with what is missing, and leave.'
+)
+_COORDINATOR = flags.DEFINE_string(
+    'coordinator', None,
+    'HOST:PORT of process 0, where several processes run this command and '
+    'nothing else says so. TPU slices, SLURM and Open MPI do.',
+)
+_PROCESSES = flags.DEFINE_integer(
+    'processes', None, 'How many processes run this command; 1: this one '
+    'alone, whatever the cluster says.', lower_bound=1,
+)
+_PROCESS = flags.DEFINE_integer(
+    'process', None, 'Number of this process, from 0.', lower_bound=0,
 )
 
 
@@ -59,6 +72,9 @@ def main(argv: Sequence[str]) -> None:
   if not path.is_file():
     raise errors.UserError(f'--config={path}: no such file')
   config = config_lib.parse(_CONFIG.value)
+  hosts.start(_COORDINATOR.value, _PROCESSES.value, _PROCESS.value)
+  if not hosts.is_first():  # The first speaks for all, but of their troubles.
+    logging.set_verbosity(logging.WARNING)
   workdir = pathlib.Path(
       _WORKDIR.value or config.workdir or f'workdirs/{path.stem}'
   )
@@ -67,13 +83,13 @@ def main(argv: Sequence[str]) -> None:
     return
   job = _make_job(config, workdir)
   steps = job.steps()
-  print(plan.describe(steps), flush=True)
+  hosts.on_first(lambda: print(plan.describe(steps), flush=True))
   if _PLAN.value:
     return
-  artifacts.make_folder(workdir)
+  hosts.on_first(lambda: artifacts.make_folder(workdir))
   plan.run(steps)
-  job.finish()
-  if config.job != 'search':
+  hosts.on_first(job.finish)
+  if config.job != 'search' and hosts.is_first():
     print(f'\nAll of it is in {workdir}', flush=True)
 
 

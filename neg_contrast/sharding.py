@@ -1,14 +1,19 @@
 """The device mesh, and which array axis lies on which mesh axis."""
 
+import math
 import re
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import jax
+import numpy as np
+from jax.experimental import multihost_utils
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from neg_contrast import config as config_lib
 from neg_contrast import errors
+
+_Out = TypeVar('_Out')
 
 # Parameter name -> axes, for the last path entries of a leaf. Weights of
 # attention and feed-forward layers are split so that one all-reduce follows
@@ -35,6 +40,10 @@ GENERATOR_RULES: tuple[tuple[str, PartitionSpec], ...] = (
     (r'.*', PartitionSpec()),
 )
 
+# Elements of a leaf that is worth splitting over `data`: a 12-layer BERT-base
+# has biases of 36,864 and kernels of 7,077,888.
+_WORTH_SPLITTING = 2**16
+
 
 def make_mesh(
     config: config_lib.MeshConfig, devices: Sequence[Any] | None = None
@@ -42,13 +51,15 @@ def make_mesh(
   """A `data` x `model` mesh of all devices (or of those given).
 
   Raises:
-    UserError: the numbers don't divide the devices.
+    UserError: the numbers don't divide the devices, or leave out some that
+      other processes have.
   """
+  is_of_all = devices is None and jax.process_count() > 1
   devices = jax.devices() if devices is None else devices
   count = len(devices)
   data = config.data if config.data != -1 else max(1, count // config.model)
   if data * config.model != count and (
-      config.data == -1 or data * config.model > count
+      config.data == -1 or data * config.model > count or is_of_all
   ):
     raise errors.UserError(
         f'config.mesh: data={config.data} x model={config.model} does not fit '
@@ -93,17 +104,21 @@ def parameter_shardings(
     params: Any,
     mesh: Mesh,
     rules: tuple[tuple[str, PartitionSpec], ...] = PARAMETER_RULES,
+    fsdp: bool = False,
 ) -> Any:
   """A NamedSharding for every leaf, by the rules above.
 
   Works on parameters and on optimizer states alike, whose leaves carry the
   parameter's path at the end of their own. Those with fewer axes than the
-  parameter, as Adafactor has, are small and lie whole on every device.
+  parameter, as Adafactor has, are small and lie whole on every device, unless
+  they are worth splitting over `data`.
 
   Args:
     params: tree of arrays or ShapeDtypeStructs.
     mesh: the mesh.
     rules: of the model.
+    fsdp: split large leaves over `data` too, along their longest axis that
+      divides and is whole so far.
 
   Raises:
     UserError: a rule matches no leaf, or an axis does not divide.
@@ -116,8 +131,10 @@ def parameter_shardings(
       if re.search(f'(?:{pattern})$', name):
         unused.discard(pattern)
         if leaf.ndim < len(spec):
-          return replicated(mesh)
+          spec = PartitionSpec()
         _check_divides(name, leaf.shape, spec, mesh)
+        if fsdp:
+          spec = _split_over_data(leaf.shape, spec, mesh.shape['data'])
         return NamedSharding(mesh, spec)
     raise AssertionError('the last rule matches everything')
 
@@ -144,6 +161,30 @@ def place_copies(copies: Any, mesh: Mesh) -> Any:
   return jax.lax.with_sharding_constraint(copies, shardings)
 
 
+def gather_when_used(
+    use: Callable[..., _Out], split: Any, whole: Any
+) -> Callable[..., _Out]:
+  """A function of parameters that are split over `data` while they rest.
+
+  They are gathered before, and their gradients are split again: left to
+  itself, XLA would rather split the features of all activations.
+
+  Args:
+    use: `(params, ...) -> result`.
+    split: shardings of the parameters and of their gradients.
+    whole: shardings of the parameters in use.
+  """
+  @jax.custom_vjp
+  def gather(params):
+    return jax.lax.with_sharding_constraint(params, whole)
+
+  gather.defvjp(
+      lambda params: (gather(params), None),
+      lambda _, grads: (jax.lax.with_sharding_constraint(grads, split),),
+  )
+  return lambda params, *args: use(gather(params), *args)
+
+
 def batch_shardings(batch: Any, mesh: Mesh) -> Any:
   """Shardings of a batch: first axes over `data`.
 
@@ -163,9 +204,48 @@ def batch_shardings(batch: Any, mesh: Mesh) -> Any:
   return jax.tree_util.tree_map_with_path(sharding_of, batch)
 
 
+def put(tree: Any, shardings: Any) -> Any:
+  """Host arrays on the devices; a process hands over what its devices hold.
+
+  Args:
+    tree: of arrays, the same in all processes. Of an array that is split, a
+      process may leave the parts of others empty.
+    shardings: of each.
+  """
+  def put_one(array, sharding):
+    array = np.asarray(array)
+    return jax.make_array_from_callback(
+        array.shape, sharding, lambda index: array[index]
+    )
+
+  return jax.tree.map(put_one, tree, shardings)
+
+
+def local(tree: Any) -> Any:
+  """Arrays on the mesh, so that this process can use them without the others.
+
+  Of several processes all come here, and each gets the whole in its memory.
+  """
+  if jax.process_count() == 1:
+    return tree
+  return multihost_utils.process_allgather(tree, tiled=True)
+
+
 def replicated(mesh: Mesh) -> NamedSharding:
   """The sharding of what every device holds whole."""
   return NamedSharding(mesh, PartitionSpec())
+
+
+def _split_over_data(
+    shape: tuple[int, ...], spec: PartitionSpec, devices: int
+) -> PartitionSpec:
+  axes = [*spec] + [None] * (len(shape) - len(spec))
+  free = [axis for axis, size in enumerate(shape)
+          if axes[axis] is None and size % devices == 0]
+  if not free or math.prod(shape) < _WORTH_SPLITTING:
+    return spec
+  axes[max(free, key=lambda axis: shape[axis])] = 'data'
+  return PartitionSpec(*axes)
 
 
 def _check_divides(name, shape, spec, mesh):

@@ -307,7 +307,7 @@ def test_saved_state_is_the_state_at_saving(tmp_path, finished):
   )
   state = step(state)
   copy = jax.tree.map(lambda a: np.array(a, copy=True), state)
-  opened = checkpoints.Checkpoints(tmp_path)
+  opened = checkpoints.Checkpoints(tmp_path, writes=True)
   opened.save(state, checkpoints.Progress())
   for _ in range(50):
     state = step(state)

@@ -60,8 +60,8 @@ class AuditJob:
             f'for {_QUERIES:,} queries of {self._config.data.train_split} in '
             f'{self._config.negatives.mined_dir}/candidates',
             lambda: all(step.is_done() for step in self._negatives.steps()),
-            lambda: plan.run(self._negatives.steps()),
-            lambda: model_lib.missing(self._config.checkpoint),
+            missing=lambda: model_lib.missing(self._config.checkpoint),
+            share=lambda: plan.run(self._negatives.steps()),
         ),
         plan.Step('audit', f'evidence and verdict in {self._path}',
                   self._is_done, self._audit),

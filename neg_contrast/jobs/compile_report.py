@@ -6,7 +6,6 @@ in place of arrays: no data, weights or network are needed.
 
 import collections
 import dataclasses
-import functools
 import math
 import os
 import re
@@ -94,25 +93,27 @@ def report(config: config_lib.Config, topology: str) -> str:
   sharding.check_batch(config.data.batch_size, config.data.groups, mesh)
   chunking.check(config, mesh)
   transform = optimizer.make_optimizer(config.optim, _STEPS)
-  state = training.abstract_state(work.params, transform, mesh, work.rules)
+  state = training.abstract_state(
+      work.params, transform, mesh, work.rules, config.mesh.fsdp
+  )
   batch = training.with_shardings(
       work.batch, sharding.batch_shardings(work.batch, mesh)
   )
   chip = accelerators.find(devices[0].device_kind)
-  make = lambda groups: step_lib.make_train_step(
-      work.loss(groups), transform, config.seed
+  make = lambda groups: training.jit_step(
+      config, work.loss(groups), transform, mesh, work.rules, state
   )
-  jit = functools.partial(jax.jit, donate_argnums=0)
   chunk_groups = config.model.chunk_groups
   if chunk_groups == chunking.AUTOMATIC:
     chunk_groups = chunking.choose(
         config, mesh,
-        lambda groups: chunking.bytes_of_step(jit(make(groups)), state, batch),
+        lambda groups: chunking.bytes_of_step(make(groups), state, batch),
         chip.memory_bytes if chip else chunking.memory_limit(),
     )
   step = make(chunk_groups)
-  flops = costs.product_flops(jax.make_jaxpr(step)(state, batch))
-  lowered = jit(step).lower(state, batch)
+  traced = step.trace(state, batch)
+  flops = costs.product_flops(traced.jaxpr)
+  lowered = traced.lower()
   began = time.monotonic()
   try:
     compiled = lowered.compile()

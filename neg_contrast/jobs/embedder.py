@@ -7,10 +7,9 @@ from typing import Any
 
 import numpy as np
 from absl import logging
-from jax.sharding import Mesh
 from jaxtyping import Float, Int
 
-from neg_contrast import artifacts, sharding
+from neg_contrast import artifacts, hosts, sharding
 from neg_contrast import config as config_lib
 from neg_contrast.jobs import dataset as dataset_lib
 from neg_contrast.jobs import model as model_lib
@@ -23,14 +22,13 @@ _MANY_CUT = 0.25  # Passages that the model reads in part, to be told of.
 
 
 def make_encoder(
-    config: config_lib.Config, model: loading.Model, mesh: Mesh | None = None
+    config: config_lib.Config, model: loading.Model
 ) -> text_encoder.TextEncoder:
-  """The encoder of a model, on this process's devices unless a mesh is given.
-  """
+  """The encoder of a model, on this process's devices."""
   return text_encoder.TextEncoder(
       model,
       model_lib.make_module(model.spec, config.model),
-      mesh or sharding.make_local_mesh(config.mesh),
+      sharding.make_local_mesh(config.mesh),
       config.data.row_length,
       config.index.chunk_tokens,
   )
@@ -82,7 +80,8 @@ class Embedder(retriever_lib.Vectors):
       dataset: corpus and queries.
       encoder: of both.
       folder: keeps the embeddings of whole corpora, of any number of models;
-        None: memory keeps them.
+        None: memory keeps them; several processes then come together to make
+        them, each a part.
       rows: `[n] int32` passages to encode, ascending; default: the whole
         corpus.
     """
@@ -147,9 +146,7 @@ class Embedder(retriever_lib.Vectors):
         'encoding passages', count, before=before
     )
     if self._folder is None:
-      return self._encoder.encode(
-          'passage', texts, self._rows, on_progress=ticker(0)
-      )
+      return self._encode_in_memory(texts, count, ticker(0))
     index = self._config.index
     block = self._encoder.block_rows('passage', texts)
     layout = vector_table.Layout(
@@ -162,6 +159,14 @@ class Embedder(retriever_lib.Vectors):
             'passage', texts, span=rows, out=out, on_progress=on_progress
         ), ticker,
     )
+
+  def _encode_in_memory(self, texts, count, say) -> np.ndarray:
+    block = self._encoder.block_rows('passage', texts, self._rows)
+    blocks = hosts.share_of(-(-count // block))
+    span = range(blocks.start * block, min(blocks.stop * block, count))
+    return hosts.gather(self._encoder.encode(
+        'passage', texts, self._rows, span=span, on_progress=say
+    ))
 
   def is_made(self) -> bool:
     """Whether the folder has the embeddings already."""

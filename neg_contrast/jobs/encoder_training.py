@@ -10,7 +10,7 @@ import numpy as np
 from absl import logging
 
 from neg_contrast import config as config_lib
-from neg_contrast import errors
+from neg_contrast import errors, sharding
 from neg_contrast.data import (
     batches,
     examples,
@@ -200,9 +200,7 @@ class DualEncoderTraining(training.Training):
     evaluation = evaluate.Evaluation(
         self._config.evaluation, gold, gold.train_and_tune[1]
     )
-    encoder = embedder_lib.make_encoder(
-        self._config, self.model, self._mesh
-    )
+    encoder = embedder_lib.make_encoder(self._config, self.model)
     rows = stop_corpus(self._config, gold, evaluation)
     exact = dataclasses.replace(
         self._config,
@@ -212,7 +210,8 @@ class DualEncoderTraining(training.Training):
 
     def measure(params):
       embedder = embedder_lib.Embedder(
-          exact, gold, encoder.with_params(params['encoder']), rows=rows
+          exact, gold, encoder.with_params(sharding.local(params['encoder'])),
+          rows=rows,
       )
       found = retriever_lib.Retriever(
           exact, gold, embedder, rows=rows

@@ -75,6 +75,9 @@ class EnsembleJob:
                 name, functools.partial(self._member_identity, number),
                 functools.partial(lambda n, _: self._found(n), number),
             ), missing=functools.partial(model_lib.missing, member),
+            share=functools.partial(
+                lambda n: self._members[n].passage_vecs, number
+            ),
         ) for number, (name, member) in enumerate(
             zip(self._names, settings.members, strict=True)
         )),

@@ -313,6 +313,7 @@ def evaluation_step(
     split: str,
     identity: Callable[[], dict[str, Any]],
     search: Callable[[np.ndarray], Searched],
+    share: Callable[[], object] = plan.nothing,
 ) -> plan.Step:
   """The step that evaluates one system and writes run, metrics and manifest.
 
@@ -324,6 +325,7 @@ def evaluation_step(
     split: name of the split.
     identity: what the result depends on; an older result is kept if equal.
     search: query rows -> what was found.
+    share: what several processes divide before, such as encoding.
   """
   name = dataset_lib.name_of(config)
   folder = folder_of(workdir, config, split, system)
@@ -355,7 +357,7 @@ def evaluation_step(
 
   return plan.Step(
       f'{system}', f'run and metrics of {system} on {split} in {folder}',
-      is_done, run,
+      is_done, run, share=share,
   )
 
 
@@ -536,6 +538,7 @@ class EvaluateJob:
             config, self._dataset, self._vectors,
             workdir / retriever_lib.FOLDER, rows,
         ),
+        share=lambda: self._vectors.passage_vecs,
     )
     systems = [
         *([bm25_step(config, workdir, dataset, evaluation, split)]

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from absl import logging
 
-from neg_contrast import artifacts, errors, losses, sharding
+from neg_contrast import artifacts, errors, hosts, losses, sharding
 from neg_contrast import config as config_lib
 from neg_contrast.data import examples, packing, question_batches, tokenized
 from neg_contrast.jobs import model as model_lib
@@ -132,7 +132,7 @@ class GeneratorTraining(training.Training):
       totals = np.zeros(3)
       for first in range(0, len(some), size):
         batch, _ = batcher.pack(some[first : first + size])
-        batch = jax.device_put(
+        batch = sharding.put(
             batch, sharding.batch_shardings(batch, self._mesh)
         )
         loss, accuracy, count = map(
@@ -156,12 +156,12 @@ class GeneratorTraining(training.Training):
         decoding.Decoding('greedy', max_tokens=text.question_length),
     )
     sources = [self._source(pairs, number) for number in numbers]
-    whole = jax.jit(  # On every device, as the writer has a mesh of its own.
-        lambda params: params, out_shardings=sharding.replicated(self._mesh)
-    )
 
     def show(params):
-      params = writer.put(jax.tree.map(np.asarray, whole(params)))
+      params = sharding.local(params)
+      if not hosts.is_first():
+        return
+      params = writer.put(jax.tree.map(np.asarray, params))
       rows = []
       for written in writer(params, sources, range(len(sources))):
         for place, (question,) in zip(

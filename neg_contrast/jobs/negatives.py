@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from absl import logging
 
-from neg_contrast import artifacts, errors, plan
+from neg_contrast import artifacts, errors, hosts, plan
 from neg_contrast import config as config_lib
 from neg_contrast.data import examples, synthetic
 from neg_contrast.data import prepared as prepared_lib
@@ -74,15 +74,18 @@ class Negatives:
             f'{source} miner', f'an encoder of {self._dim(source)} features in '
             f'{self._mined / "miners"}',
             functools.partial(self._is_trained, source),
-            functools.partial(self._train, source),
-            functools.partial(self._missing, source),
+            missing=functools.partial(self._missing, source),
+            share=functools.partial(self._train, source),
         ))
+      mine = functools.partial(self._mine, source)
+      divides = source in config_lib.RETRIEVED
       steps.append(plan.Step(
           source, f'top {settings.depth} of {source} for every query of '
           f'{self._split} in {self._mined / "candidates"}',
           functools.partial(self._is_mined, source),
-          functools.partial(self._mine, source),
-          functools.partial(self._missing, source),
+          run=plan.nothing if divides else mine,
+          missing=functools.partial(self._missing, source),
+          share=mine if divides else plan.nothing,
       ))
     return [*steps, plan.Step(
         'pool', f'hard negatives of {" + ".join(settings.sources)} in '
@@ -331,6 +334,9 @@ class Negatives:
           f'"{self._split}" has a positive passage, so '
           'there is nothing to mine negatives for'
       )
+    if hosts.are_several():  # They may mine together, and none may wait.
+      self._write_candidates(source)
+      return
     with artifacts.only_one(self._candidates(source)):
       if not self._is_mined(source):  # Not mined while waiting.
         self._write_candidates(source)
@@ -346,6 +352,7 @@ class Negatives:
         self.query_rows, self._settings.depth, miner,
         run_log.Ticker(f'mining {source}', len(self.query_rows)), facts,
         miner.halves if isinstance(miner, context.ContextMiner) else (),
+        divide=source in config_lib.RETRIEVED,
     )
 
   def _dense_miner(self, source: str):

@@ -56,6 +56,7 @@ def within(
           step, name=f'{prefix}: {step.name}',
           missing=told_as(name, step.missing), run=told_as(name, step.run),
           is_done=told_as(name, step.is_done),
+          share=told_as(name, step.share),
       ) for step in steps[1 if is_same else 0:]
   ]
 

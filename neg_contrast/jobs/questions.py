@@ -59,15 +59,15 @@ class Questions:
     settings = self._settings
     steps = [plan.Step(
         'questions', f'{settings.per_passage} of every passage in '
-        f'{settings.dir}/questions', self._are_written, self._write,
-        self._missing,
+        f'{settings.dir}/questions', self._are_written,
+        missing=self._missing, share=self._write,
     )]
     if settings.round_trip_rank:
       by = settings.round_trip_checkpoint or 'BM25'
       steps.append(plan.Step(
           'round trip', f'questions that {by} finds the passage of in the top '
-          f'{settings.round_trip_rank}', self.is_made, self._filter,
-          lambda: model_lib.missing(settings.round_trip_checkpoint)
+          f'{settings.round_trip_rank}', self.is_made, share=self._filter,
+          missing=lambda: model_lib.missing(settings.round_trip_checkpoint)
           if settings.round_trip_checkpoint else None,
       ))
     return steps

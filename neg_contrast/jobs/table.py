@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import jax
 
-from neg_contrast import artifacts, errors, plan
+from neg_contrast import artifacts, errors, hosts, plan
 from neg_contrast import config as config_lib
 from neg_contrast.evaluation import paper as paper_lib
 from neg_contrast.evaluation import per_query, significance, tables
@@ -165,18 +165,21 @@ class TableJob:
     evaluations[-1] = dataclasses.replace(
         last, run=_then(last.run, job.release),
         is_done=_then(last.is_done, job.release),
+        share=_then(last.share, job.release if hosts.are_several() else
+                    plan.nothing),
     )
     name, at = '-'.join(key), f'cells.{key[0]}.{key[1]}'
     return [
         dataclasses.replace(
             step, name=f'{name}: {step.name}',
             run=prerequisites.told_as(at, self._compiling(step.run)),
+            share=prerequisites.told_as(at, self._compiling(step.share)),
             is_done=prerequisites.told_as(at, step.is_done),
             missing=prerequisites.told_as(at, step.missing),
         ) for step in [*steps, job.training_step(), *evaluations]
     ]
 
-  def _compiling(self, run: Callable[[], None]) -> Callable[[], None]:
+  def _compiling(self, run: Callable[[], object]) -> Callable[[], None]:
     """The cells compute the same programs: each is compiled once."""
     def with_cache() -> None:
       jax.config.update('jax_compilation_cache_dir',
@@ -207,6 +210,7 @@ class TableJob:
         search=lambda rows: evaluate.search_dense(
             self._config, self._dataset, vectors(), folder, rows
         ),
+        share=lambda: vectors().passage_vecs,
     )
 
   def _put_together(
@@ -353,9 +357,9 @@ class TableJob:
     return manifest, per_query.read(folder / report.PER_QUERY)
 
 
-def _then(call: Callable[[], _T], release: Callable[[], None]) -> Callable[
-    [], _T
-]:
+def _then(
+    call: Callable[[], _T], release: Callable[[], object]
+) -> Callable[[], _T]:
   """Lets go of what a call has read."""
   def called() -> _T:
     try:

@@ -71,6 +71,7 @@ class TrainJob:
         'initial', config.data, workdir, lambda: self._test, split,
         identity=lambda: self._identity_of(self._training.model, split),
         search=lambda rows: self._search(self._training.model, rows),
+        share=lambda: self._vectors_of(self._training.model).passage_vecs,
     )
     before = self.before_training()
     at = len(before) if config.stage1 is not None else 1
@@ -93,6 +94,7 @@ class TrainJob:
         lambda: self._evaluation(split), split,
         identity=lambda: self._identity_of(self._training.trained, split),
         search=lambda rows: self._search(self._training.trained, rows),
+        share=lambda: self._vectors_of(self._training.trained).passage_vecs,
     )
 
   def is_trained(self) -> bool:
@@ -167,11 +169,14 @@ class TrainJob:
   def _search(
       self, model: loading.Model, query_rows: np.ndarray
   ) -> evaluate.Searched:
-    folder = self._workdir / retriever_lib.FOLDER
-    vectors = embedder_lib.Embedder(
-        self._config, self._gold,
-        embedder_lib.make_encoder(self._config, model), folder,
-    )
     return evaluate.search_dense(
-        self._config, self._gold, vectors, folder, query_rows
+        self._config, self._gold, self._vectors_of(model),
+        self._workdir / retriever_lib.FOLDER, query_rows,
+    )
+
+  def _vectors_of(self, model: loading.Model) -> embedder_lib.Embedder:
+    return embedder_lib.Embedder(
+        self._config, self._gold,
+        embedder_lib.make_encoder(self._config, model),
+        self._workdir / retriever_lib.FOLDER,
     )

@@ -12,7 +12,7 @@ import optax
 from absl import logging
 from jax.sharding import Mesh, PartitionSpec
 
-from neg_contrast import artifacts, errors, plan, sharding
+from neg_contrast import artifacts, errors, hosts, plan, sharding
 from neg_contrast import checkpoints as checkpoints_lib
 from neg_contrast import config as config_lib
 from neg_contrast.data import batches
@@ -112,7 +112,7 @@ class Training(abc.ABC):
     """The step of a plan; arguments as of `plan.Step`."""
     return plan.Step(
         name, f'checkpoints in {self.workdir / checkpoints_lib.FOLDER}',
-        is_done=self.is_trained, run=self.train_once, missing=missing,
+        is_done=self.is_trained, share=self.train_once, missing=missing,
         opens_rest=opens_rest,
     )
 
@@ -138,7 +138,7 @@ class Training(abc.ABC):
 
   def train_once(self) -> None:
     """Trains, unless another program does, which is waited for then."""
-    if jax.process_count() > 1:  # They train together, and none may wait.
+    if hosts.are_several():  # They train together, and none may wait.
       self.train()
       return
     with artifacts.only_one(self.workdir):
@@ -153,34 +153,21 @@ class Training(abc.ABC):
     make_batch, examples = self._make_batch()
     total = total_steps(config, examples)
     transform = optimizer.make_optimizer(config.optim, total)
+    like = self._abstract_state(transform)
 
     @functools.cache
     def make_step(chunk_groups):
-      return jax.jit(step_lib.make_train_step(
-          self._loss(chunk_groups), transform, config.seed
-      ), donate_argnums=0)
+      return jit_step(
+          config, self._loss(chunk_groups), transform, self._mesh,
+          self.sharding_rules, like,
+      )
 
-    artifacts.make_folder(workdir)
-    is_new = not (workdir / RUN_FILE).exists()
-    if not is_new:
-      self._check_same_run()
-    chunk_groups = self._chunk_groups(make_step, make_batch, transform)
-    if is_new:
-      self._save_description()
-      artifacts.write_json(workdir / RUN_FILE, {
-          'identity': self.identity,
-          'config': config_lib.to_dict(dataclasses.replace(
-              config, model=dataclasses.replace(
-                  config.model, chunk_groups=chunk_groups
-              )
-          )),
-          'environment': self._environment(),
-          'examples': examples,
-          'total_steps': total,
-      })
-    checkpoints = checkpoints_lib.Checkpoints(workdir)
-    state, progress = self._start(transform, checkpoints)
-    log = run_log.RunLog(workdir, int(state.step), total)
+    chunk_groups = self._chunk_groups(make_step, make_batch, like)
+    hosts.on_first(lambda: self._describe_run(examples, total, chunk_groups))
+    checkpoints = checkpoints_lib.Checkpoints(workdir, writes=True)
+    state, progress = self._start(transform, checkpoints, like)
+    log = (run_log.RunLog(workdir, int(state.step), total)
+           if hosts.is_first() else run_log.NoLog())
     logging.info(
         'training: %d examples, %d steps of %d queries, %d parameters, mesh '
         '%s, starting after step %d', examples, total, config.data.batch_size,
@@ -191,7 +178,7 @@ class Training(abc.ABC):
     def put(step):
       batch, stats = make_batch(step)
       shardings = sharding.batch_shardings(batch, self._mesh)
-      return jax.device_put(batch, shardings), stats
+      return sharding.put(batch, shardings), stats
 
     try:
       loop.Trainer(
@@ -219,7 +206,7 @@ class Training(abc.ABC):
   def _mesh(self) -> Mesh:
     return sharding.make_mesh(self._config.mesh)
 
-  def _chunk_groups(self, make_step, make_batch, transform) -> int:
+  def _chunk_groups(self, make_step, make_batch, like) -> int:
     """Groups that each device encodes at once.
 
     Where that is automatic, a resumed run on the same devices goes on as it
@@ -237,7 +224,7 @@ class Training(abc.ABC):
         map(make_batch, range(_BATCHES_SEEN)),
         key=lambda made: made[1].processed_tokens,
     )
-    arguments = self._abstract_state(transform), with_shardings(
+    arguments = like, with_shardings(
         jax.eval_shape(lambda batch: batch, batch),
         sharding.batch_shardings(batch, self._mesh),
     )
@@ -250,20 +237,41 @@ class Training(abc.ABC):
   def _abstract_state(self, transform):
     """Shapes and shardings of the state."""
     return abstract_state(
-        self._params(), transform, self._mesh, self.sharding_rules
+        self._params(), transform, self._mesh, self.sharding_rules,
+        self._config.mesh.fsdp,
     )
 
-  def _start(self, transform, checkpoints):
+  def _start(self, transform, checkpoints, like):
     """The state and progress to start from: the latest checkpoint, or new."""
-    like = self._abstract_state(transform)
     latest = checkpoints.latest_step()
     if latest is not None:
       return checkpoints.restore(like, latest)
-    state = jax.jit(
-        functools.partial(state_lib.init_state, optimizer=transform),
-        out_shardings=jax.tree.map(lambda leaf: leaf.sharding, like),
-    )(self._params())
+    shardings = jax.tree.map(lambda leaf: leaf.sharding, like)
+    init = functools.partial(state_lib.init_state, optimizer=transform)
+    placed = sharding.put(self._params(), shardings.params)
+    state = jax.jit(init, out_shardings=shardings)(placed)
     return state, checkpoints_lib.Progress()
+
+  def _describe_run(
+      self, examples: int, total: int, chunk_groups: int
+  ) -> None:
+    """Leaves in the workdir what a run is made of; refuses another run's."""
+    artifacts.make_folder(self.workdir)
+    if (self.workdir / RUN_FILE).exists():
+      self._check_same_run()
+      return
+    self._save_description()
+    artifacts.write_json(self.workdir / RUN_FILE, {
+        'identity': self.identity,
+        'config': config_lib.to_dict(dataclasses.replace(
+            self._config, model=dataclasses.replace(
+                self._config.model, chunk_groups=chunk_groups
+            )
+        )),
+        'environment': self._environment(),
+        'examples': examples,
+        'total_steps': total,
+    })
 
   def _check_same_run(self) -> None:
     """Refuses a workdir that holds another run.
@@ -293,8 +301,11 @@ class Training(abc.ABC):
     return {**artifacts.environment(), **self._devices()}
 
   def _devices(self) -> dict[str, Any]:
+    several = (f' of {jax.process_count()} processes' if hosts.are_several()
+               else '')
     return {
-        'devices': f'{len(jax.devices())} x {jax.devices()[0].device_kind}',
+        'devices': f'{len(jax.devices())} x {jax.devices()[0].device_kind}'
+                   f'{several}',
         'mesh': dict(self._mesh.shape),
     }
 
@@ -304,6 +315,7 @@ def abstract_state(
     transform: optax.GradientTransformation,
     mesh: Mesh,
     rules: tuple[tuple[str, PartitionSpec], ...],
+    fsdp: bool,
 ) -> state_lib.TrainState:
   """Shapes, dtypes and shardings of the state that training begins with.
 
@@ -312,12 +324,43 @@ def abstract_state(
     transform: the optimizer.
     mesh: the mesh.
     rules: how parameters lie on it.
+    fsdp: whether they are split over `data` too.
   """
   abstract = jax.eval_shape(
       functools.partial(state_lib.init_state, optimizer=transform), params
   )
   return with_shardings(
-      abstract, sharding.parameter_shardings(abstract, mesh, rules)
+      abstract, sharding.parameter_shardings(abstract, mesh, rules, fsdp)
+  )
+
+
+def jit_step(
+    config: config_lib.Config,
+    loss: step_lib.Loss,
+    transform: optax.GradientTransformation,
+    mesh: Mesh,
+    rules: tuple[tuple[str, PartitionSpec], ...],
+    state: state_lib.TrainState,
+) -> Any:
+  """The jitted step, which takes and leaves the state where it lies.
+
+  Args:
+    config: of the run.
+    loss: what is minimised.
+    transform: the optimizer.
+    mesh: the mesh.
+    rules: how parameters lie on it while they are used.
+    state: how it lies between steps; `abstract_state`.
+  """
+  lies = jax.tree.map(lambda leaf: leaf.sharding, state)
+  if config.mesh.fsdp:
+    loss = sharding.gather_when_used(
+        loss, lies.params,
+        sharding.parameter_shardings(state.params, mesh, rules),
+    )
+  return jax.jit(
+      step_lib.make_train_step(loss, transform, config.seed),
+      donate_argnums=0, out_shardings=(lies, sharding.replicated(mesh)),
   )
 
 

@@ -4,15 +4,16 @@ Filters come later (`pool.py`): candidates keep the positives too, at the ranks
 where the source found them.
 """
 
+import collections
 import dataclasses
 import pathlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from neg_contrast import artifacts, errors
+from neg_contrast import artifacts, errors, hosts
 from neg_contrast.data import examples
 from neg_contrast.retrieval import hits
 
@@ -120,10 +121,11 @@ def write(
     say: Callable[[int], None],
     facts: dict[str, Any] | None = None,
     halves: Sequence[tuple[int, int, int]] = (),
+    divide: bool = False,
 ) -> None:
   """Mines, some queries at a time, into files.
 
-  Memory holds the candidates of 4,096 queries.
+  Memory holds the candidates of 4,096 queries, for each process.
 
   Args:
     folder: to make.
@@ -135,8 +137,14 @@ def write(
     facts: kept in the manifest.
     halves: half passages that rows point to, see `context.py`; the miner may
       add to them.
+    divide: among all processes, which come here together then. The first one
+      writes.
   """
   count = len(queries)
+  mined = _mine(queries, depth, miner, divide)
+  if not hosts.is_first():
+    collections.deque(mined, maxlen=0)
+    return
   with artifacts.writing(
       folder, {'identity': identity, 'queries': count, **(facts or {})}
   ) as scratch:
@@ -148,14 +156,38 @@ def write(
         make('scores', np.float32, count, depth),
         make('positive_scores', np.float32, count),
     )
-    for begin in range(0, count, _QUERIES_AT_ONCE):
-      lines = slice(begin, min(count, begin + _QUERIES_AT_ONCE))
-      found, part = miner.mine(queries[lines]), made.part(lines)
+    for lines, found in mined:
+      part = made.part(lines)
       part.rows[:] = found.rows
       part.scores[:] = found.scores
       part.positive_scores[:] = found.positive_scores
       say(lines.stop)
     np.save(scratch / 'halves.npy', np.array(halves, np.int32).reshape(-1, 3))
+
+
+def _mine(
+    queries: Int[np.ndarray, ' queries'],
+    depth: int,
+    miner: Miner,
+    divide: bool,
+) -> Iterator[tuple[slice, Candidates]]:
+  """Which queries, and their candidates; the same blocks by any processes."""
+  processes = hosts.count() if divide else 1
+  for begin in range(0, len(queries), processes * _QUERIES_AT_ONCE):
+    lines = slice(begin, min(len(queries),
+                             begin + processes * _QUERIES_AT_ONCE))
+    turn = queries[lines]
+    blocks = [turn[first : first + _QUERIES_AT_ONCE]
+              for first in range(0, len(turn), _QUERIES_AT_ONCE)]
+    if processes == 1:
+      yield lines, miner.mine(turn)
+      continue
+    found = listed([], None, depth)
+    for number in hosts.share_of(len(blocks)):  # One, or none is left.
+      found = miner.mine(blocks[number])
+    yield lines, Candidates(*(hosts.gather(values) for values in (
+        found.rows, found.scores, found.positive_scores
+    )))
 
 
 def read(

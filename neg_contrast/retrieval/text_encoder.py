@@ -129,9 +129,17 @@ class TextEncoder:
         lengths, on_progress, out, span,
     )
 
-  def block_rows(self, role: str, texts: tokenized.TokenizedTexts) -> int:
+  def block_rows(
+      self,
+      role: str,
+      texts: tokenized.TokenizedTexts,
+      rows: Int[np.ndarray, ' rows'] | None = None,
+  ) -> int:
     """Texts whose vectors depend on each other, in the last bits."""
-    return self._tables[role].block_rows(texts.lengths())
+    lengths = texts.lengths()
+    return self._tables[role].block_rows(
+        lengths if rows is None else lengths[rows]
+    )
 
   def _tokenize(
       self, role: str, texts: Sequence[tuple[str, str]]

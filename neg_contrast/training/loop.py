@@ -4,6 +4,7 @@ import collections
 import contextlib
 import dataclasses
 import math
+import os
 import signal
 import threading
 import time
@@ -14,9 +15,10 @@ import jax
 import numpy as np
 import optax
 from absl import logging
+from jax.experimental import multihost_utils
 
 from neg_contrast import checkpoints as checkpoints_lib
-from neg_contrast import errors
+from neg_contrast import errors, hosts
 from neg_contrast.data import batches
 from neg_contrast.training import prefetch, run_log
 from neg_contrast.training import state as state_lib
@@ -141,16 +143,17 @@ class Trainer:
         self._pending.append(Pending(step, metrics, stats, waited))
         if len(self._pending) >= self._schedule.log_steps:
           self._drain()
-        if self._schedule.pauses(step) or signals.received:
+        stop = signals.stop_after(step)
+        if self._schedule.pauses(step) or stop:
           progress = self._pause(state, progress, step)
           self._drained = time.monotonic()
         if progress.finished:
           break
-        if signals.received:
+        if stop:
           self._checkpoints.wait()
           logging.info('%s: saved step %d; the same command goes on from there',
-                       signals.received.name, step)
-          raise Interrupted(128 + signals.received)
+                       stop.name, step)
+          raise Interrupted(128 + stop)
     self._checkpoints.wait()
     return state, progress
 
@@ -158,7 +161,8 @@ class Trainer:
     """Evaluates when due, and saves. Returns the progress."""
     self._drain()
     if self._schedule.evaluates(step):
-      metrics = self._evaluate(state.params)
+      # All must judge alike, or some would stop and the others wait for them.
+      metrics = hosts.from_first(self._evaluate(state.params))
       self._log.write_evaluation(step, metrics)
       criterion = self._schedule.criterion
       progress = judge(
@@ -251,7 +255,12 @@ def _record(item, values, schedule, seconds) -> run_log.StepRecord:
 
 
 class _Signals:
-  """Notes SIGTERM and SIGINT while training, instead of dying."""
+  """Notes SIGTERM and SIGINT while training, instead of dying.
+
+  Of several processes one alone may get it, and all must leave after the same
+  step. There JAX notes SIGTERM, tells the others and agrees on the step; SIGINT
+  is passed on as SIGTERM.
+  """
 
   def __init__(self):
     self.received: signal.Signals | None = None
@@ -259,9 +268,17 @@ class _Signals:
   def __enter__(self):
     self._before = {}
     if threading.current_thread() is threading.main_thread():
-      for number in (signal.SIGTERM, signal.SIGINT):
+      for number in (signal.SIGINT,) if hosts.are_several() else (
+          signal.SIGTERM, signal.SIGINT):
         self._before[number] = signal.signal(number, self._note)
     return self
+
+  def stop_after(self, step: int) -> signal.Signals | None:
+    """The signal to obey after a step; has to be asked after each."""
+    if not hosts.are_several():
+      return self.received
+    has_come = multihost_utils.reached_preemption_sync_point(step)
+    return signal.SIGTERM if has_come else None
 
   def _note(self, number, frame):
     del frame
@@ -269,6 +286,8 @@ class _Signals:
       raise KeyboardInterrupt
     self.received = signal.Signals(number)
     logging.info('%s: leaving after this step', self.received.name)
+    if hosts.are_several():
+      os.kill(os.getpid(), signal.SIGTERM)
 
   def __exit__(self, *exc):
     for number, handler in self._before.items():

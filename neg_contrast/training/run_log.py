@@ -106,6 +106,28 @@ class RunLog:
     self._file.write(json.dumps(value) + '\n')
 
 
+class NoLog(RunLog):
+  """Of a process that leaves the record to another."""
+
+  def __init__(self):
+    """Opens nothing."""
+
+  def write_step(self, record: StepRecord) -> None:
+    """Does nothing."""
+
+  def write_evaluation(self, step: int, metrics: dict[str, float]) -> None:
+    """Does nothing."""
+
+  def print_step(self, record: StepRecord) -> None:
+    """Does nothing."""
+
+  def flush(self) -> None:
+    """Does nothing."""
+
+  def close(self) -> None:
+    """Does nothing."""
+
+
 class Ticker:
   """Says, at most every few seconds, how far a long piece of work is."""
 

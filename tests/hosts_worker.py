@@ -1,0 +1,123 @@
+"""One of several processes on this machine: `hosts_worker.py TASK ARGUMENTS`.
+
+Where it is found and what it does are in the environment and the arguments that
+`test_hosts.py` gives it.
+"""
+
+import hashlib
+import os
+import pathlib
+import sys
+
+import jax
+import numpy as np
+
+from neg_contrast import checkpoints, hosts, sharding
+from neg_contrast import config as config_lib
+from neg_contrast.models import t5
+from neg_contrast.negatives import candidates
+from neg_contrast.training import state as state_lib
+
+
+def make_state(fsdp: bool, seed: int = 0) -> state_lib.TrainState:
+  """A state of arrays on the mesh of all devices; leaves of all kinds."""
+  rng = np.random.default_rng(seed)
+  draw = lambda *shape: rng.standard_normal(shape).astype(np.float32)
+  params = {'encoder': {'shared': {'bert': {
+      'layers': {
+          'attention': {
+              name: {'kernel': draw(2, 256, 256), 'bias': draw(2, 256)}
+              for name in ('query', 'key', 'value', 'output')
+          },
+          'intermediate': {'kernel': draw(2, 256, 512), 'bias': draw(2, 512)},
+          'output': {'kernel': draw(2, 512, 256), 'bias': draw(2, 256)},
+      },
+      'embeddings': {'word': {'embedding': draw(65, 256)}},
+  }}}}
+  state = state_lib.TrainState(
+      np.int32(seed), params, {'mu': params, 'count': np.int32(7)}
+  )
+  mesh = sharding.make_mesh(config_lib.MeshConfig(model=2))
+  return sharding.put(
+      state, sharding.parameter_shardings(state, mesh, fsdp=fsdp)
+  )
+
+
+def digest(state: state_lib.TrainState) -> str:
+  """Of all bytes, wherever they lie."""
+  code = hashlib.sha256()
+  for leaf in jax.tree.leaves(sharding.local(state)):
+    code.update(np.ascontiguousarray(leaf).tobytes())
+  return code.hexdigest()
+
+
+def restore(workdir: pathlib.Path, fsdp: bool) -> state_lib.TrainState:
+  """What was saved as step 3, on this mesh."""
+  like = jax.tree.map(
+      lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=a.sharding),
+      make_state(fsdp, seed=1),
+  )
+  opened = checkpoints.Checkpoints(workdir, writes=True)
+  state, progress = opened.restore(like, 3)
+  opened.close()
+  assert progress.best_step == 2
+  return state
+
+
+def _save(workdir: pathlib.Path) -> None:
+  opened = checkpoints.Checkpoints(workdir, writes=True)
+  state = make_state(fsdp=True, seed=3)
+  opened.save(state, checkpoints.Progress(best_step=2))
+  opened.close()
+  print('digest', digest(state), flush=True)
+
+
+def _run(*flags: str) -> None:
+  """The command line, with small blocks and the T5 of the tests."""
+  from neg_contrast import main
+  from tests import test_stage1_job
+
+  candidates._QUERIES_AT_ONCE = 16
+  t5.T5_SIZES['t5-nano'] = test_stage1_job.NANO
+  sys.argv = ['main', *flags]
+  main._run()
+
+
+def _use_hosts() -> None:
+  """What `hosts.py` promises, as seen by each."""
+  index = jax.process_index()
+  calls = []
+  assert hosts.on_first(lambda: calls.append(index) or 5) is True
+  assert hosts.on_first(lambda: 0) is False
+  assert calls == ([0] if index == 0 else [])
+  told = hosts.from_first({'a': 0.1 + index, 'b': 1 / 3})
+  assert told == {'a': 0.1, 'b': 1 / 3}
+  rows = np.arange(6, dtype=np.float32).reshape(2, 3)[:index] + index
+  assert hosts.gather(rows).tolist() == [[1, 2, 3]]
+  shares = hosts.gather(np.array(hosts.share_of(5), np.int32))
+  assert shares.tolist() == [0, 1, 2, 3, 4]
+
+  def fail() -> None:
+    raise KeyError('as planned')
+
+  try:
+    hosts.on_first(fail)
+  except Exception as e:
+    print('failed', repr(e), flush=True)
+
+
+if __name__ == '__main__':
+  jax.distributed.initialize(
+      os.environ['COORDINATOR'], int(os.environ['PROCESSES']),
+      int(os.environ['PROCESS']), heartbeat_timeout_seconds=10,
+  )
+  task, *arguments = sys.argv[1:]
+  if task == 'save':
+    _save(pathlib.Path(arguments[0]))
+  elif task == 'restore':
+    state = restore(pathlib.Path(arguments[0]), arguments[1] == 'fsdp')
+    print('digest', digest(state), flush=True)
+  elif task == 'hosts':
+    _use_hosts()
+  else:
+    _run(*arguments)

@@ -1,0 +1,354 @@
+"""Several processes on this machine, with simulated devices, as one program."""
+
+import json
+import os
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+
+import jax
+import numpy as np
+import pytest
+from jax.sharding import NamedSharding, PartitionSpec
+
+from neg_contrast import checkpoints, sharding
+from neg_contrast import config as config_lib
+from neg_contrast.jobs import generate_questions, mine, train, train_generator
+from neg_contrast.models import t5
+from neg_contrast.negatives import candidates
+from tests import hosts_worker, test_jobs, test_stage1_job, tiny
+
+ROOT = pathlib.Path(__file__).parents[1]
+STEPS = 60
+
+
+def free_port():
+  with socket.socket() as s:
+    s.bind(('127.0.0.1', 0))
+    return s.getsockname()[1]
+
+
+def start(processes, devices, *command, script='tests/hosts_worker.py'):
+  """Processes with so many devices each, their output in files."""
+  port, started = free_port(), []
+  for number in range(processes):
+    env = dict(
+        os.environ, PYTHONPATH=str(ROOT), NPROC='16', JAX_PLATFORMS='cpu',
+        XLA_FLAGS=f'--xla_force_host_platform_device_count={devices}',
+        COORDINATOR=f'127.0.0.1:{port}', PROCESSES=str(processes),
+        PROCESS=str(number),
+    )
+    started.append(subprocess.Popen(
+        [sys.executable, script, *map(str, command)], env=env, cwd=ROOT,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    ))
+  return started
+
+
+def outputs_of(started, codes=(0,)):
+  """What they print, once all have ended with one of the codes."""
+  try:
+    told = [process.communicate(timeout=900)[0].decode()
+            for process in started]
+  finally:
+    for process in started:
+      process.kill()
+      process.wait()
+  for process, text in zip(started, told, strict=True):
+    assert process.returncode in codes, text[-3000:]
+  return told
+
+
+def config_file(folder, root, module='tiny', call='make_config', **overrides):
+  """A file for --config; the config of a call on a folder."""
+  path = folder / f'config{len(list(folder.glob("config*.py")))}.py'
+  path.write_text(
+      'import pathlib\n'
+      f'from tests import {module}\n\n\n'
+      'def get_config():\n'
+      f'  return {module}.{call}(pathlib.Path({str(root)!r}), '
+      f'**{overrides!r})\n'
+  )
+  return path
+
+
+def flags(folder, root, workdir, **kwargs):
+  path = config_file(folder, root, **kwargs)
+  return 'run', f'--config={path}', f'--workdir={workdir}'
+
+
+@pytest.fixture(scope='module')
+def root(tmp_path_factory):
+  """A corpus and a model, and a run over them by this process alone."""
+  folder = tmp_path_factory.mktemp('hosts')
+  config = tiny.make_config(folder, **SETTINGS)
+  tiny.run(train.TrainJob, config, folder / 'alone')
+  return folder
+
+
+SETTINGS = {'optim__steps': STEPS, 'evaluation__eval_steps': 20,
+            'evaluation__bm25': False}
+
+
+@pytest.fixture(scope='module')
+def together(root, tmp_path_factory):
+  """The same run by two processes; what they print."""
+  folder = tmp_path_factory.mktemp('together')
+  told = outputs_of(start(2, 4, *flags(
+      folder, root, root / 'together', **SETTINGS
+  )))
+  return told
+
+
+def assert_near(first, second):
+  """Losses, to a relative 1e-5 where they are above 1."""
+  assert first.keys() == second.keys()
+  for step, value in first.items():
+    assert abs(second[step] - value) <= 1e-5 * max(1, value), step
+
+
+def records_of(workdir):
+  return [json.loads(line) for line
+          in (workdir / 'log.jsonl').read_text().splitlines()]
+
+
+def test_two_processes_train_and_evaluate_as_one(root, together):
+  """8 devices as 1 x 8 and 2 x 4; dropout on, N = 2."""
+  alone, both = root / 'alone', root / 'together'
+  assert_near(test_jobs.losses_of(alone), test_jobs.losses_of(both))
+  steps = [record['step'] for record in records_of(both) if 'loss' in record]
+  assert steps == list(range(1, STEPS + 1))  # One of them writes.
+  tuned = lambda workdir: {
+      record['step']: record['evaluation'] for record in records_of(workdir)
+      if 'evaluation' in record}
+  assert tuned(alone) == tuned(both)
+  read = lambda workdir: json.loads((workdir / 'metrics.json').read_text())
+  assert read(alone) == read(both)
+  assert 'plan:' in together[0] and 'All of it is in' in together[0]
+  assert 'step 60' in together[0]
+  for line in ('plan:', 'All of it', 'step 60', 'accuracy'):
+    assert line not in together[1]
+
+
+def test_four_processes_train_as_one(root, tmp_path):
+  """8 devices as 4 x 2, in a mesh of 4 x 2, with FSDP."""
+  settings = {**SETTINGS, 'optim__steps': 10, 'evaluation__eval_steps': 5,
+              'mesh__model': 2, 'mesh__fsdp': True}
+  outputs_of(start(4, 2, *flags(
+      tmp_path, root, tmp_path / 'work', **settings
+  )))
+  alone = test_jobs.losses_of(root / 'alone')
+  assert_near({step: alone[step] for step in range(1, 11)},
+              test_jobs.losses_of(tmp_path / 'work'))
+
+
+def wait_for(condition, started):
+  end = time.monotonic() + 600
+  while time.monotonic() < end and not condition():
+    assert all(process.poll() is None for process in started), (
+        started[0].communicate()[0].decode()[-3000:])
+    time.sleep(0.005)
+  assert condition()
+
+
+def saved_steps(workdir):
+  return [int(path.name) for path in (workdir / 'checkpoints').glob('*')
+          if path.name.isdigit()]
+
+
+@pytest.mark.usefixtures('together')
+def test_stopped_and_killed_they_end_the_same(root, tmp_path):
+  """SIGTERM to one: all save the same step. kill -9 of one: all end."""
+  work = tmp_path / 'work'
+  command = flags(tmp_path, root, work, **SETTINGS)
+  started = start(2, 4, *command)
+  wait_for(lambda: saved_steps(work), started)
+  started[1].send_signal(signal.SIGTERM)
+  outputs_of(started, codes=(128 + signal.SIGTERM,))
+  stopped = max(saved_steps(work))
+  assert stopped == max(test_jobs.losses_of(work)) < STEPS
+
+  started = start(2, 4, *command)
+  wait_for(lambda: max(saved_steps(work)) > stopped, started)
+  started[1].kill()
+  killed = time.monotonic()
+  outputs_of(started, codes=(-signal.SIGKILL, -signal.SIGABRT))
+  assert time.monotonic() - killed < 60
+  assert max(saved_steps(work)) < STEPS
+
+  outputs_of(start(2, 4, *command))
+  test_jobs.assert_same_run(root / 'together', work, STEPS)
+
+
+def digests(started):
+  return {re.search('digest (.*)', text)[1] for text in outputs_of(started)}
+
+
+def test_checkpoint_of_four_is_read_by_one_and_two(tmp_path):
+  """8 devices with FSDP; then 8 and 2 x 1 without, and 2 x 2 with it."""
+  (saved,) = digests(start(4, 2, 'save', tmp_path))
+  for fsdp in (False, True):
+    state = hosts_worker.restore(tmp_path, fsdp)
+    assert hosts_worker.digest(state) == saved
+  assert digests(start(2, 1, 'restore', tmp_path, 'whole')) == {saved}
+  assert digests(start(2, 2, 'restore', tmp_path, 'fsdp')) == {saved}
+
+
+def files_of(folder):
+  """Arrays and texts; manifests tell of the environment."""
+  return {path.relative_to(folder): path.read_bytes()
+          for path in folder.rglob('*') if path.is_file()
+          and path.suffix in ('.npy', '.jsonl', '.tsv', '.bin')}
+
+
+def test_two_processes_mine_the_same_bytes(tmp_path, monkeypatch):
+  monkeypatch.setattr(candidates, '_QUERIES_AT_ONCE', 16)
+  tiny.write_beir(tmp_path / 'data', documents=60)
+  tiny.write_model(tmp_path / 'model')
+  settings = {
+      'job': 'mine', 'checkpoint': str(tmp_path / 'model'),
+      'negatives__strategy': 'mixed', 'negatives__per_query': 2,
+      'negatives__members': ('model', 'bm25', 'context'),
+      'negatives__depth': 20, 'negatives__pool_size': 10,
+      'index__chunk_tokens': 1, 'index__table_rows': 64,
+  }
+  made = {}
+  for name in ('alone', 'both'):
+    mined = {**settings, 'negatives__mined_dir': str(tmp_path / name / 'mined')}
+    workdir = tmp_path / name / 'work'
+    if name == 'alone':
+      (tmp_path / name).mkdir()
+      tiny.run(mine.MineJob, tiny.make_config(tmp_path, **mined), workdir)
+    else:
+      outputs_of(start(2, 2, *flags(tmp_path, tmp_path, workdir, **mined)))
+    made[name] = files_of(tmp_path / name)
+  assert made['alone'] == made['both']
+  names = {path.name for path in made['both']}
+  assert {'rows.npy', 'scores.npy'} <= names
+  assert len([path for path in made['both'] if 'embeddings' in path.parts]) >= 4
+
+
+def test_two_processes_train_a_generator_and_write_the_same(
+    tmp_path, monkeypatch
+):
+  monkeypatch.setitem(t5.T5_SIZES, 't5-nano', test_stage1_job.NANO)
+  make = test_stage1_job.make_generator
+  run = test_stage1_job.run
+  run(train_generator.TrainGeneratorJob, make(tmp_path),
+      tmp_path / 'generator')
+  both = tmp_path / 'both'
+  outputs_of(start(2, 4, *flags(
+      tmp_path, tmp_path, both, module='test_stage1_job',
+      call='make_generator',
+  )))
+  assert_near(test_jobs.losses_of(tmp_path / 'generator'),
+              test_jobs.losses_of(both))
+  shown = test_stage1_job.generator_training.SHOWN_FOLDER
+  assert len(list((both / shown).iterdir())) == 2
+
+  settings = {'synthetic__dir': str(tmp_path / 'alone')}
+  run(generate_questions.GenerateQuestionsJob,
+      test_stage1_job.make_questions(tmp_path, **settings), tmp_path / 'a')
+  outputs_of(start(2, 8, *flags(
+      tmp_path, tmp_path, tmp_path / 'b', module='test_stage1_job',
+      call='make_questions', synthetic__dir=str(tmp_path / 'divided'),
+  )))
+  assert files_of(tmp_path / 'alone') == files_of(tmp_path / 'divided')
+  assert files_of(tmp_path / 'a') == files_of(tmp_path / 'b')
+
+
+def test_what_processes_tell_each_other():
+  told = outputs_of(start(2, 1, 'hosts'))
+  assert "failed KeyError('as planned')" in told[0]
+  assert "UserError('process 0 failed" in told[1]
+
+
+def test_start_alone_and_half_told():
+  """In a process whose devices did not start, as main has it."""
+  code = (
+      'import os, jax\n'
+      'from neg_contrast import errors, hosts\n'
+      'for given in ({"process": 1}, {"coordinator": "127.0.0.1:1"},\n'
+      '              {"coordinator": "a:1", "processes": 2, "process": 2}):\n'
+      '  try:\n'
+      '    hosts.start(**given)\n'
+      '  except errors.UserError as e:\n'
+      '    assert "--coordinator=HOST:PORT" in str(e)\n'
+      '    print("refused")\n'
+      'hosts.start()\n'
+      'for name in ("SLURM_JOB_ID", "SLURM_STEP_NODELIST", "SLURM_NTASKS",\n'
+      '             "SLURM_PROCID", "SLURM_LOCALID"):\n'
+      '  os.environ[name] = "1"  # One of a cluster, that is to work alone.\n'
+      'hosts.start(processes=1)\n'
+      'assert not jax.distributed.is_initialized()\n'
+      'assert hosts.is_first() and hosts.count() == 1\n'
+  )
+  made = subprocess.run([sys.executable, '-c', code], capture_output=True,
+                        text=True, cwd=ROOT, check=False)
+  assert made.returncode == 0, made.stderr
+  assert made.stdout.split() == ['refused'] * 3
+
+
+def bytes_on(device, tree):
+  return sum(shard.data.nbytes for leaf in jax.tree.leaves(tree)
+             for shard in leaf.addressable_shards if shard.device == device)
+
+
+@pytest.mark.parametrize('model', [1, 2])
+def test_fsdp_has_the_same_losses_and_less_memory(
+    tmp_path, monkeypatch, model
+):
+  """8 devices, 0.6 million parameters; the state as it is saved."""
+  tiny.write_beir(tmp_path / 'data')
+  tiny.write_model(tmp_path / 'model', hidden_size=128, num_layers=4,
+                   intermediate_size=256)
+  save, held = checkpoints.Checkpoints.save, []
+
+  def saving(self, state, progress):
+    leaves = jax.tree.leaves(state.opt_state)
+    held.append(([leaf.nbytes for leaf in leaves], max(
+        bytes_on(device, leaves) for device in jax.devices())))
+    save(self, state, progress)
+
+  monkeypatch.setattr(checkpoints.Checkpoints, 'save', saving)
+  for fsdp in (False, True):
+    config = tiny.make_config(
+        tmp_path, mesh__fsdp=fsdp, mesh__model=model if fsdp else 1,
+        optim__steps=4, evaluation__eval_steps=2, evaluation__bm25=False,
+    )
+    tiny.run(train.TrainJob, config, tmp_path / str(fsdp))
+  assert_near(test_jobs.losses_of(tmp_path / 'False'),
+              test_jobs.losses_of(tmp_path / 'True'))
+  (sizes, whole), (_, split) = held[0], held[-1]
+  assert whole == sum(sizes)
+  large = sum(size for size in sizes if size >= 4 * 2**16)
+  assert large > 0.9 * whole
+  assert large / 8 <= split <= large / 8 + (whole - large)
+  assert split < whole / 5
+  assert len({on_device for _, on_device in held[-2:]}) == 1
+
+
+def test_fsdp_gathers_weights_and_splits_gradients():
+  """Not the activations, which XLA would rather split by features."""
+  mesh = sharding.make_mesh(config_lib.MeshConfig())
+  split, whole = (NamedSharding(mesh, spec) for spec in (
+      PartitionSpec(None, 'data'), PartitionSpec()))
+  rng = np.random.default_rng(0)
+  x = rng.standard_normal((16, 24)).astype(np.float32)
+  w = rng.standard_normal((24, 40)).astype(np.float32)
+  loss = lambda w, x: (jax.numpy.tanh(x @ w) ** 2).mean()
+  wanted = jax.grad(loss)(w, x)
+  step = jax.jit(jax.grad(sharding.gather_when_used(loss, split, whole)))
+  placed = sharding.put(
+      (w, x), (split, NamedSharding(mesh, PartitionSpec('data')))
+  )
+  got = step(*placed)
+  np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-8)
+  assert got.sharding.is_equivalent_to(split, 2)
+  gathered = re.findall(r'= f32(\[[\d,]+\])\S* all-gather',
+                        step.lower(*placed).compile().as_text())
+  assert gathered == ['[24,40]']
