@@ -218,6 +218,8 @@ commit=$(git rev-parse --verify --quiet "$revision^{commit}") ||
 case $verb in
   watch)
     runtime > /dev/null
+    [ -n "$nfs" ] ||
+      echo 'note: without --nfs a preemption takes the workdirs with it' >&2
     if [ -n "$dry_run" ]; then show_watch "$@"; else watch "$@"; fi ;;
   run) worker run "$@" ;;
   stop) worker stop ;;

@@ -4,7 +4,6 @@ Prints the plan, does what is not done yet, and ends with the numbers. The same
 command goes on where an interrupted one stopped.
 """
 
-import importlib
 import logging as standard_logging
 import os
 import pathlib
@@ -14,7 +13,7 @@ from collections.abc import Sequence
 from absl import app, flags, logging
 from ml_collections import config_flags
 
-from neg_contrast import artifacts, errors, plan
+from neg_contrast import artifacts, errors, jobs, plan
 from neg_contrast import config as config_lib
 
 _CONFIG = config_flags.DEFINE_config_file(
@@ -50,7 +49,7 @@ def main(argv: Sequence[str]) -> None:
   workdir = pathlib.Path(
       _WORKDIR.value or config.workdir or f'workdirs/{path.stem}'
   )
-  job = _make_job(config, workdir)
+  job = jobs.make_job(config, workdir)
   steps = job.steps()
   print(plan.describe(steps), flush=True)
   if _PLAN.value:
@@ -60,13 +59,6 @@ def main(argv: Sequence[str]) -> None:
   job.finish()
   if config.job != 'search':
     print(f'\nAll of it is in {workdir}', flush=True)
-
-
-def _make_job(config: config_lib.Config, workdir: pathlib.Path):
-  """The job that `config.job` names; imports only what it needs."""
-  module = importlib.import_module(f'neg_contrast.jobs.{config.job}')
-  name = ''.join(word.capitalize() for word in config.job.split('_'))
-  return getattr(module, f'{name}Job')(config, workdir)
 
 
 def _log_plainly() -> None:

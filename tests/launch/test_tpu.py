@@ -191,6 +191,27 @@ def test_dry_run_of_watch_shows_all_of_it(fake):
     assert part in result.stdout
 
 
+def test_commands_of_the_guide(fake):
+  guide = (ROOT / 'launch' / 'README.md').read_text()
+  commands = re.findall('^ +(?:&& )?bash launch/tpu.sh ([a-z]+) (.*)', guide,
+                        re.MULTILINE)
+  assert {verb for verb, _ in commands} == {
+      'watch', 'create', 'install', 'run', 'state', 'tail', 'stop', 'ssh',
+      'delete'}
+  for verb, rest in commands:
+    result = tpu(fake, verb, '--dry-run', *shlex.split(rest))
+    assert result.returncode == 0, (verb, rest, result.stderr)
+  # What it shows of the first is what that prints.
+  printed = tpu(fake, commands[0][0], '--dry-run',
+                *shlex.split(commands[0][1])).stdout
+  shown = re.findall('^    ((?:gcloud compute tpus|git |rm |#).*)', guide,
+                     re.MULTILINE)
+  assert len(shown) == 10
+  for line in shown:
+    begin, _, end = line.partition(' ... ')
+    assert begin in printed and end in printed
+
+
 @pytest.mark.parametrize('kind,version', [
     ('v2-8', 'tpu-ubuntu2204-base'), ('v3-32', 'tpu-ubuntu2204-base'),
     ('v4-8', 'tpu-ubuntu2204-base'), ('v5litepod-16', 'v2-alpha-tpuv5-lite'),
