@@ -206,7 +206,7 @@ def test_commands_of_the_guide(fake):
                 *shlex.split(commands[0][1])).stdout
   shown = re.findall('^    ((?:gcloud compute tpus|git |rm |#).*)', guide,
                      re.MULTILINE)
-  assert len(shown) == 10
+  assert len(shown) == 11
   for line in shown:
     begin, _, end = line.partition(' ... ')
     assert begin in printed and end in printed
