@@ -56,7 +56,9 @@ call() {  # Runs a command; with --dry-run prints it.
 tpus() { call gcloud compute tpus "$@" "${where[@]}"; }
 
 on() {  # on WORKERS COMMAND: from the home folder of the hosts.
-  tpus tpu-vm ssh "$name" --worker="$1" --command="$2"
+  # A host that was taken away would leave ssh waiting for it for ever.
+  tpus tpu-vm ssh "$name" --worker="$1" --ssh-flag=-oServerAliveInterval=30 \
+    --command="$2"
 }
 
 worker() {  # worker WORDS...: what launch/worker.sh does, on all hosts.

@@ -25,7 +25,7 @@ install_all() {
     sudo chmod a+rwx workdirs
   fi
   if [ ! -x .venv/bin/python ]; then  # Ubuntu 22.04 has Python 3.10.
-    python3 -m pip install --quiet --user uv
+    PIP_BREAK_SYSTEM_PACKAGES=1 python3 -m pip install --quiet --user uv
     python3 -m uv venv --quiet --seed --python 3.11 .venv
   fi
   PYTHON=.venv/bin/python

@@ -2,6 +2,7 @@
 
     from neg_contrast import api
 
+    api.show_progress()
     api.run('configs/quickstart.py', 'workdirs/quickstart', optim__steps=100)
 
     encoder = api.load_encoder('workdirs/quickstart')
@@ -17,12 +18,15 @@
 The jobs use the same functions.
 """
 
+import logging as standard_logging
 import os
 import pathlib
 import runpy
+import sys
 from typing import Any
 
 import ml_collections
+from absl import logging
 
 from neg_contrast import artifacts, errors, jobs, plan
 from neg_contrast import config as config_lib
@@ -34,7 +38,8 @@ from neg_contrast.jobs import model as model_lib
 from neg_contrast.jobs import retriever as retriever_lib
 from neg_contrast.retrieval import text_encoder
 
-__all__ = ['load_corpus', 'load_encoder', 'load_retriever', 'run']
+__all__ = ['load_corpus', 'load_encoder', 'load_retriever', 'run',
+           'show_progress']
 
 
 def run(
@@ -71,6 +76,21 @@ def run(
   plan.run(steps)
   job.finish()
   return folder
+
+
+def show_progress() -> None:
+  """Prints what jobs log, as the command does: time and message."""
+  handler = standard_logging.StreamHandler(sys.stdout)
+  handler.setFormatter(standard_logging.Formatter('%(asctime)s  %(message)s',
+                                                  '%H:%M:%S'))
+  ours = str(pathlib.Path(__file__).parent)
+  handler.addFilter(  # Libraries speak up when something is wrong.
+      lambda record: record.levelno >= standard_logging.WARNING
+      or record.pathname.startswith(ours)
+  )
+  logger = logging.get_absl_logger()
+  logger.handlers, logger.propagate = [handler], False
+  logging.set_verbosity(logging.INFO)
 
 
 def load_encoder(
