@@ -16,7 +16,7 @@ SMALL = '''
 WORKDIR = pathlib.Path('workdirs/small')
 CHANGES = dict(
     data__batch_size=8, data__prepared_dir='workdirs/prepared',
-    evaluation__eval_steps=2, evaluation__stop_corpus_passages=50,
+    evaluation__eval_steps=0,
     model__layers=1, model__passage_length=32, optim__steps=2,
     stage1__optim__steps=2, stage1__data__batch_size=8,
     stage1__workdir='workdirs/small-stage1',
@@ -50,7 +50,7 @@ def run(sources, folder):
   return subprocess.run(
       [sys.executable, '-c', KERNEL], input=json.dumps(sources), cwd=folder,
       env={**os.environ, 'PYTHONPATH': str(ROOT), 'XLA_FLAGS': ''}, text=True,
-      capture_output=True, check=False, timeout=600)
+      capture_output=True, check=False, timeout=1800)
 
 
 def test_cells_train_and_search(tmp_path):
