@@ -1,10 +1,12 @@
-# Sourced by local.sh and test.sh: makes .venv and installs what is listed.
+# shellcheck shell=bash
+# Sourced by the scripts beside it: makes .venv and installs what is listed.
 # A second run installs nothing: a stamp keeps the listings' checksum.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 install() {  # install FILE...: pip-installs requirement files once.
-  local stamp=".venv/installed-$(cat "$@" launch/setup.sh | cksum | tr ' ' -)"
+  local stamp
+  stamp=".venv/installed-$(cat "$@" launch/setup.sh | cksum | tr ' ' -)"
   [ -e "$stamp" ] && return
   "${PYTHON:-python3}" -c 'import sys; v = sys.version_info
 if not (3, 11) <= v < (3, 14):

@@ -1,7 +1,9 @@
 #!/usr/bin/env bash
 # Sets up and checks everything: lint, types, tests. bash launch/test.sh [PATHS]
+# shellcheck source=launch/setup.sh
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 install requirements.txt tests/requirements.txt
 .venv/bin/ruff check .
 .venv/bin/mypy
+.venv/bin/shellcheck --external-sources launch/*.sh
 exec .venv/bin/python -m pytest -n auto --dist loadfile "$@"

@@ -1,6 +1,9 @@
-"""Retrieval from Python, for notebooks and services.
+"""Training and retrieval from Python, for notebooks and services.
 
     from neg_contrast import api
+
+    api.show_progress()
+    api.run('configs/quickstart.py', 'workdirs/quickstart', optim__steps=100)
 
     encoder = api.load_encoder('workdirs/quickstart')
     query_vecs = encoder.encode_queries(['join two paths'])
@@ -15,10 +18,17 @@
 The jobs use the same functions.
 """
 
+import logging as standard_logging
 import os
 import pathlib
+import runpy
+import sys
 from typing import Any
 
+import ml_collections
+from absl import logging
+
+from neg_contrast import artifacts, errors, jobs, plan
 from neg_contrast import config as config_lib
 from neg_contrast.data import prepared
 from neg_contrast.jobs import dataset as dataset_lib
@@ -28,7 +38,59 @@ from neg_contrast.jobs import model as model_lib
 from neg_contrast.jobs import retriever as retriever_lib
 from neg_contrast.retrieval import text_encoder
 
-__all__ = ['load_corpus', 'load_encoder', 'load_retriever']
+__all__ = ['load_corpus', 'load_encoder', 'load_retriever', 'run',
+           'show_progress']
+
+
+def run(
+    config_file: str | os.PathLike[str],
+    workdir: str | os.PathLike[str] | None = None,
+    **settings: Any,
+) -> pathlib.Path:
+  """Does what `python -m neg_contrast.main` does: makes what is not made yet.
+
+  Args:
+    config_file: as `--config`, an argument after a colon included.
+    workdir: as `--workdir`; None: what the config says, or
+      `workdirs/<config name>`.
+    **settings: config keys with `__` for `.`, as in `optim__steps=100` or
+      `stage1__optim__steps=50`.
+
+  Returns:
+    The workdir.
+
+  Raises:
+    UserError: there is no such file, a key or its value is wrong, or something
+      is missing that the user has to provide.
+  """
+  name, _, arg = os.fspath(config_file).partition(':')
+  path = pathlib.Path(name)
+  if not path.is_file():
+    raise errors.UserError(f'{path}: no such file')
+  config = _set(runpy.run_path(name)['get_config'](arg or None), settings)
+  folder = pathlib.Path(workdir or config.workdir or f'workdirs/{path.stem}')
+  job = jobs.make_job(config, folder)
+  steps = job.steps()
+  print(plan.describe(steps), flush=True)
+  artifacts.make_folder(folder)
+  plan.run(steps)
+  job.finish()
+  return folder
+
+
+def show_progress() -> None:
+  """Prints what jobs log, as the command does: time and message."""
+  handler = standard_logging.StreamHandler(sys.stdout)
+  handler.setFormatter(standard_logging.Formatter('%(asctime)s  %(message)s',
+                                                  '%H:%M:%S'))
+  ours = str(pathlib.Path(__file__).parent)
+  handler.addFilter(  # Libraries speak up when something is wrong.
+      lambda record: record.levelno >= standard_logging.WARNING
+      or record.pathname.startswith(ours)
+  )
+  logger = logging.get_absl_logger()
+  logger.handlers, logger.propagate = [handler], False
+  logging.set_verbosity(logging.INFO)
 
 
 def load_encoder(
@@ -92,8 +154,13 @@ def load_retriever(
 
 
 def _config(settings: dict[str, Any], **values: Any) -> config_lib.Config:
-  config = config_lib.base_config()
-  for key, value in {**values, **settings}.items():
+  return _set(config_lib.base_config(), {**values, **settings})
+
+
+def _set(
+    config: ml_collections.ConfigDict, settings: dict[str, Any]
+) -> config_lib.Config:
+  for key, value in settings.items():
     if isinstance(value, os.PathLike):
       value = os.fspath(value)
     config_lib.set_key(config, key.replace('__', '.'), value)

@@ -5,7 +5,6 @@ command goes on where an interrupted one stopped. On several hosts it is started
 once on each.
 """
 
-import importlib
 import logging as standard_logging
 import os
 import pathlib
@@ -15,7 +14,7 @@ from collections.abc import Sequence
 from absl import app, flags, logging
 from ml_collections import config_flags
 
-from neg_contrast import artifacts, errors, hosts, plan
+from neg_contrast import artifacts, errors, hosts, jobs, plan
 from neg_contrast import config as config_lib
 
 _CONFIG = config_flags.DEFINE_config_file(
@@ -72,16 +71,16 @@ def main(argv: Sequence[str]) -> None:
   if not path.is_file():
     raise errors.UserError(f'--config={path}: no such file')
   config = config_lib.parse(_CONFIG.value)
+  if _COMPILE_ONLY.value:
+    print(_compile_report(config), flush=True)
+    return
   hosts.start(_COORDINATOR.value, _PROCESSES.value, _PROCESS.value)
   if not hosts.is_first():  # The first speaks for all, but of their troubles.
     logging.set_verbosity(logging.WARNING)
   workdir = pathlib.Path(
       _WORKDIR.value or config.workdir or f'workdirs/{path.stem}'
   )
-  if _COMPILE_ONLY.value:
-    print(_compile_report(config), flush=True)
-    return
-  job = _make_job(config, workdir)
+  job = jobs.make_job(config, workdir)
   steps = job.steps()
   hosts.on_first(lambda: print(plan.describe(steps), flush=True))
   if _PLAN.value:
@@ -98,13 +97,6 @@ def _compile_report(config: config_lib.Config) -> str:
 
   compile_report.prepare(_TOPOLOGY.value)
   return compile_report.report(config, _TOPOLOGY.value)
-
-
-def _make_job(config: config_lib.Config, workdir: pathlib.Path):
-  """The job that `config.job` names; imports only what it needs."""
-  module = importlib.import_module(f'neg_contrast.jobs.{config.job}')
-  name = ''.join(word.capitalize() for word in config.job.split('_'))
-  return getattr(module, f'{name}Job')(config, workdir)
 
 
 def _log_plainly() -> None:

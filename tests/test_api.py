@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import pathlib
 import shutil
 import subprocess
 import sys
@@ -25,6 +26,8 @@ from neg_contrast.jobs import (
 )
 from neg_contrast.retrieval import embeddings, scann_index
 from tests import test_jobs, tiny
+
+ROOT = pathlib.Path(__file__).parents[1]
 
 
 @pytest.fixture(scope='module')
@@ -297,6 +300,12 @@ def test_answers_alone_are_nothing_to_tune_by(tmp_path):
 def test_bad_arguments(root):
   with pytest.raises(errors.UserError, match='no such model folder'):
     api.load_encoder('nowhere/at/all')
+  with pytest.raises(errors.UserError, match='nowhere.py: no such file'):
+    api.run('nowhere.py')
+  with pytest.raises(errors.UserError, match='did you mean optim.steps'):
+    api.run(ROOT / 'configs' / 'quickstart.py', optim__step=3)
+  with pytest.raises(errors.UserError, match='unknown key "sise"'):
+    api.run(f'{ROOT}/configs/squad_stage2.py:sise=small')
   with pytest.raises(errors.UserError, match='indx'):
     load_retriever(root, indx__kind='exact')
   with pytest.raises(errors.UserError, match='config.index.kind'):
