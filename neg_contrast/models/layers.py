@@ -9,6 +9,40 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Key
 
 
+def dot_general_of(operand_dtype: Any) -> Callable[..., Array]:
+  """`lax.dot_general` on operands rounded to a dtype, with a result like them.
+
+  Products of bfloat16 numbers that are summed and returned in float32 are what
+  processors are quick at; bfloat16 results are as slow on CPU as float32.
+
+  Args:
+    operand_dtype: what the operands are rounded to.
+
+  Returns:
+    A function for `nn.Dense.dot_general`; its result has the dtype that the
+    left operand came with.
+  """
+
+  def dot_general(lhs, rhs, dimension_numbers, precision=None):
+    return jax.lax.dot_general(
+        lhs.astype(operand_dtype), rhs.astype(operand_dtype),
+        dimension_numbers, precision, preferred_element_type=lhs.dtype,
+    )
+
+  return dot_general
+
+
+def gelu(inputs: Float[Array, '*shape']) -> Float[Array, '*shape']:
+  """The exact one, `x * Phi(x)` (Hendrycks and Gimpel, equation 1).
+
+  In float32 by `erf`, as torch does and in under half of the time of `erfc` on
+  CPU; in bfloat16 by `erfc`, as `1 + erf(x)` loses its digits below zero.
+  """
+  if inputs.dtype == jnp.float32:
+    return 0.5 * inputs * (1 + jax.lax.erf(inputs * 0.5**0.5))
+  return nn.gelu(inputs, approximate=False)
+
+
 def attend(
     query: Float[Array, 'rows heads queries features'],
     key: Float[Array, 'rows heads keys features'],
