@@ -120,7 +120,10 @@ class ModelConfig:
     hidden_dropout: rate on embeddings and layer outputs.
     attention_dropout: rate on attention probabilities.
     dtype: compute type, `float32` or `bfloat16`; `auto`: bfloat16 on
-      accelerators, float32 on CPU. Parameters are float32.
+      accelerators, float32 on CPU. Parameters, softmax, norms, losses and
+      scores are float32. On CPU, bfloat16 is that of the operands of the
+      encoder's matrix products only, which makes encoding quicker where the
+      processor has instructions for it (AMX, AVX512-BF16).
     remat: what the backward pass computes again: `none`, `attention` (scores
       and softmax: little time, much memory) or `full` (every layer).
     scan_unroll: layers unrolled per iteration of the loop over layers: more
@@ -550,7 +553,8 @@ class IndexConfig:
       less) that ScaNN has to find; it searches as much as that takes.
     shard_rows: passages in one ScaNN index; larger corpora get several.
       Building one holds 3.3 times its vectors in memory.
-    chunk_tokens: tokens a device encodes at once.
+    chunk_tokens: tokens a device encodes at once; 0: 2,048 on CPU, whose caches
+      hold no more of them, and 8,192 on accelerators.
     block_rows: passages a device scores at once in exact search.
     table_rows: passages in one file of embeddings on disk, rounded up to whole
       blocks of encoding (64 batches of `chunk_tokens`), so that no vector
@@ -563,7 +567,7 @@ class IndexConfig:
   kind: str = 'auto'
   target_recall: float = 0.95
   shard_rows: int = 1_000_000
-  chunk_tokens: int = 8192
+  chunk_tokens: int = 0
   block_rows: int = 16384
   table_rows: int = 16384
   embedding_dtype: str = 'float32'
@@ -575,7 +579,7 @@ class IndexConfig:
     if not 0 < self.target_recall < 1:
       raise _error('index.target_recall', self.target_recall,
                    'lies between 0 and 1')
-    _at_least('index.chunk_tokens', self.chunk_tokens, 1)
+    _at_least('index.chunk_tokens', self.chunk_tokens, 0)
     _at_least('index.block_rows', self.block_rows, 1)
     _at_least('index.table_rows', self.table_rows, 1)
     _one_of('index.embedding_dtype', self.embedding_dtype,

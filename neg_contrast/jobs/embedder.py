@@ -30,7 +30,7 @@ def make_encoder(
       model_lib.make_module(model.spec, config.model),
       sharding.make_local_mesh(config.mesh),
       config.data.row_length,
-      config.index.chunk_tokens,
+      model_lib.chunk_tokens(config.index),
   )
 
 
@@ -57,7 +57,7 @@ def vectors_identity(
       'corpus': dataset.prepared.manifest['corpus_fingerprint'],
       'model': model.fingerprint,
       'dtype': str(np.dtype(model_lib.compute_dtype(config.model))),
-      'chunk_tokens': config.index.chunk_tokens,
+      'chunk_tokens': model_lib.chunk_tokens(config.index),
       'row_length': config.data.row_length,
   }
 

@@ -33,15 +33,27 @@ def compute_dtype(config: config_lib.ModelConfig) -> Any:
   return jnp.dtype(config.dtype)
 
 
+def chunk_tokens(config: config_lib.IndexConfig) -> int:
+  """Tokens that this machine's devices encode at once."""
+  is_cpu = jax.default_backend() == 'cpu'
+  return config.chunk_tokens or (2048 if is_cpu else 8192)
+
+
 def make_module(
     spec: dual_encoder.EncoderSpec, config: config_lib.ModelConfig
 ) -> dual_encoder.Encoder:
-  """The module of a spec, with this config's compute settings."""
+  """The module of a spec, with this config's compute settings.
+
+  CPUs have fast products of bfloat16 numbers, and nothing else of theirs.
+  """
+  dtype = compute_dtype(config)
+  is_cpu = jax.default_backend() == 'cpu'
   return dual_encoder.Encoder(
       spec=spec,
-      dtype=compute_dtype(config),
+      dtype=jnp.float32 if is_cpu else dtype,
       remat=config.remat,
       scan_unroll=min(config.scan_unroll, spec.bert.num_layers),
+      operand_dtype=dtype,
   )
 
 

@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, Int
 from neg_contrast.models import layers, packed
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
-    'gelu': functools.partial(nn.gelu, approximate=False),
+    'gelu': layers.gelu,
     'gelu_new': functools.partial(nn.gelu, approximate=True),
     'gelu_pytorch_tanh': functools.partial(nn.gelu, approximate=True),
     'relu': nn.relu,
@@ -101,8 +101,9 @@ class Bert(nn.Module):
 
   Attributes:
     config: shapes and constants.
-    dtype: of activations and matrix products; parameters, softmax and layer
-      norms are float32.
+    dtype: of activations; parameters, softmax and layer norms are float32.
+    operand_dtype: of the operands of matrix products, where it is another than
+      `dtype`.
     remat: what the backward pass computes again. `attention` keeps the outputs
       of the dense layers only; `full` keeps the inputs of each layer only.
     scan_unroll: layers in one iteration of the loop.
@@ -112,6 +113,7 @@ class Bert(nn.Module):
   dtype: Any = jnp.float32
   remat: str = 'none'
   scan_unroll: int = 1
+  operand_dtype: Any = None
 
   @nn.compact
   def __call__(
@@ -143,7 +145,10 @@ class Bert(nn.Module):
         in_axes=nn.broadcast,
         length=self.config.num_layers,
         unroll=self.scan_unroll,
-    )(self.config, self.dtype, deterministic, name='layers')
+    )(
+        self.config, self.dtype, self.operand_dtype or self.dtype,
+        deterministic, name='layers',
+    )
     hidden, _ = stack(hidden, _segment_bias(segment_ids))
     return hidden
 
@@ -175,6 +180,7 @@ class _Embeddings(nn.Module):
 class _Layer(nn.Module):
   config: BertConfig
   dtype: Any
+  operand_dtype: Any
   deterministic: bool
 
   @nn.compact
@@ -183,14 +189,15 @@ class _Layer(nn.Module):
     drop = functools.partial(
         layers.Dropout, c.hidden_dropout, self.deterministic
     )
+    dense = functools.partial(_dense, c, self.dtype, self.operand_dtype)
     update = _Attention(
-        c, self.dtype, self.deterministic, name='attention'
+        c, self.dtype, self.operand_dtype, self.deterministic, name='attention'
     )(hidden, bias)
     hidden = _norm(c, 'attention_norm')(hidden + drop()(update))
     hidden = hidden.astype(self.dtype)
-    update = _dense(c, self.dtype, c.intermediate_size, 'intermediate')(hidden)
+    update = dense(c.intermediate_size, 'intermediate')(hidden)
     update = ACTIVATIONS[c.hidden_act](update)
-    update = _dense(c, self.dtype, c.hidden_size, 'output')(update)
+    update = dense(c.hidden_size, 'output')(update)
     hidden = _norm(c, 'output_norm')(hidden + drop()(update))
     return hidden.astype(self.dtype), None
 
@@ -198,22 +205,28 @@ class _Layer(nn.Module):
 class _Attention(nn.Module):
   config: BertConfig
   dtype: Any
+  operand_dtype: Any
   deterministic: bool
 
   @nn.compact
   def __call__(self, hidden, bias):
     c = self.config
-    heads = lambda x: x.reshape(*x.shape[:2], c.num_heads, -1).swapaxes(1, 2)
-    query, key, value = (
-        heads(_dense(c, self.dtype, c.hidden_size, name)(hidden))
-        for name in ('query', 'key', 'value')
+    dense = functools.partial(
+        _dense, c, self.dtype, self.operand_dtype, c.hidden_size
     )
+    query, key, value = (
+        dense(name)(hidden) for name in ('query', 'key', 'value')
+    )
+    query *= (c.hidden_size // c.num_heads) ** -0.5
+    heads = lambda x: x.astype(self.operand_dtype).reshape(
+        *x.shape[:2], c.num_heads, -1
+    ).swapaxes(1, 2)
     mixed = layers.attend(
-        query * query.shape[-1] ** -0.5, key, value, (bias,),
+        heads(query), heads(key), heads(value), (bias,),
         layers.Dropout(c.attention_dropout, self.deterministic),
     )
     mixed = mixed.swapaxes(1, 2).reshape(hidden.shape)
-    return _dense(c, self.dtype, c.hidden_size, 'output')(mixed)
+    return dense('output')(mixed)
 
 
 def _segment_bias(segment_ids):
@@ -222,11 +235,11 @@ def _segment_bias(segment_ids):
   return jnp.where(same, 0.0, -1e30)
 
 
-def _dense(c, dtype, features, name):
+def _dense(c, dtype, operand_dtype, features, name):
   return nn.Dense(
       features,
       dtype=dtype,
-      dot_general=layers.dense_product,
+      dot_general=layers.dense_product(operand_dtype),
       kernel_init=nn.initializers.normal(c.initializer_range),
       name=name,
   )

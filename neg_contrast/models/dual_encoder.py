@@ -73,15 +73,17 @@ class Encoder(nn.Module):
 
   Attributes:
     spec: shapes and layers.
-    dtype: compute type of the transformer; the rest is float32.
+    dtype: of the transformer's activations; the rest is float32.
     remat: see `bert.Bert`.
     scan_unroll: see `bert.Bert`.
+    operand_dtype: see `bert.Bert`.
   """
 
   spec: EncoderSpec
   dtype: Any = jnp.float32
   remat: str = 'none'
   scan_unroll: int = 1
+  operand_dtype: Any = None
 
   @nn.compact
   def __call__(
@@ -98,7 +100,8 @@ class Encoder(nn.Module):
     """
     spec = self.spec
     hidden = bert.Bert(
-        spec.bert, self.dtype, self.remat, self.scan_unroll, name='bert'
+        spec.bert, self.dtype, self.remat, self.scan_unroll,
+        self.operand_dtype, name='bert',
     )(
         sequences.token_ids, sequences.segment_ids, sequences.positions,
         deterministic,

@@ -12,6 +12,40 @@ from jaxtyping import Array, Float, Key
 _DENSE = 'dense product'
 
 
+def dense_product(operand_dtype: Any) -> Callable[..., Array]:
+  """A product with weights, for `nn.Dense.dot_general`.
+
+  Products of bfloat16 numbers that are summed and returned in float32 are what
+  processors are quick at; bfloat16 results are as slow on CPU as float32.
+
+  Args:
+    operand_dtype: what the operands are rounded to.
+
+  Returns:
+    `jax.lax.dot_general`; its result has the dtype that the left operand came
+    with.
+  """
+
+  def dot_general(lhs, rhs, dimension_numbers, precision=None):
+    return checkpoint_name(jax.lax.dot_general(
+        lhs.astype(operand_dtype), rhs.astype(operand_dtype),
+        dimension_numbers, precision, preferred_element_type=lhs.dtype,
+    ), _DENSE)
+
+  return dot_general
+
+
+def gelu(inputs: Float[Array, '*shape']) -> Float[Array, '*shape']:
+  """The exact one, `x * Phi(x)` (Hendrycks and Gimpel, equation 1).
+
+  In float32 by `erf`, as torch does and in under half of the time of `erfc` on
+  CPU; in bfloat16 by `erfc`, as `1 + erf(x)` loses its digits below zero.
+  """
+  if inputs.dtype == jnp.float32:
+    return 0.5 * inputs * (1 + jax.lax.erf(inputs * 0.5**0.5))
+  return nn.gelu(inputs, approximate=False)
+
+
 def attend(
     query: Float[Array, 'rows heads queries features'],
     key: Float[Array, 'rows heads keys features'],
@@ -90,11 +124,6 @@ class Dropout(nn.Module):
     if self.deterministic or self.rate == 0:
       return inputs
     return dropout(inputs, self.make_rng('dropout'), self.rate)
-
-
-def dense_product(*args: Any, **kwargs: Any) -> Array:
-  """`jax.lax.dot_general` with weights, for `nn.Dense(dot_general=...)`."""
-  return checkpoint_name(jax.lax.dot_general(*args, **kwargs), _DENSE)
 
 
 def rematerialize(layer: Any, remat: str) -> Any:

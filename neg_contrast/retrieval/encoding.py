@@ -1,11 +1,11 @@
 """Encodes many sequences into one table, packed, on every device of the mesh.
 
-Work is cut into blocks by row, and every block into groups of a fixed number of
-sequences. A device computes one group at a time, so that the bytes of a vector
-depend on its block alone, not on the number of devices.
+Work is cut into blocks of sequences. A block is packed as a whole, and its rows
+are cut into groups of a fixed number. A device computes one group at a time, so
+that the bytes of a vector depend on its block alone, not on the number of
+devices.
 """
 
-import dataclasses
 import functools
 import math
 from collections.abc import Callable
@@ -21,6 +21,7 @@ from neg_contrast.data import sequences as sequences_lib
 from neg_contrast.models import dual_encoder
 
 _GROUPS_PER_BLOCK = 64
+_SHORTEST_ROW = 64
 
 
 class TableEncoder:
@@ -30,19 +31,22 @@ class TableEncoder:
       self,
       encoder: dual_encoder.Encoder,
       mesh: Mesh,
-      row_length: int,
+      longest: int,
       chunk_tokens: int,
+      row_length: int = 0,
   ):
     """Sets up; compiles at first use.
 
     Args:
       encoder: the encoder module.
       mesh: devices to use; groups are spread over its `data` axis.
-      row_length: tokens of a packed row, at least the longest sequence.
+      longest: tokens a sequence may have.
       chunk_tokens: tokens a device encodes at once, roughly.
+      row_length: tokens of a packed row, at least `longest`; 0: as many as the
+        sequences at hand need, see `_row_tokens`.
     """
     self._mesh = mesh
-    self._row_length = row_length
+    self._longest, self._row_length = longest, row_length
     self._dim = encoder.spec.dim
     self._chunk_tokens = chunk_tokens
     by_group = NamedSharding(mesh, PartitionSpec('data'))
@@ -78,7 +82,7 @@ class TableEncoder:
     Raises:
       ValueError: the span cuts a block.
     """
-    slots, size = self._slots(lengths), self.block_rows(lengths)
+    row_length, size = self._row_tokens(lengths), self.block_rows(lengths)
     span = range(len(lengths)) if span is None else span
     if span.start % size or (span.stop % size and span.stop != len(lengths)):
       raise ValueError(f'{span} cuts a block of {size} sequences')
@@ -93,48 +97,88 @@ class TableEncoder:
       rows = np.arange(first, min(first + size, span.stop))
       start = first - span.start
       out[start : start + len(rows)] = self._encode_block(
-          tower_params, tokens(rows), slots,
+          tower_params, tokens(rows), row_length,
           functools.partial(say, start),
       )
     return out
 
   def block_rows(self, lengths: Int[np.ndarray, ' sequences']) -> int:
     """Sequences in a block, but the last of them."""
-    return self._slots(lengths) * _GROUPS_PER_BLOCK
-
-  def _slots(self, lengths: Int[np.ndarray, ' sequences']) -> int:
-    """Sequences in a group."""
     mean = max(1.0, float(np.mean(lengths)) if len(lengths) else 1.0)
-    return 2 ** max(0, round(math.log2(max(1.0, self._chunk_tokens / mean))))
+    return _GROUPS_PER_BLOCK * _power_of_two(self._chunk_tokens / mean)
+
+  def _row_tokens(self, lengths: Int[np.ndarray, ' sequences']) -> int:
+    """Tokens of a row.
+
+    Attention costs a token as much as its row is long: questions of 15 tokens
+    are better off in rows of 64 than of 256. The few lengths that there are
+    keep the number of compilations small.
+    """
+    if self._row_length:
+      return self._row_length
+    longest, tokens = int(np.max(lengths, initial=1)), _SHORTEST_ROW
+    while tokens < longest:
+      tokens *= 2
+    return min(tokens, max(self._longest, longest))
 
   def _encode_block(
       self,
       tower_params: Any,
       sequences: sequences_lib.Sequences,
-      slots: int,
+      row_length: int,
       on_progress: Callable[[int], None],
   ) -> Float[np.ndarray, 'sequences features']:
-    groups = -(-len(sequences) // slots)
-    layout = packing.plan(sequences.lengths, groups, self._row_length, slots)
-    if groups == 1:  # Few texts at a time: compile for few numbers of rows.
-      layout = dataclasses.replace(
-          layout, rows=1 << (layout.rows - 1).bit_length()
-      )
+    layout = cut_rows(
+        packing.plan(sequences.lengths, 1, row_length),
+        max(1, self._chunk_tokens // row_length),
+    )
     batch = packing.fill(layout, sequences)
     devices = self._mesh.shape['data']
     outputs: list[Any] = []
-    for first in range(0, groups, devices):
+    for first in range(0, layout.groups, devices):
       part = jax.tree.map(
           lambda a, first=first: _take_groups(a, first, devices), batch
       )
       vecs = self._encode(tower_params, self._put(part))
       if outputs:  # At most one step ahead of the device.
         outputs[-1] = np.asarray(outputs[-1])
-        on_progress(first * slots)
+        on_progress(len(sequences) * first // layout.groups)
       outputs.append(vecs)
     table = np.concatenate([np.asarray(o) for o in outputs])
     on_progress(len(sequences))
     return table.reshape(-1, table.shape[-1])[layout.flat_slot]
+
+
+def cut_rows(layout: packing.Layout, rows: int) -> packing.Layout:
+  """Cuts the rows of a single group into groups of so many.
+
+  Rows and slots of a group are the same in all groups, and powers of two where
+  there is a choice, so that few shapes are compiled.
+
+  Args:
+    layout: of one group.
+    rows: of a group, at most.
+  """
+  size = layout.row_length
+  used = int(layout.start.max(initial=0)) // size + 1
+  rows = min(rows, 1 << (used - 1).bit_length())
+  group = layout.start // (rows * size)
+  order = np.argsort(group, kind='stable')
+  counts = np.bincount(group, minlength=-(-used // rows))
+  slot = np.empty_like(group)
+  slot[order] = np.arange(len(group)) - np.repeat(
+      np.cumsum(counts) - counts, counts
+  )
+  return packing.Layout(
+      groups=len(counts), rows=rows, row_length=size,
+      slots=1 << int(counts.max() - 1).bit_length(),
+      group=group, slot=slot, start=layout.start % (rows * size),
+  )
+
+
+def _power_of_two(number: float) -> int:
+  """The nearest one, at least 1."""
+  return 2 ** max(0, round(math.log2(max(1.0, number))))
 
 
 def _take_groups(array: np.ndarray, first: int, count: int) -> np.ndarray:

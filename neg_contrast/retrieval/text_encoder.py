@@ -27,7 +27,7 @@ class TextEncoder:
       encoder: dual_encoder.Encoder,
       mesh: Mesh,
       row_length: int = 0,
-      chunk_tokens: int = 8192,
+      chunk_tokens: int = 2048,
   ):
     """Puts the weights on the devices; compiles at first use.
 
@@ -35,14 +35,15 @@ class TextEncoder:
       model: weights, tokenizer and text settings.
       encoder: the module that computes it.
       mesh: devices.
-      row_length: tokens of a packed row, if more than the longest sequence.
+      row_length: tokens of a packed row, if more than the longest sequence; 0:
+        as few as the texts at hand need.
       chunk_tokens: tokens a device encodes at once.
     """
     self._model, self._mesh = model, mesh
     self._tables = {
         role: encoding.TableEncoder(
-            encoder, mesh, max(model.text.length(role), row_length),
-            chunk_tokens,
+            encoder, mesh, model.text.length(role), chunk_tokens,
+            row_length and max(model.text.length(role), row_length),
         )
         for role in ('query', 'passage')
     }
