@@ -184,7 +184,7 @@ def _serve(pipe: Any, library: str, dtype: str, args: Any, texts: Any) -> None:
   """Does what it is told until it is told nothing."""
   os.environ['OMP_NUM_THREADS'] = os.environ['NPROC'] = str(args.threads)
   os.environ.update(JAX_PLATFORMS='cpu', TOKENIZERS_PARALLELISM='false')
-  side = {_OURS: _Ours, _THEIRS: _Theirs}[library](dtype, args, texts)
+  side: Any = {_OURS: _Ours, _THEIRS: _Theirs}[library](dtype, args, texts)
   while task := pipe.recv():
     began = np.array([time.perf_counter(), time.process_time()])
     result = side.train() if task == 'train' else side.encode(task)
@@ -199,7 +199,7 @@ class _Ours:
 
     self._args, self._texts = args, texts
     self._encoder = api.load_encoder('minilm', model__dtype=dtype)
-    self._training = None
+    self._training: Any = None
 
   def encode(self, kind: str) -> np.ndarray:
     encode = {'passages': self._encoder.encode_passages,
@@ -244,14 +244,14 @@ class _Ours:
     none = batches.Drawn(*np.zeros((2, self._args.batch, 0), np.int32))
     batcher = batches.Batcher(
         examples=examples.Examples(
-            *pairs.T, examples.Positives(pairs, len(rows))
+            pairs[:, 0], pairs[:, 1], examples.Positives(pairs, len(rows))
         ),
         batch_size=self._args.batch, negatives=0, groups=1,
         row_lengths={'shared': packing.default_row_length(
             model.text.passage_length
         )},
         seed=0, draw=lambda *_: none, query_tokens=tokens['queries'],
-        passage_tokens=tokens['passages'],
+        passage_tokens=lambda rows, _: tokens['passages'](rows),
         passage_groups=np.arange(len(texts['passages']), dtype=np.int32),
     )
     loss = step.contrastive_loss(dual_encoder.Encoder(model.spec), _SCALE)
@@ -270,7 +270,8 @@ class _Theirs:
     from neg_contrast.models import pretrained
 
     torch.set_num_threads(args.threads)
-    self._args, self._texts, self._step = args, texts, None
+    self._args, self._texts = args, texts
+    self._step: Any = None
     self._model = sentence_transformers.SentenceTransformer(
         str(pretrained.locate('minilm')), device='cpu',
         model_kwargs={'dtype': getattr(torch, dtype)},
