@@ -41,7 +41,7 @@ def make_train_step(
     )
     updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
     metrics = {'loss': loss, **metrics,
-               'gradient_norm': optax.global_norm(grads)}
+               'gradient_norm': optax.tree.norm(grads)}
     params = optax.apply_updates(state.params, updates)
     return state_lib.TrainState(state.step + 1, params, opt_state), metrics
 
