@@ -87,13 +87,17 @@ def make_step(*args, **kwargs):
 def train(loss, init, batch):
   """Losses, metrics, gradients and parameters of three steps, and one more
   loss under another dropout mask."""
-  params, seen = jax.jit(init)(), []
+  params, seen = jax.device_get(jax.jit(init)()), []
   value_and_grads = jax.jit(jax.value_and_grad(loss, has_aux=True)).lower(
       params, batch, jax.random.key(0)
   ).compile(FAST)
   for step in range(3):
-    made = value_and_grads(params, batch, jax.random.key(step))
-    params = jax.tree.map(lambda p, g: p - 0.01 * g, params, made[1])
+    made = jax.device_get(
+        value_and_grads(params, batch, jax.random.key(step))
+    )
+    params = jax.tree.map(
+        lambda p, g: p - np.float32(0.01) * g, params, made[1]
+    )
     seen.append((made, params))
   return seen, value_and_grads(params, batch, jax.random.key(7))[0][0]
 
@@ -143,7 +147,7 @@ COLLECTIVE = re.compile(
 def test_devices_meet_only_between_the_passes():
   """No device waits for another within a pass, and no hidden state moves."""
   mesh = sharding.make_mesh(config_lib.MeshConfig())
-  batch = make_batch(groups=16, size=32, length=13)
+  batch = make_batch(groups=16, size=32, length=14)
   step, state = make_step(gradient_cache.Chunks(
       1, 8, lambda copies: sharding.place_copies(copies, mesh)
   ), remat='attention')
