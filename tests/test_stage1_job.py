@@ -164,15 +164,17 @@ def test_cut_positives_are_what_the_encoder_sees(root):
       parsed, root / 'unused', lambda: dataset)
   batcher, count = run_._make_batch()
   tokenizer = run_.model.tokenizer
+  sequences = batcher.passage_tokens(
+      batcher.examples.positive_rows, batcher.examples.cuts)
   removed = 0
   for number in range(count):
     row = int(batcher.examples.positive_rows[number])
     first, end, title = batcher.examples.cuts[number].tolist()
-    seen = batcher._positives(np.array([number]))[0]
     passage = dataset.prepared.passages[row]
     ids = tokenizer.encode(passage.text)
     want = ids[:end] + ids[first:] if 0 <= end <= first else (
         ids[first:] if end < 0 else ids[first:end])
+    seen = sequences[number]
     body = seen[1 + len(tokenizer.encode(passage.title)) + 1:-1].tolist()
     assert title == 1 and body == want[:len(body)] and len(body) > 8
     query = dataset.prepared.queries[int(batcher.examples.query_rows[number])]

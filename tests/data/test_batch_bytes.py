@@ -105,8 +105,8 @@ def make_batcher(folder, seed, towers=False, cuts=False, halves=False,
     ('102d8bcc58db72a7',
      dict(seed=7, prefix=(7,) * 20, halves=True, cuts=True)),
 ])
-def test_bytes_are_those_of_the_first_release(tmp_path, digest, settings):
-  """Digests were made when batches were built sequence by sequence."""
+def test_bytes_are_those_of_revision_cc433be(tmp_path, digest, settings):
+  """There batches were built sequence by sequence."""
   batcher, made = make_batcher(tmp_path, **settings), hashlib.sha256()
   for step in range(8):
     batch, stats = batcher(step)
