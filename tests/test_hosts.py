@@ -134,15 +134,65 @@ def test_two_processes_train_and_evaluate_as_one(root, together):
     assert line not in together[1]
 
 
-def test_four_processes_train_as_one(root, tmp_path):
+@pytest.fixture(scope='module')
+def wide(tmp_path_factory):
+  """A larger model, of 0.6 million parameters, and a plain run with it."""
+  folder = tmp_path_factory.mktemp('wide')
+  tiny.write_beir(folder / 'data')
+  tiny.write_model(folder / 'model', hidden_size=128, num_layers=4,
+                   intermediate_size=256)
+  config = tiny.make_config(folder, **WIDE)
+  with pytest.MonkeyPatch.context() as patch:
+    held = watch_optimizer_state(patch)
+    tiny.run(train.TrainJob, config, folder / 'plain')
+  return folder, held[-1]
+
+
+WIDE = {'optim__steps': 4, 'evaluation__eval_steps': 2,
+        'evaluation__bm25': False}
+
+
+def watch_optimizer_state(patch):
+  """Bytes of its leaves, and on a device: those of every save, in a list."""
+  save, held = checkpoints.Checkpoints.save, []
+
+  def saving(self, state, progress):
+    leaves = jax.tree.leaves(state.opt_state)
+    held.append(([leaf.nbytes for leaf in leaves], max(
+        sum(shard.data.nbytes for leaf in leaves
+            for shard in leaf.addressable_shards if shard.device == device)
+        for device in jax.devices()
+    )))
+    save(self, state, progress)
+
+  patch.setattr(checkpoints.Checkpoints, 'save', saving)
+  return held
+
+
+def test_fsdp_has_the_same_losses_and_less_memory(
+    wide, tmp_path, monkeypatch
+):
+  folder, (sizes, whole) = wide
+  held = watch_optimizer_state(monkeypatch)
+  config = tiny.make_config(folder, mesh__fsdp=True, **WIDE)
+  tiny.run(train.TrainJob, config, tmp_path / 'work')
+  assert_near(test_jobs.losses_of(folder / 'plain'),
+              test_jobs.losses_of(tmp_path / 'work'))
+  split = held[-1][1]
+  large = sum(size for size in sizes if size >= 4 * 2**16)
+  assert whole == sum(sizes) and large > 0.9 * whole
+  assert split == large / 8 + (whole - large)
+  assert len({on_device for _, on_device in held}) == 1
+
+
+def test_four_processes_train_as_one(wide, tmp_path):
   """8 devices as 4 x 2, in a mesh of 4 x 2, with FSDP."""
-  settings = {**SETTINGS, 'optim__steps': 10, 'evaluation__eval_steps': 5,
-              'mesh__model': 2, 'mesh__fsdp': True}
+  folder, _ = wide
   outputs_of(start(4, 2, *flags(
-      tmp_path, root, tmp_path / 'work', **settings
+      tmp_path, folder, tmp_path / 'work', mesh__model=2, mesh__fsdp=True,
+      **WIDE,
   )))
-  alone = test_jobs.losses_of(root / 'alone')
-  assert_near({step: alone[step] for step in range(1, 11)},
+  assert_near(test_jobs.losses_of(folder / 'plain'),
               test_jobs.losses_of(tmp_path / 'work'))
 
 
@@ -291,45 +341,6 @@ def test_start_alone_and_half_told():
                         text=True, cwd=ROOT, check=False)
   assert made.returncode == 0, made.stderr
   assert made.stdout.split() == ['refused'] * 3
-
-
-def bytes_on(device, tree):
-  return sum(shard.data.nbytes for leaf in jax.tree.leaves(tree)
-             for shard in leaf.addressable_shards if shard.device == device)
-
-
-@pytest.mark.parametrize('model', [1, 2])
-def test_fsdp_has_the_same_losses_and_less_memory(
-    tmp_path, monkeypatch, model
-):
-  """8 devices, 0.6 million parameters; the state as it is saved."""
-  tiny.write_beir(tmp_path / 'data')
-  tiny.write_model(tmp_path / 'model', hidden_size=128, num_layers=4,
-                   intermediate_size=256)
-  save, held = checkpoints.Checkpoints.save, []
-
-  def saving(self, state, progress):
-    leaves = jax.tree.leaves(state.opt_state)
-    held.append(([leaf.nbytes for leaf in leaves], max(
-        bytes_on(device, leaves) for device in jax.devices())))
-    save(self, state, progress)
-
-  monkeypatch.setattr(checkpoints.Checkpoints, 'save', saving)
-  for fsdp in (False, True):
-    config = tiny.make_config(
-        tmp_path, mesh__fsdp=fsdp, mesh__model=model if fsdp else 1,
-        optim__steps=4, evaluation__eval_steps=2, evaluation__bm25=False,
-    )
-    tiny.run(train.TrainJob, config, tmp_path / str(fsdp))
-  assert_near(test_jobs.losses_of(tmp_path / 'False'),
-              test_jobs.losses_of(tmp_path / 'True'))
-  (sizes, whole), (_, split) = held[0], held[-1]
-  assert whole == sum(sizes)
-  large = sum(size for size in sizes if size >= 4 * 2**16)
-  assert large > 0.9 * whole
-  assert large / 8 <= split <= large / 8 + (whole - large)
-  assert split < whole / 5
-  assert len({on_device for _, on_device in held[-2:]}) == 1
 
 
 def test_fsdp_gathers_weights_and_splits_gradients():
