@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +11,7 @@ import pytest
 
 from neg_contrast import config as config_lib
 from neg_contrast import errors
-from neg_contrast.data import packing
+from neg_contrast.data import batches, packing
 from neg_contrast.data import sequences as sequences_lib
 from neg_contrast.models import (
     bert,
@@ -19,6 +20,7 @@ from neg_contrast.models import (
     loading,
     pretrained,
 )
+from neg_contrast.training import state, step
 from tests import tiny
 
 torch = pytest.importorskip('torch')
@@ -130,6 +132,99 @@ def test_bfloat16_stays_close():
   assert half.dtype == jnp.bfloat16
   error = np.abs(np.asarray(half, np.float32) - np.asarray(exact))
   assert 1e-5 < error.mean() < 0.03
+
+
+def test_bfloat16_operands_are_closer_than_bfloat16_activations():
+  config = tiny.bert_config()
+  params = dual_encoder.init_params(
+      dual_encoder.EncoderSpec(config), jax.random.key(1)
+  )['shared']['bert']
+  sequences = random_sequences(3)
+  errors_of = {}
+  exact = jnp.concatenate(packed_tokens(config, params, sequences))
+  for name, kwargs in (('both', {'dtype': jnp.bfloat16}),
+                       ('operands', {'operand_dtype': jnp.bfloat16})):
+    got = jnp.concatenate(packed_tokens(config, params, sequences, **kwargs))
+    errors_of[name] = float(jnp.abs(got.astype(jnp.float32) - exact).mean())
+  assert got.dtype == jnp.float32
+  assert 1e-5 < errors_of['operands'] < 0.8 * errors_of['both'] < 0.03
+
+
+def products_of(text):
+  """(precision, operand types, result type) of all products of a program."""
+  found = re.findall(
+      r'stablehlo\.dot_general (.*?): \(tensor<(.*?)>, tensor<(.*?)>\) -> '
+      r'tensor<(.*?)>', text,
+  )
+  return [('HIGHEST' in attributes, {a.split('x')[-1], b.split('x')[-1]}, out)
+          for attributes, a, b, out in found]
+
+
+def program(batch, **kwargs):
+  """StableHLO of the loss of a tiny encoder."""
+  # Of gelu, exponentials are of activations.
+  spec = dual_encoder.EncoderSpec(
+      tiny.bert_config(hidden_act='relu'), projection_dim=6
+  )
+  params = state.dual_encoder_params(
+      dual_encoder.init_params(spec, jax.random.key(0)), None
+  )
+  loss = step.contrastive_loss(dual_encoder.Encoder(spec, **kwargs), 20.0)
+  return jax.jit(lambda p, b: loss(p, b, jax.random.key(0))[0]).lower(
+      params, batch).as_text()
+
+
+def tiny_batch():
+  sequences = random_sequences(5, lengths=(3, 4, 5, 6, 7, 8))
+  layout = packing.plan(np.array([len(s) for s in sequences]), 1, 16)
+  return batches.Batch(
+      {'shared': packing.fill(layout, sequences_lib.listed(sequences))},
+      layout.flat_slot[:3],
+      layout.flat_slot[3:], np.zeros((3, 0), np.int32),
+      np.zeros((3, 0), np.int32), np.ones((3, 3), bool), np.ones((3, 3), bool),
+  )
+
+
+def test_what_stays_float32_in_the_program():
+  text = program(tiny_batch(), dtype=jnp.bfloat16)
+  for name in ('exponential', 'log', 'rsqrt', 'sqrt', 'divide'):
+    types = re.findall(rf'stablehlo\.{name} .*?: tensor<(.*?)>', text)
+    assert {t.split('x')[-1] for t in types} <= {'f32'}, name
+  assert 'stablehlo.exponential' in text and 'stablehlo.rsqrt' in text
+  products = products_of(text)
+  scores = [(highest, types) for highest, types, out in products
+            if out == '3x3xf32']
+  assert len(scores) == 1 and scores[0] == (True, {'f32'})
+  assert sum(highest for highest, *_ in products) == 2  # And the projection.
+  assert all(types == {'bf16'} for highest, types, _ in products
+             if not highest)
+  assert len(products) == 10
+
+
+def test_products_of_bfloat16_operands_are_float32():
+  spec = dual_encoder.EncoderSpec(tiny.bert_config())
+  params = dual_encoder.init_params(spec, jax.random.key(0))['shared']
+  encoder = dual_encoder.Encoder(spec, operand_dtype=jnp.bfloat16)
+  text = jax.jit(
+      lambda p, s: dual_encoder.encode(encoder, p, s, None)
+  ).lower(params, tiny_batch().sequences['shared']).as_text()
+  products = products_of(text)
+  assert len(products) == 8  # Of a layer: six dense ones, scores and values.
+  for _, types, out in products:
+    assert types == {'bf16'} and out.endswith('xf32')
+
+
+def test_gelu_is_exact():
+  inputs = np.linspace(-8, 8, 1001).astype(np.float32)
+  want = torch.nn.functional.gelu(torch.tensor(inputs).double()).numpy()
+  np.testing.assert_allclose(layers.gelu(jnp.asarray(inputs)), want, atol=1e-6)
+  half = jnp.asarray(inputs, jnp.bfloat16)
+  want = torch.nn.functional.gelu(
+      torch.tensor(np.asarray(half, np.float32)).double()
+  ).numpy()
+  got = np.asarray(layers.gelu(half), np.float32)
+  assert layers.gelu(half).dtype == jnp.bfloat16
+  np.testing.assert_allclose(got, want, rtol=0.05, atol=1e-4)
 
 
 def test_dropout_keeps_the_mean_and_its_rate():

@@ -6,6 +6,7 @@ import pytest
 
 from neg_contrast import config as config_lib
 from neg_contrast import sharding
+from neg_contrast.data import packing
 from neg_contrast.data import sequences as sequences_lib
 from neg_contrast.models import dual_encoder
 from neg_contrast.retrieval import encoding
@@ -65,3 +66,49 @@ def test_same_bytes_on_one_and_eight_devices_and_equal_to_single():
         params, sequences.take(np.array([i])).take, lengths[i : i + 1]
     )
     np.testing.assert_allclose(tables[0][i], alone[0], atol=1e-5)
+
+
+def test_rows_are_cut_into_equal_groups():
+  rng = np.random.default_rng(0)
+  for count, rows in ((1, 8), (7, 2), (200, 3), (60, 64)):
+    lengths = rng.integers(1, 33, count)
+    sequences = [rng.integers(1, 99, n) for n in lengths]
+    whole = packing.plan(lengths, 1, 32)
+    cut = encoding.cut_rows(whole, rows)
+    used = whole.start.max() // 32 + 1
+    assert cut.rows <= rows and cut.groups == -(-used // cut.rows)
+    assert len(set(cut.flat_slot.tolist())) == count
+    batch = packing.fill(cut, sequences_lib.listed(sequences))
+    for i, sequence in enumerate(sequences):
+      tokens = batch.token_ids[cut.group[i]].reshape(-1)
+      first = batch.first_index[cut.group[i], cut.slot[i]]
+      assert first // 32 == (first + lengths[i] - 1) // 32
+      np.testing.assert_array_equal(
+          tokens[first : first + lengths[i]], sequence)
+
+
+def test_rows_are_no_longer_than_needed():
+  spec = dual_encoder.EncoderSpec(tiny.bert_config(max_positions=300), 'mean')
+  params = dual_encoder.init_params(spec, jax.random.key(0))['shared']
+  mesh = sharding.make_mesh(config_lib.MeshConfig(), jax.devices()[:1])
+  rng = np.random.default_rng(1)
+  seen, tables = [], []
+  sequences = [rng.integers(5, 60, n) for n in (3, 40, 64)]
+  for lengths, row_length, width in (
+      ((3, 40, 64), 0, 64), ((3, 40, 64), 320, 320), ((65,), 0, 128),
+      ((200,), 0, 256), ((257,), 0, 300),
+  ):
+    encoder = encoding.TableEncoder(
+        dual_encoder.Encoder(spec), mesh, 300, 512, row_length
+    )
+    run = encoder._encode
+    encoder._encode = lambda params, batch, run=run: (
+        seen.append(batch.token_ids.shape) or run(params, batch))
+    some = sequences if len(lengths) == 3 else [
+        rng.integers(5, 60, n) for n in lengths
+    ]
+    tables.append(encoder(
+        params, sequences_lib.listed(some).take, np.array(lengths)
+    ))
+    assert seen[-1][-1] == width
+  np.testing.assert_allclose(tables[0], tables[1], atol=1e-5)
