@@ -109,7 +109,8 @@ def _use_hosts() -> None:
 if __name__ == '__main__':
   jax.distributed.initialize(
       os.environ['COORDINATOR'], int(os.environ['PROCESSES']),
-      int(os.environ['PROCESS']), heartbeat_timeout_seconds=10,
+      int(os.environ['PROCESS']),
+      heartbeat_timeout_seconds=int(os.environ['HEARTBEAT']),
   )
   task, *arguments = sys.argv[1:]
   if task == 'save':
