@@ -177,9 +177,7 @@ def _devices(topology: str) -> list[Any]:
 
 def _resolved(config: config_lib.Config, platform: str) -> config_lib.Config:
   """The config with what depends on the platform decided."""
-  dtype = config.model.dtype
-  if dtype == 'auto':
-    dtype = 'float32' if platform == 'cpu' else 'bfloat16'
+  dtype = np.dtype(model_lib.compute_dtype(config.model, platform)).name
   return dataclasses.replace(
       config, model=dataclasses.replace(config.model, dtype=dtype)
   )
@@ -242,7 +240,8 @@ def _retriever(config: config_lib.Config, mesh: Mesh) -> Workload:
       params=params,
       rules=sharding.PARAMETER_RULES,
       loss=lambda groups: encoder_training.make_loss(
-          spec, config, sources, chunking.make_chunks(config, groups, mesh)
+          spec, config, sources, chunking.make_chunks(config, groups, mesh),
+          mesh.devices.flat[0].platform,
       ),
       batch=batch,
       stats=stats,

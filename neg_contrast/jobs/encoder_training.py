@@ -226,6 +226,7 @@ def make_loss(
     config: config_lib.Config,
     sources: Sequence[str],
     chunks: gradient_cache.Chunks | None = None,
+    platform: str | None = None,
 ) -> step_lib.Loss:
   """What training minimises.
 
@@ -234,10 +235,11 @@ def make_loss(
     config: of the run.
     sources: names of the sources of hard negatives, by number.
     chunks: that a batch is encoded in; None: at once.
+    platform: where it runs; None: on this machine's devices.
   """
   return step_lib.contrastive_loss(
-      model_lib.make_module(spec, config.model), config.loss.scale, sources,
-      config.loss.bidirectional, chunks,
+      model_lib.make_module(spec, config.model, platform), config.loss.scale,
+      sources, config.loss.bidirectional, chunks,
   )
 
 

@@ -25,10 +25,12 @@ from neg_contrast.models import (
 ENSEMBLE_FILE = 'ensemble.json'
 
 
-def compute_dtype(config: config_lib.ModelConfig) -> Any:
-  """The dtype layers compute in on this machine's devices."""
+def compute_dtype(
+    config: config_lib.ModelConfig, platform: str | None = None
+) -> Any:
+  """The dtype layers compute in; None: on this machine's devices."""
   if config.dtype == 'auto':
-    is_cpu = jax.default_backend() == 'cpu'
+    is_cpu = (platform or jax.default_backend()) == 'cpu'
     return jnp.float32 if is_cpu else jnp.bfloat16
   return jnp.dtype(config.dtype)
 
@@ -40,14 +42,21 @@ def chunk_tokens(config: config_lib.IndexConfig) -> int:
 
 
 def make_module(
-    spec: dual_encoder.EncoderSpec, config: config_lib.ModelConfig
+    spec: dual_encoder.EncoderSpec,
+    config: config_lib.ModelConfig,
+    platform: str | None = None,
 ) -> dual_encoder.Encoder:
   """The module of a spec, with this config's compute settings.
 
   CPUs have fast products of bfloat16 numbers, and nothing else of theirs.
+
+  Args:
+    spec: shapes and layers.
+    config: the settings.
+    platform: that it is for; None: that of this machine's devices.
   """
-  dtype = compute_dtype(config)
-  is_cpu = jax.default_backend() == 'cpu'
+  platform = platform or jax.default_backend()
+  dtype, is_cpu = compute_dtype(config, platform), platform == 'cpu'
   return dual_encoder.Encoder(
       spec=spec,
       dtype=jnp.float32 if is_cpu else dtype,
