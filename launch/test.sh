@@ -6,4 +6,4 @@ install requirements.txt tests/requirements.txt
 .venv/bin/ruff check .
 .venv/bin/mypy
 .venv/bin/shellcheck --external-sources launch/*.sh
-exec .venv/bin/python -m pytest -n auto --dist loadfile "$@"
+exec .venv/bin/python -m pytest -n auto --dist worksteal "$@"

@@ -64,10 +64,10 @@ class QuestionWriter:
           module, params, token_ids, is_source, keys, settings
       ).token_ids
 
-    split = jax.sharding.NamedSharding(
+    self._split = jax.sharding.NamedSharding(
         self._mesh, jax.sharding.PartitionSpec('data')
     )
-    self._run = jax.jit(run, in_shardings=(None, split, split, split))
+    self._run = jax.jit(run)
 
   def put(self, params: Any) -> Any:
     """Parameters, on every device."""
@@ -102,7 +102,8 @@ class QuestionWriter:
         is_source[row, : lengths[number]] = 1
       keys = np.zeros(rows, np.uint32)
       keys[: len(numbers)] = [seeds[number] for number in numbers]
-      made = np.asarray(self._run(params, token_ids, is_source, keys))
+      batch = sharding.put((token_ids, is_source, keys), (self._split,) * 3)
+      made = np.asarray(self._run(params, *batch))
       count = made.shape[1]
       texts = self._model.tokenizer.decode_batch(
           made[: len(numbers)].reshape(-1, made.shape[-1]).tolist()
