@@ -312,4 +312,4 @@ def test_sizes_have_the_parameters_they_are_known_for():
   assert {name: round(count, 1) for name, count in millions.items()} == {
       't5-small': 60.5, 't5-base': 222.9, 't5-large': 737.7,
       't5-v1_1-small': 77.0, 't5-v1_1-base': 247.6, 't5-v1_1-large': 783.2,
-      't5-tiny': 12.5}
+      't5-v1_1-xl': 2849.8, 'flan-t5-xl': 2849.8, 't5-tiny': 12.5}
