@@ -191,11 +191,15 @@ def test_fsdp_has_the_same_losses_and_less_memory(
 def test_four_processes_train_as_one(wide, tmp_path):
   """8 devices as 4 x 2, in a mesh of 4 x 2, with FSDP."""
   folder, _ = wide
+  # Adam's first steps make much of any other rounding; small ones, less.
+  settings = {**WIDE, 'mesh__model': 2, 'mesh__fsdp': True,
+              'optim__learning_rate': 1e-6}
+  tiny.run(train.TrainJob, tiny.make_config(folder, **settings),
+           tmp_path / 'one')
   outputs_of(start(4, 2, *flags(
-      tmp_path, folder, tmp_path / 'work', mesh__model=2, mesh__fsdp=True,
-      **WIDE,
+      tmp_path, folder, tmp_path / 'work', **settings
   )))
-  assert_near(test_jobs.losses_of(folder / 'plain'),
+  assert_near(test_jobs.losses_of(tmp_path / 'one'),
               test_jobs.losses_of(tmp_path / 'work'))
 
 
