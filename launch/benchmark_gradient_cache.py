@@ -10,7 +10,7 @@ chunk is one group whatever the batch, on one device.
 
 "temp" is what the compiler says that a step takes beside its arguments,
 "formula" what `gradient_cache.loss_bytes` allows of it for embeddings and
-scores. Products are the multiply-adds of all matrix products in the traced
+scores. Products are the operations of all matrix products in the traced
 step, loops by their trip counts; the compiler's own count has a loop's body
 once. Seconds are the mean of `--steps` steps after a first; a step whose
 temporaries exceed `--most_gib` is compiled only.

@@ -92,6 +92,13 @@ def test_mistakes_are_told_with_the_remedy(
     compile_report.report(make_config(**overrides), topology)
 
 
+def test_a_missing_compiler_is_named(monkeypatch):
+  monkeypatch.setattr(compile_report.importlib.util, 'find_spec',
+                      lambda name: None)
+  with pytest.raises(errors.UserError, match='pip install libtpu'):
+    compile_report.report(make_config(), SLICE)
+
+
 def test_lengths_have_their_mean_and_no_more_than_allowed():
   lengths = compile_report._lengths(1000, 140, 150)
   assert lengths.max() == 150 and lengths.min() > 50

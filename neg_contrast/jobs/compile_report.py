@@ -6,6 +6,7 @@ in place of arrays: no data, weights or network are needed.
 
 import collections
 import dataclasses
+import importlib.util
 import math
 import os
 import re
@@ -35,7 +36,7 @@ from neg_contrast.training import state as state_lib
 from neg_contrast.training import step as step_lib
 
 _EXAMPLES = 'v3:4x4, v4:2x2x4, v5e:4x4, v5p:2x2x4 or v6e:4x4'
-_SPREAD = 0.18  # Standard deviation of lengths, as a part of their mean.
+_SPREAD = 0.18  # Standard deviation of lengths by their mean: assumed.
 _STEPS = 1000  # Of the schedule, which takes no time.
 _GIB, _MIB = 2**30, 2**20
 # Of the compiler's words when a program is too large.
@@ -129,7 +130,7 @@ def report(config: config_lib.Config, topology: str) -> str:
       *_batch_lines(config, work),
       f'compiled in {seconds:.0f} s',
       _memory_line(compiled, chip),
-      *_flops_lines(work, flops, math.prod(mesh.shape.values()), chip),
+      _flops_line(work, flops, math.prod(mesh.shape.values())),
       *_time_lines(compiled, work, flops, mesh, chip),
       'communication of a step, MiB that a device has afterwards:',
       *_communication_lines(compiled, work),
@@ -157,6 +158,11 @@ def _devices(topology: str) -> list[Any]:
   """
   if not topology:
     return list(jax.devices())
+  if importlib.util.find_spec('libtpu') is None:
+    raise errors.UserError(
+        f'--topology={topology}: the TPU compiler is not installed here; it '
+        'is in the package libtpu, and needs no TPU: pip install libtpu'
+    )
   # The two cores of a v4 chip work as one device, unless told otherwise.
   cores = {'chip_config_name': 'megacore'} if topology.startswith('v4') else {}
   try:
@@ -164,11 +170,6 @@ def _devices(topology: str) -> list[Any]:
         topologies.get_topology_desc(topology, 'tpu', **cores).devices
     )
   except (jax.errors.JaxRuntimeError, RuntimeError, ValueError) as e:
-    if 'libtpu' in str(e).lower() and 'topology' not in str(e).lower():
-      raise errors.UserError(
-          f'--topology={topology}: the TPU compiler is not installed here ({e})'
-          '. pip install libtpu'
-      ) from None
     raise errors.UserError(
         f'--topology={topology}: no slice that the TPU compiler knows; such as '
         f'{_EXAMPLES} ({str(e).splitlines()[0]})'
@@ -330,15 +331,13 @@ def _memory_line(compiled: Any, chip: Any) -> str:
           f'{limit} at the peak, of which state and batch {state / _GIB:.2f}')
 
 
-def _flops_lines(
-    work: Workload, flops: float, devices: int, chip: Any
-) -> list[str]:
-  return [
+def _flops_line(work: Workload, flops: float, devices: int) -> str:
+  return (
       f'matrix products of a step: {flops / 1e12:,.1f} TFLOP, '
       f'{flops / devices / 1e12:,.2f} a device; useful '
       f'{work.useful_flops / 1e12:,.1f} ({work.useful_flops / flops:.1%}): no '
-      'padding, no other sequences of the row, nothing twice',
-  ]
+      'padding, no other sequences of the row, nothing twice'
+  )
 
 
 def _time_lines(
