@@ -7,6 +7,7 @@ mutable ConfigDict that files in `configs/` fill in and flags override;
 
 import dataclasses
 import difflib
+import re
 import types
 import typing
 from collections.abc import Iterable
@@ -113,6 +114,13 @@ class ModelConfig:
     projection_dim: output features of a linear layer on the pooled vector;
       0: none. A new one starts from random weights.
     normalize: l2-normalise the embeddings.
+    score: what compares a query and a passage (Zhang and Stratos, section 4.2):
+      `dual` (the default): the dot product of one vector and one; `multi-M`:
+      the best of the passage's first M tokens for the query's [CLS]; `som`: the
+      sum over the query's tokens of the best of the passage's (ColBERT);
+      `poly-M`: the passage's [CLS] attends to M learned codes of the query;
+      `genpoly-M`: so do its first M tokens. All but `dual` pool nothing
+      (`pooling=cls`), and those with codes need `shared=False`.
     query_length: tokens a query is cut to, [CLS] and [SEP] included.
     passage_length: the same for passages.
     query_prefix: text put before every query.
@@ -143,6 +151,7 @@ class ModelConfig:
   pooling: str | None = None
   projection_dim: int | None = None
   normalize: bool | None = None
+  score: str | None = None
   query_length: int | None = None
   passage_length: int | None = None
   query_prefix: str | None = None
@@ -160,6 +169,11 @@ class ModelConfig:
     _one_of('model.remat', self.remat, ('none', 'attention', 'full'))
     if self.pooling is not None:
       _one_of('model.pooling', self.pooling, ('cls', 'mean'))
+    if self.score is not None and not re.fullmatch(
+        '(dual|som|(poly|multi|genpoly)-[1-9][0-9]*)', self.score
+    ):
+      raise _error('model.score', self.score, 'must be dual, som, poly-M, '
+                   'multi-M or genpoly-M, with a number of vectors M')
     for name, least in (('layers', 1), ('projection_dim', 0),
                         ('query_length', 3), ('passage_length', 3)):
       value = getattr(self, name)
@@ -184,6 +198,10 @@ class LossConfig:
     learn_scale: train the scale's logarithm, starting from `scale`.
     bidirectional: rank the queries of the batch for each passage too; off: the
       passages for each query only, as DPR does.
+    candidates: what a query's positive is up against: `batch`: its own hard
+      negatives and the passages of all other queries; `own`: its own hard
+      negatives alone, in one direction: noise contrastive estimation (Zhang and
+      Stratos, equations 4, 5 and 11), with K - 1 = `negatives.per_query`.
     mask_known_positives: another row's passage that is a known positive of a
       query is no negative of it; off reproduces the paper's text.
     label_smoothing: of a question generator: the part of the target's mass that
@@ -193,12 +211,17 @@ class LossConfig:
   scale: float = 20.0
   learn_scale: bool = False
   bidirectional: bool = True
+  candidates: str = 'batch'
   mask_known_positives: bool = True
   label_smoothing: float = 0.0
 
   def __post_init__(self):
     """Checks ranges."""
     _positive('loss.scale', self.scale)
+    _one_of('loss.candidates', self.candidates, ('batch', 'own'))
+    if self.candidates == 'own' and self.bidirectional:
+      raise _error('loss.candidates', 'own', 'ranks passages for queries only; '
+                   'set --config.loss.bidirectional=False')
     if not 0 <= self.label_smoothing < 1:
       raise _error('loss.label_smoothing', self.label_smoothing,
                    'must be at least 0 and below 1')

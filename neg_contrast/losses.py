@@ -36,12 +36,13 @@ class BatchSoftmax:
 
 
 def batch_softmax(
-    query_vecs: Float[Array, 'batch features'],
+    query_vecs: Float[Array, 'batch query_features'],
     positive_vecs: Float[Array, 'batch features'],
     negative_vecs: Float[Array, 'batch negatives features'],
     scale: Float[Array, ''] | float,
     forward_mask: Bool[AnyArray, 'batch candidates'],
     backward_mask: Bool[AnyArray, 'batch batch'],
+    score: scoring.ScoreFunction = scoring.DUAL,
 ) -> BatchSoftmax:
   """Bidirectional batch softmax with hard negatives in the forward direction.
 
@@ -55,19 +56,23 @@ def batch_softmax(
   Lu et al., section 3, equations 1 and 2; the hard negatives of section 4.3
   (each counts for every query of the batch, and none in the backward
   direction). Deviations: the scale, which the paper does not give, and the
-  masks, by which known positives of a query are not its negatives.
+  masks, by which known positives of a query are not its negatives, and score
+  functions other than the dot product. Where each query's mask admits its own
+  hard negatives alone, forward is hard-negative NCE (Zhang and Stratos,
+  equation 11).
 
   Args:
     query_vecs: `[batch, features] float32`.
     positive_vecs: `[batch, features] float32`; row i answers query i.
     negative_vecs: `[batch, negatives, features] float32`; `negatives` may be 0;
       masked slots may hold anything finite.
-    scale: factor on dot products, the same in both directions.
+    scale: factor on scores, the same in both directions.
     forward_mask: `[batch, batch * (1 + negatives)] bool`, True = candidate;
       column `batch + i * negatives + n` is hard negative n of row i. The
       diagonal of the first `batch` columns must be True.
     backward_mask: `[batch, batch] bool`; row i says which queries are
       candidates of positive i. The diagonal must be True.
+    score: of a query and a candidate; its vectors lie side by side in features.
 
   Returns:
     The per-query terms; their means make the loss.
@@ -76,7 +81,7 @@ def batch_softmax(
   candidate_vecs = jnp.concatenate(
       [positive_vecs, negative_vecs.reshape(batch * negatives, features)]
   )
-  scores = scale * scoring.dot_scores(query_vecs, candidate_vecs)
+  scores = scale * score(query_vecs, candidate_vecs)
   own_scores = jnp.diagonal(scores)
   candidate_scores = jnp.where(forward_mask, scores, -jnp.inf)
   query_scores = jnp.where(backward_mask, scores[:, :batch].T, -jnp.inf)
@@ -89,6 +94,29 @@ def batch_softmax(
       correct=own_scores > jnp.max(others, axis=1),
       scores=candidate_scores,
   )
+
+
+def candidate_softmax(
+    scores: Float[Array, 'queries candidates'],
+    is_candidate: Bool[AnyArray, 'queries candidates'],
+) -> Float[Array, ' queries']:
+  """Cross-entropy of the gold among a query's own candidates.
+
+    loss_i = logsumexp_{k real} s_ik - s_i0
+
+  Zhang and Stratos (2021), equation 11: what hard-negative NCE minimises. Over
+  all labels it is the cross-entropy (equation 2).
+
+  Args:
+    scores: `[queries, candidates] float32`, scaled; the gold in column 0, its
+      negatives behind it; what is no candidate may hold anything.
+    is_candidate: `[queries, candidates] bool`; column 0 must be True.
+
+  Returns:
+    `[queries] float32`, in nats, at least 0.
+  """
+  kept = jnp.where(is_candidate, scores, -jnp.inf)
+  return jax.nn.logsumexp(kept, axis=1) - scores[:, 0]
 
 
 @flax.struct.dataclass

@@ -180,7 +180,10 @@ class _Gatherer:
     embedder = embedder_lib.Embedder(
         config, dataset,
         embedder_lib.make_encoder(
-            config, model_lib.load_as_it_comes(config, config.checkpoint)
+            config, model_lib.check_one_vector(
+                model_lib.load_as_it_comes(config, config.checkpoint),
+                'the judge of an audit has',
+            ),
         ),
         pathlib.Path(config.negatives.mined_dir) / retriever_lib.FOLDER,
     )

@@ -248,10 +248,13 @@ def _retriever(config: config_lib.Config, mesh: Mesh) -> Workload:
       stats=stats,
       padded_tokens=(size * text.query_length
                      + len(passages) * text.passage_length),
-      features=spec.dim,
+      features=spec.features('passage'),
       useful_flops=3 * (
           costs.encoder_flops(spec, np.concatenate([queries, passages]))
-          + costs.score_flops(size, len(passages), spec.dim)
+          + costs.score_flops(
+              size, len(passages), spec.dim * spec.score.query_vectors
+              * spec.score.passage_vectors,
+          )
       ),
   )
 

@@ -9,7 +9,7 @@ import numpy as np
 from absl import logging
 from jaxtyping import Float, Int
 
-from neg_contrast import artifacts, hosts, sharding
+from neg_contrast import artifacts, hosts, scoring, sharding
 from neg_contrast import config as config_lib
 from neg_contrast.jobs import dataset as dataset_lib
 from neg_contrast.jobs import model as model_lib
@@ -104,8 +104,13 @@ class Embedder(retriever_lib.Vectors):
 
   @property
   def dim(self) -> int:
-    """Features of a vector."""
+    """Features of a passage's vector."""
     return self._encoder.dim
+
+  @property
+  def score(self) -> scoring.ScoreFunction:
+    """Of a query's vector and a passage's."""
+    return self._encoder.score
 
   def encode_queries(
       self, queries: Sequence[str]

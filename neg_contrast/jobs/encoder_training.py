@@ -123,7 +123,9 @@ class DualEncoderTraining(training.Training):
     chunk_groups = super()._chunk_groups(*arguments)
     chunks = chunking.make_chunks(self._config, chunk_groups, self._mesh)
     if chunks is not None:
-      chunking.log_memory(self._config, chunks, self.model.spec.dim)
+      chunking.log_memory(
+          self._config, chunks, self.model.spec.features('passage')
+      )
     return chunk_groups
 
   def _make_batch(self):

@@ -168,7 +168,10 @@ def load_member(
 ) -> embedder_lib.Embedder:
   """The vectors of a dataset by a model as it comes; see `load_vectors`."""
   return _vectors_of(config, dataset, folder_of(checkpoint, folder),
-                     model_lib.load_as_it_comes(config, checkpoint))
+                     model_lib.check_one_vector(
+                         model_lib.load_as_it_comes(config, checkpoint),
+                         'a member of an ensemble has',
+                     ))
 
 
 def folder_of(

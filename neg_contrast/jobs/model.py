@@ -194,6 +194,13 @@ def load_checkpoint(
           f'config.model.{key}={wanted!r}: {name} was trained '
           f'with {own[key]!r}; leave it out'
       )
+  if config.model.score is not None and loading.score_by_name(
+      config.model.score, model.text
+  ) != model.spec.score:
+    raise errors.UserError(
+        f'config.model.score={config.model.score!r}: {name} was trained with '
+        f'{model.spec.score}; leave it out'
+    )
   layers = model.spec.bert.num_layers
   if config.model.layers not in (None, layers):
     raise errors.UserError(
@@ -209,6 +216,20 @@ def load_tokenizer(name: str) -> tokenizer_lib.Tokenizer:
     return loading.read_description(pathlib.Path(name))[2]
   tower = next(iter(loading.load_towers(name, 0).values()))
   return tokenizer_lib.load_tokenizer(str(tower.folder))
+
+
+def check_one_vector(model: loading.Model, why: str) -> loading.Model:
+  """The model, if a text is one vector for it.
+
+  Raises:
+    UserError: its score compares several.
+  """
+  if not model.spec.score.is_dot:
+    raise errors.UserError(
+        f'{model.name}: texts have several vectors for its score function, and '
+        f'{why} one; name a model with config.model.score=dual'
+    )
+  return model
 
 
 def missing(checkpoint: str) -> str | None:

@@ -7,10 +7,11 @@ import pathlib
 from collections.abc import Sequence
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 from absl import logging
 
-from neg_contrast import artifacts, sharding
+from neg_contrast import artifacts, scoring, sharding
 from neg_contrast import config as config_lib
 from neg_contrast.data import records
 from neg_contrast.jobs import dataset as dataset_lib
@@ -64,7 +65,12 @@ class Vectors(abc.ABC):
   @property
   @abc.abstractmethod
   def dim(self) -> int:
-    """Features of a vector."""
+    """Features of a passage's vector."""
+
+  @property
+  def score(self) -> scoring.ScoreFunction:
+    """Of a query's vector and a passage's."""
+    return scoring.DUAL
 
   @abc.abstractmethod
   def encode_queries(self, queries: Sequence[str]) -> np.ndarray:
@@ -129,7 +135,7 @@ class Retriever:
     self._folder = None if folder is None or rows is not None else (
         folder / artifacts.sha256_json(embedder.identity)[:12] / 'index'
     )
-    self._rows = rows
+    self._rows, self._score = rows, embedder.score
     self._settings = index_settings(
         config, len(dataset.prepared.passages) if rows is None else len(rows)
     )
@@ -204,8 +210,10 @@ class Retriever:
     for begin in range(0, len(lines), _PAIRS_AT_ONCE):
       line, column = (places[begin : begin + _PAIRS_AT_ONCE]
                       for places in (lines, columns))
-      scores[line, column] = np.einsum(
-          'pd,pd->p', query_vecs[line], self.passage_vecs[rows[line, column]]
+      vecs = query_vecs[line], self.passage_vecs[rows[line, column]]
+      scores[line, column] = (
+          np.einsum('pd,pd->p', *vecs) if self._score.is_dot
+          else self._score.pairs(*map(jnp.asarray, vecs))
       )
     return scores
 
@@ -311,8 +319,10 @@ class Retriever:
         for start, end in of
     ])
     ends = np.cumsum([len(of) for of in parts])[:-1]
+    scores = np.asarray(
+        self._score(jnp.asarray(query_vec)[None], jnp.asarray(vecs))[0]
+    )
     return [
         of[int(np.argmax(scores))] if of else (0, 0)
-        for of, scores in zip(parts, np.split(vecs @ query_vec, ends),
-                              strict=True)
+        for of, scores in zip(parts, np.split(scores, ends), strict=True)
     ]

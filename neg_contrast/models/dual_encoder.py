@@ -1,4 +1,8 @@
-"""The dual encoder: BERT, pooling, projection, normalisation. Pure."""
+"""The dual encoder: BERT, pooling, projection, normalisation. Pure.
+
+A text has one vector, or several for a score function that compares more than
+one, side by side in a row of features (see `scoring`).
+"""
 
 import dataclasses
 from collections.abc import Mapping
@@ -7,12 +11,14 @@ from typing import Any
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
+from neg_contrast import scoring
 from neg_contrast.models import bert, packed
 
 _ACTIVATIONS = {'identity': lambda x: x, 'tanh': jnp.tanh}
 POOLINGS = ('cls', 'mean')
+_CODES_RANGE = 0.02  # Standard deviation of new codes, as of BERT's weights.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,6 +34,7 @@ class EncoderSpec:
     projection_activation: after it, `identity` or `tanh`.
     normalize: l2-normalise the result.
     shared: one tower for both roles.
+    score: of a query and a passage; says how many vectors each has.
   """
 
   bert: bert.BertConfig
@@ -37,12 +44,14 @@ class EncoderSpec:
   projection_activation: str = 'identity'
   normalize: bool = True
   shared: bool = True
+  score: scoring.ScoreFunction = scoring.DUAL
 
   def __post_init__(self):
-    """Checks names.
+    """Checks names, and what goes together.
 
     Raises:
-      ValueError: an unknown pooling or activation.
+      ValueError: an unknown pooling or activation; several vectors of pooled
+        texts, or codes in a tower that passages share.
     """
     if self.pooling not in POOLINGS:
       raise ValueError(f'pooling={self.pooling!r} is not one of {POOLINGS}')
@@ -51,21 +60,39 @@ class EncoderSpec:
           f'projection_activation={self.projection_activation!r} is not one of '
           f'{tuple(_ACTIVATIONS)}'
       )
+    if not self.score.is_dot and self.pooling != 'cls':
+      raise ValueError(
+          f'pooling={self.pooling!r} leaves one vector of a text, and its score '
+          'compares several; choose pooling=cls'
+      )
+    if self.score.codes and self.shared:
+      raise ValueError(
+          'the codes of a poly-encoder belong to a tower of queries; choose '
+          'shared=False'
+      )
 
   @property
   def dim(self) -> int:
-    """Features of an embedding."""
+    """Features of a vector."""
     return self.projection_dim or self.bert.hidden_size
+
+  def features(self, role: str) -> int:
+    """Features of all vectors of a text of `query`, `passage` or `shared`."""
+    return self.dim * self.score.vectors(role)
 
   def to_json(self) -> dict[str, Any]:
     """Plain values."""
-    return dataclasses.asdict(self)
+    values = dataclasses.asdict(self)
+    if self.score == scoring.DUAL:  # As it was before there were others.
+      del values['score']
+    return values
 
   @classmethod
   def from_json(cls, values: Mapping[str, Any]) -> 'EncoderSpec':
     """The inverse of `to_json`."""
     values = dict(values)
-    return cls(bert=bert.BertConfig(**values.pop('bert')), **values)
+    score = scoring.ScoreFunction(**values.pop('score', {}))
+    return cls(bert=bert.BertConfig(**values.pop('bert')), score=score, **values)
 
 
 class Encoder(nn.Module):
@@ -73,6 +100,8 @@ class Encoder(nn.Module):
 
   Attributes:
     spec: shapes and layers.
+    role: of the texts, `query` or `passage`; `shared`: of both, each of which
+      has as many vectors as the role with more of them.
     dtype: of the transformer's activations; the rest is float32.
     remat: see `bert.Bert`.
     scan_unroll: see `bert.Bert`.
@@ -80,6 +109,7 @@ class Encoder(nn.Module):
   """
 
   spec: EncoderSpec
+  role: str = 'shared'
   dtype: Any = jnp.float32
   remat: str = 'none'
   scan_unroll: int = 1
@@ -96,9 +126,13 @@ class Encoder(nn.Module):
       deterministic: whether dropout is off.
 
     Returns:
-      `[slots, features] float32`. Empty slots hold something finite.
+      `[slots, features] float32`, with several vectors of a text side by side
+      and zeros for those that a short one lacks. Empty slots hold something
+      finite.
     """
     spec = self.spec
+    has_codes = spec.score.codes and self.role == 'query'
+    count = spec.score.vectors(self.role)
     hidden = bert.Bert(
         spec.bert, self.dtype, self.remat, self.scan_unroll,
         self.operand_dtype, name='bert',
@@ -106,8 +140,14 @@ class Encoder(nn.Module):
         sequences.token_ids, sequences.segment_ids, sequences.positions,
         deterministic,
     )
+    row_length = hidden.shape[1]
     hidden = hidden.reshape(-1, hidden.shape[-1])
-    if spec.pooling == 'cls':
+    if has_codes or not spec.score.is_dot:
+      vecs, exists = leftmost(
+          hidden, sequences, row_length if has_codes else count
+      )
+      vecs = vecs.astype(jnp.float32)
+    elif spec.pooling == 'cls':
       vecs = hidden[sequences.first_index].astype(jnp.float32)
     else:
       vecs = mean_pool(
@@ -123,7 +163,69 @@ class Encoder(nn.Module):
           name='projection',
       )(vecs)
       vecs = _ACTIVATIONS[spec.projection_activation](vecs)
-    return l2_normalize(vecs) if spec.normalize else vecs
+    if has_codes:
+      codes = self.param(
+          'codes', nn.initializers.normal(_CODES_RANGE), (count, spec.dim)
+      )
+      vecs, exists = reduce_to_codes(vecs, exists, codes)
+    vecs = l2_normalize(vecs) if spec.normalize else vecs
+    if vecs.ndim == 3:
+      vecs = jnp.where(exists[..., None], vecs, 0).reshape(len(vecs), -1)
+    return vecs
+
+
+def leftmost(
+    hidden: Float[Array, 'tokens features'],
+    sequences: packed.PackedSequences,
+    count: int,
+) -> tuple[Float[Array, 'slots count features'], Bool[Array, 'slots count']]:
+  """The first tokens of every slot, and which of them there are.
+
+  Args:
+    hidden: of the tokens of all rows.
+    sequences: where the slots are, without a group axis.
+    count: tokens wanted of each.
+  """
+  slots = sequences.first_index.shape[0]
+  segments = jnp.asarray(sequences.segment_ids).reshape(-1)
+  at = sequences.first_index[:, None] + jnp.arange(count)
+  at = jnp.minimum(at, len(segments) - 1)
+  exists = segments[at] == jnp.arange(1, slots + 1)[:, None]
+  # A slot's tokens stand side by side, so that a later one can't be its own
+  # unless all before are; the last token of all may be met again and again.
+  exists &= jnp.arange(count) < (len(segments) - sequences.first_index)[:, None]
+  return hidden[at], exists
+
+
+def reduce_to_codes(
+    vecs: Float[Array, 'slots tokens features'],
+    exists: Bool[Array, 'slots tokens'],
+    codes: Float[Array, 'codes features'],
+) -> tuple[Float[Array, 'slots codes features'], Bool[Array, 'slots codes']]:
+  """Averages of a text's vectors by attention to learned codes.
+
+  `K = E Soft(E^T O)`, Zhang and Stratos, section 4.2, for codes O.
+
+  Args:
+    vecs: of tokens.
+    exists: which of them there are.
+    codes: O.
+
+  Returns:
+    One vector a code; none for an empty text.
+  """
+  logits = jnp.einsum(
+      'std,cd->sct', vecs, codes, precision=jax.lax.Precision.HIGHEST
+  )
+  weights = jax.nn.softmax(
+      jnp.where(exists[:, None, :], logits, -1e30), axis=-1
+  )
+  reduced = jnp.einsum(
+      'sct,std->scd', weights, vecs, precision=jax.lax.Precision.HIGHEST
+  )
+  return reduced, jnp.broadcast_to(
+      exists.any(1, keepdims=True), reduced.shape[:2]
+  )
 
 
 def mean_pool(
@@ -192,6 +294,12 @@ def encode(
   return jax.vmap(of_group)(numbers, sequences)
 
 
+def init_codes(spec: EncoderSpec, key: jax.Array) -> Array:
+  """Random codes of the tower of queries, `[codes, features] float32`."""
+  shape = spec.score.query_vectors, spec.dim
+  return _CODES_RANGE * jax.random.normal(key, shape)
+
+
 def tower(params: Mapping[str, Any], role: str) -> Any:
   """The parameters of the `query` or `passage` tower."""
   return params['shared'] if 'shared' in params else params[role]
@@ -205,7 +313,7 @@ def init_params(spec: EncoderSpec, key: jax.Array) -> dict[str, Any]:
   )
   names = ('shared',) if spec.shared else ('query', 'passage')
   return {
-      name: Encoder(spec).init(
+      name: Encoder(spec, name).init(
           jax.random.fold_in(key, number), sequences, True
       )['params']
       for number, name in enumerate(names)

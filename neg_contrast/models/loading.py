@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from neg_contrast import artifacts, errors
+from neg_contrast import artifacts, errors, scoring
 from neg_contrast import config as config_lib
 from neg_contrast.data import tokenizer as tokenizer_lib
 from neg_contrast.models import bert, dual_encoder, pretrained, random_init
@@ -97,8 +97,8 @@ def from_pretrained(
         f'model {source.bert.vocab_size} embeddings; the tokenizer belongs to '
         'another model'
     )
-  spec = _spec(source, config)
   text = _text(sources, config, name)
+  spec = _with_score(_spec(source, config), text, config)
   params = _towers(sources, spec, seed)
   return Model(
       spec=spec,
@@ -113,7 +113,9 @@ def from_pretrained(
           'spec': spec.to_json(),
           'text': dataclasses.asdict(text),
           'tokenizer': tokenizer.sha256,
-          'seed': seed if _new_projection(spec, source) else 0,
+          'seed': seed if (
+              _new_projection(spec, source) or spec.score.codes
+          ) else 0,
       }),
   )
 
@@ -138,7 +140,8 @@ def shape_by_name(
   if config.layers is not None:
     shape = dataclasses.replace(shape, num_layers=config.layers)
   source = pretrained.Pretrained(pathlib.Path(), name, shape, {})
-  return _spec(source, config), _text({'shared': source}, config, name)
+  text = _text({'shared': source}, config, name)
+  return _with_score(_spec(source, config), text, config), text
 
 
 def load_towers(name: str, seed: int) -> dict[str, pretrained.Pretrained]:
@@ -240,6 +243,34 @@ def _spec(
   )
 
 
+def score_by_name(
+    name: str | None, text: TextSpec
+) -> scoring.ScoreFunction:
+  """The score function of `config.model.score`; `dual`, where it is None."""
+  return scoring.named(
+      name or 'dual', text.query_length, text.passage_length
+  )
+
+
+def _with_score(
+    spec: dual_encoder.EncoderSpec, text: TextSpec,
+    config: config_lib.ModelConfig,
+) -> dual_encoder.EncoderSpec:
+  """The spec with the score function of the config.
+
+  Raises:
+    UserError: it does not go with pooling or shared towers.
+  """
+  try:
+    return dataclasses.replace(
+        spec, score=score_by_name(config.score, text)
+    )
+  except ValueError as e:
+    raise errors.UserError(
+        f'config.model.score={config.score!r}: {e} (config.model)'
+    ) from None
+
+
 def _text(
     sources: dict[str, pretrained.Pretrained],
     config: config_lib.ModelConfig,
@@ -306,17 +337,19 @@ def _towers(
 ) -> dict[str, Any]:
   """The pretrained weights in each tower; a new projection is random."""
 
-  def tower(source: pretrained.Pretrained) -> dict[str, Any]:
+  def tower(name: str, source: pretrained.Pretrained) -> dict[str, Any]:
     params: dict[str, Any] = {'bert': source.bert_params}
     if spec.projection_dim:
       params['projection'] = (
           dual_encoder.init_projection(spec, jax.random.key(seed))
           if _new_projection(spec, source) else source.projection
       )
+    if spec.score.codes and name == 'query':
+      params['codes'] = dual_encoder.init_codes(spec, jax.random.key(seed))
     return jax.tree.map(np.asarray, params)
 
   names = ('shared',) if spec.shared else ('query', 'passage')
-  return {name: tower(sources.get(name) or sources['shared'])
+  return {name: tower(name, sources.get(name) or sources['shared'])
           for name in names}
 
 

@@ -38,7 +38,7 @@ class TableEncoder:
     """Sets up; compiles at first use.
 
     Args:
-      encoder: the encoder module.
+      encoder: the encoder module of the texts' role.
       mesh: devices to use; groups are spread over its `data` axis.
       longest: tokens a sequence may have.
       chunk_tokens: tokens a device encodes at once, roughly.
@@ -47,7 +47,7 @@ class TableEncoder:
     """
     self._mesh = mesh
     self._longest, self._row_length = longest, row_length
-    self._dim = encoder.spec.dim
+    self._features = encoder.spec.features(encoder.role)
     self._chunk_tokens = chunk_tokens
     by_group = NamedSharding(mesh, PartitionSpec('data'))
     self._put = lambda batch: jax.device_put(batch, by_group)
@@ -92,7 +92,7 @@ class TableEncoder:
         on_progress(start + done)
 
     if out is None:
-      out = np.empty((len(span), self._dim), np.float32)
+      out = np.empty((len(span), self._features), np.float32)
     for first in range(span.start, span.stop, size):
       rows = np.arange(first, min(first + size, span.stop))
       start = first - span.start

@@ -1,5 +1,6 @@
-"""Exact nearest passages by dot product, streamed over the mesh."""
+"""Exact best passages by any score function, streamed over the mesh."""
 
+import functools
 import math
 
 import jax
@@ -32,6 +33,7 @@ class ExactIndex:
       tie_ranks: Int[np.ndarray, ' passages'],
       mesh: Mesh,
       block_rows: int = 16384,
+      score: scoring.ScoreFunction = scoring.DUAL,
   ):
     """Keeps a reference to the vectors, which may lie on disk.
 
@@ -39,16 +41,23 @@ class ExactIndex:
       passage_vecs: `[passages, features] float32`, read a block at a time.
       tie_ranks: `[passages] int32`, see `hits.tie_ranks`.
       mesh: blocks are spread over its `data` axis.
-      block_rows: passages a device scores at once.
+      block_rows: passages a device scores at once; fewer where a passage has so
+        many vectors that the block would take more than 256 MiB.
+      score: of a query's vectors and a passage's.
     """
     self._vecs = passage_vecs
     self._ranks = tie_ranks
     self._devices = mesh.shape['data']
-    self._rows = min(block_rows, max(1, len(passage_vecs)))
+    self._rows = max(1, min(
+        block_rows, len(passage_vecs),
+        _KEPT_BYTES // (4 * max(1, passage_vecs.shape[1])),
+    ))
     self._keeps = 4 * math.prod(passage_vecs.shape) < _KEPT_BYTES
     self._split = NamedSharding(mesh, PartitionSpec('data'))
     self._whole = NamedSharding(mesh, PartitionSpec())
-    self._step = jax.jit(_merge_block, donate_argnums=0)
+    self._step = jax.jit(
+        functools.partial(_merge_block, score), donate_argnums=0
+    )
     self._kept: dict[int, tuple[Array, Array, Array]] = {}
 
   def search(
@@ -127,8 +136,9 @@ def _nothing(queries, depth):
 
 
 def _merge_block(
+    score: scoring.ScoreFunction,
     best: tuple[Array, Array, Array],
-    query_vecs: Float[Array, 'queries features'],
+    query_vecs: Float[Array, 'queries query_features'],
     vecs: Float[Array, 'devices block features'],
     ranks: Int[Array, 'devices block'],
     rows: Int[Array, 'devices block'],
@@ -138,7 +148,7 @@ def _merge_block(
 
   def of_device(vecs, ranks, rows):
     scores = jnp.where(
-        rows >= 0, scoring.dot_scores(query_vecs, vecs), -jnp.inf
+        rows >= 0, score(query_vecs, vecs), -jnp.inf
     )
     scores, at = jax.lax.top_k(scores, min(depth, scores.shape[1]))
     return scores, ranks[at], rows[at]

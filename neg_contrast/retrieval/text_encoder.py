@@ -9,7 +9,7 @@ import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Float, Int
 
-from neg_contrast import sharding
+from neg_contrast import scoring, sharding
 from neg_contrast.data import records, tokenized
 from neg_contrast.models import dual_encoder, loading
 from neg_contrast.retrieval import encoding
@@ -42,7 +42,8 @@ class TextEncoder:
     self._model, self._mesh = model, mesh
     self._tables = {
         role: encoding.TableEncoder(
-            encoder, mesh, model.text.length(role), chunk_tokens,
+            encoder.clone(role=role), mesh, model.text.length(role),
+            chunk_tokens,
             row_length and max(model.text.length(role), row_length),
         )
         for role in ('query', 'passage')
@@ -51,8 +52,13 @@ class TextEncoder:
 
   @property
   def dim(self) -> int:
-    """Features of an embedding."""
-    return self._model.spec.dim
+    """Features of a passage's embedding."""
+    return self._model.spec.features('passage')
+
+  @property
+  def score(self) -> scoring.ScoreFunction:
+    """Of embeddings of queries and of passages."""
+    return self._model.spec.score
 
   @property
   def model(self) -> loading.Model:

@@ -160,7 +160,8 @@ def batch_terms(
     key = (None if dropout_key is None
            else jax.random.fold_in(dropout_key, number))
     by_group = gradient_cache.encode(
-        encoder, params['encoder'][name], sequences, key, chunks
+        encoder.clone(role=name), params['encoder'][name], sequences, key,
+        chunks,
     )
     vecs[name] = by_group.reshape(-1, by_group.shape[-1])
   query_table = vecs['shared'] if 'shared' in vecs else vecs['query']
@@ -174,5 +175,6 @@ def batch_terms(
       used_scale,
       batch.forward_mask,
       batch.backward_mask,
+      encoder.spec.score,
   )
   return terms, used_scale
