@@ -202,6 +202,10 @@ class LossConfig:
       negatives and the passages of all other queries; `own`: its own hard
       negatives alone, in one direction: noise contrastive estimation (Zhang and
       Stratos, equations 4, 5 and 11), with K - 1 = `negatives.per_query`.
+    adjusted: the score-adjusted loss (the same, equation 10): negatives are
+      drawn independently, with replacement, and their scores lowered by the
+      logarithm of how often they are expected; for `candidates=own` with
+      `negatives.strategy=sampled`, all of them hard.
     mask_known_positives: another row's passage that is a known positive of a
       query is no negative of it; off reproduces the paper's text.
     label_smoothing: of a question generator: the part of the target's mass that
@@ -212,6 +216,7 @@ class LossConfig:
   learn_scale: bool = False
   bidirectional: bool = True
   candidates: str = 'batch'
+  adjusted: bool = False
   mask_known_positives: bool = True
   label_smoothing: float = 0.0
 
@@ -222,6 +227,9 @@ class LossConfig:
     if self.candidates == 'own' and self.bidirectional:
       raise _error('loss.candidates', 'own', 'ranks passages for queries only; '
                    'set --config.loss.bidirectional=False')
+    if self.adjusted and self.candidates != 'own':
+      raise _error('loss.adjusted', True, 'is of a query\'s own negatives; set '
+                   '--config.loss.candidates=own')
     if not 0 <= self.label_smoothing < 1:
       raise _error('loss.label_smoothing', self.label_smoothing,
                    'must be at least 0 and below 1')
@@ -316,7 +324,8 @@ class NegativesConfig:
 
   Attributes:
     strategy: where they come from. `random`: the other rows of the batch only;
-      `corpus`: drawn uniformly from the corpus; `given`: judged not relevant in
+      `corpus`: drawn uniformly from the corpus;
+      `sampled`: drawn from the corpus by the model as it is, anew each epoch; `given`: judged not relevant in
       the data; `bm25`: its top passages, with `evaluation.bm25_k1` and
       `bm25_b`; `context`: other passages of the positive's document, or the
       half of it without the answer if there is no other; `coarse` and `fine`:
@@ -327,6 +336,11 @@ class NegativesConfig:
     depth: candidates of a source that are kept for a query, with rank and
       score, so that filters can change without mining again.
     members: strategies that `mixed` takes the union of.
+    hard_percent: of the N that are `sampled`, how many are hard: in proportion
+      to exp(score); the rest are uniform (Zhang and Stratos, section 6.3:
+      Hard 100, Mixed-p, Random 0).
+    greedy: of those, take the passages that score highest instead.
+    refresh_epochs: passes over the examples between draws of `sampled`.
     quotas: of the N, how many each member gives, as far as it has so many;
       empty: N are drawn uniformly from the union.
     checkpoint: the model that `model` mines with; empty: `checkpoint` of the
@@ -359,6 +373,9 @@ class NegativesConfig:
   pool_size: int = 100
   depth: int = 200
   members: tuple[str, ...] = ('coarse', 'fine', 'bm25', 'context')
+  hard_percent: float = 100.0
+  greedy: bool = False
+  refresh_epochs: float = 1.0
   quotas: tuple[int, ...] = ()
   checkpoint: str = ''
   coarse_dim: int = 25
@@ -386,7 +403,7 @@ class NegativesConfig:
   def __post_init__(self):
     """Checks ranges and that the keys agree."""
     _one_of('negatives.strategy', self.strategy,
-            ('random', 'corpus', 'mixed', *MINED))
+            ('random', 'corpus', 'sampled', 'mixed', *MINED))
     for key, known in (('members', MINED), ('drop_answers', MINED),
                        ('formats', FORMATS)):
       for value in getattr(self, key):
@@ -395,7 +412,15 @@ class NegativesConfig:
       raise _error('negatives.members', self.members,
                    'names at least one strategy, and each once')
     _at_least('negatives.per_query', self.per_query, 0)
-    _at_least('negatives.pool_size', self.pool_size, max(1, self.per_query))
+    if self.strategy == 'sampled':
+      _at_least('negatives.per_query', self.per_query, 1)
+    if not 0 <= self.hard_percent <= 100:
+      raise _error('negatives.hard_percent', self.hard_percent,
+                   'lies between 0 and 100')
+    _positive('negatives.refresh_epochs', self.refresh_epochs)
+    is_mined = self.strategy in ('mixed', *MINED)
+    _at_least('negatives.pool_size', self.pool_size,
+              max(1, self.per_query) if is_mined else 1)
     if self.depth < self.pool_size:
       raise _error('negatives.depth', self.depth,
                    f'must be at least negatives.pool_size={self.pool_size}')
@@ -831,7 +856,7 @@ class Config:
     """Raises UserError where strategy, number and model disagree."""
     negatives = self.negatives
     if negatives.pool and self.job == 'train' and (
-        negatives.strategy in ('random', 'corpus')
+        negatives.strategy in ('random', 'corpus', 'sampled')
     ):
       raise _error('negatives.strategy', negatives.strategy,
                    f'draws nothing from negatives.pool={negatives.pool}; name '
@@ -842,6 +867,18 @@ class Config:
       raise _error('negatives.per_query', negatives.per_query,
                    'is 0 for strategy "random" and at least 1 for any other; '
                    f'negatives.strategy is "{negatives.strategy}"')
+    if self.job == 'train' and self.loss.candidates == 'own' and (
+        negatives.per_query == 0
+    ):
+      raise _error('loss.candidates', 'own', 'leaves a query without any '
+                   'negative; choose a negatives.strategy and per_query')
+    if self.job == 'train' and self.loss.adjusted and (
+        negatives.strategy != 'sampled' or negatives.hard_percent < 100
+        or negatives.greedy
+    ):
+      raise _error('loss.adjusted', True, 'needs negatives that are drawn '
+                   'independently: negatives.strategy=sampled with '
+                   'hard_percent=100 and greedy=False')
     if self.job == 'mine' and not (negatives.sources or negatives.pool):
       raise _error('negatives.strategy', negatives.strategy,
                    f'has nothing to mine; choose {", ".join(MINED)} or mixed')

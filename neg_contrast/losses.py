@@ -162,11 +162,46 @@ def contrast_by_source(
   positive = jnp.diagonal(scores)
   is_other = jnp.isfinite(scores).at[rows, own_columns].set(False)
   is_other &= ~jnp.eye(batch, scores.shape[1], dtype=bool)
-  kinds = {'batch': (scores, mass, is_other)}
-  for number, name in enumerate(names):
-    chosen = (negative_sources == number) & jnp.isfinite(own)
-    kinds[name] = own, own_mass, chosen
-  result = {}
+  return _contrasts(positive, scale, {
+      'batch': (scores, mass, is_other),
+      **_by_source(own, own_mass, negative_sources, names),
+  })
+
+
+def contrast_of_candidates(
+    scores: Float[Array, 'batch candidates'],
+    negative_sources: Int[AnyArray, 'batch negatives'],
+    scale: Float[Array, ''] | float,
+    names: Sequence[str],
+) -> dict[str, Contrast]:
+  """The same where a query has candidates of its own alone.
+
+  Args:
+    scores: `[batch, 1 + negatives] float32`, scaled; the positive in column 0;
+      -inf where there is none.
+    negative_sources: `[batch, negatives] int32`, places in `names`; -1: none.
+    scale: the factor in the scores.
+    names: of the sources.
+
+  Returns:
+    Each of `names`.
+  """
+  mass = jax.nn.softmax(scores, axis=1)
+  return _contrasts(scores[:, 0], scale, _by_source(
+      scores[:, 1:], mass[:, 1:], negative_sources, names
+  ))
+
+
+def _by_source(own, own_mass, negative_sources, names):
+  """Scores, mass and which of them count, by name."""
+  return {
+      name: (own, own_mass, (negative_sources == number) & jnp.isfinite(own))
+      for number, name in enumerate(names)
+  }
+
+
+def _contrasts(positive, scale, kinds):
+  batch, result = len(positive), {}
   for name, (values, share, chosen) in kinds.items():
     has_some = chosen.any(axis=1)
     hardest = jnp.max(values, axis=1, where=chosen, initial=-jnp.inf)

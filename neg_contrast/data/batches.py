@@ -7,7 +7,7 @@ from typing import Any
 import flax.struct
 import grain
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Float, Int
 
 from neg_contrast.data import examples as examples_lib
 from neg_contrast.data import inputs, packing
@@ -22,10 +22,13 @@ class Drawn:
   Attributes:
     rows: `[batch, N] int32` passage rows; -1: there is none.
     sources: `[batch, N] int32`, number of the source each comes from; -1: none.
+    log_proposal: `[batch, N] float32`, logarithm of the chance of each where
+      they are drawn independently; None: they are not.
   """
 
   rows: Int[np.ndarray, 'batch negatives']
   sources: Int[np.ndarray, 'batch negatives']
+  log_proposal: Float[np.ndarray, 'batch negatives'] | None = None
 
 
 # Draws N hard negatives: (step, example numbers, query rows) -> [batch, N].
@@ -49,6 +52,7 @@ class Batch:
     negative_sources: `[B, N] int32`, number of the source of each; -1: none.
     forward_mask: `[B, B * (1 + N)] bool`, see `losses.batch_softmax`.
     backward_mask: `[B, B] bool`.
+    log_proposal: `[B, N] float32`, see `Drawn`, or None.
   """
 
   sequences: dict[str, packed.PackedSequences]
@@ -58,6 +62,7 @@ class Batch:
   negative_sources: Any
   forward_mask: Any
   backward_mask: Any
+  log_proposal: Any = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,6 +147,7 @@ class Batcher:
         negative_sources=drawn.sources,
         forward_mask=forward_mask,
         backward_mask=backward_mask,
+        log_proposal=drawn.log_proposal,
     )
     return batch, BatchStats(
         useful_tokens=int(queries.lengths.sum() + passages.lengths.sum()),

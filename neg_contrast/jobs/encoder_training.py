@@ -18,7 +18,7 @@ from neg_contrast.data import (
     synthetic,
     tokenized,
 )
-from neg_contrast.jobs import chunking, evaluate, training
+from neg_contrast.jobs import chunking, evaluate, sampled, training
 from neg_contrast.jobs import dataset as dataset_lib
 from neg_contrast.jobs import embedder as embedder_lib
 from neg_contrast.jobs import model as model_lib
@@ -54,6 +54,7 @@ class DualEncoderTraining(training.Training):
     """
     super().__init__(config, workdir, dataset)
     self._negatives = negatives
+    self._sampled: sampled.SampledNegatives | None = None
 
   @functools.cached_property
   def model(self) -> loading.Model:
@@ -104,6 +105,8 @@ class DualEncoderTraining(training.Training):
     """Names of the sources of hard negatives, by number."""
     if self._config.negatives.strategy == 'corpus':
       return ('corpus',)
+    if self._config.negatives.strategy == 'sampled':
+      return sampled.SOURCES
     return () if self._pool is None else self._pool.sources
 
   def _save_description(self) -> None:
@@ -155,6 +158,14 @@ class DualEncoderTraining(training.Training):
     )
     return batcher, len(pairs)
 
+  @property
+  def _refresh_steps(self):
+    return 0 if self._sampled is None else self._sampled.steps
+
+  def _refresh(self, params, step):
+    if self._sampled is not None:
+      self._sampled.refresh(params, step)
+
   def _draw(self, pairs: examples.Examples) -> batches.Draw:
     config, prepared = self._config.negatives, self._dataset.prepared
     count, seed, pool = config.per_query, self._config.seed, self._pool
@@ -163,6 +174,11 @@ class DualEncoderTraining(training.Training):
           len(prepared.passages), prepared.passage_groups,
           pairs.positive_groups[queries], count, seed, step, numbers,
       )
+    if config.strategy == 'sampled':
+      self._sampled = sampled.SampledNegatives(
+          self._config, self._dataset, pairs, self.model, self.workdir
+      )
+      return self._sampled.draw
     if pool is None:
       return lambda step, numbers, queries: batches.Drawn(
           *np.full((2, len(queries), 0), -1, np.int32)
@@ -239,9 +255,11 @@ def make_loss(
     chunks: that a batch is encoded in; None: at once.
     platform: where it runs; None: on this machine's devices.
   """
+  encoder = model_lib.make_module(spec, config.model, platform)
+  if config.loss.candidates == 'own':
+    return step_lib.nce_loss(encoder, config.loss.scale, sources, chunks)
   return step_lib.contrastive_loss(
-      model_lib.make_module(spec, config.model, platform), config.loss.scale,
-      sources, config.loss.bidirectional, chunks,
+      encoder, config.loss.scale, sources, config.loss.bidirectional, chunks
   )
 
 

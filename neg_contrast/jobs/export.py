@@ -129,8 +129,14 @@ class ExportJob:
   @functools.cached_property
   def _model(self) -> loading.Model:
     if self._as_it_comes:
-      return model_lib.load_as_it_comes(self._config, self._config.checkpoint)
-    return model_lib.load_checkpoint(self._config)
+      model = model_lib.load_as_it_comes(
+          self._config, self._config.checkpoint
+      )
+    else:
+      model = model_lib.load_checkpoint(self._config)
+    return model_lib.check_one_vector(
+        model, 'the formats that are written have'
+    )
 
   @functools.cached_property
   def _dataset(self) -> dataset_lib.Dataset:

@@ -291,7 +291,7 @@ class Retriever:
     return exact.ExactIndex(
         self.passage_vecs, self._tie_ranks,
         sharding.make_local_mesh(self._config.mesh),
-        self._config.index.block_rows,
+        self._config.index.block_rows, self._score,
     )
 
   @property

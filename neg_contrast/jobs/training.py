@@ -192,11 +192,21 @@ class Training(abc.ABC):
               batch_size=config.data.batch_size,
               learning_rate=optimizer.make_schedule(config.optim, total),
               criterion=self.criterion,
+              refresh_steps=self._refresh_steps,
           ),
+          self._refresh,
       ).fit(state, progress)
     finally:
       log.close()
       checkpoints.close()
+
+  @property
+  def _refresh_steps(self) -> int:
+    """Steps between refreshes; 0: never. Known when batches can be made."""
+    return 0
+
+  def _refresh(self, params: Any, step: int) -> None:
+    """Remakes what batches from a step on are made of."""
 
   @property
   def _dataset(self) -> dataset_lib.Dataset:
@@ -404,6 +414,8 @@ def settings_of(config: config_lib.Config) -> dict[str, Any]:
   }
   values['negatives'] = {  # The rest is in the identity of the pool.
       key: values['negatives'][key]
-      for key in ('strategy', 'per_query', 'quotas')
+      for key in ('strategy', 'per_query', 'quotas',
+                  *(('hard_percent', 'greedy', 'refresh_epochs')
+                    if config.negatives.strategy == 'sampled' else ()))
   }
   return values

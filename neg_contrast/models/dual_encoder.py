@@ -92,7 +92,8 @@ class EncoderSpec:
     """The inverse of `to_json`."""
     values = dict(values)
     score = scoring.ScoreFunction(**values.pop('score', {}))
-    return cls(bert=bert.BertConfig(**values.pop('bert')), score=score, **values)
+    shape = bert.BertConfig(**values.pop('bert'))
+    return cls(bert=shape, score=score, **values)
 
 
 class Encoder(nn.Module):

@@ -46,6 +46,8 @@ class Schedule:
     learning_rate: of a step.
     criterion: the metric that early stopping goes by; of a `loss`, less is
       better.
+    refresh_steps: steps between refreshes of what batches are made of, 0:
+      never.
   """
 
   total_steps: int
@@ -56,6 +58,11 @@ class Schedule:
   batch_size: int
   learning_rate: optax.Schedule
   criterion: str = 'accuracy@1'
+  refresh_steps: int = 0
+
+  def refreshes(self, step: int) -> bool:
+    """Whether batches have to be refreshed before what follows step `step`."""
+    return bool(self.refresh_steps) and step % self.refresh_steps == 0
 
   def evaluates(self, step: int) -> bool:
     """Whether step `step` is followed by an evaluation."""
@@ -66,7 +73,14 @@ class Schedule:
   def pauses(self, step: int) -> bool:
     """Whether step `step` is followed by an evaluation or a checkpoint."""
     return (self.evaluates(step) or step == self.total_steps
-            or step % self.save_steps == 0)
+            or step % self.save_steps == 0 or self.refreshes(step))
+
+  def part_from(self, step: int) -> range:
+    """The steps from `step` on that need no refresh in between."""
+    end = self.total_steps
+    if self.refresh_steps:
+      end = min(end, (step // self.refresh_steps + 1) * self.refresh_steps)
+    return range(step, end)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -90,6 +104,7 @@ class Trainer:
       checkpoints: checkpoints_lib.Checkpoints,
       log: run_log.RunLog,
       schedule: Schedule,
+      refresh: Callable[[Any, int], None] = lambda params, step: None,
   ):
     """Takes what a run is made of.
 
@@ -102,6 +117,8 @@ class Trainer:
       checkpoints: where to save.
       log: where to record.
       schedule: when to do what.
+      refresh: (parameters, steps done); remakes what batches after it are made
+        of, the same however often it is called.
     """
     self._train_step = train_step
     self._make_batch = make_batch
@@ -109,6 +126,7 @@ class Trainer:
     self._checkpoints = checkpoints
     self._log = log
     self._schedule = schedule
+    self._refresh = refresh
     self._pending: collections.deque[Pending] = collections.deque()
     self._drained = 0.0  # When the device was last known to be idle.
 
@@ -131,9 +149,21 @@ class Trainer:
       UserError: the loss is not finite.
       Interrupted: SIGTERM or SIGINT came; everything is saved.
     """
-    numbers = range(int(state.step), self._schedule.total_steps)
+    begin = int(state.step)
+    with _Signals() as signals:
+      while begin < self._schedule.total_steps and not progress.finished:
+        if self._schedule.refreshes(begin):
+          self._refresh(state.params, begin)
+        numbers = self._schedule.part_from(begin)
+        state, progress = self._fit_part(state, progress, numbers, signals)
+        begin = numbers.stop
+    self._checkpoints.wait()
+    return state, progress
+
+  def _fit_part(self, state, progress, numbers, signals):
+    """Steps for which batches can be made ahead. Returns what `fit` does."""
     made = prefetch.prefetch(self._make_batch, numbers)
-    with _Signals() as signals, contextlib.closing(made):
+    with contextlib.closing(made):
       self._drained = time.monotonic()
       for number, ((batch, stats), waited) in zip(numbers, made, strict=True):
         step = number + 1
@@ -154,7 +184,6 @@ class Trainer:
           logging.info('%s: saved step %d; the same command goes on from there',
                        stop.name, step)
           raise Interrupted(128 + stop)
-    self._checkpoints.wait()
     return state, progress
 
   def _pause(self, state, progress, step):

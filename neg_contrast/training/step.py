@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float
 
-from neg_contrast import losses
+from neg_contrast import losses, nce
 from neg_contrast.data import batches, question_batches
 from neg_contrast.models import dual_encoder, t5
 from neg_contrast.training import gradient_cache
@@ -134,6 +134,59 @@ def contrastive_loss(
   return loss_fn
 
 
+def nce_loss(
+    encoder: dual_encoder.Encoder, scale: float, sources: Sequence[str] = (),
+    chunks: gradient_cache.Chunks | None = None,
+) -> Loss:
+  """Hard-negative NCE: each query's positive among its own negatives alone.
+
+  Zhang and Stratos, equation 11; where the batch says with what chance its
+  negatives were drawn, the score-adjusted loss, equation 10. Metrics as of
+  `contrastive_loss`, with `effective_negatives` for the backward loss.
+
+  Args:
+    encoder: the encoder module of a tower.
+    scale: factor on the scores, unless the parameters hold a learned one.
+    sources: names of the sources of hard negatives, by number.
+    chunks: encode the batch in chunks; None: at once.
+  """
+
+  def loss_fn(params, batch, key):
+    queries, positives, negatives = encode_batch(
+        encoder, params, batch, key, chunks
+    )
+    used_scale = scale_of(params, scale)
+    candidates = jnp.concatenate([positives[:, None], negatives], axis=1)
+    scores = used_scale * jax.vmap(
+        lambda query, own: encoder.spec.score(query[None], own)[0]
+    )(queries, candidates)
+    is_negative = batch.negative_sources >= 0
+    is_candidate = jnp.pad(
+        is_negative, ((0, 0), (1, 0)), constant_values=True
+    )
+    used = scores
+    if batch.log_proposal is not None:
+      used = nce.adjusted_scores(scores, batch.log_proposal, is_candidate)
+    loss = jnp.mean(losses.candidate_softmax(used, is_candidate))
+    scores = jnp.where(is_candidate, scores, -jnp.inf)
+    return loss, {
+        'forward_loss': loss,
+        'accuracy': jnp.mean(
+            (scores[:, 0] > scores[:, 1:].max(1)).astype(jnp.float32)
+        ),
+        'effective_negatives': jnp.mean(
+            nce.effective_negatives(scores, is_candidate),
+            where=is_negative.any(1),
+        ),
+        'scale': used_scale,
+        'contrast': losses.contrast_of_candidates(
+            scores, batch.negative_sources, used_scale, sources
+        ),
+    }
+
+  return loss_fn
+
+
 def batch_terms(
     encoder: dual_encoder.Encoder,
     params,
@@ -155,6 +208,43 @@ def batch_terms(
   Returns:
     The loss terms, and the scale used.
   """
+  used_scale = scale_of(params, scale)
+  terms = losses.batch_softmax(
+      *encode_batch(encoder, params, batch, dropout_key, chunks),
+      used_scale,
+      batch.forward_mask,
+      batch.backward_mask,
+      encoder.spec.score,
+  )
+  return terms, used_scale
+
+
+def scale_of(params: Any, scale: float) -> Float[Array, '']:
+  """The learned scale of the parameters, or the one given."""
+  log_scale = params['loss'].get('log_scale')
+  return jnp.float32(scale) if log_scale is None else jnp.exp(log_scale)
+
+
+def encode_batch(
+    encoder: dual_encoder.Encoder,
+    params,
+    batch: batches.Batch,
+    dropout_key: jax.Array | None,
+    chunks: gradient_cache.Chunks | None = None,
+) -> tuple[
+    Float[Array, 'batch query_features'],
+    Float[Array, 'batch features'],
+    Float[Array, 'batch negatives features'],
+]:
+  """Vectors of queries, positives and hard negatives.
+
+  Args:
+    encoder: the encoder module of a tower.
+    params: `TrainState.params`.
+    batch: the batch.
+    dropout_key: None: no dropout.
+    chunks: encode it in chunks; None: at once.
+  """
   vecs = {}
   for number, (name, sequences) in enumerate(sorted(batch.sequences.items())):
     key = (None if dropout_key is None
@@ -166,15 +256,8 @@ def batch_terms(
     vecs[name] = by_group.reshape(-1, by_group.shape[-1])
   query_table = vecs['shared'] if 'shared' in vecs else vecs['query']
   passage_table = vecs['shared'] if 'shared' in vecs else vecs['passage']
-  log_scale = params['loss'].get('log_scale')
-  used_scale = jnp.float32(scale) if log_scale is None else jnp.exp(log_scale)
-  terms = losses.batch_softmax(
+  return (
       query_table[batch.query_slots],
       passage_table[batch.positive_slots],
       passage_table[batch.negative_slots],
-      used_scale,
-      batch.forward_mask,
-      batch.backward_mask,
-      encoder.spec.score,
   )
-  return terms, used_scale
