@@ -324,10 +324,10 @@ class NegativesConfig:
 
   Attributes:
     strategy: where they come from. `random`: the other rows of the batch only;
-      `corpus`: drawn uniformly from the corpus;
-      `sampled`: drawn from the corpus by the model as it is, anew each epoch; `given`: judged not relevant in
-      the data; `bm25`: its top passages, with `evaluation.bm25_k1` and
-      `bm25_b`; `context`: other passages of the positive's document, or the
+      `corpus`: drawn uniformly from the corpus; `sampled`: drawn from the
+      corpus by the model as it is, anew each epoch; `given`: judged not
+      relevant in the data; `bm25`: its top passages, with `evaluation.bm25_k1`
+      and `bm25_b`; `context`: other passages of the positive's document, or the
       half of it without the answer if there is no other; `coarse` and `fine`:
       nearest passages by a dual encoder of few or many features, trained for
       it; `model`: nearest passages by `checkpoint`; `mixed`: all `members`.

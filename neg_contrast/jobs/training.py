@@ -207,6 +207,7 @@ class Training(abc.ABC):
 
   def _refresh(self, params: Any, step: int) -> None:
     """Remakes what batches from a step on are made of."""
+    del params, step  # Nothing, most of the time.
 
   @property
   def _dataset(self) -> dataset_lib.Dataset:

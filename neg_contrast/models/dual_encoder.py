@@ -62,8 +62,8 @@ class EncoderSpec:
       )
     if not self.score.is_dot and self.pooling != 'cls':
       raise ValueError(
-          f'pooling={self.pooling!r} leaves one vector of a text, and its score '
-          'compares several; choose pooling=cls'
+          f'pooling={self.pooling!r} leaves one vector of a text, and its '
+          'score compares several; choose pooling=cls'
       )
     if self.score.codes and self.shared:
       raise ValueError(
