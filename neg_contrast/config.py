@@ -502,7 +502,8 @@ class EvaluationConfig:
     answer_ks: cut-offs of `answer_accuracy@k`; empty: not measured.
     answer_rule: `string` (the DPR rule) or `regex`.
     depth: passages retrieved for a query.
-    runs: TREC run files that `job=evaluate` evaluates too.
+    runs: TREC run files that `job=evaluate` evaluates too; and files of
+      Zeshel's tfidf_candidates.
     dpr_results: also write every ranking with its texts as DPR's result json.
     bm25: also evaluate BM25.
     bm25_k1: its term saturation.

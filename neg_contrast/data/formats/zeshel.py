@@ -112,7 +112,8 @@ class Zeshel:
     for mention in mentions:
       start, end = mention.start, mention.end + 1
       found = ' '.join(words[start:end])
-      if start >= end or found.casefold() != mention.text.casefold():
+      is_there = start < end <= len(words)
+      if not is_there or found.casefold() != mention.text.casefold():
         self._invalid.report(
             'broken_record', mention.where,
             f'words {start} to {mention.end} (keys "start_index", "end_index") '
