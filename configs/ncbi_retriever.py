@@ -5,8 +5,9 @@
 
 The model and the training of configs/zeshel_retriever.py (Zhang and Stratos) on
 the NCBI disease corpus, of which the paper says nothing; a concept is its name
-and synonyms. Mentions have 64 tokens, concepts 48. Splits are `train` and `dev`;
-concepts of a tenth of the training mentions are set apart for tuning.
+and synonyms. Mentions have 64 tokens, concepts 48. Splits are `train` and
+`dev`; a tenth of the concepts of `train`, with their mentions, is set apart for
+tuning.
 
 Arguments, as in `ncbi_retriever.py:size=small`:
   size: `full` (BERT-base, four epochs) or `small` (all-MiniLM-L6-v2, one epoch,

@@ -26,8 +26,8 @@ and test, in half a day on an A100, SOM in one to two:
 This is DUAL with random negatives: two BERT-base, dot products of [CLS] without
 projection, normalisation or scale, 128 tokens a mention and an entity, 63
 entities of the training worlds against each of 4 mentions a step, and the
-positives of the other 3 too. Adam, four epochs; the learning rate is the best on
-val of 5e-5, 2e-5 and 1e-5 (`--config.optim.learning_rate`).
+positives and negatives of the other 3 too. Adam, four epochs; the learning rate
+is the best on val of 5e-5, 2e-5 and 1e-5 (`--config.optim.learning_rate`).
 
 A mention is `[CLS] left [unused0] mention [unused1] right [SEP]`, an entity
 `[CLS] title [SEP] text [SEP]`. The paper says neither which symbols mark the
