@@ -143,7 +143,9 @@ class Comparison:
     scores = embedder.query_vecs(rows) @ embedder.passage_vecs[:].T
     ranks = self._dataset.prepared.tie_ranks
     found = hits.top_k(scores, ranks, self._base.evaluation.depth)
-    by_query = self._test.score(self._test.run_of(found), found)[1]
+    by_query = self._test.score(
+        self._test.run_of(found), found
+    ).per_query
     ids = [self._dataset.prepared.query_ids[row].decode() for row in rows]
     values = {name: np.array([by_query[name][i] for i in ids])
               for name in _METRICS}

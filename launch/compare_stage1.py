@@ -104,7 +104,9 @@ class Comparison:
     found = retriever_lib.Retriever(
         self._base, self._gold, embedder
     ).search_rows(self._test.query_rows, self._base.evaluation.depth)
-    by_query = self._test.score(self._test.run_of(found), found)[1]
+    by_query = self._test.score(
+        self._test.run_of(found), found
+    ).per_query
     ids = [self._gold.prepared.query_ids[row].decode()
            for row in self._test.query_rows]
     values = {name: np.array([by_query[name][i] for i in ids])

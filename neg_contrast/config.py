@@ -125,6 +125,9 @@ class ModelConfig:
     passage_length: the same for passages.
     query_prefix: text put before every query.
     passage_prefix: text put before every passage.
+    mention_start: token of the vocabulary put before a mention in its context,
+      where the queries are mentions; [unused0] if nothing is said.
+    mention_end: the same after it; [unused1].
     hidden_dropout: rate on embeddings and layer outputs.
     attention_dropout: rate on attention probabilities.
     dtype: compute type, `float32` or `bfloat16`; `auto`: bfloat16 on
@@ -156,6 +159,8 @@ class ModelConfig:
   passage_length: int | None = None
   query_prefix: str | None = None
   passage_prefix: str | None = None
+  mention_start: str | None = None
+  mention_end: str | None = None
   hidden_dropout: float | None = None
   attention_dropout: float | None = None
   dtype: str = 'auto'
@@ -545,7 +550,8 @@ class EvaluationConfig:
     answer_ks: cut-offs of `answer_accuracy@k`; empty: not measured.
     answer_rule: `string` (the DPR rule) or `regex`.
     depth: passages retrieved for a query.
-    runs: TREC run files that `job=evaluate` evaluates too.
+    runs: TREC run files that `job=evaluate` evaluates too; and files of
+      Zeshel's tfidf_candidates.
     dpr_results: also write every ranking with its texts as DPR's result json.
     bm25: also evaluate BM25.
     bm25_k1: its term saturation.
@@ -846,7 +852,7 @@ class Config:
     """Raises UserError where stage 2 asks for another model than stage 1."""
     for key in ('shared', 'layers', 'pooling', 'projection_dim', 'normalize',
                 'query_length', 'passage_length', 'query_prefix',
-                'passage_prefix'):
+                'passage_prefix', 'mention_start', 'mention_end'):
       ours, theirs = getattr(self.model, key), getattr(stage1.model, key)
       if ours is not None and theirs != ours:
         raise _error(f'model.{key}', ours, f'is {theirs!r} in config.stage1, '

@@ -18,7 +18,8 @@ DATA_KEYS = (
 
 MODEL_KEYS = tuple(f'model.{name}' for name in (
     'init', 'layers', 'shared', 'pooling', 'projection_dim', 'normalize',
-    'query_length', 'passage_length', 'query_prefix', 'passage_prefix', 'dtype',
+    'query_length', 'passage_length', 'query_prefix', 'passage_prefix',
+    'mention_start', 'mention_end', 'dtype',
 ))
 """Keys that stage 1 has from stage 2, which goes on with its model."""
 
@@ -98,6 +99,46 @@ def set_size(config: ml_collections.ConfigDict, size: str) -> None:
     config.optim.epochs = 1
     config.evaluation.eval_steps = 60
     config.checkpointing.log_steps = 5
+  else:
+    raise config_lib.unknown_argument('size', size, ('full', 'small'))
+
+
+def set_linking(config: ml_collections.ConfigDict, size: str) -> None:
+  """Sets model and training of an entity retriever.
+
+  Args:
+    config: changed in place.
+    size: `full` (DUAL of Zhang and Stratos, 2021, sections 6.2 and 6.3, as far
+      as it has keys) or `small`, for two cores.
+
+  Raises:
+    UserError: another size.
+  """
+  config.model.shared = False
+  config.loss.bidirectional = False
+  config.negatives.strategy = 'corpus'
+  config.evaluation.depth = 64
+  config.evaluation.metrics = ('accuracy@1', 'accuracy@64')
+  if size == 'full':
+    config.data.batch_size = 4
+    config.model.init = 'bert-base-uncased'
+    config.model.projection_dim = 0
+    config.model.normalize = False
+    config.model.query_length = config.model.passage_length = 128
+    config.model.remat = 'attention'
+    config.loss.scale = 1.0
+    config.negatives.per_query = 63
+    config.optim.learning_rate = 2e-5
+    config.optim.epochs = 4
+    config.checkpointing.log_steps = 100
+  elif size == 'small':
+    config.data.batch_size = 16
+    config.model.init = 'minilm'
+    config.model.query_length = config.model.passage_length = 64
+    config.negatives.per_query = 3
+    config.optim.optimizer = 'adamw'
+    config.optim.learning_rate = 5e-5
+    config.optim.epochs = 1
   else:
     raise config_lib.unknown_argument('size', size, ('full', 'small'))
 

@@ -1,5 +1,6 @@
 """Every config loads, every module imports, and the keys say what they mean."""
 
+import csv
 import importlib
 import importlib.util
 import pathlib
@@ -87,6 +88,36 @@ def test_paper_values(name):
   assert config.optim.epochs == 200
   assert (config.model.query_length, config.model.passage_length) == (64, 384)
   assert config.model.projection_dim == 768
+
+
+def test_paper_values_of_linking():
+  config = load(ROOT / 'configs' / 'zeshel_retriever.py')
+  assert not config.model.shared and not config.model.normalize
+  assert config.model.projection_dim == 0 and config.loss.scale == 1
+  assert (config.model.query_length, config.model.passage_length) == (128, 128)
+  assert config.data.batch_size == 4 and config.optim.epochs == 4
+  assert config.negatives.per_query + 1 == 64 and not config.loss.bidirectional
+  assert config.optim.learning_rate in (5e-5, 2e-5, 1e-5)
+  assert config.optim.optimizer == 'adam' and config.evaluation.depth == 64
+  ncbi = load(ROOT / 'configs' / 'ncbi_retriever.py')
+  assert (ncbi.model.query_length, ncbi.model.passage_length) == (64, 48)
+
+
+@pytest.mark.parametrize('name, table, rows', [
+    ('zeshel_retriever', '1', 15), ('aida_retriever', '4', 6)])
+def test_papers_tables_of_linking(name, table, rows):
+  """What a config's docstring prints is what lies beside it as data."""
+  with open(ROOT / 'configs' / 'zhang_stratos.csv', newline='') as f:
+    cells = [row for row in csv.DictReader(f) if row['table'] == table]
+  wanted = {}
+  for row in cells:
+    wanted.setdefault((row['model'], row['negatives']), []).append(row['value'])
+  printed = [line.split() for line in
+             (ROOT / 'configs' / f'{name}.py').read_text().splitlines()
+             if line.startswith('    ') and line[-3:-2] == '.']
+  assert len(printed) == rows and printed == [
+      [*f'{model} {negatives}'.split(), *values]
+      for (model, negatives), values in wanted.items()]
 
 
 def test_arguments():

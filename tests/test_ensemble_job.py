@@ -157,7 +157,7 @@ def test_weights_are_tuned_on_the_tune_split(finished):
   found = job._retriever(job._vectors, job._fused_folder).search_rows(
       tune.query_rows, DEPTH
   )
-  means = tune.score(tune.run_of(found), found)[0]
+  means = tune.score(tune.run_of(found), found).mean
   tuned = weights_of(work)['fusion_embedding']
   assert tuned['accuracy@1'] == pytest.approx(means['accuracy@1'])
   assert tuned['mrr@10'] == pytest.approx(means['mrr@10'])

@@ -124,10 +124,66 @@ def write_beir(folder: pathlib.Path, documents=12, per_document=4) -> None:
     )
 
 
+WORLDS = {'train': ('apple', 'berry'), 'val': ('cherry',),
+          'test': ('damson', 'elder')}
+
+
+def write_zeshel(folder: pathlib.Path, documents=6, words=WORDS) -> None:
+  """Mentions of two words in each document, of another one of its world."""
+  rng = np.random.default_rng(0)
+  dump = lambda rows: ''.join(json.dumps(row) + '\n' for row in rows)
+  for name in ('documents', 'mentions', 'tfidf_candidates'):
+    (folder / name).mkdir(parents=True)
+  for split, worlds in WORLDS.items():
+    mentions, candidates = [], []
+    for world in worlds:
+      texts = [rng.choice(words, 12).tolist() for _ in range(documents)]
+      ids = [f'{world}{d}' for d in range(documents)]
+      (folder / 'documents' / f'{world}.json').write_text(dump(
+          {'document_id': name, 'title': text[0], 'text': ' '.join(text)}
+          for name, text in zip(ids, texts, strict=True)
+      ))
+      for d, text in enumerate(texts):
+        start, label = int(rng.integers(0, 11)), (d + 1) % documents
+        mentions.append({
+            'mention_id': f'm-{ids[d]}', 'corpus': world,
+            'context_document_id': ids[d], 'label_document_id': ids[label],
+            'text': ' '.join(text[start : start + 2]),
+            'start_index': start, 'end_index': start + 1,
+            'category': 'LOW_OVERLAP',
+        })
+        candidates.append({'mention_id': f'm-{ids[d]}', 'tfidf_candidates': [
+            ids[other] for other in rng.permutation(documents)[:4]
+        ]})
+    for name, rows in (('mentions', mentions),
+                       ('tfidf_candidates', candidates)):
+      (folder / name / f'{split}.json').write_text(dump(rows))
+
+
+MARKED = [*WORDS, '[unused0]', '[unused1]']
+"""Words of a vocabulary with the markers of mentions; 67 tokens."""
+
+
+def make_linking_config(tmp_path: pathlib.Path, **overrides):
+  """A training config over tiny worlds, made if missing."""
+  if not (tmp_path / 'zeshel').exists():
+    write_zeshel(tmp_path / 'zeshel')
+    write_model(tmp_path / 'model', words=MARKED, vocab_size=67)
+  config = make_config(tmp_path, **{
+      'data__source': f'zeshel:{tmp_path / "zeshel"}',
+      'data__tune_split': 'val', 'negatives__strategy': 'random',
+      'negatives__per_query': 0, 'optim__steps': 3, 'evaluation__eval_steps': 3,
+      'evaluation__depth': 4,
+      'evaluation__metrics': ('accuracy@4', 'macro_accuracy@1'), **overrides,
+  })
+  return config
+
+
 def make_config(tmp_path: pathlib.Path, **overrides):
   """A training config over the tiny corpus and model, made if missing."""
   if not (tmp_path / 'data').exists():
     write_beir(tmp_path / 'data')
+  if not (tmp_path / 'model').exists():
     write_model(tmp_path / 'model')
   config = config_lib.base_config()
   config.data.source = f'beir:{tmp_path / "data"}'

@@ -35,6 +35,43 @@ def cut(
   )
 
 
+def mention_pieces(
+    left: sequences.Sequences,
+    mentions: sequences.Sequences,
+    right: sequences.Sequences,
+    *,
+    marker_ids: tuple[int, int],
+    room: int,
+) -> tuple[sequences.Sequences, ...]:
+  """`left start mention end right`, cut so that the mention is in the middle.
+
+  Left and right context share the room that the mention leaves, and what one of
+  them does not need goes to the other; the odd token goes to the right. A
+  mention that is too long loses its end. The markers always stay.
+
+  Args:
+    left: tokens before each mention.
+    mentions: tokens of the mentions.
+    right: tokens after each.
+    marker_ids: ids of the tokens before and after a mention.
+    room: tokens of all pieces together, at most; at least 2.
+
+  Returns:
+    Five pieces, one after the other: `texts` of `input_sequences`.
+  """
+  mentions = mentions.cut(0, room - 2)
+  rest = room - 2 - mentions.lengths
+  before = np.minimum(left.lengths,
+                      np.maximum(rest // 2, rest - right.lengths))
+  nothing = np.zeros(len(mentions), np.int64)
+  start, end = (
+      sequences.Sequences(np.array([number], np.int32), nothing, nothing + 1)
+      for number in marker_ids
+  )
+  return (left.cut(left.lengths - before, left.lengths), start, mentions, end,
+          right.cut(0, rest - before))
+
+
 def input_sequences(
     titles: sequences.Sequences,
     texts: tuple[sequences.Sequences, ...],

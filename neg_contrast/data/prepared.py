@@ -30,7 +30,7 @@ from neg_contrast import artifacts, errors
 from neg_contrast.data import id_table, records, sources
 
 Record = TypeVar('Record')
-FORMAT = 4  # Of the folder; another one is prepared anew.
+FORMAT = 5  # Of the folder; another one is prepared anew.
 _PROGRESS_EVERY = 100_000
 _READ_AT_ONCE = 1024
 _SINGULAR = {'passages': 'passage', 'queries': 'query'}
@@ -97,7 +97,7 @@ class Prepared:
     corpus_folder: where passages lie; another one where the queries were made
       for a corpus that was there before.
     manifest: its counts and fingerprints.
-    passages: rows of the corpus.
+    passages: rows of the corpus; their worlds are `passage_worlds`.
     queries: all queries that belong to some split.
     passage_ids: UTF-8 bytes by row, and rows by id.
     query_ids: the same of queries.
@@ -153,6 +153,43 @@ class Prepared:
     Equal after folding case and white space.
     """
     return np.load(self.corpus_folder / 'passage_groups.npy', mmap_mode='r')
+
+  @property
+  def has_mentions(self) -> bool:
+    """Whether the queries are mentions, and not questions."""
+    return self.manifest['mentions']
+
+  @property
+  def worlds(self) -> tuple[str, ...]:
+    """Names of the parts that queries are searched in; empty: there are none.
+    """
+    return tuple(self.manifest['worlds'])
+
+  @functools.cached_property
+  def passage_worlds(self) -> Int[np.ndarray, ' passages']:
+    """`[passages] int32`: numbers of `worlds`; where there are some."""
+    return np.load(self.corpus_folder / 'passage_worlds.npy', mmap_mode='r')
+
+  @functools.cached_property
+  def query_worlds(self) -> Int[np.ndarray, ' queries']:
+    """`[queries] int32`: numbers of `worlds`; where there are some."""
+    return np.load(self.folder / 'query_worlds.npy', mmap_mode='r')
+
+  def rows_of_worlds(
+      self, queries: Int[np.ndarray, ' queries']
+  ) -> Int[np.ndarray, ' rows'] | None:
+    """`[rows] int32`: passages of the worlds of some queries, ascending.
+
+    None where there are no worlds, and where these are all of them. Negatives
+    of training mentions are among those of the training worlds (Zhang and
+    Stratos, 2021, section 6.3).
+    """
+    if not self.worlds:
+      return None
+    some = np.unique(self.query_worlds[queries])
+    if len(some) == len(self.worlds):
+      return None
+    return np.flatnonzero(np.isin(self.passage_worlds, some)).astype(np.int32)
 
   @functools.cached_property
   def passage_documents(self) -> Int[np.ndarray, ' passages']:
@@ -282,7 +319,7 @@ def write_queries(
   Raises:
     UserError: a record can't be used.
   """
-  manifest |= {'format': FORMAT, 'spec': base.manifest['spec']}
+  manifest |= {'format': FORMAT, 'spec': base.manifest['spec'], 'worlds': []}
   invalid = records.InvalidRecords(skip=False)
   _Writer(source, invalid, folder).write_queries(
       manifest, base.passage_ids, base.manifest['corpus_fingerprint']
@@ -313,6 +350,9 @@ class _Writer:
     self._source, self._invalid, self._folder = source, invalid, folder
     self._repeated = 0
     self._digest = hashlib.sha256()  # Of the judgements.
+    self._worlds: dict[str, int] = {}  # Their numbers.
+    self._worlds_of: dict[str, array.array] = {}  # Of the rows of a kind.
+    self._has_mentions: bool | None = None
 
   def write(self, manifest: dict[str, Any]) -> None:
     """Writes everything and completes the manifest."""
@@ -331,6 +371,9 @@ class _Writer:
     self._save('passage_groups', sorter.groups())
     self._save('passage_documents', sorter.documents())
     sorter.close()
+    if self._worlds:
+      self._save('passage_worlds', np.array(self._worlds_of['passages']))
+    manifest['worlds'] = list(self._worlds)
     self.write_queries(
         manifest, id_table.IdTable(self._folder / 'passages'), corpus
     )
@@ -344,6 +387,9 @@ class _Writer:
         _query_row,
     )
     sorter.close()
+    if self._worlds:
+      self._save('query_worlds',
+                 np.array(self._worlds_of['queries'], np.int32))
     self._passage_ids = passage_ids
     self._query_row = (
         id_table.IdTable(self._folder / 'queries').row_of
@@ -358,6 +404,7 @@ class _Writer:
         'fingerprint': artifacts.sha256_json(
             [corpus, queries, self._digest.hexdigest()]
         ),
+        'mentions': bool(self._has_mentions),
         'counts': {
             'passages': len(passage_ids),
             'queries': len(sorter),
@@ -392,12 +439,19 @@ class _Writer:
   def _write_once(self, kind, usable, to_row):
     sorter = id_table.IdSorter(self._folder / kind)
     digest = hashlib.sha256()
+    worlds = self._worlds_of[kind] = array.array('i')
 
     def rows() -> Iterator[dict[str, Any]]:
       for record in usable:
         row = to_row(record)
         fields = [text for value in row.values()
                   for text in (value if isinstance(value, list) else [value])]
+        if row.get('context'):
+          fields.append('mention')
+        if record.world:
+          fields.append(f'world {record.world}')
+          worlds.append(self._worlds.setdefault(record.world,
+                                                len(self._worlds)))
         sorter.add(record.id, '\0'.join(fields), _folded(record),
                    row.get('document_id', ''))
         _update(digest, *fields)
@@ -443,13 +497,26 @@ class _Writer:
     for query in self._source.queries():
       if query.id not in wanted and not query.split:
         continue
-      if not self._is_sound('query', query, query.text, *query.answers):
+      if not self._is_sound('query', query, query.text, *query.answers,
+                            *(query.context or ())):
         continue
-      if query.text.strip():
-        yield query
-      else:
+      if self._has_mentions is None:
+        self._has_mentions = query.context is not None
+      if not query.text.strip():
         self._invalid.report('empty_query', query.where,
                              f'query "{query.id}" has no text')
+      elif (query.context is not None) != self._has_mentions:
+        self._invalid.report(
+            'broken_record', query.where,
+            f'query "{query.id}" is a question and the first one is a mention '
+            'with context, or the other way round; give them as two sources',
+        )
+      elif query.world and query.world not in self._worlds:
+        self._invalid.report('unknown_id', query.where,
+                             f'query "{query.id}" is of world '
+                             f'"{query.world}", which has no passages')
+      else:
+        yield query
 
   def _judged(self) -> set[str]:
     """Ids of judged queries."""
@@ -497,12 +564,26 @@ class _Writer:
       rows = (self._query_row(judgement.query_id),
               self._passage_ids.row_of(judgement.passage_id))
       if None not in rows:
-        yield judgement, rows
+        if self._are_apart(*rows):
+          self._invalid.report(
+              'unknown_id', judgement.where,
+              f'passage "{judgement.passage_id}" is of another world than '
+              f'query "{judgement.query_id}", which is searched in its own',
+          )
+        else:
+          yield judgement, rows
         continue
       kind, name = (('query', judgement.query_id) if rows[0] is None else
                     ('passage', judgement.passage_id))
       self._invalid.report('unknown_id', judgement.where,
                            f'judgement of an unknown {kind} "{name}"')
+
+  def _are_apart(self, query: int, passage: int) -> bool:
+    """Whether the query and the passage of two rows are of two worlds."""
+    return bool(self._worlds) and (
+        self._worlds_of['queries'][query]
+        != self._worlds_of['passages'][passage]
+    )
 
   def _report_conflicts(self, split, numbers):
     with self._quiet():
@@ -577,7 +658,8 @@ def _passage_row(passage: records.Passage) -> dict[str, Any]:
 
 
 def _query_row(query: records.Query) -> dict[str, Any]:
-  return {'id': query.id, 'text': query.text, 'answers': list(query.answers)}
+  return {'id': query.id, 'text': query.text, 'answers': list(query.answers),
+          'context': list(query.context or ())}
 
 
 def _open(folder: pathlib.Path) -> Any:
@@ -592,8 +674,10 @@ def _to_passage(row: dict[str, Any]) -> records.Passage:
 
 
 def _to_query(row: dict[str, Any]) -> records.Query:
-  answers = tuple(answer.decode() for answer in row['answers'])
-  return records.Query(row['id'].decode(), row['text'].decode(), answers)
+  answers, context = (tuple(text.decode() for text in row[key])
+                      for key in ('answers', 'context'))
+  return records.Query(row['id'].decode(), row['text'].decode(), answers,
+                       context=context or None)
 
 
 def _folded(record: records.Passage | records.Query) -> str:

@@ -19,6 +19,8 @@ class Passage:
     text: may be empty if there is a title.
     document_id: the document it was cut from; empty when unknown.
     where: `file:line` (or the like) it was read from, for error messages.
+    world: the part of the corpus that it belongs to, see `Source`; empty: there
+      are no parts.
   """
 
   id: str
@@ -26,19 +28,23 @@ class Passage:
   text: str
   document_id: str = ''
   where: str = dataclasses.field(default='', compare=False)
+  world: str = ''
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Query:
-  """A question.
+  """A question, or a mention of an entity.
 
   Attributes:
     id: unique among the queries.
-    text: not empty.
+    text: not empty; of a mention, its own words.
     answers: strings (or patterns) that a passage may hold.
     where: as in `Passage`.
     split: the split it belongs to although nothing may be judged for it, as in
       files of questions and answers; empty: the splits that judge it.
+    context: what stands before and after a mention, either may be empty; None:
+      it is a question.
+    world: the part of the corpus that it is searched in; empty: all of it.
   """
 
   id: str
@@ -46,6 +52,8 @@ class Query:
   answers: tuple[str, ...] = ()
   where: str = dataclasses.field(default='', compare=False)
   split: str = dataclasses.field(default='', compare=False)
+  context: tuple[str, str] | None = None
+  world: str = ''
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -108,6 +116,10 @@ class Source(Protocol):
   judged ids) are not theirs: `prepared.py` makes them. A reader of pairs may
   give the same passage or query many times; the first is kept, and one with the
   same id but another content is an error.
+
+  The queries of a source are questions, or all are mentions. Where a source
+  has worlds, every passage and every query has one, and a query is searched in
+  its own alone, as if each world were a corpus.
   """
 
   @property

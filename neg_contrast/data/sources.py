@@ -11,12 +11,14 @@ from neg_contrast.data.formats import (
     dpr,
     files,
     flag_embedding,
+    kilt,
     msmarco,
     python_docs,
     squad,
     tevatron,
     text,
     tfds_source,
+    zeshel,
 )
 
 _READERS: dict[
@@ -28,6 +30,8 @@ _READERS: dict[
     'msmarco': msmarco.MsMarco,
     'tevatron': tevatron.Tevatron,
     'flag_embedding': flag_embedding.FlagEmbedding,
+    'zeshel': zeshel.Zeshel,
+    'kilt': kilt.Kilt,
     'tfds': tfds_source.open_tfds,
     'text': text.Text,
     'python_docs': lambda place, invalid: python_docs.PythonDocs(
@@ -36,22 +40,25 @@ _READERS: dict[
 }
 _EXAMPLES = (
     'squad:data/squad, beir:data/scifact, dpr:data/nq, msmarco:data/msmarco, '
-    'tevatron:data/rows, flag_embedding:data/rows, tfds:squad, '
-    'text:documents, python_docs'
+    'tevatron:data/rows, flag_embedding:data/rows, '
+    'zeshel:data/zeshel, kilt:data/kilt, tfds:squad, text:documents, '
+    'python_docs'
 )
 # Files by whose names a format is recognised, `.gz` or not.
 _NAMES = {
     'collection.tsv': 'msmarco', 'qrels.*': 'msmarco', '*triples.*': 'msmarco',
     'psgs*.tsv': 'dpr', '*.qa.csv': 'dpr', 'biencoder-*': 'dpr',
-    'dataset_info.json': 'tfds',
+    'dataset_info.json': 'tfds', 'kilt_knowledgesource.json': 'kilt',
+    '*-kilt.jsonl': 'kilt', 'mentions': 'zeshel',
 }
 # Else by keys near the start of a json file.
 _KEYS = {
     '_id': 'beir', 'positive_ctxs': 'dpr', 'docid': 'tevatron',
     'positive_document_ids': 'tevatron', 'pos': 'flag_embedding',
-    'data': 'squad',
+    'data': 'squad', 'wikipedia_title': 'kilt',
 }
-_FOLDERS = ('beir', 'msmarco', 'text', 'tfds')  # They read no single file.
+# They read no single file.
+_FOLDERS = ('beir', 'kilt', 'msmarco', 'text', 'tfds', 'zeshel')
 
 
 def open_source(

@@ -14,7 +14,7 @@ from array_record.python import array_record_module
 from tensorflow_datasets.core import example_serializer
 
 _NAME, _SPLIT = 'text_records', 'rows'
-_LISTS = frozenset(('answers',))  # The one field that holds several texts.
+_LISTS = frozenset(('answers', 'context'))  # Fields that hold several texts.
 _ROWS_PER_SHARD = 200_000  # An open writer holds some bytes of each row.
 
 
@@ -25,7 +25,8 @@ def write(
 
   Args:
     folder: new, of the data set.
-    fields: keys of a row; `answers` is a list of texts, the others are texts.
+    fields: keys of a row; `answers` and `context` are lists of texts, the
+      others are texts.
     rows: at least one; one at a time is in memory.
   """
   text = tfds.features.Text()

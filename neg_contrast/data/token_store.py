@@ -1,9 +1,10 @@
 """Token ids of many texts in flat, memory-mapped files.
 
-A store folder holds, for titles and texts apart, `*_ids.bin` (uint16 while the
-vocabulary fits, else uint32) and `*_offsets.bin` (int64, one more than rows).
+A store folder holds, for titles, texts and the contexts of mentions apart,
+`*_ids.bin` (uint16 while the vocabulary fits, else uint32) and `*_offsets.bin`
+(int64, one more than rows).
 Nothing is cut and no special token is in it, so that one store serves every
-length and prefix.
+length, prefix and marker.
 """
 
 import contextlib
@@ -20,6 +21,7 @@ from neg_contrast.data import tokenizer as tokenizer_lib
 
 _BATCH = 4096
 _FIELDS = ('title', 'text')
+_CONTEXTS = ('left', 'right')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,20 +31,24 @@ class TokenStore:
   Attributes:
     titles: those of the titles; empty where there is none.
     texts: those of the texts.
+    contexts: those of what stands left and right of mentions, whose own words
+      are the texts; None: they are no mentions.
   """
 
   titles: sequences.Sequences
   texts: sequences.Sequences
+  contexts: tuple[sequences.Sequences, sequences.Sequences] | None = None
 
   def __len__(self) -> int:
     return len(self.texts)
 
 
 def make_token_store(
-    texts: Iterable[tuple[str, str]],
+    texts: Iterable[tuple[str, ...]],
     tokenizer: tokenizer_lib.AnyTokenizer,
     folder: pathlib.Path,
     fingerprint: str,
+    has_contexts: bool = False,
 ) -> TokenStore:
   """Tokenizes (title, text) pairs once; later calls map what is there.
 
@@ -53,15 +59,17 @@ def make_token_store(
     tokenizer: the model's.
     folder: of the store.
     fingerprint: of the texts.
+    has_contexts: they are (title, text, left, right).
 
   Raises:
     UserError: the folder holds the tokens of other texts or another tokenizer.
   """
   wanted = {'fingerprint': fingerprint, 'tokenizer': tokenizer.sha256}
+  fields = _FIELDS + (_CONTEXTS if has_contexts else ())
   if artifacts.read_manifest(folder) is None:
     with artifacts.only_one(folder):
       if artifacts.read_manifest(folder) is None:  # Not made while waiting.
-        _make(texts, tokenizer, folder, wanted)
+        _make(texts, tokenizer, folder, wanted, fields)
   made = artifacts.read_json(folder / artifacts.MANIFEST)
   for key, value in wanted.items():
     if made[key] != value:
@@ -69,35 +77,38 @@ def make_token_store(
           f'{folder}: made for {key} {made[key]}, but {value} is at '
           'hand. Remove the folder to have it made anew'
       )
-  return TokenStore(*(_read(folder, field, made['dtype']) for field in _FIELDS))
+  title, text, *contexts = (_read(folder, field, made['dtype'])
+                            for field in fields)
+  return TokenStore(title, text,
+                    (contexts[0], contexts[1]) if contexts else None)
 
 
-def _make(texts, tokenizer, folder, wanted) -> None:
+def _make(texts, tokenizer, folder, wanted, fields) -> None:
   dtype = np.dtype('uint16' if tokenizer.vocab_size <= 2**16 else 'uint32')
   manifest = {**wanted, 'dtype': dtype.name, 'rows': 0}
   with artifacts.writing(folder, manifest) as scratch:
-    manifest['rows'] = _write(texts, tokenizer, scratch, dtype)
+    manifest['rows'] = _write(texts, tokenizer, scratch, dtype, fields)
 
 
-def _write(texts, tokenizer, folder, dtype) -> int:
+def _write(texts, tokenizer, folder, dtype, fields) -> int:
   with contextlib.ExitStack() as stack:
     files = {
         f'{field}_{kind}': stack.enter_context(
             open(folder / f'{field}_{kind}.bin', 'wb')
         )
-        for field in _FIELDS for kind in ('ids', 'offsets')
+        for field in fields for kind in ('ids', 'offsets')
     }
-    return _write_batches(texts, tokenizer, files, dtype)
+    return _write_batches(texts, tokenizer, files, dtype, fields)
 
 
-def _write_batches(texts, tokenizer, files, dtype) -> int:
+def _write_batches(texts, tokenizer, files, dtype, fields) -> int:
   rows = 0
-  ends = dict.fromkeys(_FIELDS, 0)
-  for field in _FIELDS:
+  ends = dict.fromkeys(fields, 0)
+  for field in fields:
     files[f'{field}_offsets'].write(np.zeros(1, np.int64).tobytes())
   for batch in _batches(texts):
     rows += len(batch)
-    for field, values in zip(_FIELDS, zip(*batch, strict=True), strict=True):
+    for field, values in zip(fields, zip(*batch, strict=True), strict=True):
       encoded = tokenizer.encode_batch(values)
       lengths = np.array([len(ids) for ids in encoded], np.int64)
       flat = np.fromiter(itertools.chain.from_iterable(encoded), dtype)

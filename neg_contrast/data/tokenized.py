@@ -1,11 +1,12 @@
 """A prepared corpus as model input: token ids of any passage or query."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from jaxtyping import Int, Integer
 
+from neg_contrast import errors
 from neg_contrast.data import inputs, sequences, token_store
 from neg_contrast.data import prepared as prepared_lib
 from neg_contrast.data import tokenizer as tokenizer_lib
@@ -20,12 +21,14 @@ class TokenizedTexts:
     tokenizer: gives the special tokens.
     max_length: tokens a sequence is cut to.
     prefix_ids: put after [CLS].
+    marker_ids: put before and after a mention; of others, none.
   """
 
   store: token_store.TokenStore
   tokenizer: tokenizer_lib.Tokenizer
   max_length: int
   prefix_ids: tuple[int, ...]
+  marker_ids: tuple[int, int] | None = None
 
   def tokens(
       self,
@@ -37,14 +40,20 @@ class TokenizedTexts:
     Args:
       rows: `[rows] int`, of the texts.
       cuts: `[rows, 3] int`, which part of each is taken, see `inputs.cut`;
-        None: the whole.
+        None: the whole. Mentions are cut by `inputs.mention_pieces` alone.
 
     Raises:
       IndexError: there is no such row.
     """
     titles, texts = self.store.titles.take(rows), self.store.texts.take(rows)
     pieces: tuple[sequences.Sequences, ...] = (texts,)
-    if cuts is not None:
+    if self.store.contexts is not None and self.marker_ids is not None:
+      left, right = (side.take(rows) for side in self.store.contexts)
+      pieces = inputs.mention_pieces(
+          left, texts, right, marker_ids=self.marker_ids,
+          room=self.max_length - 2 - len(self.prefix_ids),
+      )
+    elif cuts is not None:
       titles, pieces = inputs.cut(titles, texts, cuts)
     return inputs.input_sequences(
         titles,
@@ -57,9 +66,13 @@ class TokenizedTexts:
 
   def lengths(self) -> Int[np.ndarray, ' rows']:
     """`[rows] int64`, the length of every sequence, without building any."""
+    lengths = self.store.texts.lengths
+    if self.store.contexts is not None and self.marker_ids is not None:
+      left, right = self.store.contexts
+      lengths = left.lengths + 1 + lengths + 1 + right.lengths
     return inputs.sequence_lengths(
         self.store.titles.lengths,
-        self.store.texts.lengths,
+        lengths,
         max_length=self.max_length,
         prefix_length=len(self.prefix_ids),
     )
@@ -71,16 +84,20 @@ def store_of(
     tokenizer: tokenizer_lib.AnyTokenizer,
 ) -> token_store.TokenStore:
   """Token ids of `passage` or `query` texts, made once and kept beside them."""
+  has_contexts = role == 'query' and prepared.has_mentions
+  texts: Iterable[tuple[str, ...]]
   if role == 'passage':
     texts = ((p.title, p.text) for p in prepared.passages)
     fingerprint = prepared.manifest['corpus_fingerprint']
     place = prepared.corpus_folder
   else:
-    texts = (('', q.text) for q in prepared.queries)
+    texts = (('', q.text, *(q.context or ())) for q in prepared.queries)
     fingerprint = prepared.manifest['queries_fingerprint']
     place = prepared.folder
   folder = place / 'tokens' / f'{role}-{tokenizer.sha256[:12]}'
-  return token_store.make_token_store(texts, tokenizer, folder, fingerprint)
+  return token_store.make_token_store(
+      texts, tokenizer, folder, fingerprint, has_contexts
+  )
 
 
 def tokenize(
@@ -89,6 +106,7 @@ def tokenize(
     tokenizer: tokenizer_lib.Tokenizer,
     max_length: int,
     prefix: str,
+    markers: tuple[str, str] = ('[unused0]', '[unused1]'),
 ) -> TokenizedTexts:
   """Tokenizes `passage` or `query` texts once, beside the prepared corpus.
 
@@ -98,11 +116,42 @@ def tokenize(
     tokenizer: the model's.
     max_length: tokens a sequence is cut to when it is used.
     prefix: text put before each when it is used.
+    markers: tokens put before and after a mention when it is used.
+
+  Raises:
+    UserError: the queries are mentions, and the tokenizer lacks a marker or the
+      length leaves no room.
   """
   prefix_ids = tuple(tokenizer.encode(prefix)) if prefix else ()
+  marker_ids = None
+  if role == 'query' and prepared.has_mentions:
+    marker_ids = _marker_ids(tokenizer, markers)
+    least = 5 + len(prefix_ids)
+    if max_length < least:
+      raise errors.UserError(
+          f'config.model.query_length={max_length}: leaves no room for a '
+          f'mention between its markers; at least {least} are needed'
+      )
   return TokenizedTexts(
-      store_of(prepared, role, tokenizer), tokenizer, max_length, prefix_ids
+      store_of(prepared, role, tokenizer), tokenizer, max_length, prefix_ids,
+      marker_ids,
   )
+
+
+def _marker_ids(
+    tokenizer: tokenizer_lib.Tokenizer, markers: tuple[str, str]
+) -> tuple[int, int]:
+  start, end = map(tokenizer.token_id, markers)
+  if start is None or end is None:
+    key = 'mention_start' if start is None else 'mention_end'
+    token = markers[0] if start is None else markers[1]
+    raise errors.UserError(
+        f"config.model.{key}='{token}': the tokenizer has no such token, and "
+        'the queries are mentions, whose boundaries are marked. Name tokens of '
+        'its vocabulary with model.mention_start and model.mention_end, best '
+        'some that no text holds'
+    )
+  return start, end
 
 
 def tokenize_in_memory(

@@ -80,6 +80,10 @@ class Tokenizer(AnyTokenizer):
     self.cls_id = self._special(['[CLS]'], 'a BERT model')
     self.sep_id = self._special(['[SEP]'], 'a BERT model')
 
+  def token_id(self, token: str) -> int | None:
+    """The id of a token; None if the vocabulary lacks it."""
+    return self._backend.token_to_id(token)
+
   def encode(self, text: str) -> list[int]:
     """Ids of a text."""
     return self._backend.encode(text, add_special_tokens=False).ids

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Int
 
 from neg_contrast import errors
 from neg_contrast.evaluation import answers as answer_rule
-from neg_contrast.evaluation import trec
+from neg_contrast.evaluation import linking, trec
 
 # Our names, and the measures of trec_eval that hold their values.
 _CUT_MEASURES = {
@@ -21,6 +21,7 @@ _CUT_MEASURES = {
 _FORMS = (
     *(f'{name}@k' for name in _CUT_MEASURES), 'mrr@k', 'mrr', 'map'
 )
+_MACRO = 'macro_'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,12 +29,15 @@ class Scores:
   """Metrics of one run.
 
   Attributes:
-    per_query: metric → query id → value, for every query of the judgements.
-    mean: metric → mean over those queries.
+    per_query: metric → query id → value, for every query of the judgements;
+      without macro metrics, but with those that they are made of.
+    mean: metric → mean over those queries; of a macro metric, over worlds.
+    per_world: world → metric of `per_query` → mean; and `queries`, how many.
   """
 
   per_query: dict[str, dict[str, float]]
   mean: dict[str, float]
+  per_world: dict[str, dict[str, float]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,6 +53,7 @@ def evaluate(
     run: Mapping[str, Iterable[tuple[str, float]]],
     metrics: Sequence[str],
     relevance_level: int = 1,
+    worlds: Mapping[str, str] | None = None,
 ) -> Scores:
   """Scores a run against judgements.
 
@@ -63,8 +68,10 @@ def evaluate(
       by `trec.ranked`.
     metrics: `accuracy@k` (a positive in the top k; trec_eval's success),
       `recall@k`, `precision@k`, `ndcg@k` (gain = grade, whatever the relevance
-      level), `mrr@k` (0 when the first positive is below k), `mrr`, `map`.
+      level), `mrr@k` (0 when the first positive is below k), `mrr`, `map`;
+      any of them after `macro_`: the mean over worlds of their means.
     relevance_level: the least grade of a positive.
+    worlds: of each query of the judgements; None: all are of one.
 
   Returns:
     Values per query and means, under the names asked for.
@@ -76,7 +83,7 @@ def evaluate(
   """
   if not qrels:
     raise ValueError('there are no judgements to evaluate against')
-  parsed = {name: _parse(name) for name in metrics}
+  parsed = {name.removeprefix(_MACRO): _parse(name) for name in metrics}
   values = _measure(
       qrels, run, {metric.measure for metric in parsed.values()},
       relevance_level,
@@ -85,10 +92,13 @@ def evaluate(
       name: {query: _value(values.get(query, {}), metric) for query in qrels}
       for name, metric in parsed.items()
   }
+  per_world = linking.by_world(per_query, worlds) if per_query else {}
   return Scores(per_query, {
-      name: float(np.mean(list(by_query.values())))
-      for name, by_query in per_query.items()
-  })
+      name: linking.over_worlds(per_world, name.removeprefix(_MACRO))
+      if name.startswith(_MACRO)
+      else float(np.mean(list(per_query[name].values())))
+      for name in metrics
+  }, per_world)
 
 
 def check_names(names: Iterable[str]) -> None:
@@ -106,6 +116,7 @@ def check_names(names: Iterable[str]) -> None:
 
 def _parse(name: str) -> _Metric:
   """What trec_eval measures for the metric `name`."""
+  full, name = name, name.removeprefix(_MACRO)
   if name == 'map':
     return _Metric('map')
   if name == 'mrr':
@@ -118,7 +129,8 @@ def _parse(name: str) -> _Metric:
     if base in _CUT_MEASURES:
       return _Metric(f'{_CUT_MEASURES[base]}_{cut}')
   raise errors.UserError(
-      f'no metric {name!r}; there are {", ".join(_FORMS)} (k = 1, 2, ...)'
+      f'no metric {full!r}; there are {", ".join(_FORMS)} (k = 1, 2, ...), '
+      f'and {_MACRO}accuracy@k and the like'
   )
 
 

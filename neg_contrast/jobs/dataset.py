@@ -125,7 +125,7 @@ class Dataset:
     """The `query` or `passage` texts as input of a model."""
     return tokenized.tokenize(
         self.prepared, role, model.tokenizer, model.text.length(role),
-        model.text.prefix(role),
+        model.text.prefix(role), model.text.markers,
     )
 
 

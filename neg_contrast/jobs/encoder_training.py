@@ -170,9 +170,11 @@ class DualEncoderTraining(training.Training):
     config, prepared = self._config.negatives, self._dataset.prepared
     count, seed, pool = config.per_query, self._config.seed, self._pool
     if config.strategy == 'corpus':
+      among = prepared.rows_of_worlds(pairs.query_rows)
       return lambda step, numbers, queries: drawing.draw_from_corpus(
           len(prepared.passages), prepared.passage_groups,
           pairs.positive_groups[queries], count, seed, step, numbers,
+          among,
       )
     if config.strategy == 'sampled':
       self._sampled = sampled.SampledNegatives(
@@ -234,7 +236,9 @@ class DualEncoderTraining(training.Training):
       found = retriever_lib.Retriever(
           exact, gold, embedder, rows=rows
       ).search_rows(evaluation.query_rows, self._config.evaluation.depth)
-      return evaluation.score(evaluation.run_of(found), found, tuple(names))[0]
+      return evaluation.score(
+          evaluation.run_of(found), found, tuple(names)
+      ).mean
 
     return measure
 
@@ -286,19 +290,21 @@ def stop_corpus(
 
   The positives of the tune queries, the BM25 top 100 of each, and
   `evaluation.stop_corpus_passages` random passages; everything, if the corpus
-  has no more than that.
+  has no more than that. The corpus is that of the tune queries' worlds.
   """
-  count = len(dataset.prepared.passages)
-  wanted = config.evaluation.stop_corpus_passages
+  among = dataset.prepared.rows_of_worlds(evaluation.query_rows)
+  if among is None:
+    among = np.arange(len(dataset.prepared.passages), dtype=np.int32)
+  count, wanted = len(among), config.evaluation.stop_corpus_passages
   if count <= wanted:
-    return np.arange(count, dtype=np.int32)
+    return among
   judged = evaluation.judgements.passage_rows
   found = evaluate.search_bm25(
       config.evaluation, dataset, evaluation.query_rows,
       _BM25_DEPTH_OF_STOP_CORPUS,
   ).rows
   rng = np.random.default_rng(config.seed)
-  drawn = rng.choice(count, wanted, replace=False)
+  drawn = among[rng.choice(count, wanted, replace=False)]
   rows = np.unique(np.concatenate([judged, found[found >= 0], drawn]))
   return rows.astype(np.int32)
 

@@ -9,7 +9,6 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from absl import logging
 
 from neg_contrast import artifacts, errors, plan
 from neg_contrast import config as config_lib
@@ -20,7 +19,7 @@ from neg_contrast.jobs import embedder as embedder_lib
 from neg_contrast.jobs import evaluate, fused, report
 from neg_contrast.jobs import model as model_lib
 from neg_contrast.jobs import retriever as retriever_lib
-from neg_contrast.retrieval import bm25, fusion, hits
+from neg_contrast.retrieval import fusion, hits
 
 WEIGHTS = 'weights'  # Folder of a workdir.
 
@@ -39,7 +38,7 @@ class EnsembleJob:
       self,
       config: config_lib.Config,
       workdir: pathlib.Path,
-      index: Callable[[], bm25.Bm25Index] | None = None,
+      index: Callable[[], evaluate.Bm25Search] | None = None,
   ):
     """Reads nothing yet.
 
@@ -50,7 +49,9 @@ class EnsembleJob:
     """
     self._config, self._workdir = config, workdir
     self._settings = config.ensemble
-    self._make_index = index or self._index_corpus
+    self._make_index = index or (
+        lambda: evaluate.Bm25Search(config.evaluation, self._dataset)
+    )
     self._names = [pathlib.Path(member).resolve().name
                    for member in config.ensemble.members]
 
@@ -317,12 +318,8 @@ class EnsembleJob:
     }
 
   @functools.cached_property
-  def _bm25(self) -> bm25.Bm25Index:
+  def _bm25(self) -> evaluate.Bm25Search:
     return self._make_index()
-
-  def _index_corpus(self) -> bm25.Bm25Index:
-    logging.info('indexing the corpus for BM25')
-    return evaluate.index_bm25(self._config.evaluation, self._dataset)
 
   @functools.cached_property
   def _sparse(self) -> hits.Hits:
@@ -330,10 +327,7 @@ class EnsembleJob:
     return self._search_sparse(self._test.query_rows)
 
   def _search_sparse(self, rows: np.ndarray) -> hits.Hits:
-    queries = self._dataset.prepared.queries
-    return self._bm25.search(
-        [queries[int(row)].text for row in rows], self._settings.hybrid_depth
-    )
+    return self._bm25.search_rows(rows, self._settings.hybrid_depth)
 
   def _rescored(
       self, sparse: hits.Hits, rows: np.ndarray, vectors: retriever_lib.Vectors
@@ -375,7 +369,7 @@ class EnsembleJob:
   def _weights_identity(self) -> dict[str, Any]:
     settings = self._settings
     settings_of_index = retriever_lib.index_settings(
-        self._config, len(self._dataset.prepared.passages)
+        self._config, self._dataset.prepared
     )
     return artifacts.as_json({
         'members': [member.search_identity for member in self._members],
@@ -453,7 +447,7 @@ class EnsembleJob:
         map(self._folder_of, self._settings.members),
     ))
     vecs = [member.query_vecs(rows) for member in self._members]
-    found = [one.search_vecs(of, self._settings.candidates)
+    found = [one.search_vecs(of, self._settings.candidates, rows)
              for one, of in zip(retrievers, vecs, strict=True)]
     return fusion.gather(
         [hit.rows for hit in found],

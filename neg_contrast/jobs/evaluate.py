@@ -13,8 +13,10 @@ from absl import logging
 from neg_contrast import artifacts, errors, plan
 from neg_contrast import config as config_lib
 from neg_contrast.data import prepared as prepared_lib
+from neg_contrast.data.formats import files, zeshel
 from neg_contrast.evaluation import (
     dpr_results,
+    linking,
     metrics,
     per_query,
     significance,
@@ -42,14 +44,62 @@ class Searched:
 
 
 def index_bm25(
-    config: config_lib.EvaluationConfig, dataset: dataset_lib.Dataset
+    config: config_lib.EvaluationConfig,
+    dataset: dataset_lib.Dataset,
+    rows: np.ndarray | None = None,
 ) -> bm25.Bm25Index:
-  """BM25 over title and text of the whole corpus."""
+  """BM25 over title and text of the whole corpus, or of `[rows] int32` of it.
+  """
   prepared = dataset.prepared
+  passages, ranks = iter(prepared.passages), prepared.tie_ranks
+  if rows is not None:
+    passages = (prepared.passages[int(row)] for row in rows)
+    ranks = ranks[rows]
   return bm25.Bm25Index(
-      (f'{p.title} {p.text}' for p in prepared.passages),
-      prepared.tie_ranks, k1=config.bm25_k1, b=config.bm25_b,
+      (f'{p.title} {p.text}' for p in passages), ranks, k1=config.bm25_k1,
+      b=config.bm25_b,
   )
+
+
+class Bm25Search:
+  """BM25 for queries of a dataset, which are searched in their own world.
+
+  A world has an index of its own, as if it were a corpus of its own.
+  """
+
+  def __init__(
+      self, config: config_lib.EvaluationConfig, dataset: dataset_lib.Dataset
+  ):
+    """Indexes nothing yet."""
+    self._config, self._dataset = config, dataset
+    self._parts: dict[int, tuple[np.ndarray, bm25.Bm25Index]] = {}
+
+  def search_rows(self, query_rows: np.ndarray, depth: int) -> hits.Hits:
+    """The best passages of queries, as rows of the whole corpus."""
+    prepared = self._dataset.prepared
+    texts = [prepared.queries[int(row)].text for row in query_rows]
+    if not prepared.worlds:
+      return self._whole.search(texts, depth)
+
+    def search(world: int, lines: np.ndarray) -> hits.Hits:
+      rows, index = self._part(world)
+      some = [texts[line] for line in np.flatnonzero(lines)]
+      return hits.renumber(index.search(some, depth), rows)
+
+    return hits.search_parts(prepared.query_worlds[query_rows], depth, search)
+
+  @functools.cached_property
+  def _whole(self) -> bm25.Bm25Index:
+    logging.info('indexing the corpus for BM25')
+    return index_bm25(self._config, self._dataset)
+
+  def _part(self, world: int) -> tuple[np.ndarray, bm25.Bm25Index]:
+    """The rows of a world, ascending, and their index."""
+    if world not in self._parts:
+      worlds = self._dataset.prepared.passage_worlds
+      rows = np.flatnonzero(worlds == world).astype(np.int32)
+      self._parts[world] = rows, index_bm25(self._config, self._dataset, rows)
+    return self._parts[world]
 
 
 def search_bm25(
@@ -59,10 +109,7 @@ def search_bm25(
     depth: int,
 ) -> hits.Hits:
   """The best passages of queries by BM25."""
-  queries = dataset.prepared.queries
-  return index_bm25(config, dataset).search(
-      [queries[int(row)].text for row in query_rows], depth
-  )
+  return Bm25Search(config, dataset).search_rows(query_rows, depth)
 
 
 def search_dense(
@@ -112,12 +159,13 @@ class Evaluation:
     }
 
   def read(self, path: pathlib.Path) -> hits.Hits:
-    """A TREC run file as rows.
+    """A run file as rows: TREC's, or Zeshel's candidates (.json).
 
     Raises:
       UserError: it is no such file, or does not fit the corpus and the split.
     """
-    run = trec.read_run(path)
+    is_json = files.plain_name(path).endswith('.json')
+    run = zeshel.read_candidates(path) if is_json else trec.read_run(path)
     try:
       return self.hits_of(run)
     except errors.UserError as e:
@@ -125,6 +173,8 @@ class Evaluation:
 
   def hits_of(self, run: trec.Run) -> hits.Hits:
     """A run as rows, for the queries of the split; the inverse of `run_of`.
+
+    Passages of other worlds than the query's are left out.
 
     Raises:
       UserError: it ranks a passage that the corpus lacks, or none for any query
@@ -134,17 +184,29 @@ class Evaluation:
     shape = (len(self.query_rows), depth)
     found = hits.Hits(np.full(shape, -1, np.int32),
                       np.full(shape, -np.inf, np.float32))
+    has_worlds, foreign = bool(prepared.worlds), 0
     for number, query in enumerate(self.query_rows):
-      ranking = run.get(prepared.query_ids[query].decode(), [])[:depth]
-      for place, (name, score) in enumerate(ranking):
+      place = 0
+      for name, score in run.get(prepared.query_ids[query].decode(), []):
+        if place == depth:
+          break
         row = prepared.passage_ids.row_of(name)
         if row is None:
           raise errors.UserError(
               f'passage "{name}" is not in {prepared.manifest["spec"]}; give '
               'the corpus that the run was made with'
           )
+        if has_worlds and (
+            prepared.passage_worlds[row] != prepared.query_worlds[query]
+        ):
+          foreign += 1
+          continue
         found.rows[number, place] = row
         found.scores[number, place] = score
+        place += 1
+    if foreign:
+      logging.warning('the run ranks %d passages of other worlds than their '
+                      'queries\'; they are left out', foreign)
     ranked = int((found.rows[:, 0] >= 0).sum())
     if ranked < len(found.rows):
       logging.warning('the run ranks %d of the %d queries of the split; the '
@@ -170,8 +232,8 @@ class Evaluation:
       run: trec.Run,
       found: hits.Hits,
       names: tuple[str, ...] | None = None,
-  ) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
-    """Means, and values by query, of every metric of the config.
+  ) -> metrics.Scores:
+    """Means, and values by query and world, of every metric of the config.
 
     Metrics of judgements are over the queries with judgements, those of
     answers over all queries of the split.
@@ -185,11 +247,11 @@ class Evaluation:
       UserError: the split has neither judgements nor anything else to measure.
     """
     names = self.config.metrics if names is None else names
-    means: dict[str, float] = {}
-    by_query: dict[str, dict[str, float]] = {}
+    scores = metrics.Scores({}, {}, {})
     if self._qrels:
-      scores = metrics.evaluate(self._qrels, run, names)
-      means, by_query = dict(scores.mean), dict(scores.per_query)
+      scores = metrics.evaluate(
+          self._qrels, run, names, worlds=self._world_names
+      )
     elif not self.config.answer_ks:
       raise errors.UserError(
           f'{self.dataset.prepared.manifest["spec"]}: the split has answers '
@@ -207,10 +269,12 @@ class Evaluation:
           self.config.answer_rule,
       )
       for name, hit in values.items():
-        means[name] = float(np.mean(hit))
-        by_query[name] = {query.id: float(value) for query, value
-                          in zip(queries, hit, strict=True)}
-    return means, by_query
+        scores.mean[name] = float(np.mean(hit))
+        scores.per_query[name] = {
+            query.id: float(value) for query, value
+            in zip(queries, hit, strict=True)
+        }
+    return scores
 
   def write_tables(
       self,
@@ -281,6 +345,18 @@ class Evaluation:
     return rows
 
   @functools.cached_property
+  def _world_names(self) -> dict[str, str] | None:
+    """The world of each query; None where there are no worlds."""
+    prepared = self.dataset.prepared
+    if not prepared.worlds:
+      return None
+    return {
+        prepared.query_ids[row].decode():
+            prepared.worlds[prepared.query_worlds[row]]
+        for row in self.query_rows.tolist()
+    }
+
+  @functools.cached_property
   def _qrels(self) -> dict[str, dict[str, int]]:
     prepared = self.dataset.prepared
     qrels: dict[str, dict[str, int]] = {}
@@ -338,13 +414,15 @@ def evaluation_step(
     task = evaluation()
     searched = search(task.query_rows)
     ranked = task.run_of(searched.found)
-    means, by_query = task.score(ranked, searched.found)
+    scores = task.score(ranked, searched.found)
     manifest = {
         'identity': identity(),
         'key': f'{name}/{split}/{system}',
         'queries': len(task.query_rows),
         'passages': len(task.dataset.prepared.passages),
-        'metrics': means,
+        'metrics': scores.mean,
+        **({'worlds': scores.per_world} if task.dataset.prepared.worlds
+           else {}),
         'index': searched.index,
         'environment': artifacts.environment(),
     }
@@ -353,7 +431,7 @@ def evaluation_step(
         trec.write_run(scratch / 'run.trec', ranked, system)
       except errors.UserError as e:
         logging.warning('%s: no run.trec is written: %s', folder, e)
-      task.write_tables(scratch, searched.found, by_query)
+      task.write_tables(scratch, searched.found, scores.per_query)
 
   return plan.Step(
       f'{system}', f'run and metrics of {system} on {split} in {folder}',
@@ -393,9 +471,7 @@ def dense_identity(
     split: name of the split.
     vectors: what a search of its vectors depends on.
   """
-  settings = retriever_lib.index_settings(
-      config, len(dataset.prepared.passages)
-  )
+  settings = retriever_lib.index_settings(config, dataset.prepared)
   return {
       **data_identity(dataset, config, split),
       'embeddings': vectors,
@@ -409,11 +485,11 @@ def bm25_step(
     dataset: Callable[[], dataset_lib.Dataset],
     evaluation: Callable[[], Evaluation],
     split: str,
-    index: Callable[[], bm25.Bm25Index] | None = None,
+    index: Callable[[], Bm25Search] | None = None,
 ) -> plan.Step:
   """The step that evaluates BM25, with an index that is made for it or given.
   """
-  make = index or (lambda: index_bm25(config.evaluation, dataset()))
+  make = index or (lambda: Bm25Search(config.evaluation, dataset()))
   return evaluation_step(
       'bm25', config.data, workdir, evaluation, split,
       identity=lambda: {
@@ -421,10 +497,9 @@ def bm25_step(
           'k1': config.evaluation.bm25_k1,
           'b': config.evaluation.bm25_b,
       },
-      search=lambda rows: Searched(make().search(
-          [dataset().prepared.queries[int(row)].text for row in rows],
-          config.evaluation.depth,
-      )),
+      search=lambda rows: Searched(
+          make().search_rows(rows, config.evaluation.depth)
+      ),
   )
 
 
@@ -465,7 +540,8 @@ def gather(
   """Writes `metrics.json` from all evaluations of a workdir, and prints it.
 
   Where a split has several systems, `significance-<dataset>-<split>.tsv` holds
-  the differences of all pairs.
+  the differences of all pairs. Where a data set has worlds,
+  `worlds-<dataset>-<split>.tsv` holds the means of each.
 
   Args:
     workdir: of the job.
@@ -479,6 +555,7 @@ def gather(
   recalls: list[str] = []
   tables: dict[str, dict[str, dict[str, float]]] = {}
   by_query: dict[str, dict[str, dict[str, dict[str, float]]]] = {}
+  worlds: dict[str, dict[str, dict[str, dict[str, float]]]] = {}
   for folder, manifest in report.read_evaluations(workdir, dataset):
     group, _, system = manifest['key'].rpartition('/')
     title = (f'{group}: {manifest["queries"]} queries, '
@@ -490,6 +567,8 @@ def gather(
       )
     for name, value in manifest['metrics'].items():
       values[f'{manifest["key"]}/{name}'] = value
+    if 'worlds' in manifest:
+      worlds.setdefault(group, {})[system] = manifest['worlds']
     if manifest['index'].get('kind') == 'scann':
       recalls.append(f'{manifest["key"]}: ScaNN found '
                      f'{manifest["index"]["recall"]:.4f} of what exact search '
@@ -501,6 +580,10 @@ def gather(
           workdir / f'significance-{group.replace("/", "-")}.tsv',
           significance.compare(systems),
       )
+  for group, of_systems in worlds.items():
+    linking.write_worlds(
+        workdir / f'worlds-{group.replace("/", "-")}.tsv', of_systems
+    )
   for title, rows in tables.items() if say else ():
     print(f'\n{title}\n{metrics.format_table(rows)}')
   if recalls and say:

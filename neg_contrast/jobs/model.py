@@ -187,7 +187,8 @@ def load_checkpoint(
   model = load_workdir(pathlib.Path(name))
   own = {**model.spec.to_json(), **dataclasses.asdict(model.text)}
   for key in ('pooling', 'projection_dim', 'normalize', 'query_length',
-              'passage_length', 'query_prefix', 'passage_prefix'):
+              'passage_length', 'query_prefix', 'passage_prefix',
+              'mention_start', 'mention_end'):
     wanted = getattr(config.model, key)
     if wanted is not None and (wanted or None) != (own[key] or None):
       raise errors.UserError(
@@ -260,7 +261,7 @@ def load_workdir(workdir: pathlib.Path) -> loading.Model:
       artifacts.sha256_json({
           'weights': _sha256(params),
           'spec': spec.to_json(),
-          'text': dataclasses.asdict(text),
+          'text': text.identity,
           'tokenizer': tokenizer.sha256,
       }),
   )

@@ -23,7 +23,7 @@ from neg_contrast.models import loading
 from neg_contrast.negatives import candidates, context, filters
 from neg_contrast.negatives import pool as pool_lib
 from neg_contrast.negatives import texts as texts_lib
-from neg_contrast.retrieval import bm25
+from neg_contrast.retrieval import bm25, hits
 from neg_contrast.training import run_log
 
 _TRAINED = ('coarse', 'fine')
@@ -196,9 +196,7 @@ class Negatives:
   def _model_identity(self, source: str) -> dict[str, Any]:
     config, model = self._search_config, self._model(source)
     made = embedder_lib.identity(config, self._dataset(), model)
-    settings = retriever_lib.index_settings(
-        config, len(self._dataset().prepared.passages)
-    )
+    settings = retriever_lib.index_settings(config, self._dataset().prepared)
     return {
         'embeddings': made,
         'index': 'exact' if settings is None else dataclasses.asdict(settings),
@@ -361,11 +359,11 @@ class Negatives:
     retriever = retriever_lib.Retriever(
         config, self._dataset(),
         embedder_lib.Embedder(config, self._dataset(), encoder, folder),
-        folder,
+        folder, among=self._among,
     )
     depth, facts = self._settings.depth, {'kind': 'exact'}
     if retriever_lib.index_settings(
-        self._search_config, len(self._dataset().prepared.passages)
+        self._search_config, self._dataset().prepared
     ):
       some = self.query_rows[np.linspace(
           0, len(self.query_rows) - 1, min(_MEASURED, len(self.query_rows)),
@@ -378,18 +376,30 @@ class Negatives:
     ), {'index': facts}
 
   @functools.cached_property
+  def _among(self) -> np.ndarray | None:
+    """The passages that are searched for negatives: of the queries' worlds."""
+    return self._dataset().prepared.rows_of_worlds(self.query_rows)
+
+  @functools.cached_property
   def _bm25(self) -> bm25.Bm25Index:
     logging.info('indexing the corpus for BM25')
-    return evaluate.index_bm25(self._config.evaluation, self._dataset())
+    return evaluate.index_bm25(
+        self._config.evaluation, self._dataset(), self._among
+    )
 
   def _bm25_miner(self):
     queries, depth = self._dataset().prepared.queries, self._settings.depth
-    return candidates.SearchMiner(
-        lambda rows, others: self._bm25.search_and_score(
-            [queries[int(row)].text for row in rows], depth, others
-        ),
-        self._positives,
-    ), {}
+
+    def search(rows: np.ndarray, others: np.ndarray):
+      if self._among is not None:
+        places = np.searchsorted(self._among[:-1], others)
+        others = np.where(self._among[places] == others, places, -1)
+      found, scores = self._bm25.search_and_score(
+          [queries[int(row)].text for row in rows], depth, others
+      )
+      return hits.renumber(found, self._among), scores
+
+    return candidates.SearchMiner(search, self._positives), {}
 
   def _given_miner(self):
     judgements = self._judgements

@@ -265,7 +265,7 @@ class Questions:
     if settings.round_trip_checkpoint:
       dataset = self._dataset()
       index = retriever_lib.index_settings(
-          self._search_config, len(dataset.prepared.passages)
+          self._search_config, dataset.prepared
       )
       by = {
           **embedder_lib.identity(

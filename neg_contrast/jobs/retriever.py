@@ -11,8 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 from absl import logging
 
-from neg_contrast import artifacts, scoring, sharding
+from neg_contrast import artifacts, errors, scoring, sharding
 from neg_contrast import config as config_lib
+from neg_contrast.data import prepared as prepared_lib
 from neg_contrast.data import records
 from neg_contrast.jobs import dataset as dataset_lib
 from neg_contrast.retrieval import (
@@ -97,9 +98,28 @@ class Vectors(abc.ABC):
 
 
 def index_settings(
-    config: config_lib.Config, passages: int
+    config: config_lib.Config,
+    prepared: prepared_lib.Prepared,
+    rows: np.ndarray | None = None,
 ) -> scann_index.Settings | None:
-  """Of the ScaNN index of so many passages; None where search is exact."""
+  """Of the ScaNN index of a corpus; None where search is exact.
+
+  Args:
+    config: of the job.
+    prepared: the corpus. Worlds are parts of it, and searched exactly.
+    rows: the passages of it that are searched; None: all.
+
+  Raises:
+    UserError: ScaNN is asked for, and there are worlds.
+  """
+  if prepared.worlds:
+    if config.index.kind == 'scann':
+      raise errors.UserError(
+          f'config.index.kind="scann": {prepared.manifest["spec"]} has worlds, '
+          'each of which is searched exactly; leave it at "auto"'
+      )
+    return None
+  passages = len(prepared.passages) if rows is None else len(rows)
   if scann_index.kind_for(passages, config.index.kind) == 'exact':
     return None
   return scann_index.Settings(
@@ -110,7 +130,11 @@ def index_settings(
 
 
 class Retriever:
-  """Searches the passages of a dataset, or some of them."""
+  """Searches the passages of a dataset, or some of them.
+
+  Queries of the dataset that have a world are searched in their own, as if it
+  were a corpus of its own.
+  """
 
   def __init__(
       self,
@@ -119,6 +143,7 @@ class Retriever:
       embedder: Vectors,
       folder: pathlib.Path | None = None,
       rows: np.ndarray | None = None,
+      among: np.ndarray | None = None,
   ):
     """Encodes nothing yet.
 
@@ -130,15 +155,17 @@ class Retriever:
         memory keeps them.
       rows: `[n] int32` passages that `embedder` has, ascending; default: the
         whole corpus.
+      among: `[n] int32` passages that `search_and_score` finds, ascending, of a
+        whole corpus with worlds; default: all.
     """
     self._config, self._dataset, self._embedder = config, dataset, embedder
+    self._among = among
+    self._parts: dict[int, tuple[np.ndarray, exact.ExactIndex]] = {}
     self._folder = None if folder is None or rows is not None else (
         folder / artifacts.sha256_json(embedder.identity)[:12] / 'index'
     )
     self._rows, self._score = rows, embedder.score
-    self._settings = index_settings(
-        config, len(dataset.prepared.passages) if rows is None else len(rows)
-    )
+    self._settings = index_settings(config, dataset.prepared, rows)
 
   @property
   def embedder(self) -> Vectors:
@@ -173,12 +200,16 @@ class Retriever:
 
   def search_rows(self, query_rows: np.ndarray, depth: int) -> hits.Hits:
     """The same for queries of the dataset."""
-    return self.search_vecs(self._embedder.query_vecs(query_rows), depth)
+    return self.search_vecs(
+        self._embedder.query_vecs(query_rows), depth, query_rows
+    )
 
   def search_and_score(
       self, query_rows: np.ndarray, depth: int, rows: np.ndarray
   ) -> tuple[hits.Hits, np.ndarray]:
     """The best passages of queries of the dataset, and scores of some others.
+
+    Here queries are searched in all worlds, or in `among`.
 
     Args:
       query_rows: `[queries] int32`.
@@ -189,11 +220,39 @@ class Retriever:
       (hits, `[queries, some] float32`, -inf for padding).
     """
     query_vecs = self._embedder.query_vecs(query_rows)
-    return self.search_vecs(query_vecs, depth), self.score(query_vecs, rows)
+    if self._among is None:
+      found = self.search_vecs(query_vecs, depth)
+    else:
+      found = hits.renumber(
+          self._index_among.search(query_vecs, depth), self._among
+      )
+    return found, self.score(query_vecs, rows)
 
-  def search_vecs(self, query_vecs: np.ndarray, depth: int) -> hits.Hits:
-    """The best passages for `[queries, features] float32` vectors."""
-    return self._as_rows(self._index.search(query_vecs, depth))
+  def search_vecs(
+      self,
+      query_vecs: np.ndarray,
+      depth: int,
+      query_rows: np.ndarray | None = None,
+  ) -> hits.Hits:
+    """The best passages for `[queries, features] float32` vectors.
+
+    Args:
+      query_vecs: of the queries.
+      depth: passages wanted.
+      query_rows: `[queries] int32`, which queries of the dataset they are, so
+        that each is searched in its own world; None: in all of them.
+    """
+    prepared = self._dataset.prepared
+    if query_rows is None or not prepared.worlds:
+      return self._as_rows(self._index.search(query_vecs, depth))
+
+    def search(world: int, lines: np.ndarray) -> hits.Hits:
+      places, index = self._part(world)
+      return hits.renumber(index.search(query_vecs[lines], depth), places)
+
+    return self._as_rows(hits.search_parts(
+        prepared.query_worlds[query_rows], depth, search
+    ))
 
   def score(self, query_vecs: np.ndarray, rows: np.ndarray) -> np.ndarray:
     """Scores of some passages for each query vector.
@@ -288,9 +347,31 @@ class Retriever:
 
   @functools.cached_property
   def _exact(self) -> exact.ExactIndex:
+    return self._make_exact(self.passage_vecs, self._tie_ranks)
+
+  @functools.cached_property
+  def _index_among(self) -> exact.ExactIndex:
+    assert self._among is not None
+    return self._make_part(self._among)
+
+  def _part(self, world: int) -> tuple[np.ndarray, exact.ExactIndex]:
+    """Places of the passages of a world, ascending, and their index."""
+    if world not in self._parts:
+      worlds = self._dataset.prepared.passage_worlds
+      of = worlds if self._rows is None else worlds[self._rows]
+      places = np.flatnonzero(of == world).astype(np.int32)
+      self._parts[world] = places, self._make_part(places)
+    return self._parts[world]
+
+  def _make_part(self, places: np.ndarray) -> exact.ExactIndex:
+    return self._make_exact(vector_table.Part(self.passage_vecs, places),
+                            self._tie_ranks[places])
+
+  def _make_exact(
+      self, vecs: vector_table.Rows, ranks: np.ndarray
+  ) -> exact.ExactIndex:
     return exact.ExactIndex(
-        self.passage_vecs, self._tie_ranks,
-        sharding.make_local_mesh(self._config.mesh),
+        vecs, ranks, sharding.make_local_mesh(self._config.mesh),
         self._config.index.block_rows, self._score,
     )
 
@@ -301,12 +382,7 @@ class Retriever:
 
   def _as_rows(self, found: hits.Hits) -> hits.Hits:
     """Places in the index as rows of the whole corpus."""
-    if self._rows is None:
-      return found
-    return hits.Hits(
-        np.where(found.rows >= 0, self._rows[found.rows], np.int32(-1)),
-        found.scores,
-    )
+    return hits.renumber(found, self._rows)
 
   def _matches(
       self, query_vec: np.ndarray, passages: Sequence[records.Passage]

@@ -56,6 +56,7 @@ class SampledNegatives:
     self._config, self._dataset, self._pairs = config, dataset, pairs
     self._model, self._folder = model, workdir / FOLDER
     self._mesh = sharding.make_local_mesh(config.mesh)
+    self._among = dataset.prepared.rows_of_worlds(pairs.query_rows)
     negatives = config.negatives
     self._sampling = sampling.mixed(
         negatives.per_query, negatives.hard_percent, negatives.greedy
@@ -81,6 +82,7 @@ class SampledNegatives:
     embedder = embedder_lib.Embedder(
         self._config, self._dataset,
         self._encoder.with_params(sharding.local(params['encoder'])),
+        rows=self._among,
     )
     scale = self._config.loss.scale
     if 'log_scale' in params['loss']:
@@ -124,8 +126,11 @@ class SampledNegatives:
         self._pairs.query_rows, return_inverse=True
     )
     query_vecs = embedder.query_vecs(query_rows)[places]
+    prepared = self._dataset.prepared
+    among = (np.arange(len(prepared.passages), dtype=np.int32)
+             if self._among is None else self._among)
     passages = _Blocks(
-        embedder.passage_vecs, self._dataset.prepared.passage_groups,
+        embedder.passage_vecs, among, prepared.passage_groups[among],
         self._mesh,
     )
     draw = _Drawer(self._config, self._sampling, embedder.score, passages)
@@ -160,8 +165,10 @@ class SampledNegatives:
 class _Blocks:
   """The corpus, some passages at a time, each device its own."""
 
-  def __init__(self, vecs: Any, groups: np.ndarray, mesh: Any):
-    self._vecs, self._groups = vecs, groups
+  def __init__(
+      self, vecs: Any, among: np.ndarray, groups: np.ndarray, mesh: Any
+  ):
+    self._vecs, self._among, self._groups = vecs, among, groups
     self._devices = mesh.shape['data']
     self._rows = max(1, min(
         -(-len(vecs) // self._devices), _BLOCK_BYTES // (4 * vecs.shape[1])
@@ -180,7 +187,7 @@ class _Blocks:
       rows = np.full(stride, -1, np.int32)
       groups = np.full(stride, -1, np.int32)
       vecs[: len(part)] = part
-      rows[: len(part)] = np.arange(start, start + len(part))
+      rows[: len(part)] = self._among[start : start + stride]
       groups[: len(part)] = self._groups[start : start + stride]
       shape = self._devices, self._rows
       yield jax.device_put(

@@ -23,7 +23,6 @@ from neg_contrast.jobs import (
     train,
 )
 from neg_contrast.jobs import retriever as retriever_lib
-from neg_contrast.retrieval import bm25
 
 _TITLES = {
     'generated': 'Stage 1 with hard negatives',
@@ -251,9 +250,9 @@ class TableJob:
     return trained
 
   @functools.cached_property
-  def _bm25(self) -> bm25.Bm25Index:
+  def _bm25(self) -> evaluate.Bm25Search:
     """Of the corpus, for BM25 alone and with others."""
-    return evaluate.index_bm25(self._config.evaluation, self._dataset)
+    return evaluate.Bm25Search(self._config.evaluation, self._dataset)
 
   def _cell_folder(self, group: str, name: str) -> pathlib.Path:
     return self._workdir / 'cells' / f'{group}-{name}'

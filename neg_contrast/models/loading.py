@@ -22,6 +22,10 @@ TOKENIZER_FOLDER = 'tokenizer'
 _PAPER_QUERY_LENGTH = 64
 _PAPER_PASSAGE_LENGTH = 384
 
+# As BLINK and the code of Zhang and Stratos have them: BERT's vocabularies hold
+# these, and no text does.
+_MENTION_MARKERS = '[unused0]', '[unused1]'
+
 
 @dataclasses.dataclass(frozen=True)
 class TextSpec:
@@ -32,12 +36,29 @@ class TextSpec:
     passage_length: the same for passages.
     query_prefix: text put before every query.
     passage_prefix: text put before every passage.
+    mention_start: token put before a mention in its context.
+    mention_end: token put after it.
   """
 
   query_length: int
   passage_length: int
   query_prefix: str = ''
   passage_prefix: str = ''
+  mention_start: str = _MENTION_MARKERS[0]
+  mention_end: str = _MENTION_MARKERS[1]
+
+  @property
+  def markers(self) -> tuple[str, str]:
+    """Tokens put before and after a mention."""
+    return self.mention_start, self.mention_end
+
+  @property
+  def identity(self) -> dict[str, Any]:
+    """What embeddings depend on; usual markers go without saying."""
+    values = dataclasses.asdict(self)
+    if self.markers == _MENTION_MARKERS:
+      del values['mention_start'], values['mention_end']
+    return values
 
   def length(self, role: str) -> int:
     """The length of `query` or `passage` inputs."""
@@ -111,7 +132,7 @@ def from_pretrained(
               tower.fingerprint for tower in sources.values()
           ],
           'spec': spec.to_json(),
-          'text': dataclasses.asdict(text),
+          'text': text.identity,
           'tokenizer': tokenizer.sha256,
           'seed': seed if (
               _new_projection(spec, source) or spec.score.codes
@@ -290,6 +311,8 @@ def _text(
       ),
       query_prefix=_first(config.query_prefix, query.query_prompt, ''),
       passage_prefix=_first(config.passage_prefix, passage.passage_prompt, ''),
+      mention_start=_first(config.mention_start, _MENTION_MARKERS[0]),
+      mention_end=_first(config.mention_end, _MENTION_MARKERS[1]),
   )
   for role in ('query', 'passage'):
     if text.length(role) > query.bert.max_positions:

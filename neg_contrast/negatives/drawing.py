@@ -83,6 +83,7 @@ def draw_from_corpus(
     seed: int,
     step: int,
     examples: Int[np.ndarray, ' batch'],
+    among: Int[np.ndarray, ' rows'] | None = None,
 ) -> batches.Drawn:
   """Draws passages uniformly from the corpus, positives excluded.
 
@@ -95,6 +96,7 @@ def draw_from_corpus(
     seed: of the run.
     step: training step.
     examples: `[batch] int`, number of each example in the data set.
+    among: `[rows] int32`, the passages that are drawn from; default: all.
 
   Returns:
     Distinct passages; -1 where a corpus is so small that `count + 16` tries
@@ -102,7 +104,10 @@ def draw_from_corpus(
   """
   tries = count + 16
   bits = _random_bits(seed, step, examples, tries)
-  rows = (bits % np.uint64(passages)).astype(np.int32)
+  if among is None:
+    rows = (bits % np.uint64(passages)).astype(np.int32)
+  else:
+    rows = among[(bits % np.uint64(len(among))).astype(np.int32)]
   usable = ~np.any(
       passage_groups[rows][:, :, None] == positive_groups[:, None, :], axis=2
   )

@@ -5,11 +5,11 @@ descending: trec_eval's order, so that our ranks are the ranks it judges.
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar, runtime_checkable
 
 import numpy as np
-from jaxtyping import Float32, Int32
+from jaxtyping import Bool, Float32, Int32
 
 _Queries = TypeVar('_Queries', contravariant=True)
 
@@ -38,6 +38,44 @@ class Index(Protocol[_Queries]):
   def search(self, queries: _Queries, depth: int) -> Hits:
     """The `depth` best passages of each query, in the order of this module."""
     ...
+
+
+def renumber(
+    found: Hits, rows: Int32[np.ndarray, ' part'] | None
+) -> Hits:
+  """Hits in a part of a corpus as rows of the corpus.
+
+  Args:
+    found: places in the part.
+    rows: `[part] int32`, its rows; None: the part is the whole.
+  """
+  if rows is None:
+    return found
+  if not len(rows):
+    return Hits(np.full_like(found.rows, -1), found.scores)
+  return Hits(np.where(found.rows >= 0, rows[found.rows], np.int32(-1)),
+              found.scores)
+
+
+def search_parts(
+    parts: Int32[np.ndarray, ' queries'],
+    depth: int,
+    search: Callable[[int, Bool[np.ndarray, ' queries']], Hits],
+) -> Hits:
+  """The best passages of each query in its own part of the corpus.
+
+  Args:
+    parts: `[queries] int32`, the number of each query's part.
+    depth: passages wanted.
+    search: (part, which queries are of it) -> their hits.
+  """
+  found = Hits(np.full((len(parts), depth), -1, np.int32),
+               np.full((len(parts), depth), -np.inf, np.float32))
+  for part in np.unique(parts).tolist():
+    lines = parts == part
+    some = search(part, lines)
+    found.rows[lines], found.scores[lines] = some.rows, some.scores
+  return found
 
 
 def tie_ranks(

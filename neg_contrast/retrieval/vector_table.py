@@ -56,6 +56,35 @@ class Rows(Protocol):
 
 
 @dataclasses.dataclass(frozen=True)
+class Part:
+  """Some rows of others, which are read when they are asked for.
+
+  Attributes:
+    vecs: `[all, features] float32`.
+    rows: `[rows] int32`, which of them.
+  """
+
+  vecs: Rows
+  rows: Int[np.ndarray, ' rows']
+
+  @property
+  def shape(self) -> tuple[int, ...]:
+    """(rows, features)."""
+    return len(self.rows), self.vecs.shape[1]
+
+  @property
+  def nbytes(self) -> int:
+    """What they take where they lie."""
+    return len(self) * self.vecs.nbytes // max(1, len(self.vecs))
+
+  def __len__(self) -> int:
+    return len(self.rows)
+
+  def __getitem__(self, rows: Any, /) -> Any:
+    return self.vecs[self.rows[rows]]
+
+
+@dataclasses.dataclass(frozen=True)
 class Layout:
   """How a table lies on disk.
 

@@ -17,7 +17,9 @@ class Beir:
   """A folder in BEIR's layout, or its corpus alone; any file may be gzipped.
 
   `metadata.document_id` of a passage says which document it is from, and
-  `answers` of a query (at the top or in `metadata`) which answers it has. Qrels
+  `answers` of a query (at the top or in `metadata`) which answers it has. A
+  query with `left` or `right` is a mention between these texts; one with
+  `mention_span`, [start, end] in characters, is that part of its `text`. Qrels
   in TREC's form (four columns, no header) are read too, called `<split>.tsv` or
   `<split>.trec`. Generated queries with a prefix (`gen-queries.jsonl`,
   `gen-qrels/train.tsv`) have splits with it (`gen-train`).
@@ -97,7 +99,28 @@ def _query(row: Any, where: str) -> records.Query:
   name = pairs.need_id(row, '_id')
   answers = (pairs.get_texts(row, 'answers')
              or pairs.get_texts(_metadata(row), 'answers'))
-  return records.Query(name, pairs.get_text(row, 'text'), answers, where)
+  text, context = _mention(row)
+  return records.Query(name, text, answers, where, context=context)
+
+
+def _mention(row: dict[str, Any]) -> tuple[str, tuple[str, str] | None]:
+  """The query's own words, and the context of a mention."""
+  text = pairs.get_text(row, 'text')
+  if 'mention_span' in row:
+    span = pairs.get_list(row, 'mention_span')
+    if (len(span) != 2 or not all(type(place) is int for place in span)
+        or not 0 <= span[0] < span[1] <= len(text)):
+      raise pairs.Unusable(
+          f'key "mention_span" holds {span!r:.60}, not [start, end] of a part '
+          f'of the {len(text)} characters of "text"'
+      )
+    start, end = span
+    return text[start:end], pairs.context_of(text[:start], text[end:])
+  if 'left' not in row and 'right' not in row:
+    return text, None
+  left, right = (pairs.get_text(row, key) if row.get(key) is not None else ''
+                 for key in ('left', 'right'))
+  return text, pairs.context_of(left, right)
 
 
 def _metadata(row: dict[str, Any]) -> dict[str, Any]:

@@ -18,6 +18,11 @@ from neg_contrast.data.formats import files
 
 Record = TypeVar('Record')
 
+MOST_WORDS = 512
+"""Words that are kept of what may be very long: of a mention's context on
+either side, and of a page that stands for an entity. A word has a token at
+least, and no BERT reads more than 512."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Item:
@@ -298,6 +303,35 @@ def get_texts(
     Unusable: it holds something else.
   """
   return tuple(as_texts(get_list(row, key, needed), key))
+
+
+def context_of(left: str, right: str) -> tuple[str, str]:
+  """The context of a mention: the `MOST_WORDS` words on either side of it."""
+  before = left.rsplit(None, MOST_WORDS)
+  return (left[len(before[0]):] if len(before) > MOST_WORDS else left,
+          first_words(right))
+
+
+def first_words(text: str) -> str:
+  """The first `MOST_WORDS` words of a text, and the space after them."""
+  pieces = text.split(None, MOST_WORDS)
+  if len(pieces) <= MOST_WORDS:
+    return text
+  return text[:len(text) - len(pieces[-1])]
+
+
+def get_number(row: dict[str, Any], key: str) -> int:
+  """The whole number under the key, at least 0.
+
+  Raises:
+    Unusable: it is missing, or something else.
+  """
+  value = row.get(key)
+  if isinstance(value, bool) or not isinstance(value, int) or value < 0:
+    raise Unusable(f'key "{key}" holds {value!r:.40}, not a whole number from '
+                   '0' if key in row else
+                   f'key "{key}" is missing; keys are {sorted(row)}')
+  return value
 
 
 def as_texts(values: Sequence[Any], key: str) -> Iterator[str]:

@@ -5,6 +5,7 @@ TensorFlow is not needed, so a data set must be stored as array_record.
 
 import contextlib
 import dataclasses
+import itertools
 import json
 import os
 import pathlib
@@ -243,6 +244,7 @@ class PreparedFolder:
     manifest = artifacts.read_manifest(folder) or {}
     with _reading(folder / artifacts.MANIFEST):
       counts = manifest.get('counts') or {}
+      self._worlds = tuple(manifest.get('worlds') or ())
       self.splits = tuple(counts.get('judgements') or ())
     kinds = ['passages', *(['queries'] if counts.get('queries') else [])]
     self._has_queries = 'queries' in kinds
@@ -250,9 +252,11 @@ class PreparedFolder:
               for what in ('judgements', 'unjudged')]
     ids = [folder / f'{kind}.{end}.bin' for kind in kinds
            for end in ('ids', 'ends')]
+    worlds = [folder / f'{kind}_worlds.npy' for kind in ('passage', 'query')
+              if self._worlds]
     stored = [path for kind in kinds
               for path in sorted((folder / kind).rglob('*')) if path.is_file()]
-    self.files = (folder / artifacts.MANIFEST, *stored, *ids, *tables)
+    self.files = (folder / artifacts.MANIFEST, *stored, *ids, *worlds, *tables)
     missing = [path for path in self.files if not path.is_file()]
     if missing or not stored or not counts:
       raise errors.UserError(
@@ -263,10 +267,12 @@ class PreparedFolder:
 
   def passages(self) -> Iterator[records.Passage]:
     """All passages, in row order."""
-    for where, row in self._rows('passages'):
+    for (where, row), world in zip(
+        self._rows('passages'), self._worlds_of('passage'), strict=False
+    ):
       yield records.Passage(
           row['id'].decode(), row['title'].decode(), row['text'].decode(),
-          row['document_id'].decode(), where,
+          row['document_id'].decode(), where, world,
       )
 
   def queries(self) -> Iterator[records.Query]:
@@ -277,11 +283,14 @@ class PreparedFolder:
     for split in self.splits:
       for number in self._load(f'unjudged-{split}.npy').tolist():
         own.setdefault(number, []).append(split)
-    for number, (where, row) in enumerate(self._rows('queries')):
-      answers = tuple(answer.decode() for answer in row['answers'])
+    for number, ((where, row), world) in enumerate(zip(
+        self._rows('queries'), self._worlds_of('query'), strict=False
+    )):
+      answers, context = (tuple(text.decode() for text in row.get(key, ()))
+                          for key in ('answers', 'context'))
       for split in own.get(number, ('',)):
         yield records.Query(row['id'].decode(), row['text'].decode(), answers,
-                            where, split)
+                            where, split, context or None, world)
 
   def judgements(self, split: str) -> Iterator[records.Judgement]:
     """The judgements of a split, by query and passage."""
@@ -299,6 +308,13 @@ class PreparedFolder:
         yield records.Judgement(*names, grade,
                                 f'{self._folder / name}: row {number}',
                                 bool(is_example))
+
+  def _worlds_of(self, kind: str) -> Iterator[str]:
+    """The world of each row; empty texts without end where there are none."""
+    if not self._worlds:
+      return itertools.repeat('')
+    return (self._worlds[number]
+            for number in self._load(f'{kind}_worlds.npy').tolist())
 
   def _load(self, name: str) -> np.ndarray:
     with _reading(self._folder / name):
