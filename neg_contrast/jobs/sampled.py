@@ -218,11 +218,13 @@ class _Drawer:
         pad(positive_groups, -1),
         ((0, 0), (0, width - positive_groups.shape[1])), constant_values=-1,
     )
-    race = (sampling.start_iid(len(ids), self._how.count) if self._is_iid
-            else sampling.start_race(len(ids), self._how))
+    race: sampling.IidRace | sampling.Race = (
+        sampling.start_iid(len(ids), self._how.count) if self._is_iid
+        else sampling.start_race(len(ids), self._how)
+    )
     for block in self._kept or self._blocks:
       race = self._run(race, key, ids, query_vecs, positive_groups, *block)
-    if self._is_iid:
+    if isinstance(race, sampling.IidRace):
       made = {'rows': race.kept.rows, 'log_proposal': race.log_proposal}
     else:
       made = {'rows': sampling.finish_race(race, self._how).rows}
