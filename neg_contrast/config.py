@@ -601,8 +601,9 @@ class IndexConfig:
   """Encoding and search.
 
   Attributes:
-    kind: `exact` search, `scann`, or `auto`: ScaNN from 50,000 passages on,
-      below which scoring all of them is fast enough.
+    kind: `exact` search; `scann` (of texts with several vectors: ScaNN finds
+      candidates by single vectors, which are scored exactly); or `auto`: ScaNN
+      from 50,000 passages on, below which scoring all of them is fast enough.
     target_recall: part of the exact top `evaluation.depth` (100, if that is
       less) that ScaNN has to find; it searches as much as that takes.
     shard_rows: passages in one ScaNN index; larger corpora get several.

@@ -20,6 +20,7 @@ from neg_contrast.retrieval import (
   exact,
   hits,
   matching,
+  multi_vector,
   scann_index,
   text_encoder,
   vector_table,
@@ -303,7 +304,7 @@ class Retriever:
     Returns:
       Json values for a manifest; exact search has nothing to measure.
     """
-    if not isinstance(self._index, scann_index.ScannIndex):
+    if self._index is self._exact:
       return {'kind': 'exact'}
     depth = found.rows.shape[1]
     some = np.linspace(
@@ -317,9 +318,12 @@ class Retriever:
     )
     logging.info('ScaNN found %.2f%% of the exact top %d of %d queries',
                  100 * recall, depth, len(some))
+    tuned = {} if not isinstance(self._index, scann_index.ScannIndex) else {
+        'tuned': dataclasses.asdict(self._index.measured)
+    }
     return {
         'kind': 'scann',
-        'tuned': dataclasses.asdict(self._index.measured),
+        **tuned,
         'recall': recall,
         'depth': depth,
         'queries': len(some),
@@ -327,15 +331,31 @@ class Retriever:
 
   @functools.cached_property
   def _index(self) -> hits.Index:
-    settings, vecs = self._settings, self.passage_vecs
-    if settings is None:
+    if self._settings is None:
       return self._exact
+    vecs, ranks = self.passage_vecs, self._tie_ranks
+    if self._score.is_dot:
+      return self._build(vecs, ranks)
+    singles = multi_vector.SingleVectors(
+        vecs, vecs.shape[1] // self._score.passage_vectors
+    )
+    return multi_vector.CandidateIndex(
+        vecs, ranks, self._score, singles,
+        self._build(singles, np.arange(len(singles), dtype=np.int32)),
+    )
+
+  def _build(
+      self, vecs: vector_table.Rows, ranks: np.ndarray
+  ) -> scann_index.ScannIndex:
+    """A ScaNN index of vectors; the folder keeps it."""
+    settings = self._settings
+    assert settings is not None
     if self._folder is None:
-      return scann_index.build(vecs, self._tie_ranks, settings)
+      return scann_index.build(vecs, ranks, settings)
     with artifacts.only_one(self._folder):
       if not self._has_index():
-        logging.info('building a ScaNN index of %d passages', len(vecs))
-        scann_index.build(vecs, self._tie_ranks, settings).save(self._folder)
+        logging.info('building a ScaNN index of %d vectors', len(vecs))
+        scann_index.build(vecs, ranks, settings).save(self._folder)
     return scann_index.load(self._folder, vecs)
 
   def _has_index(self) -> bool:
