@@ -133,7 +133,10 @@ class SampledNegatives:
         embedder.passage_vecs, among, prepared.passage_groups[among],
         self._mesh,
     )
-    draw = _Drawer(self._config, self._sampling, embedder.score, passages)
+    draw = _Drawer(
+        self._sampling, self._config.loss.adjusted, embedder.score, scale,
+        passages,
+    )
     key = sampling.draw_key(self._config.seed, step // self.steps)
     blocks = -(-count // _EXAMPLES_AT_ONCE)
     say = run_log.Ticker(f'drawing negatives after step {step}', count)
@@ -142,7 +145,7 @@ class SampledNegatives:
       lines = np.arange(block * _EXAMPLES_AT_ONCE,
                         min(count, (block + 1) * _EXAMPLES_AT_ONCE))
       made.append(draw(
-          key, lines, scale * query_vecs[lines],
+          key, lines, query_vecs[lines],
           self._pairs.positive_groups[self._pairs.query_rows[lines]],
       ))
       say(int(lines[-1]) + 1)
@@ -199,9 +202,9 @@ class _Blocks:
 class _Drawer:
   """Draws the negatives of a block of examples."""
 
-  def __init__(self, config, how, score, blocks):
-    self._how, self._score, self._blocks = how, score, blocks
-    self._is_iid = config.loss.adjusted
+  def __init__(self, how, is_iid, score, scale, blocks):
+    self._how, self._is_iid, self._blocks = how, is_iid, blocks
+    self._score, self._scale = score, scale
     self._kept = list(blocks) if len(blocks) <= _KEPT_BLOCKS else None
     self._run = jax.jit(self._run_block)
 
@@ -244,7 +247,7 @@ class _Drawer:
     """Lets a block take part in the race, each device with its passages."""
 
     def of_device(vecs, rows, groups):
-      scores = self._score(query_vecs, vecs)
+      scores = self._scale * self._score(query_vecs, vecs)
       usable = (rows >= 0)[None] & ~jnp.any(
           groups[None, :, None] == positive_groups[:, None, :], axis=2
       )
