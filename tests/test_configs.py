@@ -114,7 +114,7 @@ def test_papers_tables_of_linking(name, table, rows):
     wanted.setdefault((row['model'], row['negatives']), []).append(row['value'])
   printed = [line.split() for line in
              (ROOT / 'configs' / f'{name}.py').read_text().splitlines()
-             if line.startswith('    ') and line[-3:-2] == '.']
+             if line.startswith('    ') and line[-2:].isdigit()]
   assert len(printed) == rows and printed == [
       [*f'{model} {negatives}'.split(), *values]
       for (model, negatives), values in wanted.items()]

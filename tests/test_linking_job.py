@@ -134,7 +134,7 @@ def test_negatives_are_of_the_training_worlds(evaluated, tmp_path, strategy):
   tiny.run(mine.MineJob, config, tmp_path / 'work')
   prepared = dataset.Dataset(config_lib.parse(config).data).prepared
   train_worlds = list(map(prepared.worlds.index, tiny.WORLDS['train']))
-  folder = next((tmp_path / 'mined' / 'candidates').iterdir())
+  folder = next((tmp_path / 'mined' / 'candidates').glob('zeshel-*'))
   mined, _ = candidates.read(folder)
   rows = np.unique(mined.rows[mined.rows >= 0])
   assert set(prepared.passage_worlds[rows]) == set(train_worlds)
@@ -149,30 +149,7 @@ def test_negatives_are_of_the_training_worlds(evaluated, tmp_path, strategy):
         rtol=1e-5)
 
 
-def test_training_on_mentions(evaluated, tmp_path):
-  root, _ = evaluated
-  config = tiny.make_linking_config(
-      root, negatives__strategy='corpus', negatives__per_query=2)
-  made = tiny.run(train.TrainJob, config, tmp_path)
-  values = json.loads((tmp_path / 'metrics.json').read_text())
-  assert {'zeshel/test/bm25/accuracy@4', 'zeshel/test/trained/accuracy@4',
-          'zeshel/test/trained/macro_accuracy@1'} <= values.keys()
-  prepared = made._gold.prepared
-  batch_of, count = encoder_training.DualEncoderTraining(
-      config_lib.parse(config), tmp_path, lambda: made._gold)._make_batch()
-  assert count == 12
-  own = made._gold.tokenize(made._training.model, 'query')
-  start, end = own.marker_ids
-  ids = np.asarray(batch_of(0)[0].sequences['shared'].token_ids)
-  assert (ids == start).sum() == (ids == end).sum() == 8
-  drawn = batch_of.draw(0, np.arange(8), prepared.judgements('train').query_rows
-                        [:8]).rows
-  worlds = [prepared.worlds[number] for number
-            in np.unique(prepared.passage_worlds[drawn])]
-  assert worlds == ['apple', 'berry']
-
-
-def test_zeshel_config_runs(evaluated, tmp_path):
+def test_training_as_the_config_of_zeshel_does(evaluated, tmp_path):
   root, _ = evaluated
   config = test_configs.load(
       test_configs.ROOT / 'configs' / 'zeshel_retriever.py', 'size=small')
@@ -183,12 +160,30 @@ def test_zeshel_config_runs(evaluated, tmp_path):
       'model.passage_length': 16, 'mesh.data': 1, 'optim.steps': 2,
   }.items():
     config_lib.set_key(config, key, value)
-  tiny.run(train.TrainJob, config, tmp_path)
+  made = tiny.run(train.TrainJob, config, tmp_path)
   values = json.loads((tmp_path / 'metrics.json').read_text())
   for system in ('bm25', 'initial', 'trained'):
     for metric in ('accuracy@1', 'accuracy@64', 'macro_accuracy@1'):
       assert 0 <= values[f'zeshel/test/{system}/{metric}'] <= 1
   assert values['zeshel/test/trained/accuracy@64'] == 1  # All six are found.
+  # Batches have marked mentions, and negatives of the training worlds.
+  batch_of, count = encoder_training.DualEncoderTraining(
+      config_lib.parse(config), tmp_path, lambda: made._gold)._make_batch()
+  assert count == 12
+  start, end = made._gold.tokenize(made._training.model, 'query').marker_ids
+  ids = np.asarray(batch_of(0)[0].sequences['query'].token_ids)
+  assert (ids == start).sum() == (ids == end).sum() == 4
+  prepared = made._gold.prepared
+  drawn = [batch_of.draw(step, np.arange(12), prepared.judgements('train')
+                         .query_rows).rows for step in range(5)]
+  worlds = np.unique(prepared.passage_worlds[np.stack(drawn)])
+  assert [prepared.worlds[world] for world in worlds] == ['apple', 'berry']
+  rows = encoder_training.stop_corpus(
+      config_lib.parse(config), made._gold, evaluate.Evaluation(
+          config_lib.parse(config).evaluation, made._gold,
+          prepared.judgements('val')))
+  assert np.unique(prepared.passage_worlds[rows]).tolist() == [
+      prepared.worlds.index('cherry')]
 
 
 def test_markers_are_part_of_a_model(evaluated, tmp_path):

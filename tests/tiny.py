@@ -168,6 +168,7 @@ def make_linking_config(tmp_path: pathlib.Path, **overrides):
   """A training config over tiny worlds, made if missing."""
   if not (tmp_path / 'zeshel').exists():
     write_zeshel(tmp_path / 'zeshel')
+  if not (tmp_path / 'model').exists():
     write_model(tmp_path / 'model', words=MARKED, vocab_size=67)
   config = make_config(tmp_path, **{
       'data__source': f'zeshel:{tmp_path / "zeshel"}',

@@ -561,19 +561,19 @@ class _Writer:
   def _known(self, split):
     """Judgements of the split with their (query row, passage row)."""
     for judgement in self._source.judgements(split):
-      rows = (self._query_row(judgement.query_id),
-              self._passage_ids.row_of(judgement.passage_id))
-      if None not in rows:
-        if self._are_apart(*rows):
+      query = self._query_row(judgement.query_id)
+      passage = self._passage_ids.row_of(judgement.passage_id)
+      if query is not None and passage is not None:
+        if self._are_apart(query, passage):
           self._invalid.report(
               'unknown_id', judgement.where,
               f'passage "{judgement.passage_id}" is of another world than '
               f'query "{judgement.query_id}", which is searched in its own',
           )
         else:
-          yield judgement, rows
+          yield judgement, (query, passage)
         continue
-      kind, name = (('query', judgement.query_id) if rows[0] is None else
+      kind, name = (('query', judgement.query_id) if query is None else
                     ('passage', judgement.passage_id))
       self._invalid.report('unknown_id', judgement.where,
                            f'judgement of an unknown {kind} "{name}"')

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from neg_contrast import errors
 from neg_contrast.data import inputs, prepared, records, sequences, tokenized
 from neg_contrast.data import tokenizer as tokenizer_lib
-from neg_contrast.data.formats import pairs, zeshel
+from neg_contrast.data.formats import beir, pairs, zeshel
 from neg_contrast.negatives import drawing
 from tests import tiny
 from tests.data.test_readers import lines, prepare, read, write
@@ -315,11 +315,12 @@ def test_broken_beir_mentions(tmp_path, row, message):
   assert len(prepare(spec, tmp_path, skip=True).queries) == 1
 
 
-def test_real_beir_mentions(shared_data, tmp_path):
-  corpus = prepare(f'beir:{shared_data / "ncbi-disease-el"}', tmp_path)
-  assert corpus.has_mentions and len(corpus.queries) == 5133 + 787
-  query = corpus.queries[0]
+def test_real_beir_mentions(shared_data):
+  source = beir.Beir(str(shared_data / 'ncbi-disease-el'),
+                     records.InvalidRecords(False))
+  query = next(source.queries())
   assert (query.text, query.context[0]) == ('skin tumour', 'A common human ')
+  assert query.context[1].startswith(' is caused by activating mutations')
 
 
 # ---------------------------------------------------------------------------

@@ -6,6 +6,7 @@ Logeswaran et al., "Zero-Shot Entity Linking by Reading Entity Descriptions",
 
 import collections
 import dataclasses
+import functools
 import pathlib
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -68,8 +69,7 @@ class Zeshel:
     for world, path in self._documents.items():
       yield from pairs.read_each(
           files.json_lines(path, self._invalid),
-          lambda row, where, world=world: _passage(row, where, world),
-          self._invalid,
+          functools.partial(_passage, world=world), self._invalid,
       )
 
   def queries(self) -> Iterator[records.Query]:
@@ -176,12 +176,14 @@ def _passage(row: Any, where: str, world: str) -> records.Passage:
 def _mention(row: Any, where: str) -> _Mention:
   row = pairs.get_object(row)
   return _Mention(
-      pairs.need_id(row, 'mention_id'), pairs.get_text(row, 'text'),
-      *(pairs.need_id(row, key) for key in (
-          'corpus', 'context_document_id', 'label_document_id'
-      )),
-      *(pairs.get_number(row, key) for key in ('start_index', 'end_index')),
-      where,
+      id=pairs.need_id(row, 'mention_id'),
+      text=pairs.get_text(row, 'text'),
+      world=pairs.need_id(row, 'corpus'),
+      document=pairs.need_id(row, 'context_document_id'),
+      label=pairs.need_id(row, 'label_document_id'),
+      start=pairs.get_number(row, 'start_index'),
+      end=pairs.get_number(row, 'end_index'),
+      where=where,
   )
 
 
