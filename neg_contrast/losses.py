@@ -91,6 +91,29 @@ def batch_softmax(
   )
 
 
+def candidate_softmax(
+    scores: Float[Array, 'queries candidates'],
+    is_candidate: Bool[AnyArray, 'queries candidates'],
+) -> Float[Array, ' queries']:
+  """Cross-entropy of the gold among a query's own candidates.
+
+    loss_i = logsumexp_{k real} s_ik - s_i0
+
+  Zhang and Stratos (2021), equation 11: what hard-negative NCE minimises. Over
+  all labels it is the cross-entropy (equation 2).
+
+  Args:
+    scores: `[queries, candidates] float32`, scaled; the gold in column 0, its
+      negatives behind it; what is no candidate may hold anything.
+    is_candidate: `[queries, candidates] bool`; column 0 must be True.
+
+  Returns:
+    `[queries] float32`, in nats, at least 0.
+  """
+  kept = jnp.where(is_candidate, scores, -jnp.inf)
+  return jax.nn.logsumexp(kept, axis=1) - scores[:, 0]
+
+
 @flax.struct.dataclass
 class Contrast:
   """What the positives of a batch are up against, for one kind of negatives.
