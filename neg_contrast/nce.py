@@ -13,6 +13,22 @@ where p is the softmax over all labels (equation 1), π that over the candidates
 (equation 3), and γ(y|x) the chance that y is among the candidates and then
 drawn by π (equation 6). p - γ is the bias in the scores; one vector-Jacobian
 product carries it into the parameters (`gradient_products`).
+
+Why hard negatives make it small: π is at least p on candidates that are
+distinct, and 0 elsewhere, so it lies as far from p (in total variation) as they
+miss of p's mass, and γ, a mean of such π, at most the mean of that:
+
+  TV(γ, p) ≤ E[1 - Σ_k p(y_k)],
+
+`ScoreBias.missed_mass`. Negatives drawn by p miss little; the best-scoring ones
+miss least of all; what the gold is, or the population, does not matter.
+
+Theorem 3.2 does not hold as it is stated (tests/test_nce.py): with negatives
+drawn iid from p, and p = pop, γ is not p. Of two labels with p = .9 and .1, and
+K = 2, γ(first) = p²(3 - 2p) = .972. The proof's last sum has no indicator of y
+among the candidates and is no distribution. At p = pop it is uniform negatives
+that are unbiased, since π is then the posterior of the gold given the
+candidates; both gradients are 0 there.
 """
 
 from collections.abc import Callable
@@ -118,15 +134,16 @@ class ScoreBias:
   """Gradients of mean losses with respect to the scores, and what draws are.
 
   Attributes:
-    cross_entropy: `[queries, labels] float32`, (p - gold) / queries.
-    bias: `[2, queries, labels] float32`, (p - γ) / queries, where γ is
+    cross_entropy: `[queries, labels] float32`, p - gold, weighted.
+    bias: `[2, queries, labels] float32`, p - γ, weighted, where γ is
       estimated by either half of the draws: the errors of the two are
       independent, so that products of the one with the other have no bias of
       their own. The estimate is their mean.
     cross_entropy_loss: `[] float32`, mean over queries, in nats.
     nce_loss: `[] float32`, the same over draws too.
     effective_negatives: `[] float32`, mean, see `effective_negatives`.
-    gold_share: `[] float32`, mean of π of the gold.
+    missed_mass: `[] float32`, mean of p outside of the candidates: a bound on
+      the total variation between γ and p, if they are distinct.
   """
 
   cross_entropy: Any
@@ -134,7 +151,7 @@ class ScoreBias:
   cross_entropy_loss: Any
   nce_loss: Any
   effective_negatives: Any
-  gold_share: Any
+  missed_mass: Any
 
 
 def score_bias(
@@ -143,6 +160,7 @@ def score_bias(
     is_label: Bool[AnyArray, 'queries labels'],
     draw: Callable[[Key[Array, '']], Int[Array, 'queries negatives']],
     keys: Key[Array, ' draws'],
+    weights: Float[AnyArray, ' queries'] | None = None,
 ) -> ScoreBias:
   """Measures the bias of NCE in the scores by drawing negatives many times.
 
@@ -153,6 +171,8 @@ def score_bias(
       False for other known positives, which `draw` must not draw either.
     draw: key -> labels of K - 1 negatives of each query; -1: none.
     keys: `[draws]`, an even number; they are used one at a time.
+    weights: `[queries] float32`, of the queries in the mean, adding up to 1;
+      None: equal ones.
 
   Raises:
     ValueError: an odd number of draws, or none.
@@ -161,6 +181,8 @@ def score_bias(
     raise ValueError(f'{len(keys)} draws do not make two halves')
   gold = jnp.asarray(gold)
   queries, labels = scores.shape
+  weights = jnp.full(queries, 1 / queries) if weights is None else weights
+  lines = jnp.arange(queries)[:, None]
   model = masked_softmax(scores, is_label)
   own = jnp.take_along_axis(scores, gold[:, None], axis=1)[:, 0]
 
@@ -169,9 +191,10 @@ def score_bias(
     there = candidates >= 0
     picked = jnp.take_along_axis(scores, jnp.maximum(candidates, 0), axis=1)
     total = jax.nn.logsumexp(jnp.where(there, picked, -jnp.inf), axis=1)
-    one = (selection(scores, candidates), jnp.mean(total - own),
-           jnp.mean(effective_negatives(picked, there)),
-           jnp.mean(jnp.exp(own - total)))
+    chosen = jnp.zeros_like(scores).at[lines, candidates].max(there)
+    one = (selection(scores, candidates), weights @ (total - own),
+           weights @ effective_negatives(picked, there),
+           weights @ (1 - jnp.sum(model * chosen, axis=1)))
     return jax.tree.map(jnp.add, sums, one), None
 
   def of_half(keys):
@@ -180,13 +203,13 @@ def score_bias(
     return jax.tree.map(lambda a: a / len(keys), sums)
 
   gamma, *means = jax.lax.map(of_half, keys.reshape(2, -1))
-  loss, effective, share = (jnp.mean(value) for value in means)
+  loss, effective, missed = (jnp.mean(value) for value in means)
   total = jax.nn.logsumexp(jnp.where(is_label, scores, -jnp.inf), axis=1)
   return ScoreBias(
-      cross_entropy=(model - jax.nn.one_hot(gold, labels)) / queries,
-      bias=(model - gamma) / queries,
-      cross_entropy_loss=jnp.mean(total - own),
-      nce_loss=loss, effective_negatives=effective, gold_share=share,
+      cross_entropy=weights[:, None] * (model - jax.nn.one_hot(gold, labels)),
+      bias=weights[:, None] * (model - gamma),
+      cross_entropy_loss=weights @ (total - own),
+      nce_loss=loss, effective_negatives=effective, missed_mass=missed,
   )
 
 
