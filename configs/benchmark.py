@@ -31,7 +31,7 @@ with the least and the most; a round before them compiles. Utilisation counts
 the matrix products that no padding, no other sequence of a row and no
 recomputation has a part in, against the peak of the devices for bfloat16. Host
 wait is the part of the time in which devices had nothing to do because the next
-input was not there.
+input was not there; of `search` and `mine` because queries were being packed.
 
 Reproduces no row of the paper, which tells no speed.
 """

@@ -137,7 +137,8 @@ class Train(Task):
 
     Args:
       material: of the job.
-      takes_turns: with another library; no batch is made while that is at work.
+      takes_turns: with another library: every round makes its batches itself,
+        instead of beginning with those that are there, and no more of them.
     """
     super().__init__()
     self._ready, self._takes_turns = material.ready, takes_turns
@@ -162,8 +163,10 @@ class Train(Task):
     """The same batches in every round; the parameters go on."""
     began = time.monotonic()
     if self._batches is None:
+      steps = range(self._steps)
       self._batches = prefetch.prefetch(
-          self._ready.put, itertools.cycle(range(self._steps))
+          self._ready.put,
+          steps if self._takes_turns else itertools.cycle(steps),
       )
     starts: list[float] = []
     ends: list[concurrent.futures.Future] = []
@@ -219,6 +222,8 @@ class Encode(Task):
     self._texts = [material.dataset.prepared.passages[int(row)]
                    for row in rows] if takes_turns else []
     self.vecs = np.zeros((0, 0), np.float32)
+    if takes_turns:
+      self.reasons[HOST_WAIT] = 'tokenising is not told apart'
 
   def round(self) -> dict[str, float]:
     """All of them."""
@@ -238,9 +243,10 @@ class Encode(Task):
         TOKENS: useful / seconds,
         PADDING: 1 - useful / (work.processed_tokens - before.processed_tokens),
         **self._utilisation(flops, seconds, mesh),
-        HOST_WAIT: (work.packing_seconds - before.packing_seconds) / seconds,
     }
     if not self._takes_turns:
+      packing = work.packing_seconds - before.packing_seconds
+      measured[HOST_WAIT] = packing / seconds
       rows, began = self._material.query_rows(), time.monotonic()
       self._encode('query', rows)
       measured[QUERIES] = len(rows) / (time.monotonic() - began)
