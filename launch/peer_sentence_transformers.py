@@ -77,7 +77,7 @@ def _train(
   model = sentence_transformers.SentenceTransformer(
       str(folder / 'model'), device=device
   )
-  directions = ('query_to_doc', 'doc_to_query')
+  directions: Any = ('query_to_doc', 'doc_to_query')
   loss_of = losses.MultipleNegativesRankingLoss(
       model, scale=settings['scale'], similarity_fct=util.dot_score,
       directions=directions if settings['bidirectional'] else directions[:1],

@@ -217,8 +217,11 @@ def test_every_second_round_is_reversed():
       turns.append('ours')
       return {tasks.QUERIES: 1.0}
 
-  class Peer:
+  class Peer(benchmark_peer.Peer):
     versions = ''
+
+    def __init__(self):
+      pass
 
     def round(self):
       turns.append('theirs')
