@@ -706,12 +706,57 @@ class TableConfig:
   members: tuple[str, ...] = ('coarse', 'fine', 'bm25', 'context')
 
 
+BENCHMARKS = ('train', 'encode', 'search', 'mine', 'input')
+"""What `job=benchmark` measures."""
+
+PEERS = ('sentence-transformers',)
+"""What it measures training and encoding beside."""
+
+
+@dataclasses.dataclass(frozen=True)
+class BenchmarkConfig:
+  """What `job=benchmark` measures, and how long.
+
+  Attributes:
+    task: `train` steps, with their input; `encode` passages; `search` passages
+      for queries; `mine` a pool of hard negatives; or the `input` of training
+      alone.
+    versus: `sentence-transformers`, to take turns with it at `train` or
+      `encode`; empty: nothing.
+    rounds: that count; there is one before, which compiles.
+    steps: training steps, or batches, of a round: the same in each.
+    passages: that are encoded or searched, as far as `data.source` has so many;
+      without a source they are made up.
+    queries: the same of queries.
+  """
+
+  task: str = 'train'
+  versus: str = ''
+  rounds: int = 5
+  steps: int = 4
+  passages: int = 1000
+  queries: int = 1000
+
+  def __post_init__(self):
+    """Checks ranges and that the keys agree."""
+    _one_of('benchmark.task', self.task, BENCHMARKS)
+    _one_of('benchmark.versus', self.versus, ('', *PEERS))
+    if self.versus and self.task not in ('train', 'encode'):
+      raise _error('benchmark.versus', self.versus, 'is for train and encode, '
+                   f'not for benchmark.task={self.task}; leave it out')
+    for name in ('rounds', 'steps'):
+      _at_least(f'benchmark.{name}', getattr(self, name), 1)
+    for name in ('passages', 'queries'):
+      _at_least(f'benchmark.{name}', getattr(self, name), 2)
+
+
 def _section(cls: type) -> Any:
   return dataclasses.field(default_factory=cls)
 
 
 JOBS = ('train', 'evaluate', 'search', 'export', 'split', 'mine', 'audit',
-        'train_generator', 'generate_questions', 'ensemble', 'table')
+        'train_generator', 'generate_questions', 'ensemble', 'table',
+        'benchmark')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -720,7 +765,8 @@ class Config:
 
   Attributes:
     job: `train`, `evaluate`, `search`, `export`, `split`, `mine`, `audit`,
-      `train_generator`, `generate_questions`, `ensemble` or `table`.
+      `train_generator`, `generate_questions`, `ensemble`, `table` or
+      `benchmark`.
     workdir: where to, unless --workdir says so; empty: workdirs/<config name>.
     stage1: the config of the training whose checkpoint this one starts from,
       instead of `model.init`; done first where it is not yet.
@@ -743,6 +789,7 @@ class Config:
     index: see IndexConfig.
     ensemble: see EnsembleConfig.
     table: see TableConfig.
+    benchmark: see BenchmarkConfig.
     cells: of `job=table`: configs of trainings, by group and name.
   """
 
@@ -765,16 +812,17 @@ class Config:
   index: IndexConfig = _section(IndexConfig)
   ensemble: EnsembleConfig = _section(EnsembleConfig)
   table: TableConfig = _section(TableConfig)
+  benchmark: BenchmarkConfig = _section(BenchmarkConfig)
   cells: 'dict[str, dict[str, Config]] | None' = None
 
   def __post_init__(self):
     """Checks what concerns several sections."""
     _one_of('job', self.job, JOBS)
     _at_least('seed', self.seed, 0)
-    if not self.data.source and self.job != 'export':
+    if not self.data.source and self.job not in ('export', 'benchmark'):
       raise _error('data.source', '', 'is needed, e.g. beir:data/msmarco or '
                    'squad:data/squad')
-    if self.job == 'train' and not self.model.init:
+    if self.job in ('train', 'benchmark') and not self.model.init:
       raise _error('model.init', '', 'is needed: a folder or hub name of a '
                    'BERT-family model, or "minilm"')
     if self.job == 'train_generator' and self.model.chunk_groups:
@@ -806,6 +854,7 @@ class Config:
                    "('workdirs/fine','workdirs/bm25'); or name two or more "
                    'TREC files with ensemble.runs')
     self._check_negatives()
+    self._check_benchmark()
     if self.data.tune_split and self.data.tune_split == self.data.test_split:
       raise _error('data.tune_split', self.data.tune_split,
                    'is also data.test_split; tuning must not see the test '
@@ -859,6 +908,23 @@ class Config:
         raise _error(f'model.{key}', ours, f'is {theirs!r} in config.stage1, '
                      'whose model this goes on with; set both')
 
+  def _check_benchmark(self) -> None:
+    """Raises UserError where another key does not suit what is measured."""
+    if self.job != 'benchmark':
+      return
+    if self.negatives.strategy not in ('random', 'corpus'):
+      raise _error('negatives.strategy', self.negatives.strategy, 'must be '
+                   'random or corpus in a benchmark: mined negatives take as '
+                   'long to train with')
+    needed = {'model.shared': True, 'loss.learn_scale': False,
+              'optim.optimizer': 'adamw', 'optim.clip_norm': 0}
+    for key, value in needed.items():
+      section, name = key.split('.')
+      have = getattr(getattr(self, section), name)
+      if self.benchmark.versus and have != value:
+        raise _error(key, have, f'must be {value} beside '
+                     f'{self.benchmark.versus}')
+
   def _check_negatives(self) -> None:
     """Raises UserError where strategy, number and model disagree."""
     negatives = self.negatives
@@ -868,7 +934,7 @@ class Config:
       raise _error('negatives.strategy', negatives.strategy,
                    f'draws nothing from negatives.pool={negatives.pool}; name '
                    'the strategy that the pool was made by, or "mixed"')
-    if self.job == 'train' and (
+    if self.job in ('train', 'benchmark') and (
         (negatives.strategy == 'random') != (negatives.per_query == 0)
     ):
       raise _error('negatives.per_query', negatives.per_query,

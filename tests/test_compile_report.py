@@ -99,14 +99,6 @@ def test_a_missing_compiler_is_named(monkeypatch):
     compile_report.report(make_config(), SLICE)
 
 
-def test_lengths_have_their_mean_and_no_more_than_allowed():
-  lengths = compile_report._lengths(1000, 140, 150)
-  assert lengths.max() == 150 and lengths.min() > 50
-  assert compile_report._lengths(1000, 140, 384).mean() == pytest.approx(
-      140, abs=0.5
-  )
-
-
 @pytest.mark.parametrize('told', [
     'XLA:TPU compile permanent error. Ran out of memory in memory space hbm. '
     'Used 83.01G of 15.48G hbm. Exceeded hbm capacity',

@@ -40,6 +40,13 @@ class AnyTokenizer:
     )
     return [encoding.ids for encoding in encodings]
 
+  @functools.cached_property
+  def whole_words(self) -> list[str]:
+    """Words that are one token each, in alphabetical order."""
+    words = sorted(filter(str.isalnum, self._backend.get_vocab()))
+    return [word for word, ids in
+            zip(words, self.encode_batch(words), strict=True) if len(ids) == 1]
+
   def save(self, folder: pathlib.Path) -> None:
     """Writes `tokenizer.json`."""
     folder.mkdir(parents=True, exist_ok=True)

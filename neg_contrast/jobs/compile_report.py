@@ -10,7 +10,6 @@ import importlib.util
 import math
 import os
 import re
-import statistics
 import time
 from collections.abc import Callable
 from typing import Any
@@ -22,7 +21,13 @@ from jax.sharding import Mesh
 
 from neg_contrast import accelerators, errors, sharding
 from neg_contrast import config as config_lib
-from neg_contrast.data import batches, examples, question_batches, sequences
+from neg_contrast.data import (
+    batches,
+    examples,
+    made_up,
+    question_batches,
+    sequences,
+)
 from neg_contrast.jobs import (
     chunking,
     encoder_training,
@@ -36,7 +41,6 @@ from neg_contrast.training import state as state_lib
 from neg_contrast.training import step as step_lib
 
 _EXAMPLES = 'v3:4x4, v4:2x2x4, v5e:4x4, v5p:2x2x4 or v6e:4x4'
-_SPREAD = 0.18  # Standard deviation of lengths by their mean: assumed.
 _STEPS = 1000  # Of the schedule, which takes no time.
 _GIB, _MIB = 2**30, 2**20
 # Of the compiler's words when a program is too large.
@@ -204,10 +208,13 @@ def _workload(config: config_lib.Config, mesh: Mesh) -> Workload:
 def _retriever(config: config_lib.Config, mesh: Mesh) -> Workload:
   spec, text = loading.shape_by_name(config.model.init, config.model)
   size, count = config.data.batch_size, config.negatives.per_query
-  queries = _lengths(size, config.data.expected_query_tokens,
-                     text.query_length)
-  passages = _lengths(size * (1 + count), config.data.expected_passage_tokens,
-                      text.passage_length)
+  queries = made_up.lengths(
+      size, config.data.expected_query_tokens, text.query_length
+  )
+  passages = made_up.lengths(
+      size * (1 + count), config.data.expected_passage_tokens,
+      text.passage_length,
+  )
   rows = np.arange(size, dtype=np.int32)
   negatives = np.arange(size, size * (1 + count), dtype=np.int32)
   batcher = batches.Batcher(
@@ -262,10 +269,12 @@ def _retriever(config: config_lib.Config, mesh: Mesh) -> Workload:
 def _generator(config: config_lib.Config) -> Workload:
   shape, text = generator.shape_by_name(config.model.init, config.model)
   size = config.data.batch_size
-  sources = _lengths(size, config.data.expected_passage_tokens,
-                     text.passage_length)
-  targets = _lengths(size, config.data.expected_query_tokens,
-                     text.question_length)
+  sources = made_up.lengths(
+      size, config.data.expected_passage_tokens, text.passage_length
+  )
+  targets = made_up.lengths(
+      size, config.data.expected_query_tokens, text.question_length
+  )
   batch, stats = question_batches.QuestionBatcher(
       count=size,
       pair=lambda number: (np.zeros(sources[number], np.int32),
@@ -297,14 +306,6 @@ def _blank(lengths: np.ndarray) -> sequences.Sequences:
   return sequences.Sequences(
       np.zeros(max(lengths), np.int32), np.zeros_like(lengths), lengths
   )
-
-
-def _lengths(count: int, mean: int, most: int) -> np.ndarray:
-  """`[count] int64` lengths in no particular order, normal about a mean."""
-  normal = statistics.NormalDist(mean, _SPREAD * mean)
-  parts = (np.random.default_rng(0).permutation(count) + 0.5) / count
-  lengths = np.rint([normal.inv_cdf(part) for part in parts.tolist()])
-  return np.clip(lengths, 3, most).astype(np.int64)
 
 
 def _described(config: config_lib.Config, params: Any) -> str:

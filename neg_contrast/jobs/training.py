@@ -26,6 +26,37 @@ RUN_FILE = 'run.json'
 _BATCHES_SEEN = 8  # Their largest stands for all, when memory is reckoned.
 
 
+@dataclasses.dataclass(frozen=True)
+class Ready:
+  """A run that may begin.
+
+  Attributes:
+    make_batch: step -> batch in memory, and its facts.
+    examples: how many there are.
+    total_steps: of the run.
+    transform: the optimizer.
+    like: shapes and shardings of the state.
+    chunk_groups: groups that each device encodes at once; 0: all it holds.
+    step: jitted `(state, batch) -> (state, metrics)`; the state is donated.
+    mesh: of the devices.
+  """
+
+  make_batch: Callable[[int], tuple[Any, batches.BatchStats]]
+  examples: int
+  total_steps: int
+  transform: optax.GradientTransformation
+  like: state_lib.TrainState
+  chunk_groups: int
+  step: Callable[[Any, Any], tuple[Any, dict[str, Any]]]
+  mesh: Mesh
+
+  def put(self, step: int) -> tuple[Any, batches.BatchStats]:
+    """The batch of a step on the devices, and its facts."""
+    batch, stats = self.make_batch(step)
+    shardings = sharding.batch_shardings(batch, self.mesh)
+    return sharding.put(batch, shardings), stats
+
+
 class Training(abc.ABC):
   """Trains a model as a config says, from where it stopped.
 
@@ -145,9 +176,15 @@ class Training(abc.ABC):
       if not self.is_trained():
         self.train()
 
-  def train(self) -> None:
-    """Trains, from the last checkpoint if there is one."""
-    config, workdir = self._config, self.workdir
+  def set_up(self) -> Ready:
+    """Reads the data, and makes the step; nothing is compiled yet.
+
+    But where `model.chunk_groups` is automatic, which takes compiling to know.
+
+    Raises:
+      UserError: the batch does not fit the mesh.
+    """
+    config = self._config
     sharding.check_batch(config.data.batch_size, config.data.groups, self._mesh)
     chunking.check(config, self._mesh)
     make_batch, examples = self._make_batch()
@@ -163,26 +200,31 @@ class Training(abc.ABC):
       )
 
     chunk_groups = self._chunk_groups(make_step, make_batch, like)
-    hosts.on_first(lambda: self._describe_run(examples, total, chunk_groups))
+    return Ready(make_batch, examples, total, transform, like, chunk_groups,
+                 make_step(chunk_groups), self._mesh)
+
+  def train(self) -> None:
+    """Trains, from the last checkpoint if there is one."""
+    config, workdir = self._config, self.workdir
+    ready = self.set_up()
+    total = ready.total_steps
+    hosts.on_first(lambda: self._describe_run(
+        ready.examples, total, ready.chunk_groups
+    ))
     checkpoints = checkpoints_lib.Checkpoints(workdir, writes=True)
-    state, progress = self._start(transform, checkpoints, like)
+    state, progress = self._start(ready, checkpoints)
     log = (run_log.RunLog(workdir, int(state.step), total)
            if hosts.is_first() else run_log.NoLog())
     logging.info(
         'training: %d examples, %d steps of %d queries, %d parameters, mesh '
-        '%s, starting after step %d', examples, total, config.data.batch_size,
+        '%s, starting after step %d', ready.examples, total,
+        config.data.batch_size,
         sum(a.size for a in jax.tree.leaves(state.params)),
         dict(self._mesh.shape), int(state.step),
     )
-
-    def put(step):
-      batch, stats = make_batch(step)
-      shardings = sharding.batch_shardings(batch, self._mesh)
-      return sharding.put(batch, shardings), stats
-
     try:
       loop.Trainer(
-          make_step(chunk_groups), put, self._tune(), checkpoints, log,
+          ready.step, ready.put, self._tune(), checkpoints, log,
           loop.Schedule(
               total_steps=total,
               eval_steps=config.evaluation.eval_steps,
@@ -199,6 +241,13 @@ class Training(abc.ABC):
     finally:
       log.close()
       checkpoints.close()
+
+  def first_state(self, ready: Ready) -> state_lib.TrainState:
+    """The state before the first step, on the devices."""
+    shardings = jax.tree.map(lambda leaf: leaf.sharding, ready.like)
+    init = functools.partial(state_lib.init_state, optimizer=ready.transform)
+    placed = sharding.put(self._params(), shardings.params)
+    return jax.jit(init, out_shardings=shardings)(placed)
 
   @property
   def _refresh_steps(self) -> int:
@@ -252,16 +301,12 @@ class Training(abc.ABC):
         self._config.mesh.fsdp,
     )
 
-  def _start(self, transform, checkpoints, like):
+  def _start(self, ready, checkpoints):
     """The state and progress to start from: the latest checkpoint, or new."""
     latest = checkpoints.latest_step()
     if latest is not None:
-      return checkpoints.restore(like, latest)
-    shardings = jax.tree.map(lambda leaf: leaf.sharding, like)
-    init = functools.partial(state_lib.init_state, optimizer=transform)
-    placed = sharding.put(self._params(), shardings.params)
-    state = jax.jit(init, out_shardings=shardings)(placed)
-    return state, checkpoints_lib.Progress()
+      return checkpoints.restore(ready.like, latest)
+    return self.first_state(ready), checkpoints_lib.Progress()
 
   def _describe_run(
       self, examples: int, total: int, chunk_groups: int
@@ -397,7 +442,8 @@ def settings_of(config: config_lib.Config) -> dict[str, Any]:
   # These change no result, or its last bits only, or tell in the data's or the
   # first checkpoint's fingerprint.
   for key in ('mesh', 'checkpointing', 'index', 'job', 'checkpoint', 'query',
-              'workdir', 'stage1', 'generator', 'ensemble', 'table', 'cells'):
+              'workdir', 'stage1', 'generator', 'ensemble', 'table', 'cells',
+              'benchmark'):
     values.pop(key)
   values['synthetic'] = {'with_answer': values['synthetic']['with_answer']}
   for key in ('prepared_dir', 'how_to_get', 'split', 'passage_words',

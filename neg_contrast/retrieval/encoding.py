@@ -6,8 +6,10 @@ that the bytes of a vector depend on its block alone, not on the number of
 devices.
 """
 
+import dataclasses
 import functools
 import math
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -22,6 +24,19 @@ from neg_contrast.models import dual_encoder
 
 _GROUPS_PER_BLOCK = 64
 _SHORTEST_ROW = 64
+
+
+@dataclasses.dataclass
+class Work:
+  """What an encoder has done so far.
+
+  Attributes:
+    processed_tokens: that devices computed, padding included.
+    packing_seconds: for which they waited while the host packed a block.
+  """
+
+  processed_tokens: int = 0
+  packing_seconds: float = 0.0
 
 
 class TableEncoder:
@@ -45,6 +60,7 @@ class TableEncoder:
       row_length: tokens of a packed row, at least `longest`; 0: as many as the
         sequences at hand need, see `_row_tokens`.
     """
+    self.work = Work()
     self._mesh = mesh
     self._longest, self._row_length = longest, row_length
     self._features = encoder.spec.features(encoder.role)
@@ -97,7 +113,7 @@ class TableEncoder:
       rows = np.arange(first, min(first + size, span.stop))
       start = first - span.start
       out[start : start + len(rows)] = self._encode_block(
-          tower_params, tokens(rows), row_length,
+          tower_params, functools.partial(tokens, rows), row_length,
           functools.partial(say, start),
       )
     return out
@@ -124,16 +140,21 @@ class TableEncoder:
   def _encode_block(
       self,
       tower_params: Any,
-      sequences: sequences_lib.Sequences,
+      read: Callable[[], sequences_lib.Sequences],
       row_length: int,
       on_progress: Callable[[int], None],
   ) -> Float[np.ndarray, 'sequences features']:
+    began = time.monotonic()
+    sequences = read()
     layout = cut_rows(
         packing.plan(sequences.lengths, 1, row_length),
         max(1, self._chunk_tokens // row_length),
     )
     batch = packing.fill(layout, sequences)
     devices = self._mesh.shape['data']
+    whole_turns = -(-layout.groups // devices) * devices
+    self.work.processed_tokens += whole_turns * layout.rows * row_length
+    self.work.packing_seconds += time.monotonic() - began
     outputs: list[Any] = []
     for first in range(0, layout.groups, devices):
       part = jax.tree.map(

@@ -1,6 +1,7 @@
 """A model at work: text in, vectors out."""
 
 import copy
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -64,6 +65,10 @@ class TextEncoder:
   def model(self) -> loading.Model:
     """What it was made of."""
     return self._model
+
+  def work(self, role: str) -> encoding.Work:
+    """What was done so far for `query` or `passage` inputs."""
+    return dataclasses.replace(self._tables[role].work)
 
   def with_params(self, params: Any) -> 'TextEncoder':
     """The same with other weights; nothing is compiled anew."""
