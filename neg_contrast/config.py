@@ -135,6 +135,12 @@ class ModelConfig:
       scores are float32. On CPU, bfloat16 is that of the operands of the
       encoder's matrix products only, which makes encoding quicker where the
       processor has instructions for it (AMX, AVX512-BF16).
+    attention: what computes a dual encoder's attention. `xla`: products and a
+      softmax, with attention matrices in memory. `flash`: one kernel that keeps
+      none, in Pallas on TPUs (v4 and later) and of cuDNN on NVIDIA GPUs (in
+      bfloat16); it has no dropout of attention probabilities, so that training
+      with it needs attention_dropout=0. `auto`: `flash` on TPUs where that can
+      be, else `xla`. Results differ by rounding only.
     remat: what the backward pass computes again: `none`, `attention` (scores
       and softmax: little time, much memory) or `full` (every layer).
     scan_unroll: layers unrolled per iteration of the loop over layers: more
@@ -164,6 +170,7 @@ class ModelConfig:
   hidden_dropout: float | None = None
   attention_dropout: float | None = None
   dtype: str = 'auto'
+  attention: str = 'auto'
   remat: str = 'none'
   scan_unroll: int = 1
   chunk_groups: int = 0
@@ -171,6 +178,7 @@ class ModelConfig:
   def __post_init__(self):
     """Checks ranges."""
     _one_of('model.dtype', self.dtype, ('auto', 'float32', 'bfloat16'))
+    _one_of('model.attention', self.attention, ('auto', 'xla', 'flash'))
     _one_of('model.remat', self.remat, ('none', 'attention', 'full'))
     if self.pooling is not None:
       _one_of('model.pooling', self.pooling, ('cls', 'mean'))

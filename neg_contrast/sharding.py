@@ -161,6 +161,30 @@ def place_copies(copies: Any, mesh: Mesh) -> Any:
   return jax.lax.with_sharding_constraint(copies, shardings)
 
 
+def over_rows(function: Callable[..., _Out], mesh: Mesh) -> Callable[..., _Out]:
+  """A function of rows, run by each device on its own rows and heads.
+
+  Of `[rows, length, features]` arrays, rows lie over `data` and features over
+  `model`; of `[rows, length]` ones, rows over `data`. Results are like the
+  former. For what XLA can't split itself, such as kernels.
+
+  Rows of one group may be too few to be shared; JAX traces them before it makes
+  those of all groups of them.
+  """
+  by_heads = PartitionSpec('data', None, 'model')
+
+  def spread(*arrays):
+    if arrays[0].shape[0] % mesh.shape['data']:
+      return function(*arrays)
+    return jax.shard_map(
+        function, mesh=mesh, out_specs=by_heads, check_vma=False,
+        in_specs=tuple(by_heads if array.ndim == 3 else PartitionSpec('data')
+                       for array in arrays),
+    )(*arrays)
+
+  return spread
+
+
 def gather_when_used(
     use: Callable[..., _Out], split: Any, whole: Any
 ) -> Callable[..., _Out]:

@@ -115,3 +115,25 @@ def test_what_does_not_fit_comes_with_advice(told):
     )
     error = compile_report._explained(told, config)
     assert '83.01GiB of 15.48GiB' in str(error) and advice in str(error)
+
+
+def test_fused_attention_on_a_slice(libtpu, monkeypatch):
+  """A kernel, no attention matrix, and no hidden state that moves."""
+  texts = []
+  collectives = compile_report.costs.collectives
+  monkeypatch.setattr(
+      compile_report.costs, 'collectives',
+      lambda text: texts.append(text) or collectives(text),
+  )
+  config = make_config(
+      model__attention='flash', model__attention_dropout=0.0,
+      model__remat='none', data__row_length=128,
+  )
+  told = compile_report.report(config, 'v5e:2x4')
+  assert '8 x TPU v5 lite' in told and 'attention flash' in told
+  assert shares(told).keys() <= {'gradients', 'embeddings', 'other'}
+  calls = re.findall(r'custom_call_target="tpu_custom_call"', texts[0])
+  assert len(calls) == 2  # Forward and backward, each in a loop over layers.
+  assert ',128,128]' not in texts[0]
+  with pytest.raises(errors.UserError, match='attention_dropout=0'):
+    compile_report.report(make_config(model__attention='flash'), 'v5e:2x4')

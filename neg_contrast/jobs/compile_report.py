@@ -29,6 +29,7 @@ from neg_contrast.data import (
     sequences,
 )
 from neg_contrast.jobs import (
+    attention,
     chunking,
     encoder_training,
     generator_training,
@@ -243,13 +244,16 @@ def _retriever(config: config_lib.Config, mesh: Mesh) -> Workload:
   )
   sources = (('corpus',) if config.negatives.strategy == 'corpus'
              else config.negatives.sources)
+  chosen = attention.choose(
+      spec.bert, config, config.model.dtype, mesh, is_training=True
+  )
   return Workload(
-      what=_described(config, params),
+      what=f'{_described(config, params)}, attention {chosen}',
       params=params,
       rules=sharding.PARAMETER_RULES,
       loss=lambda groups: encoder_training.make_loss(
-          spec, config, sources, chunking.make_chunks(config, groups, mesh),
-          mesh.devices.flat[0].platform,
+          spec, config, sources, mesh,
+          chunking.make_chunks(config, groups, mesh),
       ),
       batch=batch,
       stats=stats,

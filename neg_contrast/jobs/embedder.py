@@ -11,6 +11,7 @@ from jaxtyping import Float, Int
 
 from neg_contrast import artifacts, hosts, scoring, sharding
 from neg_contrast import config as config_lib
+from neg_contrast.jobs import attention
 from neg_contrast.jobs import dataset as dataset_lib
 from neg_contrast.jobs import model as model_lib
 from neg_contrast.jobs import retriever as retriever_lib
@@ -25,10 +26,11 @@ def make_encoder(
     config: config_lib.Config, model: loading.Model
 ) -> text_encoder.TextEncoder:
   """The encoder of a model, on this process's devices."""
+  mesh = sharding.make_local_mesh(config.mesh)
   return text_encoder.TextEncoder(
       model,
-      model_lib.make_module(model.spec, config.model),
-      sharding.make_local_mesh(config.mesh),
+      model_lib.make_module(model.spec, config, mesh),
+      mesh,
       config.data.row_length,
       model_lib.chunk_tokens(config.index),
   )
@@ -53,10 +55,15 @@ def vectors_identity(
     model: loading.Model,
 ) -> dict[str, Any]:
   """What the embeddings of a corpus depend on, as they are computed."""
+  dtype = model_lib.compute_dtype(config.model)
+  computed = attention.choose(
+      model.spec.bert, config, dtype, sharding.make_local_mesh(config.mesh)
+  )
   return {
       'corpus': dataset.prepared.manifest['corpus_fingerprint'],
       'model': model.fingerprint,
-      'dtype': str(np.dtype(model_lib.compute_dtype(config.model))),
+      'dtype': str(np.dtype(dtype)),
+      **({} if computed == 'xla' else {'attention': computed}),
       'chunk_tokens': model_lib.chunk_tokens(config.index),
       'row_length': config.data.row_length,
   }

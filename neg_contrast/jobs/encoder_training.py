@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from absl import logging
+from jax.sharding import Mesh
 
 from neg_contrast import config as config_lib
 from neg_contrast import errors, sharding
@@ -119,6 +120,7 @@ class DualEncoderTraining(training.Training):
   def _loss(self, chunk_groups: int) -> step_lib.Loss:
     return make_loss(
         self.model.spec, self._config, self._sources,
+        self._mesh,
         chunking.make_chunks(self._config, chunk_groups, self._mesh),
     )
 
@@ -247,8 +249,8 @@ def make_loss(
     spec: dual_encoder.EncoderSpec,
     config: config_lib.Config,
     sources: Sequence[str],
+    mesh: Mesh,
     chunks: gradient_cache.Chunks | None = None,
-    platform: str | None = None,
 ) -> step_lib.Loss:
   """What training minimises.
 
@@ -256,10 +258,13 @@ def make_loss(
     spec: of a tower.
     config: of the run.
     sources: names of the sources of hard negatives, by number.
+    mesh: where it runs.
     chunks: that a batch is encoded in; None: at once.
-    platform: where it runs; None: on this machine's devices.
+
+  Raises:
+    UserError: `config.model.attention` can't work with that.
   """
-  encoder = model_lib.make_module(spec, config.model, platform)
+  encoder = model_lib.make_module(spec, config, mesh, is_training=True)
   if config.loss.candidates == 'own':
     return step_lib.nce_loss(encoder, config.loss.scale, sources, chunks)
   return step_lib.contrastive_loss(

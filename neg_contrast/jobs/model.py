@@ -8,11 +8,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import Mesh
 
 from neg_contrast import artifacts, errors
 from neg_contrast import checkpoints as checkpoints_lib
 from neg_contrast import config as config_lib
 from neg_contrast.data import tokenizer as tokenizer_lib
+from neg_contrast.jobs import attention
 from neg_contrast.models import (
     dual_encoder,
     generator,
@@ -43,8 +45,9 @@ def chunk_tokens(config: config_lib.IndexConfig) -> int:
 
 def make_module(
     spec: dual_encoder.EncoderSpec,
-    config: config_lib.ModelConfig,
-    platform: str | None = None,
+    config: config_lib.Config,
+    mesh: Mesh,
+    is_training: bool = False,
 ) -> dual_encoder.Encoder:
   """The module of a spec, with this config's compute settings.
 
@@ -52,17 +55,22 @@ def make_module(
 
   Args:
     spec: shapes and layers.
-    config: the settings.
-    platform: that it is for; None: that of this machine's devices.
+    config: of the run.
+    mesh: devices that it is for.
+    is_training: whether with dropout.
+
+  Raises:
+    UserError: `config.model.attention` can't work with that.
   """
-  platform = platform or jax.default_backend()
-  dtype, is_cpu = compute_dtype(config, platform), platform == 'cpu'
+  platform, model = mesh.devices.flat[0].platform, config.model
+  dtype, is_cpu = compute_dtype(model, platform), platform == 'cpu'
   return dual_encoder.Encoder(
       spec=spec,
       dtype=jnp.float32 if is_cpu else dtype,
-      remat=config.remat,
-      scan_unroll=min(config.scan_unroll, spec.bert.num_layers),
+      remat=model.remat,
+      scan_unroll=min(model.scan_unroll, spec.bert.num_layers),
       operand_dtype=dtype,
+      attention=attention.make(spec.bert, config, dtype, mesh, is_training),
   )
 
 

@@ -450,8 +450,8 @@ def settings_of(config: config_lib.Config) -> dict[str, Any]:
               'passage_tokens', 'expected_query_tokens',
               'expected_passage_tokens'):
     values['data'].pop(key)
-  for key in ('remat', 'scan_unroll', 'chunk_groups', 'mention_start',
-              'mention_end'):
+  for key in ('attention', 'remat', 'scan_unroll', 'chunk_groups',
+              'mention_start', 'mention_end'):
     values['model'].pop(key)
   for key in ('test_split', 'on_invalid'):
     values['data'].pop(key)

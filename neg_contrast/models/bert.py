@@ -13,7 +13,7 @@ import flax.linen as nn
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from neg_contrast.models import layers, packed
+from neg_contrast.models import flash_attention, layers, packed
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     'gelu': layers.gelu,
@@ -107,6 +107,8 @@ class Bert(nn.Module):
     remat: what the backward pass computes again. `attention` keeps the outputs
       of the dense layers only; `full` keeps the inputs of each layer only.
     scan_unroll: layers in one iteration of the loop.
+    attention: a `flash_attention.Attention`, which has no dropout of the
+      attention probabilities; None: XLA computes it.
   """
 
   config: BertConfig
@@ -114,6 +116,7 @@ class Bert(nn.Module):
   remat: str = 'none'
   scan_unroll: int = 1
   operand_dtype: Any = None
+  attention: flash_attention.Attention | None = None
 
   @nn.compact
   def __call__(
@@ -134,7 +137,13 @@ class Bert(nn.Module):
 
     Returns:
       `[rows, length, features]` in `dtype`; meaningless on padding.
+
+    Raises:
+      ValueError: dropout of attention probabilities, which `attention` lacks.
     """
+    rate = self.config.attention_dropout
+    if self.attention and rate and not deterministic:
+      raise ValueError(f'attention has no dropout, and the rate is {rate}')
     hidden = _Embeddings(
         self.config, self.dtype, deterministic, name='embeddings'
     )(token_ids, positions)
@@ -147,9 +156,11 @@ class Bert(nn.Module):
         unroll=self.scan_unroll,
     )(
         self.config, self.dtype, self.operand_dtype or self.dtype,
-        deterministic, name='layers',
+        deterministic, self.attention, name='layers',
     )
-    hidden, _ = stack(hidden, _segment_bias(segment_ids))
+    hidden, _ = stack(hidden, (
+        segment_ids if self.attention else _segment_bias(segment_ids)
+    ))
     return hidden
 
 
@@ -182,17 +193,19 @@ class _Layer(nn.Module):
   dtype: Any
   operand_dtype: Any
   deterministic: bool
+  attention: flash_attention.Attention | None
 
   @nn.compact
-  def __call__(self, hidden, bias):
+  def __call__(self, hidden, segments):
     c = self.config
     drop = functools.partial(
         layers.Dropout, c.hidden_dropout, self.deterministic
     )
     dense = functools.partial(_dense, c, self.dtype, self.operand_dtype)
     update = _Attention(
-        c, self.dtype, self.operand_dtype, self.deterministic, name='attention'
-    )(hidden, bias)
+        c, self.dtype, self.operand_dtype, self.deterministic, self.attention,
+        name='attention',
+    )(hidden, segments)
     hidden = _norm(c, 'attention_norm')(hidden + drop()(update))
     hidden = hidden.astype(self.dtype)
     update = dense(c.intermediate_size, 'intermediate')(hidden)
@@ -207,9 +220,10 @@ class _Attention(nn.Module):
   dtype: Any
   operand_dtype: Any
   deterministic: bool
+  attention: flash_attention.Attention | None
 
   @nn.compact
-  def __call__(self, hidden, bias):
+  def __call__(self, hidden, segments):
     c = self.config
     dense = functools.partial(
         _dense, c, self.dtype, self.operand_dtype, c.hidden_size
@@ -218,11 +232,14 @@ class _Attention(nn.Module):
         dense(name)(hidden) for name in ('query', 'key', 'value')
     )
     query *= (c.hidden_size // c.num_heads) ** -0.5
-    heads = lambda x: x.astype(self.operand_dtype).reshape(
-        *x.shape[:2], c.num_heads, -1
-    ).swapaxes(1, 2)
+    query, key, value = (
+        x.astype(self.operand_dtype) for x in (query, key, value)
+    )
+    if self.attention:
+      return dense('output')(self.attention(query, key, value, segments))
+    heads = lambda x: x.reshape(*x.shape[:2], c.num_heads, -1).swapaxes(1, 2)
     mixed = layers.attend(
-        heads(query), heads(key), heads(value), (bias,),
+        heads(query), heads(key), heads(value), (segments,),
         layers.Dropout(c.attention_dropout, self.deterministic),
     )
     mixed = mixed.swapaxes(1, 2).reshape(hidden.shape)
@@ -236,12 +253,8 @@ def _segment_bias(segment_ids):
 
 
 def _dense(c, dtype, operand_dtype, features, name):
-  return nn.Dense(
-      features,
-      dtype=dtype,
-      dot_general=layers.dense_product(operand_dtype),
-      kernel_init=nn.initializers.normal(c.initializer_range),
-      name=name,
+  return layers.Dense(
+      features, dtype, operand_dtype, c.initializer_range, name=name
   )
 
 

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from neg_contrast import scoring
-from neg_contrast.models import bert, packed
+from neg_contrast.models import bert, flash_attention, packed
 
 _ACTIVATIONS = {'identity': lambda x: x, 'tanh': jnp.tanh}
 POOLINGS = ('cls', 'mean')
@@ -107,6 +107,7 @@ class Encoder(nn.Module):
     remat: see `bert.Bert`.
     scan_unroll: see `bert.Bert`.
     operand_dtype: see `bert.Bert`.
+    attention: see `bert.Bert`.
   """
 
   spec: EncoderSpec
@@ -115,6 +116,7 @@ class Encoder(nn.Module):
   remat: str = 'none'
   scan_unroll: int = 1
   operand_dtype: Any = None
+  attention: flash_attention.Attention | None = None
 
   @nn.compact
   def __call__(
@@ -136,7 +138,7 @@ class Encoder(nn.Module):
     count = spec.score.vectors(self.role)
     hidden = bert.Bert(
         spec.bert, self.dtype, self.remat, self.scan_unroll,
-        self.operand_dtype, name='bert',
+        self.operand_dtype, self.attention, name='bert',
     )(
         sequences.token_ids, sequences.segment_ids, sequences.positions,
         deterministic,

@@ -1,5 +1,7 @@
 """What BERT and T5 are both made of. Pure."""
 
+import functools
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -12,27 +14,95 @@ from jaxtyping import Array, Float, Key
 _DENSE = 'dense product'
 
 
-def dense_product(operand_dtype: Any) -> Callable[..., Array]:
-  """A product with weights, for `nn.Dense.dot_general`.
+def product(
+    equation: str, lhs: Array, rhs: Array, operand_dtype: Any, dtype: Any
+) -> Array:
+  """A product of rounded operands, and so are those of its gradients.
+
+  Left to itself, JAX multiplies a float32 gradient with a bfloat16 operand,
+  which is as slow as float32, and rounds the gradients of weights to bfloat16
+  before they are summed over the devices.
+
+  Args:
+    equation: of `jnp.einsum`; every letter stands in two of the three.
+    lhs: the left operand.
+    rhs: the right one.
+    operand_dtype: what operands, and the gradient of the result, are rounded
+      to.
+    dtype: of the result.
+
+  Returns:
+    Sums are float32; an operand's gradient has the dtype that it came with.
+  """
+  return _product(
+      lhs, rhs, equation, jnp.dtype(operand_dtype), jnp.dtype(dtype),
+      (lhs.dtype, rhs.dtype),
+  )
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3, 4, 5))
+def _product(lhs, rhs, equation, operand_dtype, dtype, _):
+  return jnp.einsum(
+      equation, lhs.astype(operand_dtype), rhs.astype(operand_dtype),
+      preferred_element_type=dtype,
+  )
+
+
+def _product_and_operands(lhs, rhs, equation, operand_dtype, dtype, dtypes):
+  operands = lhs.astype(operand_dtype), rhs.astype(operand_dtype)
+  return _product(*operands, equation, operand_dtype, dtype, dtypes), operands
+
+
+def _gradients_of_product(
+    equation, operand_dtype, _, dtypes, operands, gradient
+):
+  left, right, result = re.split(',|->', equation)
+  gradient = gradient.astype(operand_dtype)
+  times = lambda axes, other, out, dtype: jnp.einsum(
+      f'{result},{axes}->{out}', gradient, other, preferred_element_type=dtype
+  )
+  return (times(right, operands[1], left, dtypes[0]),
+          times(left, operands[0], right, dtypes[1]))
+
+
+_product.defvjp(_product_and_operands, _gradients_of_product)
+
+
+class Dense(nn.Module):
+  """A dense layer with float32 parameters and float32 gradients of them.
 
   Products of bfloat16 numbers that are summed and returned in float32 are what
   processors are quick at; bfloat16 results are as slow on CPU as float32.
 
-  Args:
-    operand_dtype: what the operands are rounded to.
-
-  Returns:
-    `jax.lax.dot_general`; its result has the dtype that the left operand came
-    with.
+  Attributes:
+    features: of the result.
+    dtype: of the result.
+    operand_dtype: what the operands of the product are rounded to.
+    deviation: standard deviation of random weights.
+    use_bias: whether a bias is added.
   """
 
-  def dot_general(lhs, rhs, dimension_numbers, precision=None):
-    return checkpoint_name(jax.lax.dot_general(
-        lhs.astype(operand_dtype), rhs.astype(operand_dtype),
-        dimension_numbers, precision, preferred_element_type=lhs.dtype,
-    ), _DENSE)
+  features: int
+  dtype: Any
+  operand_dtype: Any
+  deviation: float
+  use_bias: bool = True
 
-  return dot_general
+  @nn.compact
+  def __call__(self, inputs):
+    """`[..., features]` of `[..., inputs]`."""
+    kernel = self.param(
+        'kernel', nn.initializers.normal(self.deviation),
+        (inputs.shape[-1], self.features),
+    )
+    axes = 'abcd'[: inputs.ndim - 1]
+    outputs = checkpoint_name(product(
+        f'{axes}x,xy->{axes}y', inputs, kernel, self.operand_dtype, self.dtype
+    ), _DENSE)
+    if self.use_bias:
+      bias = self.param('bias', nn.initializers.zeros, (self.features,))
+      outputs = (outputs + bias).astype(self.dtype)
+    return outputs
 
 
 def gelu(inputs: Float[Array, '*shape']) -> Float[Array, '*shape']:
@@ -68,19 +138,15 @@ def attend(
   Returns:
     Like `query`.
   """
-  scores = jnp.einsum(
-      'rhqd,rhkd->rhqk', query, key, preferred_element_type=jnp.float32
+  multiply = functools.partial(
+      product, operand_dtype=value.dtype, dtype=jnp.float32
   )
+  scores = multiply('rhqd,rhkd->rhqk', query, key)
   for bias in biases:
     scores = scores + bias
   peak = jax.lax.stop_gradient(scores.max(-1, keepdims=True))
   weights = jnp.exp(scores - peak)
-  mixed = jnp.einsum(
-      'rhqk,rhkd->rhqd',
-      drop(weights).astype(value.dtype),
-      value,
-      preferred_element_type=jnp.float32,
-  )
+  mixed = multiply('rhqk,rhkd->rhqd', drop(weights), value)
   return (mixed / weights.sum(-1, keepdims=True)).astype(value.dtype)
 
 

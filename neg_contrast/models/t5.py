@@ -636,11 +636,7 @@ def _deviation(c: T5Config, features: int) -> float:
 
 
 def _dense(features, dtype, deviation):
-  return nn.Dense(
-      features, use_bias=False, dtype=dtype,
-      dot_general=layers.dense_product(dtype),
-      kernel_init=nn.initializers.normal(deviation),
-  )
+  return layers.Dense(features, dtype, dtype, deviation, use_bias=False)
 
 
 def _same(ids, other_ids):

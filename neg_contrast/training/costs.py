@@ -37,7 +37,7 @@ def product_flops(program: Any) -> float:
   A multiplication and an addition are two. Products inside loops count as often
   as the loop runs, which the compiler's own analysis does not do; those that
   are computed again in a backward pass count again. Element-wise operations do
-  not count.
+  not count. Kernels count as they say, those of cuDNN not at all.
 
   Args:
     program: `jax.make_jaxpr(f)(...)`, or `jax.jit(f).trace(...).jaxpr`.
@@ -53,9 +53,14 @@ def product_flops(program: Any) -> float:
           equation.outvars[0].aval.shape
       )
       continue
+    if name == 'pallas_call':
+      total += params['cost_estimate'].flops
+      continue
     inner = [product_flops(part) for part in _jaxprs(params.values())]
     if name == 'cond':
       total += max(inner)
+    elif name == 'shard_map':  # What one device does.
+      total += sum(inner) * params['mesh'].size
     else:
       total += sum(inner) * (params['length'] if name == 'scan' else 1)
   return total

@@ -10,7 +10,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from neg_contrast import config as config_lib
 from neg_contrast import sharding
-from neg_contrast.models import dual_encoder, packed, t5
+from neg_contrast.models import dual_encoder, flash_attention, packed, t5
 from neg_contrast.training import costs
 from tests import tiny
 
@@ -35,12 +35,17 @@ def one_sequence(length):
 
 
 @pytest.mark.parametrize('length', [7, 32])
-def test_formula_of_an_encoder_is_what_an_unpadded_one_does(length):
+@pytest.mark.parametrize('is_fused', [False, True])
+def test_formula_of_an_encoder_is_what_an_unpadded_one_does(length, is_fused):
   spec = dual_encoder.EncoderSpec(tiny.bert_config(), projection_dim=6)
   params = jax.eval_shape(
       functools.partial(dual_encoder.init_params, spec), jax.random.key(0)
   )
-  encode = lambda params: dual_encoder.Encoder(spec).apply(
+  attention = flash_attention.make_attention(
+      flash_attention.tpu_kernel(4, interpret=True)
+  ) if is_fused else None
+  encoder = dual_encoder.Encoder(spec, attention=attention)
+  encode = lambda params: encoder.apply(
       {'params': params['shared']}, one_sequence(length), True
   )
   counted = costs.product_flops(jax.make_jaxpr(encode)(params))
@@ -90,3 +95,19 @@ def test_a_loop_without_a_bound_is_refused():
   ])
   with pytest.raises(ValueError, match='without a constant bound'):
     costs.collectives(text)
+
+
+def test_kernels_count_on_all_devices():
+  mesh = sharding.make_mesh(config_lib.MeshConfig(data=4, model=2))
+  kernel = flash_attention.tpu_kernel(4, interpret=True)
+  attention = flash_attention.make_attention(
+      kernel, functools.partial(sharding.over_rows, mesh=mesh)
+  )
+  row = np.zeros((8, 32, 16), np.float32)
+  ids = np.ones((8, 32), np.int32)
+  run = lambda row: attention(row, row, row, ids)
+  forward = 2 * 2 * 8 * 32 * 32 * 16
+  assert costs.product_flops(jax.make_jaxpr(run)(row)) == forward
+  back = lambda row: jax.vjp(run, row)[1](row)
+  # Scores once more, gradients of weights, values, keys and queries.
+  assert costs.product_flops(jax.make_jaxpr(back)(row)) == forward * 7 / 2

@@ -1,0 +1,101 @@
+"""What computes attention is chosen by platform, or refused with a remedy."""
+
+import dataclasses
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import Mesh
+
+from neg_contrast import config as config_lib
+from neg_contrast import errors, sharding
+from neg_contrast.jobs import attention
+from neg_contrast.jobs import model as model_lib
+from neg_contrast.models import bert, dual_encoder
+
+BASE = bert.BertConfig()
+WITHOUT = bert.BertConfig(attention_dropout=0)
+
+
+@dataclasses.dataclass(frozen=True)
+class Device:
+  """What is asked of one."""
+
+  platform: str
+  device_kind: str
+  id: int = 0
+  process_index: int = 0
+
+
+def devices(platform, kind, model=1):
+  some = [Device(platform, kind, number) for number in range(model)]
+  return Mesh(np.array([some], object), ('data', 'model'))
+
+
+V4, V3 = devices('tpu', 'TPU v4'), devices('tpu', 'TPU v3')
+GPU, CPU = devices('gpu', 'NVIDIA H200'), devices('cpu', 'cpu')
+
+
+def make_config(wanted, row_length=0):
+  config = config_lib.base_config()
+  config.data.source, config.model.init = 'python_docs', 'minilm'
+  config.model.attention, config.data.row_length = wanted, row_length
+  return config_lib.parse(config)
+
+
+def choose(wanted, shape, mesh, is_training=False, dtype=jnp.bfloat16,
+           row_length=0):
+  return attention.choose(
+      shape, make_config(wanted, row_length), dtype, mesh, is_training
+  )
+
+
+@pytest.mark.parametrize(('shape', 'mesh', 'is_training', 'expected'), [
+    (BASE, V4, False, 'flash'),
+    (BASE, V4, True, 'xla'),
+    (WITHOUT, V4, True, 'flash'),
+    (WITHOUT, V3, False, 'xla'),
+    (WITHOUT, devices('tpu', 'TPU v4', 8), False, 'xla'),
+    (WITHOUT, GPU, False, 'xla'),
+    (WITHOUT, CPU, True, 'xla'),
+])
+def test_automatic(shape, mesh, is_training, expected):
+  assert choose('auto', shape, mesh, is_training) == expected
+  assert choose('xla', shape, mesh, is_training) == 'xla'
+
+
+@pytest.mark.parametrize(('shape', 'mesh', 'kwargs', 'message'), [
+    (BASE, V4, {'is_training': True},
+     'the model has 0.1; set --config.model.attention_dropout=0'),
+    (BASE, CPU, {}, 'for cpu; set --config.model.attention=auto'),
+    (BASE, V3, {}, 'for TPU v3; set --config.model.attention=auto'),
+    (BASE, devices('tpu', 'TPU v4', 8), {}, 'mesh.model=8 .* 12 heads'),
+    (BASE, V4, {'row_length': 2048}, 'data.row_length=1024'),
+    (BASE, GPU, {'dtype': jnp.float32}, '--config.model.dtype=bfloat16'),
+    (bert.BertConfig(num_heads=64), GPU, {}, 'heads of 12 features'),
+])
+def test_where_it_cannot_work_it_is_refused(shape, mesh, kwargs, message):
+  with pytest.raises(errors.UserError, match=(
+      f'config.model.attention=flash: .*{message}'
+  )):
+    choose('flash', shape, mesh, **kwargs)
+
+
+def test_where_it_can_work_it_is_taken():
+  assert choose('flash', WITHOUT, V4, is_training=True) == 'flash'
+  assert choose('flash', BASE, GPU) == 'flash'
+
+
+def test_a_module_is_made_for_its_mesh():
+  spec = dual_encoder.EncoderSpec(BASE)
+  make = lambda wanted: model_lib.make_module(
+      spec, make_config(wanted), sharding.make_mesh(config_lib.MeshConfig())
+  )
+  assert make('auto').attention is None
+  with pytest.raises(errors.UserError, match='no such kernel for cpu'):
+    make('flash')
+
+
+def test_other_words_are_refused():
+  with pytest.raises(errors.UserError, match='model.attention'):
+    config_lib.ModelConfig(init='x', attention='splash')
