@@ -52,6 +52,7 @@ class Sizes:
     negatives: N.
     groups: groups a batch is packed into.
     towers: whether queries and passages are packed apart.
+    processes: that share a batch; what the first does is measured.
   """
 
   passages: int = 200_000
@@ -62,6 +63,7 @@ class Sizes:
   negatives: int = 2
   groups: int = 32
   towers: bool = False
+  processes: int = 1
 
 
 class _RandomIds:
@@ -109,6 +111,7 @@ def make_batcher(folder: pathlib.Path, sizes: Sizes) -> batches.Batcher:
       query_tokens=texts['query'].tokens,
       passage_tokens=texts['passage'].tokens,
       passage_groups=np.arange(sizes.passages, dtype=np.int32),
+      held=lambda count: np.arange(count // sizes.processes),
   )
 
 

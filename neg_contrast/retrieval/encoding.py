@@ -58,7 +58,7 @@ class TableEncoder:
   def __call__(
       self,
       tower_params: Any,
-      tokens: Callable[[np.ndarray], sequences_lib.Sequences],
+      tokens: Callable[[np.ndarray], sequences_lib.AnySequences],
       lengths: Int[np.ndarray, ' sequences'],
       on_progress: Callable[[int], None] | None = None,
       out: Any = None,
@@ -124,7 +124,7 @@ class TableEncoder:
   def _encode_block(
       self,
       tower_params: Any,
-      sequences: sequences_lib.Sequences,
+      sequences: sequences_lib.AnySequences,
       row_length: int,
       on_progress: Callable[[int], None],
   ) -> Float[np.ndarray, 'sequences features']:
