@@ -9,6 +9,7 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+from jaxtyping import Int
 
 from neg_contrast import config as config_lib
 from neg_contrast import errors
@@ -226,6 +227,21 @@ def batch_shardings(batch: Any, mesh: Mesh) -> Any:
     return NamedSharding(mesh, PartitionSpec(*by_query))
 
   return jax.tree_util.tree_map_with_path(sharding_of, batch)
+
+
+def held(count: int, mesh: Mesh) -> Int[np.ndarray, ' held']:
+  """Which parts of an axis over `data` lie on devices of this process.
+
+  Args:
+    count: length of the axis, such as groups or queries of a batch.
+    mesh: the mesh.
+
+  Returns:
+    `[held] int`, ascending.
+  """
+  places = NamedSharding(mesh, PartitionSpec('data'))
+  indices = places.addressable_devices_indices_map((count,)).values()
+  return np.unique([np.arange(count)[index] for index in indices])
 
 
 def put(tree: Any, shardings: Any) -> Any:

@@ -5,18 +5,22 @@ Where it is found and what it does are in the environment and the arguments that
 """
 
 import hashlib
+import json
 import os
 import pathlib
 import sys
+from typing import Any
 
 import jax
 import numpy as np
 
-from neg_contrast import checkpoints, hosts, sharding
+from neg_contrast import artifacts, checkpoints, hosts, plan, sharding
 from neg_contrast import config as config_lib
+from neg_contrast.jobs import train
 from neg_contrast.models import t5
 from neg_contrast.negatives import candidates
 from neg_contrast.training import state as state_lib
+from tests import tiny
 
 
 def make_state(fsdp: bool, seed: int = 0) -> state_lib.TrainState:
@@ -83,6 +87,16 @@ def _run(*flags: str) -> None:
   main._run()
 
 
+def train_only(
+    folder: pathlib.Path, workdir: pathlib.Path, **overrides: Any
+) -> None:
+  """Trains on the corpus of a folder, and evaluates nothing."""
+  config = tiny.make_config(folder, evaluation__eval_steps=0, **overrides)
+  job = train.TrainJob(config_lib.parse(config), workdir)
+  hosts.on_first(lambda: artifacts.make_folder(workdir))
+  plan.run([*job.before_training(), job.training_step()])
+
+
 def _use_hosts() -> None:
   """What `hosts.py` promises, as seen by each."""
   index = jax.process_index()
@@ -94,6 +108,8 @@ def _use_hosts() -> None:
   assert told == {'a': 0.1, 'b': 1 / 3}
   rows = np.arange(6, dtype=np.float32).reshape(2, 3)[:index] + index
   assert hosts.gather(rows).tolist() == [[1, 2, 3]]
+  mesh = sharding.make_mesh(config_lib.MeshConfig())
+  assert sharding.held(6, mesh).tolist() == [[0, 1, 2], [3, 4, 5]][index]
   shares = hosts.gather(np.array(hosts.share_of(5), np.int32))
   assert shares.tolist() == [0, 1, 2, 3, 4]
 
@@ -118,6 +134,8 @@ if __name__ == '__main__':
   elif task == 'restore':
     state = restore(pathlib.Path(arguments[0]), arguments[1] == 'fsdp')
     print('digest', digest(state), flush=True)
+  elif task == 'train':
+    train_only(*map(pathlib.Path, arguments[:2]), **json.loads(arguments[2]))
   elif task == 'hosts':
     _use_hosts()
   else:

@@ -34,9 +34,9 @@ class Drawn:
 # Draws N hard negatives: (step, example numbers, query rows) -> [batch, N].
 Draw = Callable[[int, np.ndarray, np.ndarray], Drawn]
 # Rows -> their input sequences, [CLS] and [SEP] included.
-Tokens = Callable[[np.ndarray], sequences_lib.Sequences]
+Tokens = Callable[[np.ndarray], sequences_lib.AnySequences]
 # The same of parts of texts: (rows, `[rows, 3]` cuts, see `inputs.cut`).
-CutTokens = Callable[[np.ndarray, np.ndarray], sequences_lib.Sequences]
+CutTokens = Callable[[np.ndarray, np.ndarray], sequences_lib.AnySequences]
 
 
 @flax.struct.dataclass
@@ -98,6 +98,9 @@ class Batcher:
     passage_groups: `[passages] int32`, equal for passages of the same text.
     mask_known_positives: whether other known positives leave the loss.
     parents: `[halves] int32`, the passage that row `passages + h` is half of.
+    held: length of an axis that is split over devices, groups or queries -> the
+      numbers of those that are filled in, ascending. What the others would hold
+      is 0 or False, and their tokens are not read.
   """
 
   examples: examples_lib.Examples
@@ -114,6 +117,7 @@ class Batcher:
   parents: Int[np.ndarray, ' halves'] = dataclasses.field(
       default_factory=lambda: np.zeros(0, np.int32)
   )
+  held: Callable[[int], np.ndarray] = np.arange
 
   def example_numbers(self, step: int) -> Int[np.ndarray, ' batch']:
     """The examples of a step: every example once an epoch, anew shuffled."""
@@ -169,14 +173,13 @@ class Batcher:
     most_passages = batch * (1 + self.negatives)
     if 'shared' in self.row_lengths:
       layout, sequences = self._pack_tower(
-          'shared', sequences_lib.joined([queries, passages]),
-          batch + most_passages,
+          'shared', batch + most_passages, queries, passages
       )
       slots = layout.flat_slot[:batch], layout.flat_slot[batch:]
       return {'shared': sequences}, (layout,), slots
-    query_layout, packed_queries = self._pack_tower('query', queries, batch)
+    query_layout, packed_queries = self._pack_tower('query', batch, queries)
     layout, packed_passages = self._pack_tower(
-        'passage', passages, most_passages
+        'passage', most_passages, passages
     )
     return (
         {'query': packed_queries, 'passage': packed_passages},
@@ -184,41 +187,46 @@ class Batcher:
         (query_layout.flat_slot, layout.flat_slot),
     )
 
-  def _pack_tower(self, tower, sequences, most_sequences):
+  def _pack_tower(self, tower, most_sequences, *parts):
     layout = packing.plan(
-        sequences.lengths,
+        np.concatenate([part.lengths for part in parts]),
         self.groups,
         self.row_lengths[tower],
         slots=-(-most_sequences // self.groups),
     )
-    return layout, packing.fill(layout, sequences)
+    return layout, packing.fill(
+        layout, *parts, groups=self.held(self.groups)
+    )
 
   def _masks(self, query_rows, positive_rows, negative_rows):
     batch, passages = len(query_rows), len(self.passage_groups)
     candidates = np.concatenate([positive_rows, negative_rows.reshape(-1)])
-    forward = np.tile(candidates >= 0, (batch, 1))
-    backward = np.ones((batch, batch), bool)
-    own = np.arange(batch)
+    held = self.held(batch)
+    forward = np.zeros((batch, len(candidates)), bool)
+    forward[held] = candidates >= 0
+    backward = np.tile(np.isin(np.arange(batch), held), (batch, 1))
     if self.mask_known_positives:
       is_half = candidates >= passages
       whole = candidates.copy()
       whole[is_half] = self.parents[candidates[is_half] - passages]
-      known = self.examples.positive_groups[query_rows]
+      known = self.examples.positive_groups[query_rows[held]]
       is_known = known >= 0
       places, columns = _equal_pairs(
           known[is_known], self.passage_groups[whole]
       )
-      rows = np.nonzero(is_known)[0][places]
+      rows = held[np.nonzero(is_known)[0][places]]
       # Half a positive is a negative of its own query, and of no other that
       # the whole is a positive of.
+      own = np.arange(batch)
       owners = np.append(own, np.repeat(own, negative_rows.shape[1]))[columns]
       masked = ~is_half[columns] | (query_rows[rows] != query_rows[owners])
       forward[rows[masked], columns[masked]] = False
       is_positive = columns < batch
       backward[columns[is_positive], rows[is_positive]] = False
-      backward[_equal_pairs(query_rows, query_rows)] = False
-    forward[own, own] = True
-    backward[own, own] = True
+      rows, places = _equal_pairs(query_rows, query_rows[held])
+      backward[rows, held[places]] = False
+    forward[held, held] = True
+    backward[held, held] = True
     return forward, backward
 
 

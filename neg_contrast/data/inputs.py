@@ -80,7 +80,7 @@ def input_sequences(
     sep_id: int,
     max_length: int,
     prefix_ids: tuple[int, ...] = (),
-) -> sequences.Sequences:
+) -> sequences.Chained:
   """`[CLS] prefix title [SEP] text [SEP]`; without title, `[CLS] prefix text
   [SEP]` (Lu et al., section 3).
 
@@ -97,31 +97,24 @@ def input_sequences(
     prefix_ids: put after [CLS].
 
   Returns:
-    `int32` ids, one sequence after another.
+    Views: ids are read when they are taken out one by one or written.
   """
-  head = np.array([cls_id, *prefix_ids], np.int32)[: max_length - 1]
-  has_title = titles.lengths > 0
-  titles = titles.cut(0, max(0, max_length - 2 - len(head)))
-  # Where in its sequence a piece begins.
-  places = [np.full(len(titles), len(head))]
-  title_ends = np.minimum(places[0] + titles.lengths, max_length - 2)
-  places.append(np.where(has_title, title_ends + 1, len(head)))
-  pieces = [titles]
-  for text in texts:
-    pieces.append(text.cut(0, max_length - 1 - places[-1]))
-    places.append(places[-1] + pieces[-1].lengths)
-  lengths = places.pop() + 1
-  ends = np.cumsum(lengths)
-  begins = ends - lengths
-  ids = np.empty(lengths.sum(), np.int32)
-  ids[begins[:, None] + np.arange(len(head))] = head
-  for piece, place in zip(pieces, places, strict=True):
-    ids[sequences.runs(begins + place, piece.lengths)] = piece.ids[
-        sequences.runs(piece.begins, piece.lengths)
-    ]
-  ids[(begins + title_ends)[has_title]] = sep_id
-  ids[ends - 1] = sep_id
-  return sequences.Sequences(ids, begins, ends)
+  head = _repeated((cls_id, *prefix_ids), len(titles))
+  end = _repeated((sep_id,), len(titles))
+  title_ends = np.minimum(titles.lengths, 1)  # Whether there is a [SEP].
+  room = max_length - 1 - title_ends
+  pieces = []
+  for piece in (head, titles, *texts):
+    pieces.append(piece.cut(0, room))
+    room = room - pieces[-1].lengths
+  pieces.insert(2, end.cut(0, title_ends))
+  return sequences.Chained((*pieces, end))
+
+
+def _repeated(ids: tuple[int, ...], count: int) -> sequences.Sequences:
+  """The same sequence several times."""
+  begins = np.zeros(count, np.int64)
+  return sequences.Sequences(np.array(ids, np.int32), begins, begins + len(ids))
 
 
 def sequence_lengths(

@@ -115,13 +115,17 @@ def plan(
 
 
 def fill(
-    layout: Layout, sequences: sequences_lib.Sequences
+    layout: Layout,
+    *parts: sequences_lib.AnySequences,
+    groups: Int[np.ndarray, ' held'] | None = None,
 ) -> packed.PackedSequences:
   """Packs token ids as `layout` says; numpy arrays with a `groups` axis.
 
   Args:
-    layout: of the lengths of `sequences`.
-    sequences: token ids.
+    layout: of the lengths of all sequences.
+    *parts: token ids; the sequences of the first part, then those of the next.
+    groups: `[held] int`, which are filled; others stay 0, and tokens that
+      belong there are not read. None: all.
 
   Returns:
     Arrays `[groups, rows, row_length]` and `first_index` `[groups, slots]`.
@@ -130,16 +134,27 @@ def fill(
   token_ids, segment_ids, positions = (np.zeros(shape, np.int32)
                                        for _ in range(3))
   first_index = np.zeros((layout.groups, layout.slots), np.int32)
-  lengths = sequences.lengths
-  place = sequences_lib.runs(np.zeros_like(lengths), lengths)
-  base = layout.group.astype(np.int64) * (shape[1] * shape[2]) + layout.start
-  target = np.repeat(base, lengths) + place
-  token_ids.reshape(-1)[target] = sequences.ids[
-      np.repeat(sequences.begins, lengths) + place
-  ]
-  segment_ids.reshape(-1)[target] = np.repeat(layout.slot + 1, lengths)
-  positions.reshape(-1)[target] = place
-  first_index[layout.group, layout.slot] = layout.start
+  is_filled = np.ones(layout.groups, bool)
+  if groups is not None:
+    is_filled = np.isin(np.arange(layout.groups), groups)
+  before = 0
+  for part in parts:
+    numbers = np.flatnonzero(
+        is_filled[layout.group[before : before + len(part)]]
+    )
+    chosen = part.take(numbers)
+    numbers += before
+    before += len(part)
+    group, slot = layout.group[numbers], layout.slot[numbers]
+    start = layout.start[numbers]
+    begins = group.astype(np.int64) * (shape[1] * shape[2]) + start
+    chosen.write(token_ids.reshape(-1), begins)
+    lengths = chosen.lengths
+    place = sequences_lib.runs(np.zeros_like(lengths), lengths)
+    target = np.repeat(begins, lengths) + place
+    segment_ids.reshape(-1)[target] = np.repeat(slot + 1, lengths)
+    positions.reshape(-1)[target] = place
+    first_index[group, slot] = start
   return packed.PackedSequences(token_ids, segment_ids, positions, first_index)
 
 

@@ -1,7 +1,8 @@
-"""Token ids of many sequences in one flat array. Pure."""
+"""Token ids of many sequences in flat arrays, read when they are written. Pure.
+"""
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 from jaxtyping import Int, Integer
@@ -57,10 +58,67 @@ class Sequences:
     ends = self.begins + np.clip(end, 0, self.lengths)
     return Sequences(self.ids, begins, np.maximum(begins, ends))
 
+  def write(
+      self,
+      out: Int[np.ndarray, ' places'],
+      places: Int[np.ndarray, ' sequences'],
+  ) -> None:
+    """Writes the tokens of all.
+
+    Args:
+      out: `[places] int`, written to.
+      places: `[sequences] int64`, of the first token of each.
+    """
+    lengths = self.lengths
+    out[runs(places, lengths)] = self.ids[runs(self.begins, lengths)]
+
   def _check(self, least: int, most: int) -> None:
     for row in (least, most):
       if not 0 <= row < len(self):
         raise IndexError(f'row {row} of a store of {len(self)} rows')
+
+
+@dataclasses.dataclass(frozen=True)
+class Chained:
+  """Sequences of several pieces each; taking copies no token.
+
+  Attributes:
+    pieces: the first pieces of all sequences, their second ones, and so on.
+  """
+
+  pieces: tuple[Sequences, ...]
+
+  def __len__(self) -> int:
+    return len(self.pieces[0])
+
+  def __iter__(self) -> Iterator[Integer[np.ndarray, ' tokens']]:
+    return (self[row] for row in range(len(self)))
+
+  def __getitem__(self, row: int) -> Integer[np.ndarray, ' tokens']:
+    """Token ids of one; raises as `Sequences` does."""
+    return np.concatenate([piece[row] for piece in self.pieces])
+
+  @property
+  def lengths(self) -> Int[np.ndarray, ' sequences']:
+    """`[sequences] int64`."""
+    return np.sum([piece.lengths for piece in self.pieces], axis=0)
+
+  def take(self, rows: Integer[np.ndarray, ' rows']) -> 'Chained':
+    """Some of them; raises as `Sequences` does."""
+    return Chained(tuple(piece.take(rows) for piece in self.pieces))
+
+  def write(
+      self,
+      out: Int[np.ndarray, ' places'],
+      places: Int[np.ndarray, ' sequences'],
+  ) -> None:
+    """As `Sequences.write`."""
+    for piece in self.pieces:
+      piece.write(out, places)
+      places = places + piece.lengths
+
+
+AnySequences = Sequences | Chained
 
 
 def listed(arrays: Iterable[Integer[np.ndarray, ' _tokens']]) -> Sequences:
@@ -70,17 +128,6 @@ def listed(arrays: Iterable[Integer[np.ndarray, ' _tokens']]) -> Sequences:
   ends = np.cumsum(lengths)
   ids = np.concatenate([np.zeros(0, np.int32), *arrays])
   return Sequences(ids, ends - lengths, ends)
-
-
-def joined(parts: Sequence[Sequences]) -> Sequences:
-  """The sequences of all parts, in order; copies their flat arrays."""
-  shifts = np.cumsum([0, *(len(part.ids) for part in parts[:-1])])
-  shifted = list(zip(parts, shifts, strict=True))
-  return Sequences(
-      np.concatenate([part.ids for part in parts]),
-      np.concatenate([part.begins + shift for part, shift in shifted]),
-      np.concatenate([part.ends + shift for part, shift in shifted]),
-  )
 
 
 def runs(

@@ -34,8 +34,8 @@ class TokenizedTexts:
       self,
       rows: Integer[np.ndarray, ' rows'],
       cuts: Int[np.ndarray, 'rows 3'] | None = None,
-  ) -> sequences.Sequences:
-    """Token ids of some rows, [CLS] and [SEP] included.
+  ) -> sequences.Chained:
+    """Token ids of some rows, [CLS] and [SEP] included; views of the store.
 
     Args:
       rows: `[rows] int`, of the texts.

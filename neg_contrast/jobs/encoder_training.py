@@ -157,6 +157,7 @@ class DualEncoderTraining(training.Training):
         passage_groups=dataset.prepared.passage_groups,
         parents=np.array(halves[:, 0]),
         mask_known_positives=config.loss.mask_known_positives,
+        held=functools.partial(sharding.held, mesh=self._mesh),
     )
     return batcher, len(pairs)
 

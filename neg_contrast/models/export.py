@@ -185,7 +185,7 @@ def _check_tokens(
 
 def _tokens(
     model: loading.Model, role: str, probes: list[tuple[str, str]]
-) -> sequences.Sequences:
+) -> sequences.AnySequences:
   """The input of a model."""
   return tokenized.tokenize_in_memory(
       probes, model.tokenizer, model.text.length(role), model.text.prefix(role)

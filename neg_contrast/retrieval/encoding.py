@@ -74,7 +74,7 @@ class TableEncoder:
   def __call__(
       self,
       tower_params: Any,
-      tokens: Callable[[np.ndarray], sequences_lib.Sequences],
+      tokens: Callable[[np.ndarray], sequences_lib.AnySequences],
       lengths: Int[np.ndarray, ' sequences'],
       on_progress: Callable[[int], None] | None = None,
       out: Any = None,
@@ -140,7 +140,7 @@ class TableEncoder:
   def _encode_block(
       self,
       tower_params: Any,
-      read: Callable[[], sequences_lib.Sequences],
+      read: Callable[[], sequences_lib.AnySequences],
       row_length: int,
       on_progress: Callable[[int], None],
   ) -> Float[np.ndarray, 'sequences features']:

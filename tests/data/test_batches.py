@@ -2,12 +2,14 @@
 
 import dataclasses
 
+import jax
 import numpy as np
 import pytest
 
 from neg_contrast import errors
 from neg_contrast.data import batches, examples, prepared, sequences
 from tests import tiny
+from tests.data import test_batch_bytes
 
 
 @pytest.fixture
@@ -131,6 +133,58 @@ def test_half_passages_count_as_their_parents_but_for_their_own_query():
           assert batch.forward_mask[i, 6 + 2 * owner + k] == keep
           seen[bool(is_own and whole in known[queries[i]])] += 1
   assert min(seen.values()) > 0
+
+
+class Watched(np.ndarray):
+  """Counts the tokens that are taken out."""
+
+  read = 0
+
+  def __getitem__(self, index):
+    Watched.read += len(index)
+    return np.asarray(self)[index]
+
+
+def watched(tokens):
+  """The same sequences, whose tokens are counted when they are read."""
+
+  def call(*arguments):
+    return sequences.Chained(tuple(
+        dataclasses.replace(piece, ids=piece.ids.view(Watched))
+        for piece in tokens(*arguments).pieces
+    ))
+
+  return call
+
+
+@pytest.mark.parametrize('towers', [False, True])
+def test_shares_are_the_whole_and_read_their_own_tokens(
+    tmp_path, monkeypatch, towers
+):
+  monkeypatch.setattr(Watched, 'read', 0)
+  batcher = test_batch_bytes.make_batcher(
+      tmp_path, seed=1, halves=True, towers=towers)
+  shares = [
+      dataclasses.replace(
+          batcher, held=lambda count, first=first: np.arange(first, count, 3),
+          query_tokens=watched(batcher.query_tokens),
+          passage_tokens=watched(batcher.passage_tokens),
+      ) for first in range(3)
+  ]
+  for step in range(3):
+    whole, stats = batcher(step)
+    total = jax.tree.map(np.zeros_like, whole)
+    for share in shares:
+      before = Watched.read
+      part, told = share(step)
+      assert told == stats
+      assert Watched.read - before == sum(
+          (packed.segment_ids > 0).sum() for packed in part.sequences.values())
+      total = jax.tree.map(np.add, total, part)
+    for name in ('query_slots', 'positive_slots', 'negative_slots',
+                 'negative_sources'):  # All have these.
+      total = total.replace(**{name: getattr(total, name) // 3})
+    jax.tree.map(np.testing.assert_array_equal, total, whole)
 
 
 def test_order_visits_every_example_each_epoch():

@@ -71,6 +71,11 @@ def test_every_sharding_rule_must_match():
     sharding.parameter_shardings({'w': np.zeros(3)}, mesh)
 
 
+def test_one_process_holds_all():
+  mesh = sharding.make_mesh(config_lib.MeshConfig(model=2))
+  assert sharding.held(12, mesh).tolist() == list(range(12))
+
+
 def test_mesh_sizes():
   assert dict(sharding.make_mesh(config_lib.MeshConfig(model=4)).shape) == {
       'data': 2, 'model': 4}
