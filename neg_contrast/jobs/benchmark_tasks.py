@@ -279,8 +279,7 @@ class Search(Task):
     began = time.monotonic()
     self._retriever.make()
     self.facts = {'passages': passages}
-    self._exact = retriever_lib.index_settings(config, passages) is None
-    if not self._exact:
+    if not self._retriever.is_exact:
       self.facts['index, built in s'] = time.monotonic() - began
       self.reasons[UTILISATION] = 'an index leaves most products out'
 
@@ -313,7 +312,7 @@ class Search(Task):
         ),
         HOST_WAIT: (work.packing_seconds - before.packing_seconds) / seconds,
     }
-    if self._exact:
+    if self._retriever.is_exact:
       spec = material.model.spec
       flops = costs.encoder_flops(spec, lengths) + costs.score_flops(
           len(lengths), len(self._vectors.passage_vecs), spec.dim

@@ -278,6 +278,11 @@ class Retriever:
     return scores
 
   @property
+  def is_exact(self) -> bool:
+    """Whether every passage is scored."""
+    return self._settings is None
+
+  @property
   def passage_vecs(self) -> vector_table.Rows:
     """`[passages, features] float32` of the passages that are searched."""
     return self._embedder.passage_vecs

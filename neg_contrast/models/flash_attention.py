@@ -139,7 +139,7 @@ def gpu_kernel(head_features: int, implementation: Any = 'cudnn') -> Kernel:
     ).reshape(query.shape)
 
   def backward(query, key, value, gradient, segment_ids):
-    attend = lambda *inputs: forward(*inputs, segment_ids)
+    attend = lambda q, k, v: forward(q, k, v, segment_ids)
     return jax.vjp(attend, query, key, value)[1](gradient)
 
   return Kernel(forward, backward)
