@@ -135,5 +135,7 @@ def test_fused_attention_on_a_slice(libtpu, monkeypatch):
   calls = re.findall(r'custom_call_target="tpu_custom_call"', texts[0])
   assert len(calls) == 2  # Forward and backward, each in a loop over layers.
   assert ',128,128]' not in texts[0]
+  dtypes = {dtype for one in collectives(texts[0]) for dtype, _ in one.arrays}
+  assert 'f32' in dtypes and 'bf16' not in dtypes  # Nor are gradients rounded.
   with pytest.raises(errors.UserError, match='attention_dropout=0'):
     compile_report.report(make_config(model__attention='flash'), 'v5e:2x4')

@@ -68,6 +68,21 @@ def _gradients_of_product(
 _product.defvjp(_product_and_operands, _gradients_of_product)
 
 
+@jax.custom_vjp
+def _add_bias(outputs, bias):
+  return outputs + bias.astype(outputs.dtype)
+
+
+def _gradients_of_sum(_, gradient):
+  axes = tuple(range(gradient.ndim - 1))
+  return gradient, gradient.astype(jnp.float32).sum(axes)
+
+
+_add_bias.defvjp(
+    lambda outputs, bias: (_add_bias(outputs, bias), None), _gradients_of_sum
+)
+
+
 class Dense(nn.Module):
   """A dense layer with float32 parameters and float32 gradients of them.
 
@@ -101,7 +116,7 @@ class Dense(nn.Module):
     ), _DENSE)
     if self.use_bias:
       bias = self.param('bias', nn.initializers.zeros, (self.features,))
-      outputs = (outputs + bias).astype(self.dtype)
+      outputs = _add_bias(outputs, bias)
     return outputs
 
 

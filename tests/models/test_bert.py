@@ -160,8 +160,8 @@ def products_of(text):
           for attributes, a, b, out in found]
 
 
-def program(batch, **kwargs):
-  """StableHLO of the loss of a tiny encoder."""
+def program(batch, of=lambda loss: loss, **kwargs):
+  """StableHLO of the loss of a tiny encoder, or of a function of it."""
   # Of gelu, exponentials are of activations.
   spec = dual_encoder.EncoderSpec(
       tiny.bert_config(hidden_act='relu'), projection_dim=6
@@ -170,7 +170,7 @@ def program(batch, **kwargs):
       dual_encoder.init_params(spec, jax.random.key(0)), None
   )
   loss = step.contrastive_loss(dual_encoder.Encoder(spec, **kwargs), 20.0)
-  return jax.jit(lambda p, b: loss(p, b, jax.random.key(0))[0]).lower(
+  return jax.jit(of(lambda p, b: loss(p, b, jax.random.key(0))[0])).lower(
       params, batch).as_text()
 
 
@@ -199,6 +199,19 @@ def test_what_stays_float32_in_the_program():
   assert all(types == {'bf16'} for highest, types, _ in products
              if not highest)
   assert len(products) == 10
+
+
+def test_products_of_a_backward_pass_are_of_bfloat16_numbers():
+  """And gradients of weights are never rounded."""
+  text = program(tiny_batch(), jax.grad, dtype=jnp.bfloat16)
+  products = products_of(text)
+  layers_own = [product for product in products if not product[0]]
+  assert len(layers_own) == 3 * 8
+  assert all(types == {'bf16'} for _, types, _ in layers_own)
+  # One batch axis, of the single group.
+  weights = [out for _, _, out in layers_own
+             if re.match(r'(1x)?(16x16|16x24|24x16)x', out)]
+  assert len(weights) == 6 and all(out.endswith('xf32') for out in weights)
 
 
 def test_products_of_bfloat16_operands_are_float32():

@@ -15,6 +15,9 @@ from neg_contrast.models import bert, dual_encoder, flash_attention, layers
 from neg_contrast.training import gradient_cache
 from tests import tiny
 
+# These programs run once; compiling them takes the time.
+FAST = {'xla_backend_optimization_level': 0,
+        'xla_llvm_disable_expensive_passes': True}
 KERNELS = {
     'tpu': functools.partial(flash_attention.tpu_kernel, interpret=True),
     'gpu': functools.partial(
@@ -131,7 +134,7 @@ def make_groups(groups=8):
 
 
 @pytest.mark.parametrize(('data', 'model', 'chunk', 'remat'), [
-    (8, 1, 0, 'none'), (4, 2, 0, 'attention'), (2, 2, 2, 'full'),
+    (4, 2, 0, 'attention'), (2, 2, 2, 'none'),
 ])
 def test_on_a_mesh_in_loops_and_in_the_gradient_cache(
     data, model, chunk, remat
@@ -151,18 +154,22 @@ def test_on_a_mesh_in_loops_and_in_the_gradient_cache(
     vecs = gradient_cache.encode(
         encoder, params['shared'], batch, jax.random.key(1), chunks
     )
-    return jnp.sum(vecs * jnp.arange(vecs.size).reshape(vecs.shape) % 7)
+    return jnp.sum(jnp.sin(vecs + jnp.arange(vecs.size).reshape(vecs.shape)))
 
-  plain = jax.jit(jax.value_and_grad(functools.partial(
-      loss, make_encoder(), None
-  )))(params, batch)
+  def value_and_grad(encoder, chunks, *arguments):
+    function = jax.jit(jax.value_and_grad(
+        functools.partial(loss, encoder, chunks)
+    ))
+    return function.lower(*arguments).compile(FAST)(*arguments)
+
+  plain = value_and_grad(make_encoder(), None, params, batch)
   placed = jax.device_put(params, sharding.parameter_shardings(params, mesh))
   groups = jax.device_put(
       batch, sharding.batch_shardings({'shared': batch}, mesh)['shared']
   )
-  fused = jax.jit(jax.value_and_grad(functools.partial(
-      loss, make_encoder(mesh, remat=remat), chunks
-  )))(placed, groups)
+  fused = value_and_grad(
+      make_encoder(mesh, remat=remat), chunks, placed, groups
+  )
   assert_close(jax.tree.leaves(fused), jax.tree.leaves(plain))
 
 
