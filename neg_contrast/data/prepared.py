@@ -500,7 +500,7 @@ class _Writer:
       if not self._is_sound('query', query, query.text, *query.answers,
                             *(query.context or ())):
         continue
-      if self._has_mentions is None:
+      if self._has_mentions is None and query.text.strip():
         self._has_mentions = query.context is not None
       if not query.text.strip():
         self._invalid.report('empty_query', query.where,
