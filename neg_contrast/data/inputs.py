@@ -97,7 +97,7 @@ def input_sequences(
     prefix_ids: put after [CLS].
 
   Returns:
-    Views: ids are read when they are taken out one by one or written.
+    Views: ids are read when they are taken out.
   """
   head = _repeated((cls_id, *prefix_ids), len(titles))
   end = _repeated((sep_id,), len(titles))

@@ -148,10 +148,10 @@ def fill(
     group, slot = layout.group[numbers], layout.slot[numbers]
     start = layout.start[numbers]
     begins = group.astype(np.int64) * (shape[1] * shape[2]) + start
-    chosen.write(token_ids.reshape(-1), begins)
     lengths = chosen.lengths
     place = sequences_lib.runs(np.zeros_like(lengths), lengths)
     target = np.repeat(begins, lengths) + place
+    token_ids.reshape(-1)[target] = chosen.flat()
     segment_ids.reshape(-1)[target] = np.repeat(slot + 1, lengths)
     positions.reshape(-1)[target] = place
     first_index[group, slot] = start

@@ -1,5 +1,4 @@
-"""Token ids of many sequences in flat arrays, read when they are written. Pure.
-"""
+"""Token ids of many sequences in flat arrays, read when they are used. Pure."""
 
 import dataclasses
 from collections.abc import Iterable, Iterator
@@ -58,19 +57,9 @@ class Sequences:
     ends = self.begins + np.clip(end, 0, self.lengths)
     return Sequences(self.ids, begins, np.maximum(begins, ends))
 
-  def write(
-      self,
-      out: Int[np.ndarray, ' places'],
-      places: Int[np.ndarray, ' sequences'],
-  ) -> None:
-    """Writes the tokens of all.
-
-    Args:
-      out: `[places] int`, written to.
-      places: `[sequences] int64`, of the first token of each.
-    """
-    lengths = self.lengths
-    out[runs(places, lengths)] = self.ids[runs(self.begins, lengths)]
+  def flat(self) -> Integer[np.ndarray, ' tokens']:
+    """`[tokens] int`: the token ids of all, sequence after sequence."""
+    return self.ids[runs(self.begins, self.lengths)]
 
   def _check(self, least: int, most: int) -> None:
     for row in (least, most):
@@ -107,15 +96,15 @@ class Chained:
     """Some of them; raises as `Sequences` does."""
     return Chained(tuple(piece.take(rows) for piece in self.pieces))
 
-  def write(
-      self,
-      out: Int[np.ndarray, ' places'],
-      places: Int[np.ndarray, ' sequences'],
-  ) -> None:
-    """As `Sequences.write`."""
+  def flat(self) -> Int[np.ndarray, ' tokens']:
+    """`[tokens] int32`: the token ids of all, sequence after sequence."""
+    lengths = self.lengths
+    places = np.cumsum(lengths) - lengths
+    ids = np.empty(lengths.sum(), np.int32)
     for piece in self.pieces:
-      piece.write(out, places)
-      places = places + piece.lengths
+      ids[runs(places, piece.lengths)] = piece.flat()
+      places += piece.lengths
+    return ids
 
 
 AnySequences = Sequences | Chained
@@ -135,4 +124,6 @@ def runs(
 ) -> Int[np.ndarray, ' numbers']:
   """`[numbers] int64`: begin, begin + 1, ... of each run, run after run."""
   before = np.cumsum(lengths) - lengths
-  return np.repeat(begins - before, lengths) + np.arange(lengths.sum())
+  numbers = np.repeat(begins - before, lengths)
+  numbers += np.arange(len(numbers))
+  return numbers
