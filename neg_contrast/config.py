@@ -758,13 +758,62 @@ class BenchmarkConfig:
       _at_least(f'benchmark.{name}', getattr(self, name), 2)
 
 
+@dataclasses.dataclass(frozen=True)
+class NceConfig:
+  """How biased sampled losses are (Zhang and Stratos, 2021).
+
+  Attributes:
+    percents: kinds of negatives by the part that is hard: 0 is Random, 100 is
+      Hard, any other Mixed.
+    negatives: K - 1, drawn for a query.
+    draws: how often; an even number, since its halves are compared.
+    labels: size of the label space. `job=nce_bias`: the positives of the
+      queries, and their best passages by BM25 that are none.
+    queries: of `job=nce_bias`, with a positive each of its own.
+    points: parameters where `job=nce_bias` measures: `initial` (`model.init`),
+      `cross_entropy` and `random` (trained from there on these queries and
+      labels, by cross-entropy and by NCE with random negatives).
+    temperature: of the population of `job=nce_synthetic`, exp(u / temperature)
+      for u uniform in [0, 1].
+    hidden: units of its network.
+  """
+
+  percents: tuple[int, ...] = (0, 100, 50)
+  negatives: int = 7
+  draws: int = 500
+  labels: int = 128
+  queries: int = 64
+  points: tuple[str, ...] = ('initial', 'cross_entropy', 'random')
+  temperature: float = 0.001
+  hidden: int = 300
+
+  def __post_init__(self):
+    """Checks ranges and that the keys agree."""
+    for point in self.points:
+      _one_of('nce.points', point, ('initial', 'cross_entropy', 'random'))
+    for key, values in (('percents', self.percents), ('points', self.points)):
+      if not values or len(set(values)) < len(values):
+        raise _error(f'nce.{key}', values, 'names at least one, and each once')
+    if min(self.percents) < 0 or max(self.percents) > 100:
+      raise _error('nce.percents', self.percents, 'lie between 0 and 100')
+    for key in ('negatives', 'queries', 'hidden'):
+      _at_least(f'nce.{key}', getattr(self, key), 1)
+    if self.draws < 2 or self.draws % 2:
+      raise _error('nce.draws', self.draws, 'must be even, and at least 2')
+    if self.labels <= max(self.negatives, self.queries):
+      raise _error('nce.labels', self.labels, 'must be above '
+                   f'nce.negatives={self.negatives} and '
+                   f'nce.queries={self.queries}')
+    _positive('nce.temperature', self.temperature)
+
+
 def _section(cls: type) -> Any:
   return dataclasses.field(default_factory=cls)
 
 
 JOBS = ('train', 'evaluate', 'search', 'export', 'split', 'mine', 'audit',
         'train_generator', 'generate_questions', 'ensemble', 'table',
-        'benchmark')
+        'benchmark', 'nce_synthetic', 'nce_bias')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -773,8 +822,8 @@ class Config:
 
   Attributes:
     job: `train`, `evaluate`, `search`, `export`, `split`, `mine`, `audit`,
-      `train_generator`, `generate_questions`, `ensemble`, `table` or
-      `benchmark`.
+      `train_generator`, `generate_questions`, `ensemble`, `table`, `benchmark`,
+      `nce_synthetic` or `nce_bias`.
     workdir: where to, unless --workdir says so; empty: workdirs/<config name>.
     stage1: the config of the training whose checkpoint this one starts from,
       instead of `model.init`; done first where it is not yet.
@@ -798,6 +847,7 @@ class Config:
     ensemble: see EnsembleConfig.
     table: see TableConfig.
     benchmark: see BenchmarkConfig.
+    nce: see NceConfig.
     cells: of `job=table`: configs of trainings, by group and name.
   """
 
@@ -821,18 +871,24 @@ class Config:
   ensemble: EnsembleConfig = _section(EnsembleConfig)
   table: TableConfig = _section(TableConfig)
   benchmark: BenchmarkConfig = _section(BenchmarkConfig)
+  nce: NceConfig = _section(NceConfig)
   cells: 'dict[str, dict[str, Config]] | None' = None
 
   def __post_init__(self):
     """Checks what concerns several sections."""
     _one_of('job', self.job, JOBS)
     _at_least('seed', self.seed, 0)
-    if not self.data.source and self.job not in ('export', 'benchmark'):
+    if not self.data.source and self.job not in (
+        'export', 'benchmark', 'nce_synthetic'
+    ):
       raise _error('data.source', '', 'is needed, e.g. beir:data/msmarco or '
                    'squad:data/squad')
-    if self.job in ('train', 'benchmark') and not self.model.init:
+    if self.job in ('train', 'benchmark', 'nce_bias') and not self.model.init:
       raise _error('model.init', '', 'is needed: a folder or hub name of a '
                    'BERT-family model, or "minilm"')
+    if self.job in ('nce_synthetic', 'nce_bias') and not self.optim.steps:
+      raise _error('optim.steps', 0, f'is needed by job={self.job}, which '
+                   'knows no epochs')
     if self.job == 'train_generator' and self.model.chunk_groups:
       raise _error('model.chunk_groups', self.model.chunk_groups, 'is for dual '
                    'encoders; a generator takes less memory with a smaller '

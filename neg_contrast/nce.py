@@ -137,8 +137,8 @@ class ScoreBias:
     cross_entropy: `[queries, labels] float32`, p - gold, weighted.
     bias: `[2, queries, labels] float32`, p - γ, weighted, where γ is
       estimated by either half of the draws: the errors of the two are
-      independent, so that products of the one with the other have no bias of
-      their own. The estimate is their mean.
+      independent, so that a product of the one with the other estimates ‖b‖²
+      without the error's own square.
     cross_entropy_loss: `[] float32`, mean over queries, in nats.
     nce_loss: `[] float32`, the same over draws too.
     effective_negatives: `[] float32`, mean, see `effective_negatives`.
@@ -152,6 +152,11 @@ class ScoreBias:
   nce_loss: Any
   effective_negatives: Any
   missed_mass: Any
+
+  @property
+  def mean(self) -> Float[Array, 'queries labels']:
+    """`[queries, labels] float32`, the bias by all draws."""
+    return jnp.mean(self.bias, axis=0)
 
 
 def score_bias(
@@ -250,17 +255,13 @@ class BiasNorms:
   Attributes:
     cross_entropy: `[] float32`, ‖∇J_CE‖.
     nce: `[] float32`, ‖∇J_NCE‖ over all draws.
-    bias: `[] float32`, ‖b‖ of the mean over all draws, as the paper has it. It
-      is too large: the error of the mean adds its own square.
-    bias_square: `[] float32`, b₁·b₂ of the two halves of the draws: an estimate
-      of ‖b‖² without that error; below 0 where ‖b‖ drowns in it.
+    bias: `[] float32`, ‖b‖. The error of a mean over few draws adds to it.
     cosine: `[] float32`, between ∇J_CE and ∇J_NCE.
   """
 
   cross_entropy: Any
   nce: Any
   bias: Any
-  bias_square: Any
   cosine: Any
 
 
@@ -271,31 +272,25 @@ def bias_norms(
 ) -> BiasNorms:
   """Carries the bias in the scores into the parameters (Theorem 3.1).
 
-  Three vector-Jacobian products: the cross-entropy, and either half of the
-  draws.
+  Two vector-Jacobian products: the cross-entropy, and the bias.
 
   Args:
     score_fn: parameters -> scaled scores, of which `bias` was measured.
     params: θ.
     bias: see `score_bias`.
   """
-  products = gradient_products(
-      score_fn, params,
-      jnp.concatenate([bias.cross_entropy[None], bias.bias]),
-  )
-  return norms_of(products)
+  return norms_of(gradient_products(
+      score_fn, params, jnp.stack([bias.cross_entropy, bias.mean])
+  ))
 
 
-def norms_of(products: Float[AnyArray, '3 3']) -> BiasNorms:
-  """Norms from the inner products of ∇J_CE and of the two halves of b."""
-  exact = products[0, 0]
-  both = (products[0, 1] + products[0, 2]) / 2
-  square = (products[1, 1] + 2 * products[1, 2] + products[2, 2]) / 4
+def norms_of(products: Float[AnyArray, '2 2']) -> BiasNorms:
+  """Norms from the inner products of ∇J_CE and b."""
+  exact, both, square = products[0, 0], products[0, 1], products[1, 1]
   nce_square = jnp.maximum(0, exact - 2 * both + square)
   return BiasNorms(
       cross_entropy=jnp.sqrt(exact),
       nce=jnp.sqrt(nce_square),
       bias=jnp.sqrt(square),
-      bias_square=products[1, 2],
       cosine=(exact - both) / jnp.maximum(jnp.sqrt(exact * nce_square), 1e-30),
   )

@@ -28,6 +28,13 @@ _VARIABLES = {
     _INK: 'var(--ink)', _MUTED: 'var(--muted)', _LINE: 'var(--line)',
     **{f'#0102{n:02x}': f'var(--series-{n})' for n in range(SERIES)},
 }
+# Those of report.html.jinja, by day, for figures that stand alone.
+_PALETTE = {
+    'ink': '#1d2127', 'muted': '#646b75', 'line': '#e2e3e1',
+    'series-0': '#83888f', 'series-1': '#c0782a', 'series-2': '#1f5fa8',
+    'series-3': '#2f8158', 'series-4': '#8a4fa3', 'series-5': '#b4405b',
+    'series-6': '#2b8a95', 'series-7': '#7a6a2c',
+}
 _MARKERS = ('s', 'o', 'D', '^', 'v', 'P', 'X', '*')
 _DASHES = ('-', '--', ':', '-.')
 _SETTINGS: dict[Any, Any] = {
@@ -335,6 +342,15 @@ def heat_map(
 
   width = 0.8 + 0.07 * max(map(len, labels)) + 0.85 * len(labels)
   return _draw(name, title, draw, (width, 1.1 + 0.5 * len(labels)))
+
+
+def standalone(svg: str) -> str:
+  """A figure as a file of its own, on white."""
+  colours = ' '.join(f'--{name}: {value};' for name, value in _PALETTE.items())
+  style = (f'<style>svg {{ {colours} background: #fff; '
+           'font-family: sans-serif; }</style>')
+  head, _, rest = svg.partition('>')
+  return f'<?xml version="1.0" encoding="utf-8"?>\n{head}>{style}{rest}\n'
 
 
 def signed(value: float, form: str) -> str:

@@ -1,3 +1,4 @@
+import pathlib
 import re
 import xml.etree.ElementTree as ET
 
@@ -115,3 +116,14 @@ def test_thin_keeps_the_mean():
 def test_signed():
   assert [figures.signed(v, '+.2f') for v in (0.5, -0.25, 0)] == [
       '+0.50', '−0.25', '0']
+
+
+def test_standing_alone_a_figure_has_the_colours_of_the_report():
+  svg = figures.standalone(cuts())
+  style = ET.fromstring(svg)[0].text
+  page = pathlib.Path(figures.__file__).with_name('report.html.jinja')
+  by_day = page.read_text().partition('@media')[0]
+  used = set(re.findall(r'var\(--([a-z0-9-]+)\)', svg))
+  assert {'ink', 'series-0', 'series-1'} <= used
+  for name in used:
+    assert re.search(f'--{name}: #[0-9a-f]{{6}};', style)[0] in by_day
