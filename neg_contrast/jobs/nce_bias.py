@@ -12,7 +12,7 @@ import numpy as np
 from absl import logging
 from jaxtyping import Array, Bool, Float, Int
 
-from neg_contrast import artifacts, errors, losses, nce, plan, scoring
+from neg_contrast import artifacts, errors, losses, nce, plan, sharding
 from neg_contrast import checkpoints as checkpoints_lib
 from neg_contrast import config as config_lib
 from neg_contrast.data import examples, packing, sequences
@@ -157,17 +157,20 @@ class NceBiasJob:
       params: of a `TrainState`.
       texts: see `_texts`.
     """
-    encoder = model_lib.make_module(self._model.spec, self._config.model)
+    encoder = model_lib.make_module(
+        self._model.spec, self._config,
+        sharding.make_local_mesh(self._config.mesh),
+    )
     chunks = (gradient_cache.Chunks(self._config.model.chunk_groups)
               if self._config.model.chunk_groups else None)
     vecs = {}
     for role, (one, slots) in texts.items():
       by_group = gradient_cache.encode(
-          encoder, dual_encoder.tower(params['encoder'], role), one, None,
-          chunks,
+          encoder.clone(role=role),
+          dual_encoder.tower(params['encoder'], role), one, None, chunks,
       )
       vecs[role] = by_group.reshape(-1, by_group.shape[-1])[slots]
-    return self._config.loss.scale * scoring.dot_scores(
+    return self._config.loss.scale * self._model.spec.score(
         vecs['query'], vecs['passage']
     )
 
@@ -434,7 +437,7 @@ def choose_labels(
   is_positive = (
       groups[passage_rows][None, :, None] == known[query_rows][:, None, :]
   ).any(axis=2)
-  own = np.eye(*is_positive.shape, dtype=bool)
+  own = np.eye(*is_positive.shape) > 0
   texts = [prepared.passages[int(row)].text for row in passage_rows]
   holds_answer = np.array([
       [bool(answers) and answers_lib.has_answer(
@@ -501,7 +504,7 @@ def describe(made: dict[str, dict[str, Any]]) -> str:
 
 
 def _pack(
-    tokens: sequences.Sequences, groups: int, longest: int
+    tokens: sequences.AnySequences, groups: int, longest: int
 ) -> tuple[packed.PackedSequences, Int[np.ndarray, ' sequences']]:
   layout = packing.plan(
       tokens.lengths, groups, packing.default_row_length(longest)

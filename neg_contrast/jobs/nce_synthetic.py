@@ -163,9 +163,7 @@ def measure(
     chosen = sampling.mixed(config.negatives, percent)
     bias = nce.score_bias(
         scores, golds, jnp.ones_like(usable),
-        lambda key, chosen=chosen: sampling.draw(
-            key, golds, scores, usable, chosen
-        ).rows,
+        functools.partial(_negatives, golds, scores, usable, chosen),
         keys, weights,
     )
     products = nce.gradient_products(spread, params, jnp.concatenate(
@@ -215,6 +213,10 @@ def describe(made: dict[str, Any]) -> str:
 def signed_root(square: float) -> float:
   """A norm from an estimate of its square, negative where that is."""
   return math.copysign(math.sqrt(abs(square)), square)
+
+
+def _negatives(golds, scores, usable, chosen, key):
+  return sampling.draw(key, golds, scores, usable, chosen).rows
 
 
 def _golds(
