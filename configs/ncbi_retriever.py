@@ -11,7 +11,7 @@ tuning.
 
 Arguments, as in `ncbi_retriever.py:size=small`:
   size: `full` (BERT-base, four epochs) or `small` (all-MiniLM-L6-v2, one epoch,
-    3 negatives; README has what it reaches).
+    3 negatives; README has what it starts from).
 """
 
 from neg_contrast import config as config_lib
