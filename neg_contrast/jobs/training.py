@@ -397,7 +397,8 @@ def settings_of(config: config_lib.Config) -> dict[str, Any]:
   # These change no result, or its last bits only, or tell in the data's or the
   # first checkpoint's fingerprint.
   for key in ('mesh', 'checkpointing', 'index', 'job', 'checkpoint', 'query',
-              'workdir', 'stage1', 'generator', 'ensemble', 'table', 'cells'):
+              'candidates', 'workdir', 'stage1', 'generator', 'ensemble',
+              'table', 'cells'):
     values.pop(key)
   values['synthetic'] = {'with_answer': values['synthetic']['with_answer']}
   for key in ('prepared_dir', 'how_to_get', 'split', 'passage_words',
