@@ -68,18 +68,19 @@ def by_hand(config, model, query, names):
                        for role in ('query', 'passage'))
   row = np.array([prepared.query_ids.row_of(query)])
   scores = {}
+  score = jax.jit(lambda one: cross_encoder.CrossEncoder(model.spec).apply(
+      {'params': model.params}, one, True))
+  place = np.arange(model.longest, dtype=np.int32)[None]
   for name in names:
     pair = text_pairs.join(
         queries.tokens(row),
         passages.tokens(np.array([prepared.passage_ids.row_of(name)])))
-    ids = pair.sequences[0]
-    types = np.arange(len(ids)) >= pair.starts[0]
-    one = packed.PackedSequences(
-        ids[None], np.ones((1, len(ids)), np.int32),
-        np.arange(len(ids), dtype=np.int32)[None], np.zeros(1, np.int32),
-        types.astype(np.int32)[None])
-    scores[name] = float(cross_encoder.CrossEncoder(model.spec).apply(
-        {'params': model.params}, one, True)[0, 0])
+    ids = np.zeros_like(place)
+    ids[:, : pair.lengths[0]] = pair.sequences[0]
+    scores[name] = float(score(packed.PackedSequences(
+        ids, (place < pair.lengths[0]).astype(np.int32), place,
+        np.zeros(1, np.int32), (place >= pair.starts[0]).astype(np.int32),
+    ))[0, 0])
   return scores
 
 

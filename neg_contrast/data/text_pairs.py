@@ -74,7 +74,7 @@ def fill(layout: packing.Layout, pairs: TextPairs) -> packed.PackedSequences:
   starts[layout.group, layout.slot + 1] = pairs.starts
   groups = np.arange(layout.groups)[:, None, None]
   is_second = batch.positions >= starts[groups, batch.segment_ids]
-  return batch.replace(token_types=is_second.astype(np.int32))
+  return dataclasses.replace(batch, token_types=is_second.astype(np.int32))
 
 
 @flax.struct.dataclass
@@ -132,12 +132,10 @@ class PairBatcher:
     )
     is_candidate = rows >= 0
     queries, _ = np.nonzero(is_candidate)
+    whole = np.tile(np.array(inputs.WHOLE, np.int32), (len(queries), 1))
     pairs = join(
         self.query_tokens(query_rows).take(queries),
-        self.passage_tokens(
-            rows[is_candidate], np.tile(np.int32(inputs.WHOLE),
-                                        (len(queries), 1))
-        ),
+        self.passage_tokens(rows[is_candidate], whole),
     )
     layout = packing.plan(
         pairs.lengths, self.groups, self.row_length,

@@ -16,6 +16,7 @@ import numpy as np
 from neg_contrast import artifacts, errors, hosts, plan, sharding
 from neg_contrast import config as config_lib
 from neg_contrast.data import prepared as prepared_lib
+from neg_contrast.data import tokenized
 from neg_contrast.evaluation import linking, metrics, trec
 from neg_contrast.jobs import dataset as dataset_lib
 from neg_contrast.jobs import embedder as embedder_lib
@@ -210,9 +211,9 @@ class Reranking:
     config, workdir, split = self._config, self._workdir, self._split
     metrics.check_names(config.evaluation.metrics)
     given = evaluate.evaluation_step(
-        CANDIDATES, config.data, workdir, lambda: self._evaluation, split,
+        CANDIDATES, config.data, workdir, lambda: self._plain, split,
         identity=lambda: self._candidates_identity,
-        search=lambda _: self._candidates.search(self._evaluation),
+        search=lambda _: self._candidates.search(self._plain),
         share=self._candidates.share,
     )
     return [
@@ -229,10 +230,17 @@ class Reranking:
     ]
 
   @functools.cached_property
+  def _plain(self) -> evaluate.Evaluation:
+    return evaluate.Evaluation(
+        self._config.evaluation, self._dataset(), self._judgements()
+    )
+
+  @functools.cached_property
   def _evaluation(self) -> Evaluation:
     return Evaluation(
-        self._config.evaluation, self._dataset(), self._judgements(),
-        lambda: self._given,
+        **{field.name: getattr(self._plain, field.name)
+           for field in dataclasses.fields(self._plain)},
+        candidates=lambda: self._given,
     )
 
   @property
@@ -263,7 +271,7 @@ class Reranking:
           f'{path}: the candidates could not be written, as an id holds white '
           'space; rename it'
       )
-    return self._evaluation.read(path)
+    return self._plain.read(path)
 
   @functools.cached_property
   def _reranked(self) -> hits.Hits:
@@ -314,9 +322,11 @@ def make_scorer(
   )
 
 
-def texts_of(dataset: dataset_lib.Dataset, model: reranker.Reranker):
+def texts_of(
+    dataset: dataset_lib.Dataset, model: reranker.Reranker
+) -> tuple[tokenized.TokenizedTexts, tokenized.TokenizedTexts]:
   """Queries and passages as a cross-encoder reads them."""
-  return (dataset.tokenize(model, 'query'), dataset.tokenize(model, 'passage'))
+  return dataset.tokenize(model, 'query'), dataset.tokenize(model, 'passage')
 
 
 def cross_scores(
