@@ -6,7 +6,8 @@
 Arguments:
   negatives: `bm25` (default), `context`, `given`, `coarse`, `fine`, `mixed`, or
     `model`: nearest passages by `--config.checkpoint`, a trained workdir or a
-    BERT-family or sentence-transformers folder or hub name.
+    BERT-family or sentence-transformers folder or hub name; or `run`: those of
+    the TREC files `--config.negatives.runs="('theirs.trec',)"`.
 
 Every query of `--config.data.train_split` gets its best 100 candidates that are
 no positive and that no filter of `config.negatives` drops. The pool is

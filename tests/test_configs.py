@@ -29,6 +29,7 @@ def test_config_loads_and_is_locked(path):
   if config.job not in ('train', 'train_generator'):
     config.checkpoint, config.data.source = 'somewhere', 'beir:somewhere'
     config.ensemble.members = ('somewhere',)
+    config.candidates = 'bm25'
   parsed = config_lib.parse(config)
   assert parsed.job == config.job
   with pytest.raises(AttributeError):
@@ -118,6 +119,25 @@ def test_papers_tables_of_linking(name, table, rows):
   assert len(printed) == rows and printed == [
       [*f'{model} {negatives}'.split(), *values]
       for (model, negatives), values in wanted.items()]
+
+
+def test_papers_values_of_rerankers():
+  with open(ROOT / 'configs' / 'zhang_stratos.csv', newline='') as f:
+    cells = [row for row in csv.DictReader(f) if row['table'] == '2'
+             and 'et al.' not in row['model']]
+  wanted = {}
+  for row in cells:
+    key = row['model'], row['negatives'], row['reranker']
+    wanted.setdefault(key, []).append(row['value'])
+  path = ROOT / 'configs' / 'zeshel_reranker.py'
+  printed = [line.split() for line in path.read_text().splitlines()
+             if line.startswith('    ') and line[-3:-2] == '.']
+  assert printed == [[*key, *values] for key, values in wanted.items()]
+  config = load(path)
+  assert config.negatives.per_query == config.negatives.pool_size == 63
+  assert config.data.batch_size == 2 and config.evaluation.depth == 64
+  assert config.optim.epochs == 4 and config.optim.optimizer == 'adam'
+  assert (config.model.query_length, config.model.passage_length) == (128, 128)
 
 
 def test_arguments():

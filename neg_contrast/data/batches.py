@@ -120,11 +120,10 @@ class Batcher:
   held: Callable[[int], np.ndarray] = np.arange
 
   def example_numbers(self, step: int) -> Int[np.ndarray, ' batch']:
-    """The examples of a step: every example once an epoch, anew shuffled."""
-    order = grain.MapDataset.range(len(self.examples)).seed(self.seed)
-    order = order.shuffle().repeat()
-    start = step * self.batch_size
-    return np.array([order[start + i] for i in range(self.batch_size)])
+    """The examples of a step."""
+    return example_numbers(
+        len(self.examples), self.batch_size, self.seed, step
+    )
 
   def __call__(self, step: int) -> tuple[Batch, BatchStats]:
     """The batch of a step, as numpy arrays."""
@@ -228,6 +227,22 @@ class Batcher:
     forward[held, held] = True
     backward[held, held] = True
     return forward, backward
+
+
+def example_numbers(
+    count: int, batch_size: int, seed: int, step: int
+) -> Int[np.ndarray, ' batch']:
+  """The examples of a step: every example once an epoch, anew shuffled.
+
+  Args:
+    count: how many there are.
+    batch_size: of a step.
+    seed: of the order.
+    step: from 0.
+  """
+  order = grain.MapDataset.range(count).seed(seed).shuffle().repeat()
+  start = step * batch_size
+  return np.array([order[start + i] for i in range(batch_size)])
 
 
 def _equal_pairs(left, right):

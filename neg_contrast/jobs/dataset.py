@@ -18,7 +18,7 @@ from neg_contrast.data import (
     tokenized,
 )
 from neg_contrast.data import prepared as prepared_lib
-from neg_contrast.models import loading
+from neg_contrast.models import loading, reranker
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,7 +120,7 @@ class Dataset:
     return prepared_lib.documents_by_title(self.prepared)
 
   def tokenize(
-      self, model: loading.Model, role: str
+      self, model: loading.Model | reranker.Reranker, role: str
   ) -> tokenized.TokenizedTexts:
     """The `query` or `passage` texts as input of a model."""
     return tokenized.tokenize(

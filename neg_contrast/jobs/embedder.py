@@ -15,7 +15,7 @@ from neg_contrast.jobs import attention
 from neg_contrast.jobs import dataset as dataset_lib
 from neg_contrast.jobs import model as model_lib
 from neg_contrast.jobs import retriever as retriever_lib
-from neg_contrast.models import loading
+from neg_contrast.models import loading, reranker
 from neg_contrast.retrieval import embeddings, text_encoder, vector_table
 from neg_contrast.training import run_log
 
@@ -52,9 +52,12 @@ def identity(
 def vectors_identity(
     config: config_lib.Config,
     dataset: dataset_lib.Dataset,
-    model: loading.Model,
+    model: loading.Model | reranker.Reranker,
 ) -> dict[str, Any]:
-  """What the embeddings of a corpus depend on, as they are computed."""
+  """What the embeddings of a corpus depend on, as they are computed.
+
+  Scores of pairs do too, and on the queries.
+  """
   dtype = model_lib.compute_dtype(config.model)
   computed = attention.choose(
       model.spec.bert, config, dtype, sharding.make_local_mesh(config.mesh)

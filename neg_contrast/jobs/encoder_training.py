@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from absl import logging
 from jax.sharding import Mesh
 
 from neg_contrast import config as config_lib
@@ -19,14 +18,13 @@ from neg_contrast.data import (
     synthetic,
     tokenized,
 )
-from neg_contrast.jobs import chunking, evaluate, sampled, training
+from neg_contrast.jobs import chunking, evaluate, pooled_training, sampled
 from neg_contrast.jobs import dataset as dataset_lib
 from neg_contrast.jobs import embedder as embedder_lib
 from neg_contrast.jobs import model as model_lib
 from neg_contrast.jobs import retriever as retriever_lib
 from neg_contrast.models import dual_encoder, loading
 from neg_contrast.negatives import drawing
-from neg_contrast.negatives import pool as pool_lib
 from neg_contrast.training import gradient_cache
 from neg_contrast.training import state as state_lib
 from neg_contrast.training import step as step_lib
@@ -34,7 +32,7 @@ from neg_contrast.training import step as step_lib
 _BM25_DEPTH_OF_STOP_CORPUS = 100
 
 
-class DualEncoderTraining(training.Training):
+class DualEncoderTraining(pooled_training.PooledTraining):
   """Trains a dual encoder on pairs, with or without hard negatives."""
 
   def __init__(
@@ -44,17 +42,8 @@ class DualEncoderTraining(training.Training):
       dataset: Callable[[], dataset_lib.Dataset],
       negatives: Any = None,
   ):
-    """Reads nothing yet.
-
-    Args:
-      config: of the run.
-      workdir: of its checkpoints and logs.
-      dataset: makes the data.
-      negatives: a `jobs.negatives.Negatives`, which gives pool and identity;
-        None: it needs none.
-    """
-    super().__init__(config, workdir, dataset)
-    self._negatives = negatives
+    """Reads nothing yet; arguments as of any training with a pool."""
+    super().__init__(config, workdir, dataset, negatives)
     self._sampled: sampled.SampledNegatives | None = None
 
   @functools.cached_property
@@ -82,24 +71,6 @@ class DualEncoderTraining(training.Training):
   def trained(self) -> loading.Model:
     """What came out: the selected checkpoint."""
     return model_lib.load_workdir(self.workdir)
-
-  @property
-  def identity(self) -> dict[str, Any]:
-    """What the trained parameters depend on."""
-    return {
-        **super().identity,
-        'pool': None if self._negatives is None else self._negatives.identity,
-    }
-
-  def is_trained(self) -> bool:
-    """Whether it ran to its end; raises as any training does."""
-    if self._negatives is not None and self._negatives.identity is None:
-      return False
-    return super().is_trained()
-
-  @functools.cached_property
-  def _pool(self) -> pool_lib.Pool | None:
-    return None if self._negatives is None else self._negatives.pool
 
   @property
   def _sources(self) -> tuple[str, ...]:
@@ -151,7 +122,7 @@ class DualEncoderTraining(training.Training):
         seed=config.seed,
         draw=self._draw(pairs),
         query_tokens=dataset.tokenize(self.model, 'query').tokens,
-        passage_tokens=_tokens_of(
+        passage_tokens=passage_tokens(
             dataset.tokenize(self.model, 'passage'), halves
         ),
         passage_groups=dataset.prepared.passage_groups,
@@ -191,31 +162,6 @@ class DualEncoderTraining(training.Training):
     return lambda step, numbers, queries: pool.draw(
         queries, count, seed, step, numbers, config.quotas
     )
-
-  def _warn_of_small_pools(self, query_rows: np.ndarray) -> None:
-    """Says when queries have fewer than N negatives to draw from.
-
-    Raises:
-      UserError: none has any.
-    """
-    count, pool = self._config.negatives.per_query, self._pool
-    if pool is None:
-      return
-    lines = pool.lines_of(np.unique(query_rows))
-    sizes = np.concatenate([
-        np.where(some >= 0, pool.is_negative(some).sum(axis=1), 0)
-        for some in np.array_split(lines, -(-len(lines) // 4096))
-    ])
-    if not sizes.any():
-      raise errors.UserError(
-          'the pool holds no hard negative for any query of the training '
-          'split; loosen the filters of config.negatives, or choose another '
-          'strategy'
-      )
-    few = int((sizes < count).sum())
-    if few:
-      logging.warning('%d of %d queries have fewer than %d hard negatives; '
-                      'their empty slots are masked', few, len(lines), count)
 
   def _tune(self):
     """Parameters -> metrics on the tune split, over the stop corpus."""
@@ -315,10 +261,16 @@ def stop_corpus(
   return rows.astype(np.int32)
 
 
-def _tokens_of(
+def passage_tokens(
     passages: tokenized.TokenizedTexts, halves: np.ndarray
 ) -> batches.CutTokens:
-  """Token ids by row and cut; rows beyond the corpus are half passages."""
+  """Token ids by row and cut.
+
+  Args:
+    passages: of the corpus.
+    halves: `[halves, 3] int32`, what rows beyond the corpus are: parent row,
+      first and end token.
+  """
   count = len(passages.store)
 
   def tokens(rows, cuts):

@@ -4,7 +4,7 @@ import collections
 import dataclasses
 import functools
 import pathlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -164,10 +164,8 @@ class Evaluation:
     Raises:
       UserError: it is no such file, or does not fit the corpus and the split.
     """
-    is_json = files.plain_name(path).endswith('.json')
-    run = zeshel.read_candidates(path) if is_json else trec.read_run(path)
     try:
-      return self.hits_of(run)
+      return self.hits_of(read_run(path))
     except errors.UserError as e:
       raise errors.UserError(f'{path}: {e}') from None
 
@@ -248,9 +246,9 @@ class Evaluation:
     """
     names = self.config.metrics if names is None else names
     scores = metrics.Scores({}, {}, {})
-    if self._qrels:
+    if self.qrels:
       scores = metrics.evaluate(
-          self._qrels, run, names, worlds=self._world_names
+          self.qrels, run, names, worlds=self.world_names
       )
     elif not self.config.answer_ks:
       raise errors.UserError(
@@ -345,7 +343,7 @@ class Evaluation:
     return rows
 
   @functools.cached_property
-  def _world_names(self) -> dict[str, str] | None:
+  def world_names(self) -> dict[str, str] | None:
     """The world of each query; None where there are no worlds."""
     prepared = self.dataset.prepared
     if not prepared.worlds:
@@ -357,7 +355,8 @@ class Evaluation:
     }
 
   @functools.cached_property
-  def _qrels(self) -> dict[str, dict[str, int]]:
+  def qrels(self) -> dict[str, dict[str, int]]:
+    """Grade of each judged passage, by query."""
     prepared = self.dataset.prepared
     qrels: dict[str, dict[str, int]] = {}
     for query, passage, grade in zip(
@@ -368,6 +367,35 @@ class Evaluation:
       passage_id = prepared.passage_ids[passage].decode()
       qrels.setdefault(name, {})[passage_id] = int(grade)
     return qrels
+
+
+def read_run(path: pathlib.Path) -> trec.Run:
+  """A run file: TREC's, or Zeshel's candidates (.json).
+
+  Raises:
+    UserError: it is no such file.
+  """
+  is_json = files.plain_name(path).endswith('.json')
+  return zeshel.read_candidates(path) if is_json else trec.read_run(path)
+
+
+def read_runs(paths: Iterable[pathlib.Path]) -> trec.Run:
+  """Run files of different queries as one.
+
+  Raises:
+    UserError: one is no run file, or a query is in two of them.
+  """
+  joined: trec.Run = {}
+  for path in paths:
+    run = read_run(path)
+    repeated = next((query for query in run if query in joined), None)
+    if repeated is not None:
+      raise errors.UserError(
+          f'{path}: query "{repeated}" was in a run file before; name files of '
+          'different queries'
+      )
+    joined.update(run)
+  return joined
 
 
 def folder_of(

@@ -16,11 +16,13 @@ from neg_contrast import config as config_lib
 from neg_contrast.data import tokenizer as tokenizer_lib
 from neg_contrast.jobs import attention
 from neg_contrast.models import (
+    cross_encoder,
     dual_encoder,
     generator,
     loading,
     pretrained,
     random_init,
+    reranker,
     t5,
 )
 
@@ -62,16 +64,37 @@ def make_module(
   Raises:
     UserError: `config.model.attention` can't work with that.
   """
-  platform, model = mesh.devices.flat[0].platform, config.model
-  dtype, is_cpu = compute_dtype(model, platform), platform == 'cpu'
   return dual_encoder.Encoder(
       spec=spec,
-      dtype=jnp.float32 if is_cpu else dtype,
-      remat=model.remat,
-      scan_unroll=min(model.scan_unroll, spec.bert.num_layers),
-      operand_dtype=dtype,
-      attention=attention.make(spec.bert, config, dtype, mesh, is_training),
+      attention=attention.make(
+          spec.bert, config, compute_dtype(config.model, _platform(mesh)), mesh,
+          is_training,
+      ),
+      **_computing(spec, config.model, _platform(mesh)),
   )
+
+
+def make_cross_encoder(
+    spec: cross_encoder.CrossEncoderSpec, config: config_lib.ModelConfig
+) -> cross_encoder.CrossEncoder:
+  """The same of a cross-encoder, on this machine's devices."""
+  return cross_encoder.CrossEncoder(
+      spec=spec, **_computing(spec, config, jax.default_backend())
+  )
+
+
+def _platform(mesh: Mesh) -> str:
+  return mesh.devices.flat[0].platform
+
+
+def _computing(spec, config, platform) -> dict[str, Any]:
+  dtype, is_cpu = compute_dtype(config, platform), platform == 'cpu'
+  return {
+      'dtype': jnp.float32 if is_cpu else dtype,
+      'remat': config.remat,
+      'scan_unroll': min(config.scan_unroll, spec.bert.num_layers),
+      'operand_dtype': dtype,
+  }
 
 
 def load_as_it_comes(
@@ -149,17 +172,94 @@ def load_generator_workdir(workdir: pathlib.Path) -> generator.Generator:
   return made
 
 
+def is_reranker(checkpoint: str) -> bool:
+  """Whether it is a cross-encoder: a workdir of ours, or one of others.
+
+  Raises:
+    UserError: there is no such model, or it is a question generator.
+  """
+  if (pathlib.Path(checkpoint) / reranker.FILE).exists():
+    return True
+  return not (is_ensemble(checkpoint) or is_workdir(checkpoint)) and (
+      reranker.is_classifier(checkpoint)
+  )
+
+
+def missing_reranker(checkpoint: str) -> str | None:
+  """As `missing`, of a cross-encoder or a BERT to make one of."""
+  if (pathlib.Path(checkpoint) / reranker.FILE).exists():
+    return None
+  try:
+    _refuse_others(checkpoint)
+  except errors.UserError as e:
+    return str(e)
+  return missing(checkpoint)
+
+
+def load_reranker(config: config_lib.Config, name: str) -> reranker.Reranker:
+  """A cross-encoder by name: a workdir of ours, or a folder or name of others.
+
+  Raises:
+    UserError: there is no such model, it is another kind of model, or it was
+      trained with other settings than are asked for.
+  """
+  if not (pathlib.Path(name) / reranker.FILE).exists():
+    _refuse_others(name)
+    return reranker.from_pretrained(name, config.model, config.seed)
+  made = load_reranker_workdir(pathlib.Path(name))
+  own = {**dataclasses.asdict(made.text), 'layers': made.spec.bert.num_layers}
+  for key, value in own.items():
+    wanted = getattr(config.model, key)
+    if wanted is not None and wanted != value:
+      raise errors.UserError(
+          f'config.model.{key}={wanted!r}: {name} was trained with {value!r}; '
+          'leave it out'
+      )
+  return made
+
+
+def load_reranker_workdir(workdir: pathlib.Path) -> reranker.Reranker:
+  """The selected checkpoint of a trained cross-encoder.
+
+  Raises:
+    UserError: it has no checkpoint yet.
+  """
+  checkpoints = checkpoints_lib.Checkpoints(workdir)
+  step = checkpoints.selected_step()
+
+  def read(like):
+    params = checkpoints.restore_params('reranker', like, step)
+    return params, _sha256(params)
+
+  made = reranker.from_workdir(workdir, read, f'{workdir} step {step}')
+  checkpoints.close()
+  return made
+
+
+def _refuse_others(name: str) -> None:
+  for file, kind in ((generator.FILE, 'a question generator'),
+                     (ENSEMBLE_FILE, 'an ensemble of dual encoders'),
+                     (loading.ENCODER_FILE, 'a trained dual encoder')):
+    if (pathlib.Path(name) / file).exists():
+      raise errors.UserError(
+          f'{name}: holds {kind}, and a reranker is needed here: a workdir of '
+          'job=train_reranker, or a BERT-family folder or hub name to make one '
+          'of'
+      )
+
+
 def is_workdir(checkpoint: str) -> bool:
   """Whether it is a workdir that training a dual encoder has begun in.
 
   Raises:
-    UserError: it is one of a question generator.
+    UserError: it is one of a question generator or of a reranker.
   """
-  if (pathlib.Path(checkpoint) / generator.FILE).exists():
-    raise errors.UserError(
-        f'{checkpoint}: holds a question generator, and a dual encoder is '
-        'needed here'
-    )
+  for file, kind in ((generator.FILE, 'a question generator'),
+                     (reranker.FILE, 'a reranker (a cross-encoder)')):
+    if (pathlib.Path(checkpoint) / file).exists():
+      raise errors.UserError(
+          f'{checkpoint}: holds {kind}, and a dual encoder is needed here'
+      )
   return (pathlib.Path(checkpoint) / loading.ENCODER_FILE).exists()
 
 

@@ -185,6 +185,8 @@ class Negatives:
       return {}
     if source == 'bm25':
       return words
+    if source == 'run':
+      return {'runs': [artifacts.sha256_file(path) for path in self._runs]}
     if source == 'context':
       return {
           'document': self._config.data.document,
@@ -318,6 +320,9 @@ class Negatives:
       return model_lib.missing(self._checkpoint_of(source))
     if source == 'context':
       return model_lib.missing(self._config.model.init)
+    if source == 'run':
+      lacks = map(evaluate.missing_run, self._runs)
+      return next((lack for lack in lacks if lack), None)
     if source not in _TRAINED:
       return None
     if model_lib.is_workdir(self._miner_init):
@@ -344,6 +349,7 @@ class Negatives:
         'given': self._given_miner,
         'bm25': self._bm25_miner,
         'context': self._context_miner,
+        'run': self._run_miner,
     }.get(source, functools.partial(self._dense_miner, source))()
     candidates.write(
         self._candidates(source), self._source_identity(source),
@@ -412,6 +418,16 @@ class Negatives:
       )
     return candidates.GivenMiner(
         judgements.query_rows[negative], judgements.passage_rows[negative],
+        self._settings.depth,
+    ), {}
+
+  @property
+  def _runs(self) -> list[pathlib.Path]:
+    return list(map(pathlib.Path, self._settings.runs))
+
+  def _run_miner(self):
+    return candidates.RunMiner(
+        evaluate.read_runs(self._runs), self._dataset().prepared,
         self._settings.depth,
     ), {}
 

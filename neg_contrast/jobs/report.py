@@ -33,7 +33,8 @@ FILE = 'report.html'
 PER_QUERY = 'per_query.tsv'  # Of an evaluation.
 
 _MINING = {'mine': 'mining', 'audit': 'audit'}  # Jobs, and their splits' use.
-_REPORTING = ('train', 'ensemble', 'table')  # Jobs that tune and report.
+_TRAINING = ('train', 'train_reranker')
+_REPORTING = (*_TRAINING, 'ensemble', 'table')  # Jobs that tune and report.
 _SHOWN = 8  # Queries that rose, and as many that fell.
 # With fewer values the bootstrap's interval is too narrow (at 10 values of mean
 # 0.85, the one of 95% holds the truth 80 times in a hundred).
@@ -104,7 +105,7 @@ def write_report(
   Raises:
     UserError: a json file of the workdir is broken.
   """
-  is_training, is_mining = config.job == 'train', config.job in _MINING
+  is_training, is_mining = config.job in _TRAINING, config.job in _MINING
   split = (config.data.test_split if config.job in _REPORTING else
            config.data.train_split if is_mining else config.data.split)
   name = f'{dataset.name}/{split}'
@@ -473,7 +474,7 @@ def _describe_splits(
 ) -> Iterable[tuple[str, statistics.Split]]:
   """What each split is used for, and its numbers."""
   used = {}
-  if config.job in ('train', 'table'):
+  if config.job in (*_TRAINING, 'table'):
     data, splits = config.data, dataset.splits
     used = {
         data.train_split: ('training', splits.train),
@@ -506,7 +507,7 @@ def _facts(config, dataset, split, model) -> dict[str, str]:
     facts['pool'] = negatives.pool or (
         f'best {negatives.pool_size} of {negatives.depth} of each source'
     )
-  elif config.job == 'train':
+  elif config.job in _TRAINING:
     facts['start'] = config.model.init
     facts['negatives'] = 'other rows of the batch' + (
         f' and {negatives.per_query} {negatives.strategy}'

@@ -442,8 +442,8 @@ def settings_of(config: config_lib.Config) -> dict[str, Any]:
   # These change no result, or its last bits only, or tell in the data's or the
   # first checkpoint's fingerprint.
   for key in ('mesh', 'checkpointing', 'index', 'job', 'checkpoint', 'query',
-              'workdir', 'stage1', 'generator', 'ensemble', 'table', 'cells',
-              'benchmark', 'nce'):
+              'candidates', 'workdir', 'stage1', 'generator', 'ensemble',
+              'table', 'cells', 'benchmark', 'nce'):
     values.pop(key)
   values['synthetic'] = {'with_answer': values['synthetic']['with_answer']}
   for key in ('prepared_dir', 'how_to_get', 'split', 'passage_words',

@@ -1,7 +1,7 @@
 """BERT over packed rows, equal to the PyTorch reference.
 
 Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers", as in
-transformers' BertModel without its pooler. Token types are 0 throughout.
+transformers' BertModel without its pooler.
 """
 
 import dataclasses
@@ -34,7 +34,8 @@ class BertConfig:
     num_heads: attention heads; divides `hidden_size`.
     intermediate_size: features inside the feed-forward blocks.
     max_positions: rows of the position embeddings: the longest sequence.
-    type_vocab_size: rows of the token type embeddings; only row 0 is used.
+    type_vocab_size: rows of the token type embeddings; texts by themselves have
+      the first.
     hidden_act: a key of `ACTIVATIONS`; `gelu` is the exact one.
     hidden_dropout: rate on embeddings and on the output of each block.
     attention_dropout: rate on attention probabilities.
@@ -125,6 +126,7 @@ class Bert(nn.Module):
       segment_ids: Int[packed.AnyArray, 'rows length'],
       positions: Int[packed.AnyArray, 'rows length'],
       deterministic: bool,
+      token_types: Int[packed.AnyArray, 'rows length'] | None = None,
   ) -> Float[Array, 'rows length features']:
     """Runs the encoder.
 
@@ -134,6 +136,8 @@ class Bert(nn.Module):
         row with its own id. Padding holds 0 and attends to padding.
       positions: `[rows, length] int32`, below `max_positions`.
       deterministic: whether dropout is off; else a `dropout` rng is needed.
+      token_types: `[rows, length] int32`, below `type_vocab_size`; None: 0
+        throughout.
 
     Returns:
       `[rows, length, features]` in `dtype`; meaningless on padding.
@@ -146,7 +150,7 @@ class Bert(nn.Module):
       raise ValueError(f'attention has no dropout, and the rate is {rate}')
     hidden = _Embeddings(
         self.config, self.dtype, deterministic, name='embeddings'
-    )(token_ids, positions)
+    )(token_ids, positions, token_types)
     stack = nn.scan(
         layers.rematerialize(_Layer, self.remat),
         variable_axes={'params': 0},
@@ -170,18 +174,20 @@ class _Embeddings(nn.Module):
   deterministic: bool
 
   @nn.compact
-  def __call__(self, token_ids, positions):
+  def __call__(self, token_ids, positions, token_types):
     c = self.config
+    if token_types is None:
+      token_types = jnp.zeros((1, 1), jnp.int32)
     embed = functools.partial(
         nn.Embed,
         features=c.hidden_size,
         embedding_init=nn.initializers.normal(c.initializer_range),
     )
-    token_types = embed(c.type_vocab_size, name='token_type')
+    of_type = embed(c.type_vocab_size, name='token_type')
     hidden = (
         embed(c.vocab_size, name='word')(token_ids)
         + embed(c.max_positions, name='position')(positions)
-        + token_types(jnp.zeros((1, 1), jnp.int32))
+        + of_type(token_types)
     )
     hidden = _norm(c, 'norm')(hidden)
     hidden = layers.Dropout(c.hidden_dropout, self.deterministic)(hidden)

@@ -118,6 +118,11 @@ class Encoder(nn.Module):
   operand_dtype: Any = None
   attention: flash_attention.Attention | None = None
 
+  @property
+  def features(self) -> int:
+    """Of a text."""
+    return self.spec.features(self.role)
+
   @nn.compact
   def __call__(
       self, sequences: packed.PackedSequences, deterministic: bool
@@ -261,7 +266,7 @@ def l2_normalize(
 
 
 def encode(
-    encoder: Encoder,
+    encoder: nn.Module,
     tower_params: Any,
     sequences: packed.PackedSequences,
     dropout_key: jax.Array | None,
@@ -273,7 +278,7 @@ def encode(
   depends neither on the other groups nor on the mesh.
 
   Args:
-    encoder: the module.
+    encoder: an `Encoder`, or another module that makes features of slots.
     tower_params: its parameters.
     sequences: packed input with a leading `groups` axis.
     dropout_key: None: no dropout.

@@ -105,7 +105,7 @@ def from_pretrained(
     UserError: the folder can't be used, or a setting does not fit it.
   """
   sources = {
-      role: _first_layers(source, config.layers, name)
+      role: first_layers(source, config.layers, name)
       for role, source in load_towers(name, seed).items()
   }
   source = next(iter(sources.values()))
@@ -118,7 +118,7 @@ def from_pretrained(
         f'model {source.bert.vocab_size} embeddings; the tokenizer belongs to '
         'another model'
     )
-  text = _text(sources, config, name)
+  text = text_of(sources, config, name)
   spec = _with_score(_spec(source, config), text, config)
   params = _towers(sources, spec, seed)
   return Model(
@@ -161,7 +161,7 @@ def shape_by_name(
   if config.layers is not None:
     shape = dataclasses.replace(shape, num_layers=config.layers)
   source = pretrained.Pretrained(pathlib.Path(), name, shape, {})
-  text = _text({'shared': source}, config, name)
+  text = text_of({'shared': source}, config, name)
   return _with_score(_spec(source, config), text, config), text
 
 
@@ -217,7 +217,7 @@ def read_description(
   return spec, text, tokenizer
 
 
-def _first_layers(
+def first_layers(
     source: pretrained.Pretrained, count: int | None, name: str
 ) -> pretrained.Pretrained:
   """A tower without its upper layers."""
@@ -292,7 +292,7 @@ def _with_score(
     ) from None
 
 
-def _text(
+def text_of(
     sources: dict[str, pretrained.Pretrained],
     config: config_lib.ModelConfig,
     name: str,

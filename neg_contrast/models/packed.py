@@ -24,9 +24,12 @@ class PackedSequences:
     positions: `[rows, length] int32`; place of the token in its sequence.
     first_index: `[slots] int32`; index of a slot's first token ([CLS]) among
       the `rows * length` tokens; 0 for an empty slot.
+    token_types: `[rows, length] int32`: 1 on the second text of a pair, else 0;
+      None: there are no pairs.
   """
 
   token_ids: Any
   segment_ids: Any
   positions: Any
   first_index: Any
+  token_types: Any = None

@@ -7,7 +7,7 @@ where the source found them.
 import collections
 import dataclasses
 import pathlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -15,6 +15,7 @@ from jaxtyping import Float, Int
 
 from neg_contrast import artifacts, errors, hosts
 from neg_contrast.data import examples
+from neg_contrast.data import prepared as prepared_lib
 from neg_contrast.retrieval import hits
 
 _QUERIES_AT_ONCE = 4096
@@ -96,6 +97,48 @@ class GivenMiner:
     return listed([self.passage_rows[begin:end]
                    for begin, end in zip(begins, ends, strict=True)],
                   None, self.depth)
+
+
+@dataclasses.dataclass(frozen=True)
+class RunMiner:
+  """The first passages of a run.
+
+  Attributes:
+    run: (passage id, score) pairs of each query id, best first.
+    prepared: whose passages and queries these are.
+    depth: of the candidates.
+  """
+
+  run: Mapping[str, Sequence[tuple[str, float]]]
+  prepared: prepared_lib.Prepared
+  depth: int
+
+  def mine(self, queries: Int[np.ndarray, ' queries']) -> Candidates:
+    """The candidates of some queries.
+
+    Raises:
+      UserError: a passage is not in the corpus.
+    """
+    rankings = [
+        self.run.get(self.prepared.query_ids[query].decode(), ())[:self.depth]
+        for query in queries
+    ]
+    rows = [[self._row_of(name) for name, _ in some] for some in rankings]
+    found = listed(rows, [[score for _, score in some] for some in rankings],
+                   self.depth)
+    return dataclasses.replace(
+        found, positive_scores=np.full(len(queries), np.nan, np.float32)
+    )
+
+  def _row_of(self, name: str) -> int:
+    row = self.prepared.passage_ids.row_of(name)
+    if row is None:
+      raise errors.UserError(
+          f'config.negatives.runs: passage "{name}" is not in '
+          f'{self.prepared.manifest["spec"]}; give the corpus that the run was '
+          'made with'
+      )
+    return row
 
 
 def listed(rows, scores, depth: int) -> Candidates:

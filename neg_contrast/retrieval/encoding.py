@@ -19,8 +19,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Float, Int
 
 from neg_contrast.data import packing
-from neg_contrast.data import sequences as sequences_lib
-from neg_contrast.models import dual_encoder
+from neg_contrast.models import cross_encoder, dual_encoder, packed
 
 _GROUPS_PER_BLOCK = 64
 _SHORTEST_ROW = 64
@@ -44,26 +43,30 @@ class TableEncoder:
 
   def __init__(
       self,
-      encoder: dual_encoder.Encoder,
+      encoder: dual_encoder.Encoder | cross_encoder.CrossEncoder,
       mesh: Mesh,
       longest: int,
       chunk_tokens: int,
       row_length: int = 0,
+      fill: Callable[[packing.Layout, Any], packed.PackedSequences] = (
+          packing.fill
+      ),
   ):
     """Sets up; compiles at first use.
 
     Args:
-      encoder: the encoder module of the texts' role.
+      encoder: the encoder module of the texts' role, or that of pairs.
       mesh: devices to use; groups are spread over its `data` axis.
       longest: tokens a sequence may have.
       chunk_tokens: tokens a device encodes at once, roughly.
       row_length: tokens of a packed row, at least `longest`; 0: as many as the
         sequences at hand need, see `_row_tokens`.
+      fill: packs what `tokens` gives; `text_pairs.fill` packs pairs.
     """
     self.work = Work()
     self._mesh = mesh
     self._longest, self._row_length = longest, row_length
-    self._features = encoder.spec.features(encoder.role)
+    self._features, self._fill = encoder.features, fill
     self._chunk_tokens = chunk_tokens
     by_group = NamedSharding(mesh, PartitionSpec('data'))
     self._put = lambda batch: jax.device_put(batch, by_group)
@@ -74,7 +77,7 @@ class TableEncoder:
   def __call__(
       self,
       tower_params: Any,
-      tokens: Callable[[np.ndarray], sequences_lib.AnySequences],
+      tokens: Callable[[np.ndarray], Any],
       lengths: Int[np.ndarray, ' sequences'],
       on_progress: Callable[[int], None] | None = None,
       out: Any = None,
@@ -84,7 +87,8 @@ class TableEncoder:
 
     Args:
       tower_params: parameters of the tower, on the mesh.
-      tokens: `[n] int` numbers of sequences -> their token ids.
+      tokens: `[n] int` numbers of sequences -> their token ids, as `fill` takes
+        them: `Sequences`, or pairs.
       lengths: `[sequences] int`, tokens of each.
       on_progress: called with the number of sequences done so far.
       out: `[sequences, features] float32` to write to by slices, such as a
@@ -140,7 +144,7 @@ class TableEncoder:
   def _encode_block(
       self,
       tower_params: Any,
-      read: Callable[[], sequences_lib.AnySequences],
+      read: Callable[[], Any],
       row_length: int,
       on_progress: Callable[[int], None],
   ) -> Float[np.ndarray, 'sequences features']:
@@ -150,7 +154,7 @@ class TableEncoder:
         packing.plan(sequences.lengths, 1, row_length),
         max(1, self._chunk_tokens // row_length),
     )
-    batch = packing.fill(layout, sequences)
+    batch = self._fill(layout, sequences)
     devices = self._mesh.shape['data']
     whole_turns = -(-layout.groups // devices) * devices
     self.work.processed_tokens += whole_turns * layout.rows * row_length

@@ -18,6 +18,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -84,7 +85,7 @@ def loss_bytes(
 
 
 def encode(
-    encoder: dual_encoder.Encoder,
+    encoder: nn.Module,
     tower_params: Any,
     sequences: packed.PackedSequences,
     dropout_key: jax.Array | None,
@@ -96,7 +97,7 @@ def encode(
   group's dropout mask depends on its number only, so both passes have the same.
 
   Args:
-    encoder: the module.
+    encoder: the module, as of `dual_encoder.encode`.
     tower_params: its parameters.
     sequences: packed input with a leading `groups` axis.
     dropout_key: None: no dropout.

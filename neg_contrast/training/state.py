@@ -16,7 +16,7 @@ class TrainState:
     step: steps done, `[] int32`.
     params: of a dual encoder `{'encoder': towers, 'loss': {'log_scale'}}`,
       where `loss` is empty when the scale is fixed; of a question generator
-      `{'generator': T5}`.
+      `{'generator': T5}`; of a cross-encoder `{'reranker': it}`.
     opt_state: of the optimizer.
   """
 

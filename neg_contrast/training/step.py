@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 
 from neg_contrast import losses, nce
 from neg_contrast.data import batches, question_batches
-from neg_contrast.models import dual_encoder, t5
+from neg_contrast.models import cross_encoder, dual_encoder, t5
 from neg_contrast.training import gradient_cache
 from neg_contrast.training import state as state_lib
 
@@ -181,6 +181,45 @@ def nce_loss(
         'scale': used_scale,
         'contrast': losses.contrast_of_candidates(
             scores, batch.negative_sources, used_scale, sources
+        ),
+    }
+
+  return loss_fn
+
+
+def rerank_loss(
+    module: cross_encoder.CrossEncoder, sources: Sequence[str] = (),
+    chunks: gradient_cache.Chunks | None = None,
+) -> Loss:
+  """Hard-negative NCE of a cross-encoder: Zhang and Stratos, equation 11.
+
+  Scores have no scale: the score layer learns its own. Dropout keys are a
+  function of (seed, step, group). Metrics: `accuracy`, `effective_negatives`
+  and `contrast`, as of `nce_loss`.
+
+  Args:
+    module: the module.
+    sources: names of the sources of negatives, by number.
+    chunks: score the batch in chunks; None: at once.
+  """
+
+  def loss_fn(params, batch, key):
+    table = gradient_cache.encode(
+        module, params['reranker'], batch.sequences, key, chunks
+    )
+    scores = table.reshape(-1)[batch.candidate_slots]
+    loss = jnp.mean(losses.candidate_softmax(scores, batch.is_candidate))
+    scores = jnp.where(batch.is_candidate, scores, -jnp.inf)
+    return loss, {
+        'accuracy': jnp.mean(
+            (scores[:, 0] > scores[:, 1:].max(1)).astype(jnp.float32)
+        ),
+        'effective_negatives': jnp.mean(
+            nce.effective_negatives(scores, batch.is_candidate),
+            where=batch.is_candidate[:, 1:].any(1),
+        ),
+        'contrast': losses.contrast_of_candidates(
+            scores, batch.negative_sources, 1.0, sources
         ),
     }
 

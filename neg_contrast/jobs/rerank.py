@@ -1,0 +1,57 @@
+"""Ranks candidates anew: a run's, BM25's or a retriever's."""
+
+import functools
+import pathlib
+
+from neg_contrast import config as config_lib
+from neg_contrast import plan
+from neg_contrast.jobs import dataset as dataset_lib
+from neg_contrast.jobs import evaluate, report, reranking
+from neg_contrast.jobs import model as model_lib
+from neg_contrast.jobs import retriever as retriever_lib
+from neg_contrast.models import loading, reranker
+
+
+class RerankJob:
+  """`job=rerank`: any checkpoint ranks `config.candidates` anew."""
+
+  def __init__(self, config: config_lib.Config, workdir: pathlib.Path):
+    """Reads nothing yet."""
+    self._config, self._workdir = config, workdir
+
+  def steps(self) -> list[plan.Step]:
+    """The plan."""
+    config, workdir = self._config, self._workdir
+    dataset, split = lambda: self._dataset, config.data.split
+    folder = workdir / retriever_lib.FOLDER
+    given, again = reranking.Reranking(
+        config, workdir, dataset,
+        lambda: self._dataset.prepared.judgements(split), split,
+        reranking.Candidates(config, dataset, folder), self._load,
+    ).steps()
+    return [
+        dataset_lib.preparation_step(config.data, dataset), given,
+        plan.Step(again.name, again.makes, again.is_done, again.run,
+                  self._missing, share=again.share),
+    ]
+
+  def finish(self) -> None:
+    """Writes and prints the numbers, and the report."""
+    evaluate.gather(self._workdir, self._dataset)
+    report.write_report(self._workdir, self._config, self._dataset)
+
+  def _missing(self) -> str | None:
+    checkpoint = self._config.checkpoint
+    if (pathlib.Path(checkpoint) / reranker.FILE).exists():
+      return None
+    return model_lib.missing(checkpoint)
+
+  def _load(self) -> reranker.Reranker | loading.Model:
+    config = self._config
+    if model_lib.is_reranker(config.checkpoint):
+      return model_lib.load_reranker(config, config.checkpoint)
+    return model_lib.load_checkpoint(config)
+
+  @functools.cached_property
+  def _dataset(self) -> dataset_lib.Dataset:
+    return dataset_lib.Dataset(self._config.data)

@@ -1,0 +1,120 @@
+"""The cross-encoder: BERT over query and passage together, one score. Pure.
+
+    s(x, y) = w^T E_1(x, y) + b
+
+Zhang and Stratos, "Understanding Hard Negatives in Noise Contrastive
+Estimation", 2021, section 6.2 (JOINT): E_1 is the hidden state of [CLS] of
+`[CLS] x [SEP] y [SEP]`. Token types are 1 from y on, as in BERT's own training
+on pairs and in the paper's code. Before w that code, as transformers'
+BertForSequenceClassification, has BERT's pooler, a linear layer and tanh, which
+the equation has not: here it is there only where weights bring it.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from neg_contrast.models import bert, layers, packed
+
+
+@dataclasses.dataclass(frozen=True)
+class CrossEncoderSpec:
+  """Shapes and layers of a cross-encoder.
+
+  Attributes:
+    bert: of the transformer; with one row of token types, all tokens have it.
+    pooler: a square linear layer and tanh on [CLS] before the score.
+  """
+
+  bert: bert.BertConfig
+  pooler: bool = False
+
+  def to_json(self) -> dict[str, Any]:
+    """Plain values."""
+    return dataclasses.asdict(self)
+
+  @classmethod
+  def from_json(cls, values: Mapping[str, Any]) -> 'CrossEncoderSpec':
+    """The inverse of `to_json`."""
+    return cls(**{**values, 'bert': bert.BertConfig(**values['bert'])})
+
+
+class CrossEncoder(nn.Module):
+  """Packed pairs to scores.
+
+  Attributes:
+    spec: shapes and layers.
+    dtype: of the transformer's activations; the rest is float32.
+    remat: see `bert.Bert`.
+    scan_unroll: see `bert.Bert`.
+    operand_dtype: see `bert.Bert`.
+  """
+
+  spec: CrossEncoderSpec
+  dtype: Any = jnp.float32
+  remat: str = 'none'
+  scan_unroll: int = 1
+  operand_dtype: Any = None
+
+  @property
+  def features(self) -> int:
+    """Of a pair: its score."""
+    return 1
+
+  @nn.compact
+  def __call__(
+      self, sequences: packed.PackedSequences, deterministic: bool
+  ) -> Float[Array, 'slots 1']:
+    """Scores one group of pairs.
+
+    Args:
+      sequences: packed pairs, with token types, without a group axis.
+      deterministic: whether dropout is off; it comes before the score too, as
+        in BertForSequenceClassification.
+
+    Returns:
+      `[slots, 1] float32`; empty slots hold something finite.
+    """
+    shape = self.spec.bert
+    hidden = bert.Bert(
+        shape, self.dtype, self.remat, self.scan_unroll, self.operand_dtype,
+        name='bert',
+    )(
+        sequences.token_ids, sequences.segment_ids, sequences.positions,
+        deterministic,
+        sequences.token_types if shape.type_vocab_size > 1 else None,
+    )
+    first = hidden.reshape(-1, hidden.shape[-1])[sequences.first_index]
+    first = first.astype(jnp.float32)
+    if self.spec.pooler:
+      first = jnp.tanh(_dense(shape, shape.hidden_size, 'pooler')(first))
+    first = layers.Dropout(shape.hidden_dropout, deterministic)(first)
+    return _dense(shape, 1, 'score')(first)
+
+
+def init_params(spec: CrossEncoderSpec, key: jax.Array) -> Any:
+  """Random weights."""
+  tokens = jnp.zeros((1, 4), jnp.int32)
+  sequences = packed.PackedSequences(
+      tokens, tokens, tokens, jnp.zeros((1,), jnp.int32), tokens
+  )
+  return CrossEncoder(spec).init(key, sequences, True)['params']
+
+
+def init_score(spec: CrossEncoderSpec, key: jax.Array) -> dict[str, Array]:
+  """Random w and zero b."""
+  init = nn.initializers.normal(spec.bert.initializer_range)
+  return {'kernel': init(key, (spec.bert.hidden_size, 1)),
+          'bias': jnp.zeros(1)}
+
+
+def _dense(shape, features, name):
+  return nn.Dense(
+      features, precision=jax.lax.Precision.HIGHEST,
+      kernel_init=nn.initializers.normal(shape.initializer_range), name=name,
+  )

@@ -1,0 +1,196 @@
+"""Which cross-encoder is meant: its spec, tokenizer, text settings, weights.
+
+Reads files; the module itself is pure.
+"""
+
+import dataclasses
+import pathlib
+from typing import Any
+
+import jax
+import numpy as np
+
+from neg_contrast import artifacts, errors
+from neg_contrast import config as config_lib
+from neg_contrast.data import tokenizer as tokenizer_lib
+from neg_contrast.models import (
+    cross_encoder,
+    loading,
+    pretrained,
+    random_init,
+)
+
+FILE = 'reranker.json'
+_CLASSIFIER = 'BertForSequenceClassification'
+
+
+@dataclasses.dataclass(frozen=True)
+class Reranker:
+  """A cross-encoder, ready to train or to score.
+
+  Attributes:
+    spec: shapes and layers.
+    text: how each of the two texts becomes input, as of a dual encoder.
+    tokenizer: makes token ids.
+    params: numpy or jax arrays.
+    name: where it came from.
+    fingerprint: of weights and settings.
+  """
+
+  spec: cross_encoder.CrossEncoderSpec
+  text: loading.TextSpec
+  tokenizer: tokenizer_lib.Tokenizer
+  params: Any
+  name: str
+  fingerprint: str
+
+  @property
+  def longest(self) -> int:
+    """Tokens of a pair, at most; the passage's [CLS] is left out."""
+    return self.text.query_length + self.text.passage_length - 1
+
+
+def is_classifier(name: str) -> bool:
+  """Whether a folder or hub name holds transformers' cross-encoder.
+
+  Raises:
+    UserError: there is no such folder, and it can't be downloaded.
+  """
+  if random_init.is_random(name):
+    return False
+  path = pretrained.locate(name) / 'config.json'
+  return path.exists() and _CLASSIFIER in (
+      artifacts.read_json(path).get('architectures') or ()
+  )
+
+
+def from_pretrained(
+    name: str, config: config_lib.ModelConfig, seed: int
+) -> Reranker:
+  """A cross-encoder with the weights of a BERT, or of a cross-encoder.
+
+  A BERT gets a random score layer (and no pooler). Of a
+  BertForSequenceClassification with one label, such as those of
+  sentence-transformers, pooler and score layer are taken too; scores are its
+  logits, which order passages as their sigmoids do.
+
+  Args:
+    name: folder, hub name, `minilm` or `random:SIZE`.
+    config: lengths, prefixes, markers and layers.
+    seed: of random weights.
+
+  Raises:
+    UserError: the folder can't be used, or a setting does not fit it.
+  """
+  towers = loading.load_towers(name, seed)
+  if len(towers) > 1:
+    raise errors.UserError(
+        f'{name}: holds a query and a passage tower, and a cross-encoder has '
+        'one BERT for both; name one of its two folders'
+    )
+  source = loading.first_layers(towers['shared'], config.layers, name)
+  tokenizer = tokenizer_lib.load_tokenizer(str(source.folder))
+  text = loading.text_of({'shared': source}, config, name)
+  has_head = is_classifier(name)
+  spec = cross_encoder.CrossEncoderSpec(source.bert, pooler=has_head)
+  params: dict[str, Any] = {'bert': source.bert_params}
+  if has_head:
+    params |= _read_head(source.folder, source.bert.hidden_size)
+  else:
+    params['score'] = cross_encoder.init_score(spec, jax.random.key(seed))
+  return _make(
+      spec, text, tokenizer, jax.tree.map(np.asarray, params), name,
+      [source.fingerprint, None if has_head else seed],
+  )
+
+
+def save_description(model: Reranker, workdir: pathlib.Path) -> None:
+  """Writes all of a cross-encoder but its weights."""
+  model.tokenizer.save(workdir / loading.TOKENIZER_FOLDER)
+  artifacts.write_json(workdir / FILE, {
+      'cross_encoder': model.spec.to_json(),
+      'text': dataclasses.asdict(model.text),
+      'tokenizer': model.tokenizer.sha256,
+      'init': model.name,
+      'init_fingerprint': model.fingerprint,
+  })
+
+
+def from_workdir(
+    workdir: pathlib.Path, params_of: Any, name: str
+) -> Reranker:
+  """The cross-encoder that a workdir describes.
+
+  Args:
+    workdir: has what `save_description` wrote.
+    params_of: abstract parameters -> those of the wanted checkpoint, and a hash
+      of them.
+    name: what to call it.
+
+  Raises:
+    UserError: a file is missing or broken, or the tokenizer is another one.
+  """
+  path = workdir / FILE
+  saved = artifacts.read_json(path)
+  try:
+    spec = cross_encoder.CrossEncoderSpec.from_json(saved['cross_encoder'])
+    text, sha256 = loading.TextSpec(**saved['text']), saved['tokenizer']
+  except (KeyError, TypeError, ValueError) as e:
+    raise errors.UserError(f'{path}: not a description of a reranker: {e}'
+                           ) from None
+  folder = workdir / loading.TOKENIZER_FOLDER
+  tokenizer = tokenizer_lib.load_tokenizer(str(folder))
+  if tokenizer.sha256 != sha256:
+    raise errors.UserError(
+        f'{folder}: tokenizer {tokenizer.sha256[:12]} is not the one the model '
+        f'was trained with ({sha256[:12]}); put the original back'
+    )
+  params, weights = params_of(jax.eval_shape(
+      lambda: cross_encoder.init_params(spec, jax.random.key(0))
+  ))
+  return _make(spec, text, tokenizer, params, name, weights)
+
+
+def _make(spec, text, tokenizer, params, name, weights) -> Reranker:
+  longest = text.query_length + text.passage_length - 1
+  if longest > spec.bert.max_positions:
+    raise errors.UserError(
+        f'config.model.query_length={text.query_length} and passage_length='
+        f'{text.passage_length}: pairs have up to {longest} tokens, and {name} '
+        f'has {spec.bert.max_positions} positions; choose shorter ones'
+    )
+  if tokenizer.vocab_size > spec.bert.vocab_size:
+    raise errors.UserError(
+        f'{name}: its tokenizer has {tokenizer.vocab_size} tokens and its '
+        f'model {spec.bert.vocab_size} embeddings; the tokenizer belongs to '
+        'another model'
+    )
+  return Reranker(spec, text, tokenizer, params, name, artifacts.sha256_json({
+      'weights': weights, 'spec': spec.to_json(), 'text': text.identity,
+      'tokenizer': tokenizer.sha256,
+  }))
+
+
+def _read_head(folder: pathlib.Path, hidden: int) -> dict[str, Any]:
+  """Pooler and score layer of a BertForSequenceClassification.
+
+  Raises:
+    UserError: one is missing, or it has another number of labels than one.
+  """
+  tensors = pretrained.read_tensors(folder, _CLASSIFIER)
+
+  def dense(name: str, features: int) -> dict[str, np.ndarray]:
+    shapes = {'weight': (features, hidden), 'bias': (features,)}
+    for kind, shape in shapes.items():
+      tensor = tensors.get(f'{name}.{kind}')
+      if tensor is None or tensor.shape != shape:
+        have = 'missing' if tensor is None else list(tensor.shape)
+        raise errors.UserError(
+            f'{folder}: {name}.{kind} is {have}, and a reranker, which has one '
+            f'label, needs {list(shape)}'
+        )
+    return {'kernel': np.asarray(tensors[f'{name}.weight'], np.float32).T,
+            'bias': np.asarray(tensors[f'{name}.bias'], np.float32)}
+
+  return {'pooler': dense('bert.pooler.dense', hidden),
+          'score': dense('classifier', 1)}

@@ -1,0 +1,104 @@
+"""A cross-encoder at work: pairs of texts in, scores out."""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh
+from jaxtyping import Int
+
+from neg_contrast import sharding
+from neg_contrast.data import text_pairs, tokenized
+from neg_contrast.models import cross_encoder, reranker
+from neg_contrast.retrieval import encoding
+
+
+class PairScorer:
+  """Scores pairs of queries and passages with one model."""
+
+  def __init__(
+      self,
+      model: reranker.Reranker,
+      module: cross_encoder.CrossEncoder,
+      mesh: Mesh,
+      row_length: int = 0,
+      chunk_tokens: int = 2048,
+  ):
+    """Puts the weights on the devices; compiles at first use.
+
+    Args:
+      model: weights, tokenizer and text settings.
+      module: computes it.
+      mesh: devices.
+      row_length: tokens of a packed row, if more than the longest pair; 0: as
+        few as the pairs at hand need.
+      chunk_tokens: tokens a device scores at once.
+    """
+    self.model, self._mesh = model, mesh
+    self._table = encoding.TableEncoder(
+        module, mesh, model.longest, chunk_tokens,
+        row_length and max(model.longest, row_length), text_pairs.fill,
+    )
+    self._params = self._placed(model.params)
+
+  def with_params(self, params: Any) -> 'PairScorer':
+    """The same with other weights; nothing is compiled anew."""
+    other = copy.copy(self)
+    other._params = self._placed(params)
+    return other
+
+  def score(
+      self,
+      queries: tokenized.TokenizedTexts,
+      passages: tokenized.TokenizedTexts,
+      pairs: Int[np.ndarray, 'pairs 2'],
+      *,
+      span: range | None = None,
+      out: Any = None,
+      on_progress: Callable[[int], None] | None = None,
+  ) -> Any:
+    """Scores of some pairs.
+
+    Args:
+      queries: tokenized by this model's tokenizer.
+      passages: likewise.
+      pairs: `[pairs, 2] int`, row of the query and of the passage.
+      span: which of the pairs; whole blocks, see `block_rows`.
+      out: `[pairs, 1] float32` to write to by slices; of the span, if there is
+        one.
+      on_progress: called with the number of pairs done so far.
+
+    Returns:
+      `[pairs, 1] float32`: `out`, if given.
+
+    Raises:
+      ValueError: the span cuts a block.
+    """
+    return self._table(
+        self._params,
+        lambda i: text_pairs.join(queries.tokens(pairs[i, 0]),
+                                  passages.tokens(pairs[i, 1])),
+        _lengths(queries, passages, pairs), on_progress, out, span,
+    )
+
+  def block_rows(
+      self,
+      queries: tokenized.TokenizedTexts,
+      passages: tokenized.TokenizedTexts,
+      pairs: Int[np.ndarray, 'pairs 2'],
+  ) -> int:
+    """Pairs whose scores depend on each other, in the last bits."""
+    return self._table.block_rows(_lengths(queries, passages, pairs))
+
+  def _placed(self, params: Any) -> Any:
+    return jax.device_put(
+        params, sharding.parameter_shardings(params, self._mesh)
+    )
+
+
+def _lengths(queries, passages, pairs):
+  return text_pairs.pair_lengths(
+      queries.lengths()[pairs[:, 0]], passages.lengths()[pairs[:, 1]]
+  )
