@@ -226,7 +226,7 @@ class _Ours:
 
     from neg_contrast import config as config_lib
     from neg_contrast.data import batches, examples, packing, tokenized
-    from neg_contrast.models import dual_encoder
+    from neg_contrast.jobs import model as model_lib
     from neg_contrast.training import optimizer, state, step
 
     model, texts = self._encoder.model, self._texts
@@ -254,7 +254,9 @@ class _Ours:
         passage_tokens=lambda rows, _: tokens['passages'](rows),
         passage_groups=np.arange(len(texts['passages']), dtype=np.int32),
     )
-    loss = step.contrastive_loss(dual_encoder.Encoder(model.spec), _SCALE)
+    loss = step.contrastive_loss(
+        model_lib.make_module(model.spec, config_lib.ModelConfig()), _SCALE
+    )
     train_step = step.make_train_step(loss, transform, 0)
     init = functools.partial(state.init_state, optimizer=transform)
     first = jax.jit(init)(state.dual_encoder_params(model.params, None))

@@ -63,6 +63,7 @@ def make_module(
       remat=config.remat,
       scan_unroll=min(config.scan_unroll, spec.bert.num_layers),
       operand_dtype=dtype,
+      by_row=is_cpu,
   )
 
 

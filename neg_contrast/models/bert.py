@@ -107,6 +107,8 @@ class Bert(nn.Module):
     remat: what the backward pass computes again. `attention` keeps the outputs
       of the dense layers only; `full` keeps the inputs of each layer only.
     scan_unroll: layers in one iteration of the loop.
+    by_row: whether training computes attention row after row, as is quick on a
+      CPU; forward alone it is not.
   """
 
   config: BertConfig
@@ -114,6 +116,7 @@ class Bert(nn.Module):
   remat: str = 'none'
   scan_unroll: int = 1
   operand_dtype: Any = None
+  by_row: bool = False
 
   @nn.compact
   def __call__(
@@ -138,6 +141,7 @@ class Bert(nn.Module):
     hidden = _Embeddings(
         self.config, self.dtype, deterministic, name='embeddings'
     )(token_ids, positions)
+    by_row = self.by_row and not deterministic
     stack = nn.scan(
         layers.rematerialize(_Layer, self.remat),
         variable_axes={'params': 0},
@@ -147,9 +151,11 @@ class Bert(nn.Module):
         unroll=self.scan_unroll,
     )(
         self.config, self.dtype, self.operand_dtype or self.dtype,
-        deterministic, name='layers',
+        deterministic, by_row, name='layers',
     )
-    hidden, _ = stack(hidden, _segment_bias(segment_ids))
+    hidden, _ = stack(hidden, (
+        segment_ids if by_row else layers.segment_bias(segment_ids)
+    ))
     return hidden
 
 
@@ -182,17 +188,19 @@ class _Layer(nn.Module):
   dtype: Any
   operand_dtype: Any
   deterministic: bool
+  by_row: bool
 
   @nn.compact
-  def __call__(self, hidden, bias):
+  def __call__(self, hidden, segments):
     c = self.config
     drop = functools.partial(
         layers.Dropout, c.hidden_dropout, self.deterministic
     )
     dense = functools.partial(_dense, c, self.dtype, self.operand_dtype)
     update = _Attention(
-        c, self.dtype, self.operand_dtype, self.deterministic, name='attention'
-    )(hidden, bias)
+        c, self.dtype, self.operand_dtype, self.deterministic, self.by_row,
+        name='attention',
+    )(hidden, segments)
     hidden = _norm(c, 'attention_norm')(hidden + drop()(update))
     hidden = hidden.astype(self.dtype)
     update = dense(c.intermediate_size, 'intermediate')(hidden)
@@ -207,9 +215,10 @@ class _Attention(nn.Module):
   dtype: Any
   operand_dtype: Any
   deterministic: bool
+  by_row: bool
 
   @nn.compact
-  def __call__(self, hidden, bias):
+  def __call__(self, hidden, segments):
     c = self.config
     dense = functools.partial(
         _dense, c, self.dtype, self.operand_dtype, c.hidden_size
@@ -218,21 +227,20 @@ class _Attention(nn.Module):
         dense(name)(hidden) for name in ('query', 'key', 'value')
     )
     query *= (c.hidden_size // c.num_heads) ** -0.5
-    heads = lambda x: x.astype(self.operand_dtype).reshape(
-        *x.shape[:2], c.num_heads, -1
-    ).swapaxes(1, 2)
-    mixed = layers.attend(
-        heads(query), heads(key), heads(value), (bias,),
-        layers.Dropout(c.attention_dropout, self.deterministic),
+    query, key, value = (
+        x.astype(self.operand_dtype).reshape(*x.shape[:2], c.num_heads, -1)
+        for x in (query, key, value)
     )
-    mixed = mixed.swapaxes(1, 2).reshape(hidden.shape)
+    drop = layers.Dropout(c.attention_dropout, self.deterministic)
+    if self.by_row:
+      mixed = layers.attend_by_row(query, key, value, segments, drop.bound())
+    else:
+      heads = lambda x: x.swapaxes(1, 2)
+      mixed = heads(layers.attend(
+          heads(query), heads(key), heads(value), (segments,), drop
+      ))
+    mixed = mixed.reshape(hidden.shape)
     return dense('output')(mixed)
-
-
-def _segment_bias(segment_ids):
-  """0 within a sequence, a large negative number elsewhere."""
-  same = segment_ids[:, None, :, None] == segment_ids[:, None, None, :]
-  return jnp.where(same, 0.0, -1e30)
 
 
 def _dense(c, dtype, operand_dtype, features, name):

@@ -77,6 +77,7 @@ class Encoder(nn.Module):
     remat: see `bert.Bert`.
     scan_unroll: see `bert.Bert`.
     operand_dtype: see `bert.Bert`.
+    by_row: see `bert.Bert`.
   """
 
   spec: EncoderSpec
@@ -84,6 +85,7 @@ class Encoder(nn.Module):
   remat: str = 'none'
   scan_unroll: int = 1
   operand_dtype: Any = None
+  by_row: bool = False
 
   @nn.compact
   def __call__(
@@ -101,7 +103,7 @@ class Encoder(nn.Module):
     spec = self.spec
     hidden = bert.Bert(
         spec.bert, self.dtype, self.remat, self.scan_unroll,
-        self.operand_dtype, name='bert',
+        self.operand_dtype, self.by_row, name='bert',
     )(
         sequences.token_ids, sequences.segment_ids, sequences.positions,
         deterministic,
