@@ -70,6 +70,7 @@ def make_module(
           spec.bert, config, compute_dtype(config.model, _platform(mesh)), mesh,
           is_training,
       ),
+      by_row=_platform(mesh) == 'cpu',
       **_computing(spec, config.model, _platform(mesh)),
   )
 

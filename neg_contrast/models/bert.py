@@ -110,6 +110,8 @@ class Bert(nn.Module):
     scan_unroll: layers in one iteration of the loop.
     attention: a `flash_attention.Attention`, which has no dropout of the
       attention probabilities; None: XLA computes it.
+    by_row: whether training computes attention row after row, as is quick on a
+      CPU; forward alone it is not.
   """
 
   config: BertConfig
@@ -118,6 +120,7 @@ class Bert(nn.Module):
   scan_unroll: int = 1
   operand_dtype: Any = None
   attention: flash_attention.Attention | None = None
+  by_row: bool = False
 
   @nn.compact
   def __call__(
@@ -151,6 +154,7 @@ class Bert(nn.Module):
     hidden = _Embeddings(
         self.config, self.dtype, deterministic, name='embeddings'
     )(token_ids, positions, token_types)
+    by_row = self.by_row and not deterministic
     stack = nn.scan(
         layers.rematerialize(_Layer, self.remat),
         variable_axes={'params': 0},
@@ -160,10 +164,11 @@ class Bert(nn.Module):
         unroll=self.scan_unroll,
     )(
         self.config, self.dtype, self.operand_dtype or self.dtype,
-        deterministic, self.attention, name='layers',
+        deterministic, self.attention, by_row, name='layers',
     )
     hidden, _ = stack(hidden, (
-        segment_ids if self.attention else _segment_bias(segment_ids)
+        segment_ids if self.attention or by_row
+        else layers.segment_bias(segment_ids)
     ))
     return hidden
 
@@ -200,6 +205,7 @@ class _Layer(nn.Module):
   operand_dtype: Any
   deterministic: bool
   attention: flash_attention.Attention | None
+  by_row: bool
 
   @nn.compact
   def __call__(self, hidden, segments):
@@ -210,7 +216,7 @@ class _Layer(nn.Module):
     dense = functools.partial(_dense, c, self.dtype, self.operand_dtype)
     update = _Attention(
         c, self.dtype, self.operand_dtype, self.deterministic, self.attention,
-        name='attention',
+        self.by_row, name='attention',
     )(hidden, segments)
     hidden = _norm(c, 'attention_norm')(hidden + drop()(update))
     hidden = hidden.astype(self.dtype)
@@ -227,6 +233,7 @@ class _Attention(nn.Module):
   operand_dtype: Any
   deterministic: bool
   attention: flash_attention.Attention | None
+  by_row: bool
 
   @nn.compact
   def __call__(self, hidden, segments):
@@ -243,19 +250,19 @@ class _Attention(nn.Module):
     )
     if self.attention:
       return dense('output')(self.attention(query, key, value, segments))
-    heads = lambda x: x.reshape(*x.shape[:2], c.num_heads, -1).swapaxes(1, 2)
-    mixed = layers.attend(
-        heads(query), heads(key), heads(value), (segments,),
-        layers.Dropout(c.attention_dropout, self.deterministic),
+    query, key, value = (
+        x.reshape(*x.shape[:2], c.num_heads, -1) for x in (query, key, value)
     )
-    mixed = mixed.swapaxes(1, 2).reshape(hidden.shape)
+    drop = layers.Dropout(c.attention_dropout, self.deterministic)
+    if self.by_row:
+      mixed = layers.attend_by_row(query, key, value, segments, drop.bound())
+    else:
+      heads = lambda x: x.swapaxes(1, 2)
+      mixed = heads(layers.attend(
+          heads(query), heads(key), heads(value), (segments,), drop
+      ))
+    mixed = mixed.reshape(hidden.shape)
     return dense('output')(mixed)
-
-
-def _segment_bias(segment_ids):
-  """0 within a sequence, a large negative number elsewhere."""
-  same = segment_ids[:, None, :, None] == segment_ids[:, None, None, :]
-  return jnp.where(same, 0.0, -1e30)
 
 
 def _dense(c, dtype, operand_dtype, features, name):

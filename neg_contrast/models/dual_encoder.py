@@ -108,6 +108,7 @@ class Encoder(nn.Module):
     scan_unroll: see `bert.Bert`.
     operand_dtype: see `bert.Bert`.
     attention: see `bert.Bert`.
+    by_row: see `bert.Bert`.
   """
 
   spec: EncoderSpec
@@ -117,6 +118,7 @@ class Encoder(nn.Module):
   scan_unroll: int = 1
   operand_dtype: Any = None
   attention: flash_attention.Attention | None = None
+  by_row: bool = False
 
   @property
   def features(self) -> int:
@@ -143,7 +145,7 @@ class Encoder(nn.Module):
     count = spec.score.vectors(self.role)
     hidden = bert.Bert(
         spec.bert, self.dtype, self.remat, self.scan_unroll,
-        self.operand_dtype, self.attention, name='bert',
+        self.operand_dtype, self.attention, self.by_row, name='bert',
     )(
         sequences.token_ids, sequences.segment_ids, sequences.positions,
         deterministic,

@@ -8,10 +8,14 @@ from typing import Any
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.ad_checkpoint import checkpoint_name
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Float, Int, Key
+
+from neg_contrast.models import packed
 
 _DENSE = 'dense product'
+_CACHED_SCORES = 2**20  # Of float32, 4 MiB: of several such arrays, in a cache.
 
 
 def product(
@@ -127,8 +131,23 @@ def gelu(inputs: Float[Array, '*shape']) -> Float[Array, '*shape']:
   CPU; in bfloat16 by `erfc`, as `1 + erf(x)` loses its digits below zero.
   """
   if inputs.dtype == jnp.float32:
-    return 0.5 * inputs * (1 + jax.lax.erf(inputs * 0.5**0.5))
+    return _gelu(inputs)
   return nn.gelu(inputs, approximate=False)
+
+
+@jax.custom_vjp
+def _gelu(inputs):
+  """Keeps its inputs and nothing else for the backward pass."""
+  return 0.5 * inputs * (1 + jax.lax.erf(inputs * 0.5**0.5))
+
+
+def _gradient_of_gelu(inputs, gradient):
+  below = 0.5 * (1 + jax.lax.erf(inputs * 0.5**0.5))
+  density = jnp.exp(-0.5 * inputs * inputs) * (2 * np.pi) ** -0.5
+  return (gradient * (below + inputs * density),)
+
+
+_gelu.defvjp(lambda inputs: (_gelu(inputs), inputs), _gradient_of_gelu)
 
 
 def attend(
@@ -165,27 +184,92 @@ def attend(
   return (mixed / weights.sum(-1, keepdims=True)).astype(value.dtype)
 
 
+def attend_by_row(
+    query: Float[Array, 'rows length heads features'],
+    key: Float[Array, 'rows length heads features'],
+    value: Float[Array, 'rows length heads features'],
+    segment_ids: Int[packed.AnyArray, 'rows length'],
+    drop: Callable[..., Array],
+) -> Float[Array, 'rows length heads features']:
+  """`attend` within segments, row after row, as is quick on a CPU.
+
+  Scores are made for one row at a time, or for a few short ones, and stay in
+  the processor's cache; the backward pass makes them again in the same way.
+
+  Args:
+    query: `[rows, length, heads, features]`.
+    key: like `query`.
+    value: like `query`.
+    segment_ids: `[rows, length] int32`.
+    drop: dropout of the attention weights, as `Dropout.bound` gives it.
+
+  Returns:
+    Like `query`.
+  """
+  rows, length, count, _ = query.shape
+
+  @functools.partial(jax.checkpoint, prevent_cse=False)
+  def attend_in_row(row, query, key, value, segment_ids):
+    heads = lambda x: x.swapaxes(0, 1)[None]
+    first = row * np.uint32(count * length * length)
+    mixed = attend(
+        heads(query), heads(key), heads(value),
+        (segment_bias(segment_ids[None]),),
+        functools.partial(drop, first=first),
+    )
+    return mixed[0].swapaxes(0, 1)
+
+  at_once = max(1, min(rows, _CACHED_SCORES // (count * length * length)))
+  return jax.lax.map(
+      lambda arrays: attend_in_row(*arrays),
+      (jnp.arange(rows, dtype=jnp.uint32), query, key, value, segment_ids),
+      batch_size=at_once,
+  )
+
+
+def segment_bias(
+    segment_ids: Int[packed.AnyArray, 'rows length'],
+) -> Float[Array, 'rows 1 length length']:
+  """0 within a segment, a large negative number elsewhere."""
+  same = segment_ids[:, None, :, None] == segment_ids[:, None, None, :]
+  return jnp.where(same, 0.0, -1e30)
+
+
 def dropout(
-    inputs: Float[Array, '*shape'], key: Key[Array, ''], rate: float
+    inputs: Float[Array, '*shape'], key: Key[Array, ''], rate: float,
+    first: Any = 0,
 ) -> Float[Array, '*shape']:
   """Zeroes entries with probability `rate`, and scales up the others.
 
-  Random words are most of dropout's cost on CPU, so that each serves four
-  entries. The probability is therefore a multiple of 1/256 (0.1 becomes
-  26/256), and the scale is that of the probability used: the mean is kept.
+  The bits of an entry are a hash of its number, under two words that are drawn
+  by `key`. They are a few integer operations, done where the entry is read,
+  while arrays from `jax.random` were most of dropout's cost on CPU.
 
   Args:
-    inputs: at least two axes.
+    inputs: the numbers.
     key: of the mask.
     rate: below 1.
+    first: number of the first entry, of a part of larger inputs.
   """
-  *leading, rows, columns = inputs.shape
-  words = jax.random.bits(key, (*leading, 1, -(-rows // 4), columns))
-  shifts = jnp.array([0, 8, 16, 24], jnp.uint32)[:, None, None]
-  random_bytes = ((words >> shifts) & 255).reshape(*leading, -1, columns)
-  kept = max(1, round((1 - rate) * 256))
-  is_kept = random_bytes[..., :rows, :] < kept
-  return jnp.where(is_kept, inputs * (256 / kept), 0).astype(inputs.dtype)
+  words = jax.random.bits(key, (2,))
+  numbers, stride = words[0] + jnp.uint32(first), 1
+  for axis in reversed(range(inputs.ndim)):
+    place = jax.lax.broadcasted_iota(jnp.uint32, inputs.shape, axis)
+    numbers = numbers + place * np.uint32(stride % 2**32)
+    stride *= inputs.shape[axis]
+  least_kept = np.uint32(round(rate * 2**32))
+  is_kept = _hash(_hash(numbers) ^ words[1]) >= least_kept
+  return jnp.where(is_kept, inputs * (1 / (1 - rate)), 0).astype(inputs.dtype)
+
+
+def _hash(words):
+  """A permutation of 32-bit words that scatters all bits.
+
+  That of least bias in Wellons, "Prospecting for Hash Functions".
+  """
+  words = (words ^ (words >> 16)) * np.uint32(0x21F0AAAD)
+  words = (words ^ (words >> 15)) * np.uint32(0xD35A2D97)
+  return words ^ (words >> 15)
 
 
 class Dropout(nn.Module):
@@ -199,12 +283,17 @@ class Dropout(nn.Module):
   rate: float
   deterministic: bool
 
-  @nn.compact
   def __call__(self, inputs):
     """The inputs, some of them zeroed."""
+    return self.bound()(inputs)
+
+  def bound(self) -> Callable[..., Array]:
+    """`dropout` with this rate and a key drawn now, for use in a loop."""
     if self.deterministic or self.rate == 0:
-      return inputs
-    return dropout(inputs, self.make_rng('dropout'), self.rate)
+      return lambda inputs, first=0: inputs
+    return functools.partial(
+        dropout, key=self.make_rng('dropout'), rate=self.rate
+    )
 
 
 def rematerialize(layer: Any, remat: str) -> Any:

@@ -107,6 +107,32 @@ def test_unrolling_and_remat_change_nothing():
     )
 
 
+def test_attention_by_row_is_attention():
+  """Values, gradients and dropout masks."""
+  config = tiny.bert_config(attention_dropout=0.3, hidden_dropout=0.2)
+  layout = packing.plan(np.array([3, 11, 7, 1, 14, 5]), 1, 16)
+  batch = packing.fill(layout, sequences_lib.listed(random_sequences(6)))
+  params = dual_encoder.init_params(
+      dual_encoder.EncoderSpec(config), jax.random.key(1)
+  )['shared']['bert']
+
+  def value_and_grads(key, **kwargs):
+    return jax.jit(jax.value_and_grad(lambda p: jnp.sum(jnp.square(
+        bert.Bert(config, **kwargs).apply(
+            {'params': p}, batch.token_ids[0], batch.segment_ids[0],
+            batch.positions[0], False, rngs={'dropout': jax.random.key(key)},
+        )[..., :5]
+    ))))(params)
+
+  want = value_and_grads(0)
+  for kwargs in ({}, {'remat': 'full'}):
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4),
+        value_and_grads(0, by_row=True, **kwargs), want,
+    )
+  assert abs(value_and_grads(1, by_row=True)[0] - want[0]) > 0.1
+
+
 def test_row_mates_and_padding_change_nothing():
   config = tiny.bert_config()
   params = dual_encoder.init_params(
@@ -229,8 +255,12 @@ def test_products_of_bfloat16_operands_are_float32():
 
 def test_gelu_is_exact():
   inputs = np.linspace(-8, 8, 1001).astype(np.float32)
-  want = torch.nn.functional.gelu(torch.tensor(inputs).double()).numpy()
-  np.testing.assert_allclose(layers.gelu(jnp.asarray(inputs)), want, atol=1e-6)
+  exact = torch.tensor(inputs).double().requires_grad_()
+  want = torch.nn.functional.gelu(exact)
+  want.sum().backward()
+  got, grad = jax.vmap(jax.value_and_grad(layers.gelu))(jnp.asarray(inputs))
+  np.testing.assert_allclose(got, want.detach(), atol=1e-6)
+  np.testing.assert_allclose(grad, exact.grad, atol=1e-6)
   half = jnp.asarray(inputs, jnp.bfloat16)
   want = torch.nn.functional.gelu(
       torch.tensor(np.asarray(half, np.float32)).double()
@@ -241,12 +271,21 @@ def test_gelu_is_exact():
 
 
 def test_dropout_keeps_the_mean_and_its_rate():
-  ones = jnp.ones((3, 50, 41))
-  dropped = np.asarray(layers.dropout(ones, jax.random.key(0), 0.1))
-  assert abs(dropped.mean() - 1) < 0.02
-  assert abs((dropped == 0).mean() - 26 / 256) < 0.01
-  assert (np.asarray(layers.dropout(ones, jax.random.key(1), 0.1))
-          != dropped).any()
+  ones = jnp.ones((30, 50, 41))
+  drop = lambda key, **kwargs: np.asarray(
+      layers.dropout(ones, jax.random.key(key), 0.1, **kwargs)
+  )
+  dropped, other = drop(0), drop(1)
+  for axis in range(3):  # Six standard deviations of the shortest mean.
+    rates = (dropped == 0).mean(tuple({0, 1, 2} - {axis}))
+    np.testing.assert_allclose(rates, 0.1, atol=6 * (0.09 / 1230) ** 0.5)
+  assert abs(dropped.mean() - 1) < 0.01
+  np.testing.assert_allclose(dropped.max(), 1 / 0.9, rtol=1e-6)
+  # What two masks, or two neighbours, have in common is by chance.
+  for a, b in ((dropped, other), (dropped[..., 1:], dropped[..., :-1]),
+               (dropped[:, 1:], dropped[:, :-1])):
+    assert abs(((a == 0) & (b == 0)).mean() - 0.01) < 0.002
+  np.testing.assert_array_equal(drop(0, first=7 * 50 * 41)[:23], dropped[7:])
 
 
 def test_dropout_of_a_group_depends_on_its_number_only():
