@@ -9,14 +9,12 @@ import json
 import os
 import pathlib
 import sys
-from typing import Any
 
 import jax
 import numpy as np
 
-from neg_contrast import artifacts, checkpoints, hosts, plan, sharding
+from neg_contrast import checkpoints, hosts, sharding
 from neg_contrast import config as config_lib
-from neg_contrast.jobs import train
 from neg_contrast.models import t5
 from neg_contrast.negatives import candidates
 from neg_contrast.training import state as state_lib
@@ -87,16 +85,6 @@ def _run(*flags: str) -> None:
   main._run()
 
 
-def train_only(
-    folder: pathlib.Path, workdir: pathlib.Path, **overrides: Any
-) -> None:
-  """Trains on the corpus of a folder, and evaluates nothing."""
-  config = tiny.make_config(folder, evaluation__eval_steps=0, **overrides)
-  job = train.TrainJob(config_lib.parse(config), workdir)
-  hosts.on_first(lambda: artifacts.make_folder(workdir))
-  plan.run([*job.before_training(), job.training_step()])
-
-
 def _use_hosts() -> None:
   """What `hosts.py` promises, as seen by each."""
   index = jax.process_index()
@@ -135,7 +123,8 @@ if __name__ == '__main__':
     state = restore(pathlib.Path(arguments[0]), arguments[1] == 'fsdp')
     print('digest', digest(state), flush=True)
   elif task == 'train':
-    train_only(*map(pathlib.Path, arguments[:2]), **json.loads(arguments[2]))
+    folder, workdir = map(pathlib.Path, arguments[:2])
+    tiny.train_only(folder, workdir, **json.loads(arguments[2]))
   elif task == 'hosts':
     _use_hosts()
   else:

@@ -150,7 +150,7 @@ def wide(tmp_path_factory):
                    intermediate_size=256, initializer_range=0.05)
   with pytest.MonkeyPatch.context() as patch:
     held = watch_optimizer_state(patch)
-    hosts_worker.train_only(folder, folder / 'plain', **WIDE)
+    tiny.train_only(folder, folder / 'plain', **WIDE)
   return folder, held[-1]
 
 
@@ -179,7 +179,7 @@ def test_fsdp_has_the_same_losses_and_less_memory(
 ):
   folder, (sizes, whole) = wide
   held = watch_optimizer_state(monkeypatch)
-  hosts_worker.train_only(folder, tmp_path / 'work', mesh__fsdp=True, **WIDE)
+  tiny.train_only(folder, tmp_path / 'work', mesh__fsdp=True, **WIDE)
   assert_near(test_jobs.losses_of(folder / 'plain'),
               test_jobs.losses_of(tmp_path / 'work'))
   split = held[-1][1]

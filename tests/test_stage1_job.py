@@ -287,7 +287,9 @@ def test_generator_has_the_same_losses_on_any_mesh(root, tmp_path, optimizer):
   losses = []
   for mesh in ({'mesh__data': 1}, {'mesh__data': 4, 'mesh__model': 2}):
     workdir = tmp_path / str(len(losses))
-    config = make_generator(root, optim__optimizer=optimizer, **mesh)
+    config = make_generator(
+        root, optim__optimizer=optimizer, evaluation__eval_steps=0, **mesh
+    )
     run(train_generator.TrainGeneratorJob, config, workdir)
     losses.append(losses_of(workdir))
   for step, loss in losses[0].items():

@@ -9,9 +9,10 @@ import tokenizers
 from safetensors.numpy import save_file
 from tokenizers import models, normalizers, pre_tokenizers
 
-from neg_contrast import artifacts, plan
+from neg_contrast import artifacts, hosts, plan
 from neg_contrast import config as config_lib
 from neg_contrast.data import examples
+from neg_contrast.jobs import train
 from neg_contrast.models import bert, dual_encoder
 
 WORDS = [f'word{i}' for i in range(60)]
@@ -206,6 +207,14 @@ def make_config(tmp_path: pathlib.Path, **overrides):
   for key, value in overrides.items():
     config.update_from_flattened_dict({key.replace('__', '.'): value})
   return config
+
+
+def train_only(folder: pathlib.Path, workdir: pathlib.Path, **overrides):
+  """Trains as a job does, in any number of processes; evaluates nothing."""
+  config = make_config(folder, evaluation__eval_steps=0, **overrides)
+  job = train.TrainJob(config_lib.parse(config), workdir)
+  hosts.on_first(lambda: artifacts.make_folder(workdir))
+  plan.run([*job.before_training(), job.training_step()])
 
 
 def run(job_type, config, workdir: pathlib.Path):
