@@ -10,7 +10,7 @@ Arguments, as in `benchmark.py:encode,size=full`:
     `search`: queries, encoded for it, against an index.
     `mine`: the same for the depth of a pool, with filters and files.
     `input`: the batches of training alone, made on the host.
-  size: `small` (default; MiniLM, a minute or two on a laptop) or `full`: the
+  size: `small` (default; MiniLM, meant for a laptop) or `full`: the
     paper's: BERT-base, batch 2048, N = 2, lengths of 64 and 384, over all
     devices; `search` has 1,000,000 passages then and `mine` 200,000.
   versus: `sentence-transformers`: `train` and `encode` take turns with it, on
