@@ -8,18 +8,18 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from neg_contrast import checkpoints, errors, plan
 from neg_contrast import config as config_lib
-from neg_contrast import errors, plan
 from neg_contrast.data import text_pairs
 from neg_contrast.evaluation import linking, trec
 from neg_contrast.jobs import (
-    dataset,
-    embedder,
-    evaluate,
-    rerank,
-    reranker_training,
-    train,
-    train_reranker,
+  dataset,
+  embedder,
+  evaluate,
+  rerank,
+  reranker_training,
+  train,
+  train_reranker,
 )
 from neg_contrast.jobs import model as model_lib
 from neg_contrast.models import cross_encoder, loading, packed
@@ -34,7 +34,8 @@ JOINT = {'job': 'train_reranker', 'mesh__data': 1, 'data__groups': 1,
          'negatives__drop_answers': (), 'optim__steps': 12,
          'optim__learning_rate': 3e-3, 'evaluation__eval_steps': 6,
          'evaluation__depth': DEPTH, 'model__hidden_dropout': 0.1,
-         'evaluation__metrics': ('accuracy@1', 'macro_accuracy@1')}
+         'evaluation__metrics': ('accuracy@1', 'accuracy@4',
+                                 'macro_accuracy@1')}
 
 
 def make_config(root, **overrides):
@@ -125,8 +126,8 @@ def test_numbers_are_those_of_linking(trained):
   values = metrics_of(root / 'work')
   for name, value in want.mean.items():
     assert values[f'data/test/reranked/{name}'] == pytest.approx(value)
-  assert values['data/test/candidates/accuracy@5'] == pytest.approx(
-      values['data/test/reranked/accuracy@5'])
+  assert values['data/test/reranked/accuracy@5'] >= (
+      values['data/test/candidates/accuracy@4'])
   assert values['data/test/reranked/accuracy@1'] == pytest.approx(
       values['data/test/reranked/micro_unnormalized_accuracy'])
 
@@ -167,7 +168,16 @@ def test_stopped_and_gone_on_with_it_ends_the_same(trained, monkeypatch):
     tiny.run(train_reranker.TrainRerankerJob, config, root / 'stopped')
   monkeypatch.undo()
   tiny.run(train_reranker.TrainRerankerJob, config, root / 'stopped')
-  test_jobs.assert_same_run(root / 'work', root / 'stopped', 12)
+  assert (test_jobs.losses_of(root / 'work')
+          == test_jobs.losses_of(root / 'stopped'))
+  like = jax.eval_shape(lambda: cross_encoder.init_params(
+      model_lib.load_reranker_workdir(root / 'work').spec, jax.random.key(0)))
+  params = []
+  for name in ('work', 'stopped'):
+    opened = checkpoints.Checkpoints(root / name)
+    params.append(opened.restore_params('reranker', like, 12))
+    opened.close()
+  jax.tree.map(np.testing.assert_array_equal, *params)
 
 
 def test_any_run_is_reranked_and_kept(trained, monkeypatch):
@@ -231,7 +241,7 @@ def test_worlds_and_runs_as_negatives(tmp_path):
     assert 0 <= values[f'{name}/{kind}'] <= 1
   assert values[f'{name}/macro_accuracy@1'] == pytest.approx(
       values[f'{name}/unnormalized_accuracy'])
-  folder = next((tmp_path / 'mined' / 'candidates').iterdir())
+  folder = next((tmp_path / 'mined' / 'candidates').glob('zeshel-run-*'))
   mined, _ = candidates_lib.read(folder)
   prepared = dataset.Dataset(config_lib.parse(config).data).prepared
   run = evaluate.read_runs(map(pathlib.Path, files))
