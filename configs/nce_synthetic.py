@@ -28,11 +28,11 @@ small, that of random NCE does not. Three things the figure does not tell:
 What the paper leaves open is set as in its published code
 (github.com/WenzhengZhang/hard-nce-el, gradient-bias/main.py): the population is
 a softmax of uniform numbers in [0, 1] (over 0.001 there); the input is a
-learned vector of 300, the layer has 300 units, all begun as PyTorch does; Adam at 0.001, 30
-updates; the expectation over golds is exact and the draws are ten for each
-(here the golds that have all but a millionth of the mass); hard negatives are
-drawn one after another without replacement, which section 6.3 describes, and
-not from equation 8. Random numbers are other ones.
+learned vector of 300, the layer has 300 units, all begun as PyTorch does; Adam
+at 0.001, 30 updates; the expectation over golds is exact and the draws are ten
+for each (here the golds that have all but a millionth of the mass); hard
+negatives are drawn one after another without replacement, which section 6.3
+describes, and not from equation 8. Random numbers are other ones.
 
 Other kinds and lengths: --config.nce.percents="(0,50,100)",
 --config.optim.steps=300.
