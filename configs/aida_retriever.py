@@ -20,7 +20,8 @@ pages of `train`, with their mentions, is set apart for tuning. A page is its
 first 512 words. Hours and numbers here: not measured.
 
 Arguments, as in `aida_retriever.py:size=small`:
-  size: `full` or `small` (all-MiniLM-L6-v2, one epoch, 3 negatives), for fewer
+  score, negatives: as of configs/zeshel_retriever.py.
+  size: `full` or `small` (all-MiniLM-L6-v2, one epoch, 7 negatives), for fewer
     pages.
 """
 
@@ -29,8 +30,10 @@ from neg_contrast import presets
 
 
 def get_config(arg=None):
-  """Takes `size`."""
-  args = config_lib.arguments(arg, size='full')
+  """Takes `size`, `score` and `negatives`."""
+  args = config_lib.arguments(
+      arg, size='full', score='dual', negatives='mixed-50'
+  )
   config = config_lib.base_config()
   config.data.source = 'kilt:data/kilt'
   config.data.how_to_get = (
@@ -40,6 +43,6 @@ def get_config(arg=None):
       '  aidayago2-dev-kilt.jsonl (4,784 mentions, 21 MB)'
   )
   config.data.test_split = 'dev'
-  presets.set_linking(config, args['size'])
+  presets.set_linking(config, **args)
   config.evaluation.eval_steps = 1000
   return config

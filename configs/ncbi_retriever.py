@@ -9,9 +9,10 @@ and synonyms. Mentions have 64 tokens, concepts 48. Splits are `train` and
 `dev`; a tenth of the concepts of `train`, with their mentions, is set apart for
 tuning.
 
-Arguments, as in `ncbi_retriever.py:size=small`:
+Arguments, as in `ncbi_retriever.py:size=small,score=som`:
+  score, negatives: as of configs/zeshel_retriever.py.
   size: `full` (BERT-base, four epochs) or `small` (all-MiniLM-L6-v2, one epoch,
-    3 negatives; README has what it starts from).
+    7 negatives; README has what it starts from).
 """
 
 from neg_contrast import config as config_lib
@@ -19,8 +20,10 @@ from neg_contrast import presets
 
 
 def get_config(arg=None):
-  """Takes `size`."""
-  args = config_lib.arguments(arg, size='full')
+  """Takes `size`, `score` and `negatives`."""
+  args = config_lib.arguments(
+      arg, size='full', score='dual', negatives='mixed-50'
+  )
   config = config_lib.base_config()
   config.data.source = 'beir:data/ncbi-disease-el'
   config.data.how_to_get = (
@@ -28,7 +31,7 @@ def get_config(arg=None):
       '"right" (its context)'
   )
   config.data.test_split = 'dev'
-  presets.set_linking(config, args['size'])
+  presets.set_linking(config, **args)
   config.model.query_length = 64
   config.model.passage_length = 48
   config.evaluation.eval_steps = 1000 if args['size'] == 'full' else 100

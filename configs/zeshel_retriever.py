@@ -1,6 +1,7 @@
 """An entity retriever on Zeshel: mentions in context, worlds of entities.
 
-    python -m neg_contrast.main --config=configs/zeshel_retriever.py \\
+    python -m neg_contrast.main \\
+        --config=configs/zeshel_retriever.py:score=som,negatives=mixed-50 \\
         --config.data.source=zeshel:data/zeshel
 
 Paper: Zhang and Stratos, "Understanding Hard Negatives in Noise Contrastive
@@ -23,11 +24,11 @@ and test, in half a day on an A100, SOM in one to two:
     SOM        Hard             94.49  88.68
     SOM        Mixed-50         94.66  89.62
 
-This is DUAL with random negatives: two BERT-base, dot products of [CLS] without
-projection, normalisation or scale, 128 tokens a mention and an entity, 63
-entities of the training worlds against each of 4 mentions a step, and the
-positives and negatives of the other 3 too. Adam, four epochs; the learning rate
-is the best on val of 5e-5, 2e-5 and 1e-5 (`--config.optim.learning_rate`).
+Two BERT-base without projection, normalisation or scale, 128 tokens a mention
+and an entity; 4 mentions a step, each with K - 1 = 63 entities of the training
+worlds of its own, drawn anew each epoch by the model as it is (the paper's
+equation 11 and section 6.3). Adam, four epochs; the learning rate is the best
+on val of 5e-5, 2e-5 and 1e-5 (`--config.optim.learning_rate`).
 
 A mention is `[CLS] left [unused0] mention [unused1] right [SEP]`, an entity
 `[CLS] title [SEP] text [SEP]`. The paper says neither which symbols mark the
@@ -36,9 +37,13 @@ symbols, and [unused2] between title and text. A mention is searched among the
 entities of its own world; the paper's code searches those of all four val (or
 test) worlds together, which is harder. Hours and numbers here: not measured.
 
-Arguments, as in `zeshel_retriever.py:size=small`:
+Arguments, as in `zeshel_retriever.py:score=multi-8,negatives=hard`:
+  score: `dual` (the default), `poly-16`, `multi-8`, `som`, or another number of
+    vectors.
+  negatives: `random`, `hard`, `mixed-50` (the default), another percentage, or
+    `adjusted`: hard, with the score-adjusted loss (DUAL-(10)).
   size: `full` (the paper's values) or `small` (all-MiniLM-L6-v2, 64 tokens, one
-    epoch with 3 negatives), for data that is.
+    epoch with 7 negatives), for data that is.
 """
 
 from neg_contrast import config as config_lib
@@ -46,8 +51,10 @@ from neg_contrast import presets
 
 
 def get_config(arg=None):
-  """Takes `size`."""
-  args = config_lib.arguments(arg, size='full')
+  """Takes `size`, `score` and `negatives`."""
+  args = config_lib.arguments(
+      arg, size='full', score='dual', negatives='mixed-50'
+  )
   config = config_lib.base_config()
   config.data.source = 'zeshel:data/zeshel'
   config.data.how_to_get = (
@@ -56,7 +63,7 @@ def get_config(arg=None):
       'lie there'
   )
   config.data.tune_split = 'val'
-  presets.set_linking(config, args['size'])
+  presets.set_linking(config, **args)
   config.evaluation.metrics += ('macro_accuracy@1',)
   config.evaluation.eval_steps = 12_000 if args['size'] == 'full' else 200
   return config

@@ -2,6 +2,7 @@
 
 import functools
 import pathlib
+import re
 import runpy
 from typing import Any
 
@@ -103,20 +104,40 @@ def set_size(config: ml_collections.ConfigDict, size: str) -> None:
     raise config_lib.unknown_argument('size', size, ('full', 'small'))
 
 
-def set_linking(config: ml_collections.ConfigDict, size: str) -> None:
+def set_linking(
+    config: ml_collections.ConfigDict,
+    size: str,
+    score: str = 'dual',
+    negatives: str = 'mixed-50',
+) -> None:
   """Sets model and training of an entity retriever.
 
   Args:
     config: changed in place.
-    size: `full` (DUAL of Zhang and Stratos, 2021, sections 6.2 and 6.3, as far
-      as it has keys) or `small`, for two cores.
+    size: `full` (Zhang and Stratos, 2021, sections 6.2 and 6.3) or `small`, for
+      two cores.
+    score: see `config.model.score`.
+    negatives: `random`, `hard`, or `mixed-P` with P percent hard; `adjusted`:
+      hard, with the score-adjusted loss.
 
   Raises:
-    UserError: another size.
+    UserError: another size, or other negatives.
   """
   config.model.shared = False
+  config.model.score = score
   config.loss.bidirectional = False
-  config.negatives.strategy = 'corpus'
+  config.loss.candidates = 'own'
+  config.negatives.strategy = 'sampled'
+  kinds = {'random': 0.0, 'hard': 100.0, 'adjusted': 100.0}
+  mixed = re.fullmatch('mixed-([0-9]+)', negatives)
+  if negatives not in kinds and (mixed is None or int(mixed[1]) > 100):
+    raise config_lib.unknown_argument(
+        'negatives', negatives, (*kinds, 'mixed-50')
+    )
+  config.negatives.hard_percent = (
+      float(mixed[1]) if mixed else kinds[negatives]
+  )
+  config.loss.adjusted = negatives == 'adjusted'
   config.evaluation.depth = 64
   config.evaluation.metrics = ('accuracy@1', 'accuracy@64')
   if size == 'full':
@@ -135,7 +156,7 @@ def set_linking(config: ml_collections.ConfigDict, size: str) -> None:
     config.data.batch_size = 16
     config.model.init = 'minilm'
     config.model.query_length = config.model.passage_length = 64
-    config.negatives.per_query = 3
+    config.negatives.per_query = 7
     config.optim.optimizer = 'adamw'
     config.optim.learning_rate = 5e-5
     config.optim.epochs = 1
@@ -153,6 +174,8 @@ def set_reranker(config: ml_collections.ConfigDict, size: str) -> None:
   config.job = 'train_reranker'
   config.model.shared = True
   config.model.projection_dim = config.model.normalize = None
+  config.model.score = None
+  config.loss.candidates = 'batch'
   config.negatives.strategy = 'model'
   count = 63 if size == 'full' else 7
   config.negatives.per_query = config.negatives.pool_size = count

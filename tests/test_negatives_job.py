@@ -241,7 +241,7 @@ def test_context_trains_on_halves_too(tmp_path):
   assert len(pool.halves)
   run = encoder_training.DualEncoderTraining(
       config, tmp_path / 'w', lambda: dataset, negatives)
-  tokens = encoder_training._tokens_of(
+  tokens = encoder_training.passage_tokens(
       dataset.tokenize(run.model, 'passage'), pool.halves)
   passages = len(dataset.prepared.passages)
   for number, (parent, begin, end) in enumerate(pool.halves):

@@ -80,7 +80,7 @@ def make_batcher(folder, seed, towers=False, cuts=False, halves=False,
           rows, negatives, seed, step, numbers, quotas
       ),
       query_tokens=queries.tokens,
-      passage_tokens=encoder_training._tokens_of(passages, parts),
+      passage_tokens=encoder_training.passage_tokens(passages, parts),
       passage_groups=passage_groups,
       parents=parts[:, 0],
       mask_known_positives=mask,
