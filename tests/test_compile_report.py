@@ -127,14 +127,14 @@ def test_fused_attention_on_a_slice(libtpu, monkeypatch):
   )
   config = make_config(
       model__attention='flash', model__attention_dropout=0.0,
-      model__remat='none', data__row_length=128,
+      model__remat='none', data__row_length=384,
   )
   told = compile_report.report(config, 'v5e:2x4')
   assert '8 x TPU v5 lite' in told and 'attention flash' in told
   assert shares(told).keys() <= {'gradients', 'embeddings', 'other'}
   calls = re.findall(r'custom_call_target="tpu_custom_call"', texts[0])
   assert len(calls) == 2  # Forward and backward, each in a loop over layers.
-  assert ',128,128]' not in texts[0]
+  assert ',384,384]' not in texts[0]
   dtypes = {dtype for one in collectives(texts[0]) for dtype, _ in one.arrays}
   assert 'f32' in dtypes and 'bf16' not in dtypes  # Nor are gradients rounded.
   with pytest.raises(errors.UserError, match='attention_dropout=0'):

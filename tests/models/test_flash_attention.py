@@ -11,7 +11,7 @@ from neg_contrast import config as config_lib
 from neg_contrast import sharding
 from neg_contrast.data import packing
 from neg_contrast.data import sequences as sequences_lib
-from neg_contrast.models import bert, dual_encoder, flash_attention, layers
+from neg_contrast.models import dual_encoder, flash_attention, layers
 from neg_contrast.training import gradient_cache
 from tests import tiny
 
@@ -30,7 +30,7 @@ def by_xla(query, key, value, segment_ids, head_features):
   heads = lambda x: x.reshape(*x.shape[:2], -1, head_features).swapaxes(1, 2)
   mixed = layers.attend(
       heads(query), heads(key), heads(value),
-      (bert._segment_bias(segment_ids),), lambda weights: weights,
+      (layers.segment_bias(segment_ids),), lambda weights: weights,
   )
   return mixed.swapaxes(1, 2).reshape(query.shape)
 
