@@ -109,6 +109,12 @@ def test_adjusted_draws_tell_their_chance(tmp_path):
   )
 
 
+def test_lost_negatives_are_told_of(tmp_path):
+  parts = Parts(tmp_path)
+  with pytest.raises(errors.UserError, match='sampled/00000: .* put them back'):
+    parts.negatives.draw(0, np.arange(2), parts.pairs.query_rows[:2])
+
+
 @pytest.mark.parametrize('score', SCORES)
 def test_search_goes_by_the_score(tmp_path, score):
   parts = Parts(tmp_path, model__score=score)

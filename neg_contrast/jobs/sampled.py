@@ -17,7 +17,7 @@ from absl import logging
 from jax.sharding import NamedSharding, PartitionSpec
 from jaxtyping import Array, Float, Int
 
-from neg_contrast import artifacts, hosts, sharding
+from neg_contrast import artifacts, errors, hosts, sharding
 from neg_contrast import config as config_lib
 from neg_contrast.data import batches, examples
 from neg_contrast.jobs import dataset as dataset_lib
@@ -99,7 +99,11 @@ class SampledNegatives:
   def draw(
       self, step: int, numbers: np.ndarray, query_rows: np.ndarray
   ) -> batches.Drawn:
-    """The negatives of some examples; as of `batches.Draw`."""
+    """The negatives of some examples; as of `batches.Draw`.
+
+    Raises:
+      UserError: those of the epoch are not there.
+    """
     del query_rows
     made = self._read(step // self.steps)
     rows = made['rows'][numbers]
@@ -116,6 +120,12 @@ class SampledNegatives:
   @functools.lru_cache(maxsize=2)  # noqa: B019 - lives as long as a run.
   def _read(self, epoch: int) -> dict[str, np.ndarray]:
     folder = self._folder_of(epoch * self.steps)
+    if artifacts.read_manifest(folder) is None:
+      raise errors.UserError(
+          f'{folder}: the negatives that this epoch began with are not there, '
+          'and the model that drew them is gone; put them back, or train in '
+          'another --workdir'
+      )
     return {path.stem: artifacts.load_array(path, (len(self._pairs), None))
             for path in folder.glob('*.npy')}
 
