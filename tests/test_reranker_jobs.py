@@ -170,8 +170,10 @@ def test_stopped_and_gone_on_with_it_ends_the_same(trained, monkeypatch):
   tiny.run(train_reranker.TrainRerankerJob, config, root / 'stopped')
   assert (test_jobs.losses_of(root / 'work')
           == test_jobs.losses_of(root / 'stopped'))
-  like = jax.eval_shape(lambda: cross_encoder.init_params(
-      model_lib.load_reranker_workdir(root / 'work').spec, jax.random.key(0)))
+  spec = model_lib.load_reranker_workdir(root / 'work').spec
+  like = jax.eval_shape(
+      lambda: cross_encoder.init_params(spec, jax.random.key(0))
+  )
   params = []
   for name in ('work', 'stopped'):
     opened = checkpoints.Checkpoints(root / name)
