@@ -181,7 +181,7 @@ def test_activations_do_not_grow_with_the_batch():
     formula = gradient_cache.loss_bytes(size, 2, 7)
     assert used <= one + sum(formula)
   assert formula == (4 * 256 * 4 * 7 * 4, 9 * 256 * 256 * 3 * 4)
-  assert temp_bytes(None, size=64, groups=16) > 10 * one
+  assert temp_bytes(None, size=64, groups=16) > 8 * one
 
 
 @pytest.mark.parametrize('remat', ['none', 'attention', 'full'])
