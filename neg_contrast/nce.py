@@ -265,25 +265,6 @@ class BiasNorms:
   cosine: Any
 
 
-def bias_norms(
-    score_fn: Callable[[Any], Float[Array, 'queries labels']],
-    params: Any,
-    bias: ScoreBias,
-) -> BiasNorms:
-  """Carries the bias in the scores into the parameters (Theorem 3.1).
-
-  Two vector-Jacobian products: the cross-entropy, and the bias.
-
-  Args:
-    score_fn: parameters -> scaled scores, of which `bias` was measured.
-    params: θ.
-    bias: see `score_bias`.
-  """
-  return norms_of(gradient_products(
-      score_fn, params, jnp.stack([bias.cross_entropy, bias.mean])
-  ))
-
-
 def norms_of(products: Float[AnyArray, '2 2']) -> BiasNorms:
   """Norms from the inner products of ∇J_CE and b."""
   exact, both, square = products[0, 0], products[0, 1], products[1, 1]

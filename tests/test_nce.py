@@ -271,7 +271,9 @@ def meter(seed=1, draws=6):
 def test_the_meter_equals_autodiff_over_its_draws():
   params, gold, is_label, draw, keys = meter()
   bias = nce.score_bias(scores_of(params), gold, is_label, draw, keys)
-  norms = nce.bias_norms(scores_of, params, bias)
+  norms = nce.norms_of(nce.gradient_products(
+      scores_of, params, jnp.stack([bias.cross_entropy, bias.mean])
+  ))
 
   def exact(params):
     kept = jnp.where(is_label, scores_of(params), -jnp.inf)
