@@ -33,6 +33,8 @@ import numpy as np
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
 
+import beir_parts
+
 from neg_contrast import artifacts, plan
 from neg_contrast import config as config_lib
 from neg_contrast.data import examples
@@ -264,23 +266,10 @@ def _hold_out(args: argparse.Namespace) -> None:
       dataset.prepared, dataset.prepared.judgements(args.train_split),
       args.hold_out, dataset.documents,
   )
-  folder = args.workdir / 'data'
-  (folder / 'qrels').mkdir(parents=True, exist_ok=True)
-  for name in ('corpus.jsonl', 'queries.jsonl'):
-    if not (folder / name).exists():
-      place = pathlib.Path(args.source.partition(':')[2]) / name
-      (folder / name).symlink_to(place.resolve())
-  for name, part in zip(('train', 'test'), parts, strict=True):
-    lines = ['query-id\tcorpus-id\tscore']
-    lines += [
-        f'{dataset.prepared.query_ids[query].decode()}\t'
-        f'{dataset.prepared.passage_ids[passage].decode()}\t{grade}'
-        for query, passage, grade in zip(
-            part.query_rows, part.passage_rows, part.grades, strict=True
-        )
-    ]
-    (folder / 'qrels' / f'{name}.tsv').write_text('\n'.join([*lines, '']))
-  args.source = f'beir:{folder}'
+  args.source = beir_parts.write(
+      args.source, args.workdir / 'data', dataset.prepared,
+      dict(zip(('train', 'test'), parts, strict=True)),
+  )
   args.train_split, args.test_split = 'train', 'test'
 
 

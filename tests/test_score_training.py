@@ -96,6 +96,19 @@ def test_negatives_are_those_of_the_sampler(
     assert np.take_along_axis(usable, found.rows, axis=1).all()
 
 
+def test_random_negatives_need_no_vectors(tmp_path, monkeypatch):
+  parts = Parts(tmp_path, negatives__hard_percent=0.0)
+  scores, usable = parts.scores_and_usable()
+  monkeypatch.setattr(embedder_lib, 'Embedder', None)
+  parts.negatives.refresh(parts.params, 0)
+  count = len(parts.pairs)
+  found = parts.negatives.draw(0, np.arange(count), parts.pairs.query_rows)
+  np.testing.assert_array_equal(found.rows, sampling.draw(
+      sampling.draw_key(parts.config.seed, 0), np.arange(count), scores, usable,
+      sampling.mixed(7, 0),
+  ).rows)
+
+
 def test_adjusted_draws_tell_their_chance(tmp_path):
   parts = Parts(tmp_path, loss__adjusted=True)
   parts.negatives.refresh(parts.params, 0)

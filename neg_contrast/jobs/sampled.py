@@ -17,13 +17,14 @@ from absl import logging
 from jax.sharding import NamedSharding, PartitionSpec
 from jaxtyping import Array, Float, Int
 
-from neg_contrast import artifacts, errors, hosts, sharding
+from neg_contrast import artifacts, errors, hosts, scoring, sharding
 from neg_contrast import config as config_lib
 from neg_contrast.data import batches, examples
 from neg_contrast.jobs import dataset as dataset_lib
 from neg_contrast.jobs import embedder as embedder_lib
 from neg_contrast.models import loading
 from neg_contrast.negatives import sampling
+from neg_contrast.retrieval import vector_table
 from neg_contrast.training import run_log
 
 FOLDER = 'sampled'  # Of a workdir.
@@ -79,11 +80,13 @@ class SampledNegatives:
     folder = self._folder_of(step)
     if hosts.on_first(lambda: artifacts.read_manifest(folder) is not None):
       return
-    embedder = embedder_lib.Embedder(
-        self._config, self._dataset,
-        self._encoder.with_params(sharding.local(params['encoder'])),
-        rows=self._among,
-    )
+    embedder = None
+    if self._sampling.hard:
+      embedder = embedder_lib.Embedder(
+          self._config, self._dataset,
+          self._encoder.with_params(sharding.local(params['encoder'])),
+          rows=self._among,
+      )
     scale = self._config.loss.scale
     if 'log_scale' in params['loss']:
       scale = float(np.exp(sharding.local(params['loss']['log_scale'])))
@@ -129,23 +132,34 @@ class SampledNegatives:
     return {path.stem: artifacts.load_array(path, (len(self._pairs), None))
             for path in folder.glob('*.npy')}
 
-  def _draw_all(self, embedder, scale, step) -> dict[str, np.ndarray]:
-    """Arrays `[examples, K - 1]`; processes divide the examples."""
+  def _draw_all(
+      self, embedder: embedder_lib.Embedder | None, scale: float, step: int
+  ) -> dict[str, np.ndarray]:
+    """Arrays `[examples, K - 1]`; processes divide the examples.
+
+    Args:
+      embedder: the model as it is; None: all are random, whatever it says.
+      scale: of its scores.
+      step: where an epoch begins.
+    """
     count = len(self._pairs)
-    query_rows, places = np.unique(
-        self._pairs.query_rows, return_inverse=True
-    )
-    query_vecs = embedder.query_vecs(query_rows)[places]
     prepared = self._dataset.prepared
     among = (np.arange(len(prepared.passages), dtype=np.int32)
              if self._among is None else self._among)
-    passages = _Blocks(
-        embedder.passage_vecs, among, prepared.passage_groups[among],
-        self._mesh,
-    )
+    score = scoring.DUAL
+    query_vecs: np.ndarray = np.zeros((count, 1), np.float32)
+    passage_vecs: vector_table.Rows = np.zeros((len(among), 1), np.float32)
+    if embedder is not None:
+      query_rows, places = np.unique(
+          self._pairs.query_rows, return_inverse=True
+      )
+      score = embedder.score
+      query_vecs = embedder.query_vecs(query_rows)[places]
+      passage_vecs = embedder.passage_vecs
     draw = _Drawer(
-        self._sampling, self._config.loss.adjusted, embedder.score, scale,
-        passages,
+        self._sampling, self._config.loss.adjusted, score, scale,
+        _Blocks(passage_vecs, among, prepared.passage_groups[among],
+                self._mesh),
     )
     key = sampling.draw_key(self._config.seed, step // self.steps)
     blocks = -(-count // _EXAMPLES_AT_ONCE)
