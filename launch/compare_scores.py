@@ -7,9 +7,10 @@ Table 1 of Zhang and Stratos, "Understanding Hard Negatives in Noise Contrastive
 Estimation", for two cores: DUAL, POLY-16, MULTI-8 and SOM by Random, Hard and
 Mixed-50 negatives, each trained by the same number of steps on the same
 mentions from the same checkpoint (the first layers of all-MiniLM-L6-v2). Every
-cell is `configs/ncbi_retriever.py` with other arguments, and a workdir of its
-own. JOINT, `configs/ncbi_reranker.py`, is then trained on the top entities of
-the cell with the best accuracy@64, and ranks them anew.
+cell is `configs/ncbi_retriever.py` with other arguments and [CLS] for DUAL's
+vector too, and a workdir of its own. JOINT, `configs/ncbi_reranker.py`, is then
+trained on the top entities of the cell with the best accuracy@64, and ranks
+them anew.
 
 `--mentions` mentions of the training split are trained on, drawn by seed 0.
 With `--tune` all is measured on as many others of it, and not on the test
@@ -113,6 +114,7 @@ def _make(args: argparse.Namespace, name: str, **arguments: str):
     config.negatives.pool_size = args.candidates - 1
     config.negatives.depth = 2 * args.candidates
   else:
+    config.model.pooling = 'cls'
     config.loss.scale = _for(args.scale, score)
     config.evaluation.metrics = _METRICS
   return config
@@ -207,16 +209,16 @@ def _parse() -> argparse.Namespace:
   add('--workdir', type=pathlib.Path, default='workdirs/compare_scores')
   add('--init', default='minilm')
   add('--layers', type=int, default=2, help='of init; 0: all')
-  add('--dtype', default='auto')
+  add('--dtype', default='bfloat16')
   add('--scores', nargs='+', default=list(_SCORES))
   add('--negatives', nargs='+', default=list(_NEGATIVES))
   add('--mentions', type=int, default=500)
   add('--candidates', type=int, default=16, help='K')
-  add('--batch_size', type=int, default=16)
+  add('--batch_size', type=int, default=8)
   add('--steps', type=int, default=100)
   add('--joint_steps', type=int, default=100, help='0: no JOINT')
-  add('--rate', action='append', default=['1e-4'])
-  add('--scale', action='append', default=['20'])
+  add('--rate', action='append', default=['3e-4'])
+  add('--scale', action='append', default=['20', 'som=1'])
   return parser.parse_args()
 
 

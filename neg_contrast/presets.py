@@ -125,6 +125,8 @@ def set_linking(
   """
   config.model.shared = False
   config.model.score = score
+  if score != 'dual':
+    config.model.pooling = 'cls'  # MiniLM has the mean, which is one vector.
   config.loss.bidirectional = False
   config.loss.candidates = 'own'
   config.negatives.strategy = 'sampled'
