@@ -14,8 +14,8 @@ them anew.
 
 `--mentions` mentions of the training split are trained on, drawn by seed 0.
 With `--tune` all is measured on as many others of it, and not on the test
-split, to choose `--rate` (the learning rate) and `--scale` by. Either holds for
-all cells, or `--rate=som=1e-4` for one score function.
+split, to choose `--rate`, the learning rate of all cells, by; or that of one
+score function, as in `--rate=som=1e-4`.
 
 The same command goes on where it stopped, and everything is kept in the
 workdir.
@@ -115,7 +115,6 @@ def _make(args: argparse.Namespace, name: str, **arguments: str):
     config.negatives.depth = 2 * args.candidates
   else:
     config.model.pooling = 'cls'
-    config.loss.scale = _for(args.scale, score)
     config.evaluation.metrics = _METRICS
   return config
 
@@ -218,7 +217,6 @@ def _parse() -> argparse.Namespace:
   add('--steps', type=int, default=100)
   add('--joint_steps', type=int, default=100, help='0: no JOINT')
   add('--rate', action='append', default=['3e-4'])
-  add('--scale', action='append', default=['20', 'som=1'])
   return parser.parse_args()
 
 

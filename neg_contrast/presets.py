@@ -158,6 +158,8 @@ def set_linking(
     config.data.batch_size = 16
     config.model.init = 'minilm'
     config.model.query_length = config.model.passage_length = 64
+    if score == 'som':
+      config.loss.scale = 1.0  # A sum over the query's tokens, as ColBERT's.
     config.negatives.per_query = 7
     config.optim.optimizer = 'adamw'
     config.optim.learning_rate = 5e-5

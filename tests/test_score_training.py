@@ -76,7 +76,7 @@ def test_negatives_are_those_of_the_sampler(
   if blocks == 'small':
     features = parts.model.spec.features('passage')
     monkeypatch.setattr(sampled, '_BLOCK_BYTES', 4 * features * 5)
-    monkeypatch.setattr(sampled, '_EXAMPLES_AT_ONCE', 10)
+    monkeypatch.setattr(sampled, 'EXAMPLES_AT_ONCE', 10)
   how = sampling.mixed(7, percent, greedy)
   scores, usable = parts.scores_and_usable()
   count = len(parts.pairs)

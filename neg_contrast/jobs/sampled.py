@@ -29,7 +29,7 @@ from neg_contrast.training import run_log
 
 FOLDER = 'sampled'  # Of a workdir.
 SOURCES = ('hard', 'random')
-_EXAMPLES_AT_ONCE = 256
+EXAMPLES_AT_ONCE = 256
 _BLOCK_BYTES = 2**26  # Of vectors, on a device.
 _KEPT_BLOCKS = 4  # So many stay on the devices.
 
@@ -156,18 +156,18 @@ class SampledNegatives:
       score = embedder.score
       query_vecs = embedder.query_vecs(query_rows)[places]
       passage_vecs = embedder.passage_vecs
-    draw = _Drawer(
+    draw = Drawer(
         self._sampling, self._config.loss.adjusted, score, scale,
-        _Blocks(passage_vecs, among, prepared.passage_groups[among],
+        Blocks(passage_vecs, among, prepared.passage_groups[among],
                 self._mesh),
     )
     key = sampling.draw_key(self._config.seed, step // self.steps)
-    blocks = -(-count // _EXAMPLES_AT_ONCE)
+    blocks = -(-count // EXAMPLES_AT_ONCE)
     say = run_log.Ticker(f'drawing negatives after step {step}', count)
     made: list[dict[str, np.ndarray]] = []
     for block in hosts.share_of(blocks):
-      lines = np.arange(block * _EXAMPLES_AT_ONCE,
-                        min(count, (block + 1) * _EXAMPLES_AT_ONCE))
+      lines = np.arange(block * EXAMPLES_AT_ONCE,
+                        min(count, (block + 1) * EXAMPLES_AT_ONCE))
       made.append(draw(
           key, lines, query_vecs[lines],
           self._pairs.positive_groups[self._pairs.query_rows[lines]],
@@ -189,7 +189,7 @@ class SampledNegatives:
     return drawn
 
 
-class _Blocks:
+class Blocks:
   """The corpus, some passages at a time, each device its own."""
 
   def __init__(
@@ -223,7 +223,7 @@ class _Blocks:
       )
 
 
-class _Drawer:
+class Drawer:
   """Draws the negatives of a block of examples."""
 
   def __init__(self, how, is_iid, score, scale, blocks):
@@ -235,7 +235,7 @@ class _Drawer:
   def __call__(self, key, ids, query_vecs, positive_groups):
     """Arrays `[examples, K - 1]` by name."""
     count = len(ids)
-    missing = _EXAMPLES_AT_ONCE - count  # One shape for all.
+    missing = EXAMPLES_AT_ONCE - count  # One shape for all.
     pad = lambda a, value: np.pad(
         a, [(0, missing)] + [(0, 0)] * (a.ndim - 1), constant_values=value
     )
