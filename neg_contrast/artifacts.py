@@ -255,14 +255,26 @@ def as_json(value: Any) -> Any:
   return json.loads(json.dumps(value))
 
 
-def differences(saved: Any, now: Any, prefix: str = '') -> list[str]:
-  """Where two json values differ, a line each."""
+def differences(
+    saved: Any, now: Any, prefix: str = '', defaults: Any = None
+) -> list[str]:
+  """Where two json values differ, a line each.
+
+  Args:
+    saved: of earlier.
+    now: of this program.
+    prefix: of the names of their keys.
+    defaults: holds what a key stands for that one of them lacks; else None.
+  """
   if not (isinstance(saved, dict) and isinstance(now, dict)):
     return [] if saved == now else [f'{prefix}: {saved!r} there, {now!r} here']
   lines = []
+  defaults = defaults if isinstance(defaults, dict) else {}
   for key in sorted(saved.keys() | now.keys()):
-    name = f'{prefix}.{key}' if prefix else key
-    lines += differences(saved.get(key), now.get(key), name)
+    name, default = f'{prefix}.{key}' if prefix else key, defaults.get(key)
+    lines += differences(
+        saved.get(key, default), now.get(key, default), name, default
+    )
   return lines
 
 

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import tempfile
 
 # Before jax starts its backend. NPROC keeps simulated devices from starving
 # each other.
@@ -12,6 +13,14 @@ os.environ['XLA_FLAGS'] = (
     + ' --xla_force_host_platform_device_count=8'
 )
 os.environ.setdefault('TOKENIZERS_PARALLELISM', 'false')
+# What is compiled once is there for the whole session: for all workers, and for
+# the processes that tests start. It goes when the first process leaves.
+if 'JAX_COMPILATION_CACHE_DIR' not in os.environ:
+  _CACHE = tempfile.TemporaryDirectory(
+      prefix='neg_contrast_xla_', ignore_cleanup_errors=True
+  )
+  os.environ['JAX_COMPILATION_CACHE_DIR'] = _CACHE.name
+  os.environ['JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS'] = '0'
 
 from jaxtyping import install_import_hook
 

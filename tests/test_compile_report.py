@@ -76,6 +76,22 @@ def test_a_generator_on_this_machine():
   assert 'hidden states' not in shares(text)
 
 
+def test_a_reranker_on_this_machine():
+  config = make_config(
+      job='train_reranker', mesh__data=1, data__groups=2, data__batch_size=4,
+  )
+  text = compile_report.report(config, '')
+  assert 'bert-tiny' in text
+  # 4 queries of 12 tokens, each with 3 passages of 30 less their [CLS].
+  useful, processed = re.search(r'([\d,]+) of ([\d,]+) tokens', text).groups()
+  useful, processed = (int(n.replace(',', '')) for n in (useful, processed))
+  assert useful == pytest.approx(4 * 3 * (12 + 30 - 1), rel=0.1)
+  assert useful < processed < 4 * 3 * (16 + 64 - 1)
+  part = re.search(r'useful [\d.,]+ \(([\d.]+)%\)', text)[1]
+  # Products with padding, and with other sequences of a row, come on top.
+  assert 0.5 * useful / processed < float(part) / 100 < useful / processed
+
+
 @pytest.mark.parametrize(('overrides', 'topology', 'message'), [
     ({'job': 'split'}, '', 'job=split: --compile_only is for trainings'),
     ({'model__init': 'org/unknown'}, '', 'shapes are not known'),

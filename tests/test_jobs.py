@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import jax
 import numpy as np
 import pytest
 
-from neg_contrast import checkpoints, errors, plan
+from neg_contrast import artifacts, checkpoints, errors, plan
 from neg_contrast import config as config_lib
 from neg_contrast.evaluation import per_query, trec
 from neg_contrast.jobs import (
@@ -87,6 +88,34 @@ def test_other_settings_are_refused(finished):
   with pytest.raises(errors.UserError,
                      match='optim.learning_rate: 0.001 there, 0.002 here'):
     run_train(config, finished / 'work')
+
+
+def test_a_key_that_came_later_had_its_default(finished, tmp_path):
+  """A run of an earlier revision is not refused for keys it did not know."""
+  shutil.copytree(finished / 'work', tmp_path / 'work')
+  path = tmp_path / 'work' / 'run.json'
+  saved = artifacts.read_json(path)
+  for section, keys in (('loss', ('candidates', 'adjusted')),
+                        ('model', ('score',)), ('optim', ('learning_rate',))):
+    for key in keys:
+      del saved['identity']['config'][section][key]
+  del saved['identity']['config']['evaluation']
+  artifacts.write_json(path, saved)
+  check = lambda **settings: train.TrainJob(
+      config_lib.parse(tiny.make_config(finished, **settings)),
+      tmp_path / 'work',
+  ).training_step().is_done()
+  default = {'optim__learning_rate': config_lib.OptimConfig().learning_rate,
+             'evaluation__eval_steps': 0}
+  assert check(**default)
+  with pytest.raises(errors.UserError) as refused:
+    check(**{**default, 'loss__candidates': 'own', 'loss__bidirectional': False,
+             'optim__learning_rate': 2e-3})
+  assert str(refused.value).splitlines()[1:-1] == [
+      '  config.loss.bidirectional: True there, False here',
+      "  config.loss.candidates: 'batch' there, 'own' here",
+      '  config.optim.learning_rate: 1e-05 there, 0.002 here',
+  ]
 
 
 def test_training_starts_from_a_workdir(finished):

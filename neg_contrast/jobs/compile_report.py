@@ -27,16 +27,25 @@ from neg_contrast.data import (
     made_up,
     question_batches,
     sequences,
+    text_pairs,
 )
 from neg_contrast.jobs import (
     attention,
     chunking,
     encoder_training,
     generator_training,
+    reranker_training,
     training,
 )
 from neg_contrast.jobs import model as model_lib
-from neg_contrast.models import generator, loading, t5
+from neg_contrast.models import (
+    cross_encoder,
+    generator,
+    loading,
+    random_init,
+    reranker,
+    t5,
+)
 from neg_contrast.training import costs, optimizer
 from neg_contrast.training import state as state_lib
 from neg_contrast.training import step as step_lib
@@ -84,7 +93,7 @@ def report(config: config_lib.Config, topology: str) -> str:
   """Compiles the training step of a config, and tells what it takes.
 
   Args:
-    config: of `job=train` or `job=train_generator`.
+    config: of `job=train`, `train_reranker` or `train_generator`.
     topology: a slice, such as v3:4x4; empty: the devices of this machine.
 
   Raises:
@@ -197,46 +206,28 @@ def _workload(config: config_lib.Config, mesh: Mesh) -> Workload:
   """
   if config.job == 'train':
     return _retriever(config, mesh)
+  if config.job == 'train_reranker':
+    return _reranker(config, mesh)
   if config.job == 'train_generator':
     return _generator(config)
   raise errors.UserError(
       f'config.job={config.job}: --compile_only is for trainings; choose a '
-      'config of job=train or job=train_generator, such as '
+      'config of job=train, train_reranker or train_generator, such as '
       'configs/nq_stage2.py or configs/nq_generator.py'
   )
 
 
 def _retriever(config: config_lib.Config, mesh: Mesh) -> Workload:
   spec, text = loading.shape_by_name(config.model.init, config.model)
-  size, count = config.data.batch_size, config.negatives.per_query
-  queries = made_up.lengths(
-      size, config.data.expected_query_tokens, text.query_length
-  )
-  passages = made_up.lengths(
-      size * (1 + count), config.data.expected_passage_tokens,
-      text.passage_length,
-  )
-  rows = np.arange(size, dtype=np.int32)
-  negatives = np.arange(size, size * (1 + count), dtype=np.int32)
-  batcher = batches.Batcher(
-      examples=examples.Examples(
-          rows, rows, examples.Positives(np.stack([rows, rows], 1), size)
-      ),
-      batch_size=size,
-      negatives=count,
-      groups=config.data.groups,
+  queries, passages, made = _made_up(config, text)
+  size = len(queries)
+  batch, stats = batches.Batcher(
+      **made,
+      negatives=config.negatives.per_query,
       row_lengths=encoder_training.row_lengths(config, text),
-      seed=config.seed,
-      draw=lambda *_: batches.Drawn(
-          negatives.reshape(size, count),
-          np.zeros((size, count), np.int32),
-      ),
-      query_tokens=lambda rows: _blank(queries[rows]),
-      passage_tokens=lambda rows, numbers: _blank(passages[rows]),
       passage_groups=np.arange(len(passages), dtype=np.int32),
       mask_known_positives=config.loss.mask_known_positives,
-  )
-  batch, stats = batcher(0)
+  )(0)
   scale = config.loss.scale if config.loss.learn_scale else None
   params = jax.eval_shape(
       lambda towers: state_lib.dual_encoder_params(towers, scale),
@@ -268,6 +259,77 @@ def _retriever(config: config_lib.Config, mesh: Mesh) -> Workload:
           )
       ),
   )
+
+
+def _reranker(config: config_lib.Config, mesh: Mesh) -> Workload:
+  init = config.model.init
+  found, text = loading.shape_by_name(init, config.model)
+  spec = cross_encoder.CrossEncoderSpec(
+      found.bert,
+      pooler=random_init.has_folder(init) and reranker.is_classifier(init),
+  )
+  longest = text.query_length + text.passage_length - 1
+  queries, passages, made = _made_up(config, text)
+  batch, stats = text_pairs.PairBatcher(
+      **made, row_length=reranker_training.row_length(config, longest),
+  )(0)
+  pairs = text_pairs.pair_lengths(
+      np.resize(queries, len(passages)), passages
+  )
+  params = {'reranker': jax.eval_shape(
+      lambda: cross_encoder.init_params(spec, jax.random.key(0))
+  )}
+  head = 1 + spec.pooler * found.bert.hidden_size
+  return Workload(
+      what=_described(config, params),
+      params=params,
+      rules=sharding.PARAMETER_RULES,
+      loss=lambda groups: step_lib.rerank_loss(
+          model_lib.make_cross_encoder(spec, config.model),
+          config.negatives.sources,
+          chunking.make_chunks(config, groups, mesh),
+      ),
+      batch=batch,
+      stats=stats,
+      padded_tokens=len(pairs) * longest,
+      features=0,
+      useful_flops=3 * costs.encoder_flops(
+          dataclasses.replace(found, projection_dim=head), pairs
+      ),
+  )
+
+
+def _made_up(
+    config: config_lib.Config, text: loading.TextSpec
+) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
+  """Lengths of queries and passages, and what all batchers of them take.
+
+  The first passages are the queries' positives, and the others negatives.
+  """
+  size, count = config.data.batch_size, config.negatives.per_query
+  queries = made_up.lengths(
+      size, config.data.expected_query_tokens, text.query_length
+  )
+  passages = made_up.lengths(
+      size * (1 + count), config.data.expected_passage_tokens,
+      text.passage_length,
+  )
+  rows = np.arange(size, dtype=np.int32)
+  negatives = np.arange(size, size * (1 + count), dtype=np.int32)
+  return queries, passages, {
+      'examples': examples.Examples(
+          rows, rows, examples.Positives(np.stack([rows, rows], 1), size)
+      ),
+      'batch_size': size,
+      'groups': config.data.groups,
+      'seed': config.seed,
+      'draw': lambda *_: batches.Drawn(
+          negatives.reshape(size, count),
+          np.zeros((size, count), np.int32),
+      ),
+      'query_tokens': lambda rows: _blank(queries[rows]),
+      'passage_tokens': lambda rows, numbers: _blank(passages[rows]),
+  }
 
 
 def _generator(config: config_lib.Config) -> Workload:

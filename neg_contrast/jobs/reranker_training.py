@@ -109,7 +109,7 @@ class RerankerTraining(pooled_training.PooledTraining):
         examples=pairs,
         batch_size=config.data.batch_size,
         groups=config.data.groups,
-        row_length=row_length(config, self.model),
+        row_length=row_length(config, self.model.longest),
         seed=config.seed,
         draw=lambda step, numbers, rows: pool.draw(
             rows, count, config.seed, step, numbers, quotas
@@ -146,7 +146,7 @@ class RerankerTraining(pooled_training.PooledTraining):
     return measure
 
 
-def row_length(config: config_lib.Config, model: reranker.Reranker) -> int:
-  """Tokens that a packed row holds in training."""
-  return max(model.longest, config.data.row_length
-             or packing.default_row_length(model.longest))
+def row_length(config: config_lib.Config, longest: int) -> int:
+  """Tokens that a packed row holds in training, where pairs have `longest`."""
+  return max(longest, config.data.row_length
+             or packing.default_row_length(longest))

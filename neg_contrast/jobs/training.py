@@ -332,13 +332,18 @@ class Training(abc.ABC):
   def _check_same_run(self) -> None:
     """Refuses a workdir that holds another run.
 
+    A key that the config did not have when the run began had its default.
+
     Raises:
       UserError: names what differs.
     """
     path = self.workdir / RUN_FILE
     saved = artifacts.read_json(path)
     differences = artifacts.differences(
-        saved['identity'], artifacts.as_json(self.identity)
+        saved['identity'], artifacts.as_json(self.identity),
+        defaults=artifacts.as_json(
+            {'config': config_lib.base_config().to_dict()}
+        ),
     )
     if differences:
       raise errors.UserError(

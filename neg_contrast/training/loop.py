@@ -147,21 +147,35 @@ class Trainer:
 
     Raises:
       UserError: the loss is not finite.
-      Interrupted: SIGTERM or SIGINT came; everything is saved.
+      Interrupted: SIGTERM or SIGINT came, be it in the last evaluation;
+        everything is saved.
     """
-    begin = int(state.step)
+    step, stop = int(state.step), None
     with _Signals() as signals:
-      while begin < self._schedule.total_steps and not progress.finished:
-        if self._schedule.refreshes(begin):
-          self._refresh(state.params, begin)
-        numbers = self._schedule.part_from(begin)
-        state, progress = self._fit_part(state, progress, numbers, signals)
-        begin = numbers.stop
-    self._checkpoints.wait()
+      while step < self._schedule.total_steps and not (
+          progress.finished or stop
+      ):
+        if self._schedule.refreshes(step):
+          self._refresh(state.params, step)
+        numbers = self._schedule.part_from(step)
+        state, progress, step, stop = self._fit_part(
+            state, progress, numbers, signals
+        )
+      self._checkpoints.wait()
+      # It may have come too late for the last step.
+      stop = signals.stop_after(step + 1) or stop
+      if stop:
+        logging.info('%s: saved step %d; the same command goes on from there',
+                     stop.name, step)
+        raise Interrupted(128 + stop)
     return state, progress
 
   def _fit_part(self, state, progress, numbers, signals):
-    """Steps for which batches can be made ahead. Returns what `fit` does."""
+    """Steps for which batches can be made ahead.
+
+    Returns:
+      The state, the progress, the last step, and the signal that ended it.
+    """
     made = prefetch.prefetch(self._make_batch, numbers)
     with contextlib.closing(made):
       self._drained = time.monotonic()
@@ -177,14 +191,9 @@ class Trainer:
         if self._schedule.pauses(step) or stop:
           progress = self._pause(state, progress, step)
           self._drained = time.monotonic()
-        if progress.finished:
+        if progress.finished or stop:
           break
-        if stop:
-          self._checkpoints.wait()
-          logging.info('%s: saved step %d; the same command goes on from there',
-                       stop.name, step)
-          raise Interrupted(128 + stop)
-    return state, progress
+    return state, progress, step, stop
 
   def _pause(self, state, progress, step):
     """Evaluates when due, and saves. Returns the progress."""
@@ -303,7 +312,11 @@ class _Signals:
     return self
 
   def stop_after(self, step: int) -> signal.Signals | None:
-    """The signal to obey after a step; has to be asked after each."""
+    """The signal to obey after a step.
+
+    Has to be asked after each, and once more when there are no more: several
+    processes agree on the step after the one at which they hear of it.
+    """
     if not hosts.are_several():
       return self.received
     has_come = multihost_utils.reached_preemption_sync_point(step)

@@ -1,6 +1,8 @@
 """Prefetching, the log, early stopping, schedules, sharding rules."""
 
 import json
+import os
+import signal
 import threading
 import time
 
@@ -10,7 +12,9 @@ import pytest
 
 from neg_contrast import artifacts, checkpoints, errors, sharding
 from neg_contrast import config as config_lib
+from neg_contrast.data import batches
 from neg_contrast.training import loop, optimizer, prefetch, run_log
+from neg_contrast.training import state as state_lib
 
 
 def test_prefetch_keeps_order_and_hands_over_errors():
@@ -53,6 +57,93 @@ def test_early_stopping_counts_and_prefers_the_earlier_of_equals():
     progress = loop.judge(progress, step, {'accuracy@1': value}, 2)
   assert (progress.best_step, progress.best_value) == (2, 0.7)
   assert progress.evaluations_without_better == 2 and progress.finished
+
+
+class Kept(checkpoints.Checkpoints):
+  """Checkpoints in memory."""
+
+  def __init__(self):
+    self.saved = {}
+
+  def save(self, state, progress):
+    self.saved[int(state.step)] = progress
+
+  def wait(self):
+    pass
+
+
+def fit(kept, step=lambda number: None, evaluate=lambda: None, steps=4,
+        patience=0):
+  """Some steps, an evaluation after every other."""
+
+  def train_step(state, batch):
+    step(int(state.step) + 1)
+    metrics = {'loss': np.float32(1), 'accuracy': np.float32(0)}
+    return state_lib.TrainState(state.step + 1, {}, {}), metrics
+
+  return loop.Trainer(
+      train_step, lambda step: ((), batches.BatchStats(1, 1)),
+      lambda params: evaluate() or {'accuracy@1': 0.5}, kept, run_log.NoLog(),
+      loop.Schedule(total_steps=steps, eval_steps=2, patience=patience,
+                    save_steps=3, log_steps=1, batch_size=1,
+                    learning_rate=lambda step: 0.1),
+  ).fit(state_lib.TrainState(np.int32(0), {}, {}), checkpoints.Progress())
+
+
+def send(number):
+  os.kill(os.getpid(), number)
+
+
+@pytest.mark.parametrize('number', [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize('when', range(1, 5))
+def test_a_signal_in_any_step_is_obeyed_after_it(number, when):
+  kept, before = Kept(), signal.getsignal(number)
+  with pytest.raises(loop.Interrupted) as left:
+    fit(kept, lambda step: step == when and send(number))
+  assert left.value.code == 128 + number
+  assert max(kept.saved) == when
+  assert kept.saved[when].finished == (when == 4)
+  assert signal.getsignal(number) is before
+
+
+@pytest.mark.parametrize(('steps', 'patience'), [(4, 0), (6, 1)])
+def test_a_signal_in_the_last_evaluation_is_obeyed(steps, patience):
+  """Whether steps end there or patience does."""
+  kept, calls = Kept(), []
+
+  def evaluate():
+    calls.append(1)
+    if len(calls) == 2:
+      send(signal.SIGTERM)
+
+  with pytest.raises(loop.Interrupted) as left:
+    fit(kept, evaluate=evaluate, steps=steps, patience=patience)
+  assert left.value.code == 128 + signal.SIGTERM
+  assert max(kept.saved) == 4 and kept.saved[4].finished
+
+
+def test_no_signal_ends_with_the_last_step():
+  kept = Kept()
+  state, progress = fit(kept)
+  assert int(state.step) == 4 and progress.finished
+  assert list(kept.saved) == [2, 3, 4]
+
+
+@pytest.mark.parametrize('heard', range(1, 5))
+def test_several_leave_after_the_step_that_they_agree_on(heard, monkeypatch):
+  """The one after the step at which JAX heard of it, be that the last."""
+  asked = []
+  monkeypatch.setattr(loop.hosts, 'are_several', lambda: True)
+  monkeypatch.setattr(
+      loop.multihost_utils, 'reached_preemption_sync_point',
+      lambda step: asked.append(step) or step == heard + 1,
+  )
+  kept = Kept()
+  with pytest.raises(loop.Interrupted) as left:
+    fit(kept)
+  assert left.value.code == 128 + signal.SIGTERM
+  last = min(heard + 1, 4)
+  assert max(kept.saved) == last and asked == list(range(1, last + 2))
 
 
 def test_schedules():
