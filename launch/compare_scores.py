@@ -101,6 +101,7 @@ def _make(args: argparse.Namespace, name: str, **arguments: str):
   config.data.groups = 1
   config.model.init = args.init
   config.model.layers = args.layers or None
+  config.model.query_length, config.model.passage_length = args.lengths
   config.model.dtype = args.dtype
   config.negatives.per_query = args.candidates - 1
   config.optim.steps = args.steps
@@ -115,6 +116,9 @@ def _make(args: argparse.Namespace, name: str, **arguments: str):
     config.negatives.depth = 2 * args.candidates
   else:
     config.model.pooling = 'cls'
+    config.model.normalize = False
+    config.loss.scale = args.scale
+    config.negatives.refresh_epochs = args.refresh_epochs
     config.evaluation.metrics = _METRICS
   return config
 
@@ -208,14 +212,19 @@ def _parse() -> argparse.Namespace:
   add('--workdir', type=pathlib.Path, default='workdirs/compare_scores')
   add('--init', default='minilm')
   add('--layers', type=int, default=2, help='of init; 0: all')
+  add('--lengths', type=int, nargs=2, default=(32, 32),
+      help='tokens of mentions and concepts')
+  add('--scale', type=float, default=1.0)
   add('--dtype', default='bfloat16')
   add('--scores', nargs='+', default=list(_SCORES))
   add('--negatives', nargs='+', default=list(_NEGATIVES))
   add('--mentions', type=int, default=500)
-  add('--candidates', type=int, default=16, help='K')
+  add('--candidates', type=int, default=8, help='K')
   add('--batch_size', type=int, default=8)
   add('--steps', type=int, default=100)
   add('--joint_steps', type=int, default=100, help='0: no JOINT')
+  add('--refresh_epochs', type=float, default=1.0,
+      help='passes over the mentions between draws of hard negatives')
   add('--rate', action='append', default=['3e-4'])
   return parser.parse_args()
 
