@@ -207,7 +207,7 @@ class Training(abc.ABC):
     """Trains, from the last checkpoint if there is one."""
     config, workdir = self._config, self.workdir
     ready = self.set_up()
-    total = ready.total_steps
+    total, measure = ready.total_steps, self._meter()
     hosts.on_first(lambda: self._describe_run(
         ready.examples, total, ready.chunk_groups
     ))
@@ -237,7 +237,7 @@ class Training(abc.ABC):
               refresh_steps=self._refresh_steps,
               measure_steps=config.nce.log_steps,
           ),
-          self._refresh, self._meter(),
+          self._refresh, measure,
       ).fit(state, progress)
     finally:
       log.close()
