@@ -60,7 +60,6 @@ def get_config(arg=None):
       'https://rajpurkar.github.io/SQuAD-explorer/dataset/ into data/squad/'
   )
   config.data.split = 'dev'
-  config.data.groups = 8
   config.model.init = 'minilm'
   config.model.shared = False
   config.model.query_length = 64
@@ -69,7 +68,7 @@ def get_config(arg=None):
   if scores == 'dot':
     config.model.normalize = False
     config.loss.scale = 1.0
-  config.optim.learning_rate = 3e-5
+  config.optim.learning_rate = 1e-5
   config.optim.steps = 4
   config.checkpointing.save_steps = 2
   config.checkpointing.log_steps = 1

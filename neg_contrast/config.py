@@ -783,9 +783,11 @@ class NceConfig:
       Hard, any other Mixed.
     negatives: K - 1, drawn for a query.
     draws: how often; an even number, since its halves are compared.
-    labels: size of the label space. `job=nce_bias`: the positives of the
-      queries, and their best passages by BM25 that are none.
-    queries: of `job=nce_bias`, with a positive each of its own.
+    labels: size of the label space. Of a model: the positives of the queries,
+      and their best passages by BM25 that are none.
+    queries: that a model is measured on, with a positive each of its own.
+    log_steps: steps of `job=train` between measurements of the dual encoder as
+      it is, on queries of the tune split, for the log; 0: never.
     points: parameters where `job=nce_bias` measures: `initial` (`model.init`),
       `cross_entropy` and `random` (trained from there on these queries and
       labels, by cross-entropy and by NCE with random negatives).
@@ -799,6 +801,7 @@ class NceConfig:
   draws: int = 500
   labels: int = 128
   queries: int = 64
+  log_steps: int = 0
   points: tuple[str, ...] = ('initial', 'cross_entropy', 'random')
   temperature: float = 0.001
   hidden: int = 300
@@ -814,6 +817,7 @@ class NceConfig:
       raise _error('nce.percents', self.percents, 'lie between 0 and 100')
     for key in ('negatives', 'queries', 'hidden'):
       _at_least(f'nce.{key}', getattr(self, key), 1)
+    _at_least('nce.log_steps', self.log_steps, 0)
     if self.draws < 2 or self.draws % 2:
       raise _error('nce.draws', self.draws, 'must be even, and at least 2')
     if self.labels <= max(self.negatives, self.queries):
@@ -911,6 +915,9 @@ class Config:
     if self.job in ('nce_synthetic', 'nce_bias') and not self.optim.steps:
       raise _error('optim.steps', 0, f'is needed by job={self.job}, which '
                    'knows no epochs')
+    if self.job.startswith('train_') and self.nce.log_steps:
+      raise _error('nce.log_steps', self.nce.log_steps, 'is for dual encoders '
+                   f'(job=train), and this is job={self.job}; leave it out')
     if self.job == 'train_generator' and self.model.chunk_groups:
       raise _error('model.chunk_groups', self.model.chunk_groups, 'is for dual '
                    'encoders; a generator takes less memory with a smaller '

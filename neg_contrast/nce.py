@@ -219,26 +219,22 @@ def score_bias(
 
 
 def gradient_products(
-    score_fn: Callable[[Any], Float[Array, 'queries labels']],
-    params: Any,
+    vjp: Callable[[Float[Array, 'queries labels']], tuple[Any]],
     directions: Float[Array, 'directions queries labels'],
 ) -> Float[Array, 'directions directions']:
   """Inner products of the gradients that directions in the scores are.
 
-  The scores are computed once; each direction takes one vector-Jacobian
-  product. Gradients are held one beside the other: `directions` times the
-  parameters.
+  Each direction takes one vector-Jacobian product. Gradients are held one
+  beside the other: `directions` times the parameters.
 
   Args:
-    score_fn: parameters -> scaled scores.
-    params: θ.
+    vjp: as `jax.vjp` gives it, of parameters -> scaled scores.
     directions: `[directions, queries, labels] float32`, gradients with respect
       to the scores.
 
   Returns:
     `[directions, directions] float32`; the roots of the diagonal are norms.
   """
-  _, vjp = jax.vjp(score_fn, params)
   gradients = jax.lax.map(lambda one: vjp(one)[0], directions)
   products = [
       jnp.einsum('ip,jp->ij', flat, flat, precision=jax.lax.Precision.HIGHEST)

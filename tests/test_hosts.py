@@ -20,7 +20,13 @@ from neg_contrast import config as config_lib
 from neg_contrast.jobs import generate_questions, mine, train, train_generator
 from neg_contrast.models import t5
 from neg_contrast.negatives import candidates
-from tests import hosts_worker, test_jobs, test_stage1_job, tiny
+from tests import (
+    hosts_worker,
+    test_jobs,
+    test_nce_jobs,
+    test_stage1_job,
+    tiny,
+)
 
 ROOT = pathlib.Path(__file__).parents[1]
 STEPS = 60
@@ -192,13 +198,17 @@ def test_fsdp_has_the_same_losses_and_less_memory(
 def test_four_processes_train_as_one(wide, tmp_path):
   """In a mesh of 4 x 2 with FSDP, against one process in 8 x 1 without."""
   folder, _ = wide
-  settings = {**WIDE, 'mesh__model': 2, 'mesh__fsdp': True}
+  settings = {
+      **WIDE, 'mesh__model': 2, 'mesh__fsdp': True, 'nce__log_steps': 4,
+      'nce__queries': 4, 'nce__labels': 9, 'nce__draws': 2,
+  }
   outputs_of(start(
       4, 2, 'train', folder, tmp_path / 'work', json.dumps(settings)
   ))
   losses = test_jobs.losses_of(folder / 'plain')
   assert list(losses) == list(range(1, 9)) and min(losses.values()) > 1
   assert_near(losses, test_jobs.losses_of(tmp_path / 'work'))
+  assert list(test_nce_jobs.biases_of(tmp_path / 'work')) == [4, 8]
 
 
 def wait_for(condition, started):

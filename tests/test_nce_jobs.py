@@ -8,10 +8,13 @@ import numpy as np
 import pytest
 
 from neg_contrast import config as config_lib
-from neg_contrast import errors
-from neg_contrast.jobs import nce_bias, nce_synthetic
+from neg_contrast import errors, sharding
+from neg_contrast.jobs import bias_meter, nce_bias, nce_synthetic
+from neg_contrast.jobs import dataset as dataset_lib
+from neg_contrast.jobs import model as model_lib
 from neg_contrast.negatives import sampling
-from tests import tiny
+from neg_contrast.training import loop
+from tests import test_jobs, tiny
 
 
 def synthetic(**overrides):
@@ -62,7 +65,7 @@ def test_all_labels_drawn_are_the_cross_entropy():
 
 def bias_config(tmp_path, **overrides):
   config = tiny.make_config(tmp_path, **{
-      'data__split': 'train', 'data__groups': 2, 'model__shared': False,
+      'data__split': 'train', 'model__shared': False,
       'nce__queries': 5, 'nce__labels': 9, 'nce__negatives': 3,
       'nce__draws': 8, 'optim__steps': 4, 'optim__learning_rate': 1e-2,
       'checkpointing__save_steps': 1, **overrides,
@@ -97,10 +100,11 @@ def test_the_bias_job_trains_and_measures(tmp_path, capsys):
       made['random']['kinds']['hard']['bias'])
 
 
-def test_all_labels_drawn_have_no_bias(tmp_path):
+def test_all_labels_drawn_have_no_bias(tmp_path, monkeypatch):
+  monkeypatch.setattr(bias_meter, '_CHUNK_TOKENS', 24)  # In several groups.
   made = run_bias(
       tmp_path, nce__negatives=8, nce__points=('initial',),
-      nce__percents=(50,), model__chunk_groups=1,
+      nce__percents=(50,),
   )['initial']
   values = made['kinds']['mixed-50']
   assert values['bias'] < 1e-4 * made['model']['gradient'] + 1e-6
@@ -153,14 +157,13 @@ def test_labels_are_the_golds_and_hard_others(tmp_path):
         assert space.holds_answer[line, label] == has
     assert (query, space.passage_rows[line]) in positive
   scores = jnp.zeros((5, 9)).at[0, 0].set(5.0)
-  facts = nce_bias.facts_of(np.asarray(scores), space)
+  facts = bias_meter.facts_of(np.asarray(scores), space)
   assert facts['accuracy'] == pytest.approx(1 / 5)
 
 
 @pytest.mark.parametrize('overrides, message', [
     ({'nce__queries': 40, 'nce__labels': 50}, 'with distinct positives'),
     ({'nce__labels': 48}, 'BM25 finds'),
-    ({'model__chunk_groups': 3}, 'divides data.groups=2'),
     ({'nce__draws': 3}, 'must be even'),
     ({'nce__labels': 3}, 'must be above'),
 ])
@@ -169,3 +172,81 @@ def test_what_cannot_be_measured_is_told(tmp_path, overrides, message):
     config = config_lib.parse(bias_config(tmp_path, **overrides))
     job = nce_bias.NceBiasJob(config, tmp_path / 'labels')
     assert job._space
+
+
+FEW = {
+    'mesh__data': 1, 'data__groups': 1, 'optim__steps': 6,
+    'checkpointing__save_steps': 2, 'nce__queries': 4, 'nce__labels': 9,
+    'nce__negatives': 3, 'nce__draws': 4,
+}
+MEASURED = {**FEW, 'nce__log_steps': 3}
+
+
+def biases_of(workdir):
+  lines = (workdir / 'log.jsonl').read_text().splitlines()
+  records = [json.loads(line) for line in lines]
+  return {r['step']: r['bias'] for r in records if 'bias' in r}
+
+
+def test_a_training_that_is_measured_is_the_same(tmp_path):
+  tiny.train_only(tmp_path, tmp_path / 'plain', **FEW)
+  work = tmp_path / 'work'
+  tiny.train_only(tmp_path, work, **MEASURED)
+  test_jobs.assert_same_run(tmp_path / 'plain', work, 6)
+  tiny.train_only(tmp_path, work, **FEW)  # It is the same run.
+  found = biases_of(work)
+  assert list(found) == [3, 6] and found[3] != found[6]
+  assert set(found[6]['kinds']) == {'random', 'hard', 'mixed-50'}
+  config = config_lib.parse(tiny.make_config(tmp_path, **MEASURED))
+  dataset = dataset_lib.Dataset(config.data)
+  tune = dataset.train_and_tune[1]
+  space = bias_meter.choose_labels(config, dataset, tune, '')
+  assert set(space.query_rows) <= set(tune.query_rows)
+  model = model_lib.load_checkpoint(config, config.model.init)
+  meter = bias_meter.BiasMeter(config, dataset, model, space)
+  params = {'encoder': test_jobs.params_of(work, 6), 'loss': {}}
+  key = sampling.draw_key(config.seed, 0)
+  assert meter.measure(params, key) == found[6]
+  mesh = sharding.make_mesh(config_lib.MeshConfig())
+  assert len(jax.devices()) == mesh.size > 1
+  on_many = jax.device_put(params, sharding.replicated(mesh))
+  assert meter.measure(on_many, key) == found[6]
+
+
+def test_a_training_that_goes_on_measures_at_the_same_steps(
+    tmp_path, monkeypatch
+):
+  """Own candidates, a score of many vectors and a learned scale."""
+  config = {
+      **MEASURED, 'loss__candidates': 'own', 'loss__bidirectional': False,
+      'loss__learn_scale': True, 'model__score': 'som', 'model__shared': False,
+  }
+  tiny.train_only(tmp_path, tmp_path / 'whole', **config)
+  pause = loop.Trainer._pause
+
+  def stop(self, state, progress, step):
+    progress = pause(self, state, progress, step)
+    self._checkpoints.wait()
+    if step == 4:
+      raise KeyboardInterrupt
+    return progress
+
+  monkeypatch.setattr(loop.Trainer, '_pause', stop)
+  with pytest.raises(KeyboardInterrupt):
+    tiny.train_only(tmp_path, tmp_path / 'cut', **config)
+  assert list(biases_of(tmp_path / 'cut')) == [3]
+  monkeypatch.undo()
+  tiny.train_only(tmp_path, tmp_path / 'cut', **config)
+  assert biases_of(tmp_path / 'cut') == biases_of(tmp_path / 'whole')
+  test_jobs.assert_same_run(tmp_path / 'whole', tmp_path / 'cut', 6)
+
+
+@pytest.mark.parametrize('overrides, message', [
+    ({'nce__queries': 40, 'nce__labels': 50}, 'nce.queries=40: the tune split'),
+    ({'job': 'train_generator'}, 'nce.log_steps=3: is for dual encoders'),
+    ({'nce__log_steps': -1}, 'nce.log_steps=-1'),
+])
+def test_what_a_training_cannot_measure_is_told(tmp_path, overrides, message):
+  with pytest.raises(errors.UserError, match=message):
+    tiny.train_only(tmp_path, tmp_path / 'work', **{**MEASURED, **overrides})
+  assert not (tmp_path / 'work' / 'checkpoints').exists()

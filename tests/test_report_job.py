@@ -237,6 +237,7 @@ def test_training(trained):
   for step, value in ((2, 0.3), (4, 0.6), (6, 0.6)):
     lines.insert(step + step // 2 - 1, record(
         step, evaluation={'accuracy@1': value, 'mrr@10': 0.1}))
+  lines.insert(6, record(4, bias={'model': {}, 'kinds': {'hard': {'bias': 2}}}))
   (workdir / 'log.jsonl').write_text(''.join(lines) + '{"step": 7, "lo')
   artifacts.write_json(workdir / 'run.json', {
       'examples': 1903, 'total_steps': 9, 'environment': {'devices': '8 x cpu'},
@@ -248,6 +249,7 @@ def test_training(trained):
   assert 'time in steps 3:00:00' in facts
   assert 'best: step 4' in page.text
   assert 'accuracy@1 on the tune split' in page.text
+  assert 'Norm of the bias' in page.text
   assert 'devices 8 x cpu' in page.text
   # The tiny corpus: 9 of 12 documents to train on, some set apart to tune.
   splits = section(page, 'answers only', 'Length of queries')

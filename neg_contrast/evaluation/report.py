@@ -176,6 +176,8 @@ class Training:
     best_step: the step whose checkpoint counts; None where none was evaluated.
     facts: what else there is to say.
     contrast: what the positives were up against; empty where nothing is known.
+    bias: kind of negatives -> (`[steps] int`, `[steps] float`), norm of the
+      bias of NCE's gradient; empty where it was not measured.
   """
 
   columns: Mapping[str, tuple[np.ndarray, np.ndarray]]
@@ -183,6 +185,9 @@ class Training:
   best_step: int | None
   facts: Mapping[str, str]
   contrast: report_negatives.Contrast = dataclasses.field(default_factory=dict)
+  bias: Mapping[str, tuple[np.ndarray, np.ndarray]] = dataclasses.field(
+      default_factory=dict
+  )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -435,6 +440,12 @@ def _draw_training(training: Training) -> list[str]:
       mark=mark, from_zero=True)
   if 'scale' in columns and np.ptp(columns['scale'][1]) > 0:
     add('scale', 'Scale of the scores', {'scale': ''}, mark=mark)
+  if training.bias:
+    drawn.append(figures.curves(
+        'bias', 'Norm of the bias of NCE’s gradient', training.bias, series=2,
+        colours={kind: n for n, kind in enumerate(training.bias, start=2)},
+        mark=mark, from_zero=True, markers=True,
+    ))
   return drawn
 
 

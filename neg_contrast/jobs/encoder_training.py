@@ -18,13 +18,19 @@ from neg_contrast.data import (
     synthetic,
     tokenized,
 )
-from neg_contrast.jobs import chunking, evaluate, pooled_training, sampled
+from neg_contrast.jobs import (
+    bias_meter,
+    chunking,
+    evaluate,
+    pooled_training,
+    sampled,
+)
 from neg_contrast.jobs import dataset as dataset_lib
 from neg_contrast.jobs import embedder as embedder_lib
 from neg_contrast.jobs import model as model_lib
 from neg_contrast.jobs import retriever as retriever_lib
 from neg_contrast.models import dual_encoder, loading
-from neg_contrast.negatives import drawing
+from neg_contrast.negatives import drawing, sampling
 from neg_contrast.training import gradient_cache
 from neg_contrast.training import state as state_lib
 from neg_contrast.training import step as step_lib
@@ -190,6 +196,18 @@ class DualEncoderTraining(pooled_training.PooledTraining):
       ).mean
 
     return measure
+
+  def _meter(self):
+    if not self._config.nce.log_steps:
+      return super()._meter()
+    config, gold = self._config, self._dataset.gold
+    space = bias_meter.choose_labels(
+        config, gold, gold.train_and_tune[1],
+        'the tune split (data.tune_split or data.tune_fraction)',
+    )
+    meter = bias_meter.BiasMeter(config, gold, self.model, space)
+    key = sampling.draw_key(config.seed, 0)  # The same draws every time.
+    return lambda params: meter.measure(sharding.local(params), key)
 
 
 def make_loss(

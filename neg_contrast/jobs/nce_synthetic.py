@@ -155,7 +155,7 @@ def measure(
   """
   golds, weights = _golds(log_pop)
   spread = lambda params: jnp.tile(scores_of(params), (len(golds), 1))
-  scores = spread(params)
+  scores, vjp = jax.vjp(spread, params)
   usable = jnp.arange(config.labels) != golds[:, None]
   keys = jax.random.split(key, config.draws)
   result = {}
@@ -166,24 +166,19 @@ def measure(
         functools.partial(_negatives, golds, scores, usable, chosen),
         keys, weights,
     )
-    products = nce.gradient_products(spread, params, jnp.concatenate(
+    products = nce.gradient_products(vjp, jnp.concatenate(
         [jnp.stack([bias.cross_entropy, bias.mean]), bias.bias]
     ))
     norms = nce.norms_of(products[:2, :2])
     result['cross-entropy'] = {'loss': bias.cross_entropy_loss,
                                'gradient': norms.cross_entropy}
-    result[kind(percent)] = {
+    result[sampling.kind_of(percent)] = {
         'loss': bias.nce_loss, 'gradient': norms.nce, 'bias': norms.bias,
         'bias_square': products[2, 3],  # Of the two halves of the draws.
         'effective_negatives': bias.effective_negatives,
         'missed_mass': bias.missed_mass,
     }
   return result
-
-
-def kind(percent: int) -> str:
-  """Random, Hard, or Mixed-p."""
-  return {0: 'random', 100: 'hard'}.get(percent, f'mixed-{percent}')
 
 
 def describe(made: dict[str, Any]) -> str:

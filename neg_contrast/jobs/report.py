@@ -390,11 +390,15 @@ def _read_training(workdir: pathlib.Path) -> report.Training | None:
   steps: dict[int, list[float]] = {}
   contrast: dict[int, dict[str, Any]] = {}
   tune: dict[str, dict[int, float]] = {}
+  bias: dict[str, dict[int, float]] = {}
   with open(path, encoding='utf-8') as lines:
     for record in _records(lines):
       if 'evaluation' in record:
         for metric, value in record['evaluation'].items():
           tune.setdefault(metric, {})[record['step']] = value
+      elif 'bias' in record:
+        for kind, values in record['bias']['kinds'].items():
+          bias.setdefault(kind, {})[record['step']] = values['bias']
       else:
         steps[record['step']] = [record.get(name, np.nan) for name in _COLUMNS]
         contrast[record['step']] = record.get('contrast', {})
@@ -407,12 +411,13 @@ def _read_training(workdir: pathlib.Path) -> report.Training | None:
   # Of equals the earlier stays the best, as in training/loop.py.
   accuracy = tune.get('accuracy@1') or next(iter(tune.values()), {})
   best = max(accuracy, key=accuracy.__getitem__) if accuracy else None
+  curves = lambda found: {
+      name: (np.array(list(values)), np.array(list(values.values())))
+      for name, values in found.items()
+  }
   return report.Training(
-      columns,
-      {metric: (np.array(list(values)), np.array(list(values.values())))
-       for metric, values in tune.items()},
-      best, _training_facts(workdir, columns, best),
-      report_negatives.read_contrast(contrast),
+      columns, curves(tune), best, _training_facts(workdir, columns, best),
+      report_negatives.read_contrast(contrast), curves(bias),
   )
 
 

@@ -207,7 +207,7 @@ class Training(abc.ABC):
     """Trains, from the last checkpoint if there is one."""
     config, workdir = self._config, self.workdir
     ready = self.set_up()
-    total = ready.total_steps
+    total, measure = ready.total_steps, self._meter()
     hosts.on_first(lambda: self._describe_run(
         ready.examples, total, ready.chunk_groups
     ))
@@ -235,8 +235,9 @@ class Training(abc.ABC):
               learning_rate=optimizer.make_schedule(config.optim, total),
               criterion=self.criterion,
               refresh_steps=self._refresh_steps,
+              measure_steps=config.nce.log_steps,
           ),
-          self._refresh,
+          self._refresh, measure,
       ).fit(state, progress)
     finally:
       log.close()
@@ -257,6 +258,10 @@ class Training(abc.ABC):
   def _refresh(self, params: Any, step: int) -> None:
     """Remakes what batches from a step on are made of."""
     del params, step  # Nothing, most of the time.
+
+  def _meter(self) -> Callable[[Any], dict[str, Any]]:
+    """Parameters -> what the log says of them every `nce.log_steps`."""
+    return lambda params: {}  # Only dual encoders have any.
 
   @property
   def _dataset(self) -> dataset_lib.Dataset:

@@ -83,6 +83,11 @@ def mixed(count: int, percent: float, greedy: bool = False) -> Sampling:
   return Sampling(count - random, random, greedy)
 
 
+def kind_of(percent: int) -> str:
+  """The name of `mixed`: Random, Hard, or Mixed-p."""
+  return {0: 'random', 100: 'hard'}.get(percent, f'mixed-{percent}')
+
+
 @flax.struct.dataclass
 class Kept:
   """The labels with the highest keys so far, of each query.

@@ -48,6 +48,7 @@ class Schedule:
       better.
     refresh_steps: steps between refreshes of what batches are made of, 0:
       never.
+    measure_steps: steps between measurements for the log, 0: never.
   """
 
   total_steps: int
@@ -59,6 +60,7 @@ class Schedule:
   learning_rate: optax.Schedule
   criterion: str = 'accuracy@1'
   refresh_steps: int = 0
+  measure_steps: int = 0
 
   def refreshes(self, step: int) -> bool:
     """Whether batches have to be refreshed before what follows step `step`."""
@@ -69,6 +71,10 @@ class Schedule:
     return bool(self.eval_steps) and (
         step % self.eval_steps == 0 or step == self.total_steps
     )
+
+  def measures(self, step: int) -> bool:
+    """Whether step `step` is followed by a measurement."""
+    return bool(self.measure_steps) and step % self.measure_steps == 0
 
   def pauses(self, step: int) -> bool:
     """Whether step `step` is followed by an evaluation or a checkpoint."""
@@ -105,6 +111,7 @@ class Trainer:
       log: run_log.RunLog,
       schedule: Schedule,
       refresh: Callable[[Any, int], None] = lambda params, step: None,
+      measure: Callable[[Any], dict[str, Any]] = lambda params: {},
   ):
     """Takes what a run is made of.
 
@@ -119,6 +126,7 @@ class Trainer:
       schedule: when to do what.
       refresh: (parameters, steps done); remakes what batches after it are made
         of, the same however often it is called.
+      measure: parameters -> what `RunLog.write_bias` takes.
     """
     self._train_step = train_step
     self._make_batch = make_batch
@@ -127,6 +135,7 @@ class Trainer:
     self._log = log
     self._schedule = schedule
     self._refresh = refresh
+    self._measure = measure
     self._pending: collections.deque[Pending] = collections.deque()
     self._drained = 0.0  # When the device was last known to be idle.
 
@@ -187,6 +196,10 @@ class Trainer:
         self._pending.append(Pending(step, metrics, stats, waited))
         if len(self._pending) >= self._schedule.log_steps:
           self._drain()
+        if self._schedule.measures(step):
+          self._drain()
+          self._log.write_bias(step, self._measure(state.params))
+          self._drained = time.monotonic()
         stop = signals.stop_after(step)
         if self._schedule.pauses(step) or stop:
           progress = self._pause(state, progress, step)

@@ -77,6 +77,22 @@ class RunLog:
     for name, value in metrics.items():
       self._writer.add_scalar(f'tune/{name}', value, step)
 
+  def write_bias(self, step: int, measured: dict[str, dict[str, Any]]) -> None:
+    """Appends and prints what `jobs/bias_meter.py` measured after a step."""
+    self._append({'step': step, 'bias': measured})
+    model, kinds = measured['model'], measured['kinds']
+    for name, values in {'model': model, **kinds}.items():
+      for key, value in values.items():
+        self._writer.add_scalar(f'bias/{name}/{key}', value, step)
+    logging.info(
+        'step %d: bias %s; cross-entropy %.4f  gradient %.3f  accuracy %.3f  '
+        'false negatives %.4f', step,
+        '  '.join(f'{name} {values["bias"]:.3f} (cosine {values["cosine"]:.3f})'
+                  for name, values in kinds.items()),
+        model['loss'], model['gradient'], model['accuracy'],
+        model['known_positive_mass'] + model['answer_mass'],
+    )
+
   def print_step(self, record: StepRecord) -> None:
     """Prints a line with speed and remaining time."""
     remaining = self._total_steps - record.step
@@ -116,6 +132,9 @@ class NoLog(RunLog):
     """Does nothing."""
 
   def write_evaluation(self, step: int, metrics: dict[str, float]) -> None:
+    """Does nothing."""
+
+  def write_bias(self, step: int, measured: dict[str, dict[str, Any]]) -> None:
     """Does nothing."""
 
   def print_step(self, record: StepRecord) -> None:
