@@ -6,16 +6,17 @@
 Table 1 of Zhang and Stratos, "Understanding Hard Negatives in Noise Contrastive
 Estimation", for two cores: DUAL, POLY-16, MULTI-8 and SOM by Random, Hard and
 Mixed-50 negatives, each trained by the same number of steps on the same
-mentions from the same checkpoint (the first layers of all-MiniLM-L6-v2). Every
-cell is `configs/ncbi_retriever.py` with other arguments and [CLS] for DUAL's
-vector too, and a workdir of its own. JOINT, `configs/ncbi_reranker.py`, is then
-trained on the top entities of the cell with the best accuracy@64, and ranks
-them anew.
+mentions from the same checkpoint (all-MiniLM-L6-v2), with [CLS] and plain dot
+products as in the paper. SOM's sum over the 32 tokens of a mention is divided
+by 32: MiniLM's vectors are long, and the sum of their products has all of the
+softmax at once. Every cell is `configs/ncbi_retriever.py` with other arguments,
+and a workdir of its own. JOINT, `configs/ncbi_reranker.py`, is then trained on
+the top entities of the cell with the best accuracy@64, and ranks them anew.
 
 `--mentions` mentions of the training split are trained on, drawn by seed 0.
 With `--tune` all is measured on as many others of it, and not on the test
-split, to choose `--rate`, the learning rate of all cells, by; or that of one
-score function, as in `--rate=som=1e-4`.
+split, to choose the learning rate (`--rate`) and `--scale` by, for all cells or
+for one score function (`--rate=som=1e-4`).
 
 The same command goes on where it stopped, and everything is kept in the
 workdir.
@@ -117,7 +118,7 @@ def _make(args: argparse.Namespace, name: str, **arguments: str):
   else:
     config.model.pooling = 'cls'
     config.model.normalize = False
-    config.loss.scale = args.scale
+    config.loss.scale = _for(args.scale, score)
     config.negatives.refresh_epochs = args.refresh_epochs
     config.evaluation.metrics = _METRICS
   return config
@@ -211,21 +212,21 @@ def _parse() -> argparse.Namespace:
   add('--tune', action='store_true')
   add('--workdir', type=pathlib.Path, default='workdirs/compare_scores')
   add('--init', default='minilm')
-  add('--layers', type=int, default=2, help='of init; 0: all')
+  add('--layers', type=int, default=0, help='of init; 0: all')
   add('--lengths', type=int, nargs=2, default=(32, 32),
       help='tokens of mentions and concepts')
-  add('--scale', type=float, default=1.0)
   add('--dtype', default='bfloat16')
   add('--scores', nargs='+', default=list(_SCORES))
   add('--negatives', nargs='+', default=list(_NEGATIVES))
   add('--mentions', type=int, default=500)
   add('--candidates', type=int, default=8, help='K')
   add('--batch_size', type=int, default=8)
-  add('--steps', type=int, default=100)
-  add('--joint_steps', type=int, default=100, help='0: no JOINT')
-  add('--refresh_epochs', type=float, default=1.0,
+  add('--steps', type=int, default=60)
+  add('--joint_steps', type=int, default=60, help='0: no JOINT')
+  add('--refresh_epochs', type=float, default=0.5,
       help='passes over the mentions between draws of hard negatives')
-  add('--rate', action='append', default=['3e-4'])
+  add('--rate', action='append', default=['1e-4'])
+  add('--scale', action='append', default=['1', 'som=0.03125'])
   return parser.parse_args()
 
 
