@@ -11,7 +11,8 @@ products as in the paper. SOM's sum over the 32 tokens of a mention is divided
 by 32: MiniLM's vectors are long, and the sum of their products has all of the
 softmax at once. Every cell is `configs/ncbi_retriever.py` with other arguments,
 and a workdir of its own. JOINT, `configs/ncbi_reranker.py`, is then trained on
-the top entities of the cell with the best accuracy@64, and ranks them anew.
+the top entities of the cell whose accuracy@64 came out best on the queries that
+JOINT is measured on as well, and ranks them anew.
 
 `--mentions` mentions of the training split are trained on, drawn by seed 0.
 With `--tune` all is measured on as many others of it, and not on the test

@@ -787,7 +787,9 @@ class NceConfig:
       and their best passages by BM25 that are none.
     queries: that a model is measured on, with a positive each of its own.
     log_steps: steps of `job=train` between measurements of the dual encoder as
-      it is, on queries of the tune split, for the log; 0: never.
+      it is, on queries of the tune split, for the log; 0: never. A device then
+      holds, beside the training, the whole parameters and a gradient for each
+      of the `percents` and one more.
     points: parameters where `job=nce_bias` measures: `initial` (`model.init`),
       `cross_entropy` and `random` (trained from there on these queries and
       labels, by cross-entropy and by NCE with random negatives).

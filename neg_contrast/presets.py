@@ -125,8 +125,6 @@ def set_linking(
   """
   config.model.shared = False
   config.model.score = score
-  if score != 'dual':
-    config.model.pooling = 'cls'  # MiniLM has the mean, which is one vector.
   config.loss.bidirectional = False
   config.loss.candidates = 'own'
   config.negatives.strategy = 'sampled'
@@ -158,6 +156,8 @@ def set_linking(
     config.data.batch_size = 16
     config.model.init = 'minilm'
     config.model.query_length = config.model.passage_length = 64
+    if score != 'dual':
+      config.model.pooling = 'cls'  # MiniLM has the mean, which is one vector.
     if score == 'som':
       config.loss.scale = 1.0  # A sum over the query's tokens, as ColBERT's.
     config.negatives.per_query = 7

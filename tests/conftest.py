@@ -14,7 +14,8 @@ os.environ['XLA_FLAGS'] = (
 )
 os.environ.setdefault('TOKENIZERS_PARALLELISM', 'false')
 # What is compiled once is there for the whole session: for all workers, and for
-# the processes that tests start. It goes when the first process leaves.
+# the processes that tests start. It goes when the first process leaves, unless
+# that is killed.
 if 'JAX_COMPILATION_CACHE_DIR' not in os.environ:
   _CACHE = tempfile.TemporaryDirectory(
       prefix='neg_contrast_xla_', ignore_cleanup_errors=True

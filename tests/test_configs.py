@@ -140,6 +140,18 @@ def test_papers_values_of_rerankers():
   assert (config.model.query_length, config.model.passage_length) == (128, 128)
 
 
+@pytest.mark.parametrize('name', ['zeshel', 'aida', 'ncbi'])
+def test_several_vectors_on_two_cores(name):
+  """MiniLM pools a mean, and SOM of unit vectors is a sum."""
+  path = ROOT / 'configs' / f'{name}_retriever.py'
+  for score, pooling, scale in (('dual', None, 20.0), ('poly-16', 'cls', 20.0),
+                                ('som', 'cls', 1.0)):
+    config = load(path, f'size=small,score={score}')
+    assert (config.model.pooling, config.loss.scale) == (pooling, scale)
+  full = load(path, 'score=som')
+  assert (full.model.pooling, full.loss.scale) == (None, 1.0)
+
+
 def test_arguments():
   assert config_lib.arguments('a=1,word', preset='', a='0') == {
       'preset': 'word', 'a': '1'}

@@ -160,7 +160,8 @@ def wide(tmp_path_factory):
   return folder, held[-1]
 
 
-WIDE = {'optim__steps': 8, 'optim__learning_rate': 1e-3}
+WIDE = {'optim__steps': 8, 'optim__learning_rate': 1e-3, 'nce__log_steps': 4,
+        'nce__queries': 4, 'nce__labels': 9, 'nce__draws': 2}
 
 
 def watch_optimizer_state(patch):
@@ -198,17 +199,20 @@ def test_fsdp_has_the_same_losses_and_less_memory(
 def test_four_processes_train_as_one(wide, tmp_path):
   """In a mesh of 4 x 2 with FSDP, against one process in 8 x 1 without."""
   folder, _ = wide
-  settings = {
-      **WIDE, 'mesh__model': 2, 'mesh__fsdp': True, 'nce__log_steps': 4,
-      'nce__queries': 4, 'nce__labels': 9, 'nce__draws': 2,
-  }
+  settings = {**WIDE, 'mesh__model': 2, 'mesh__fsdp': True}
   outputs_of(start(
       4, 2, 'train', folder, tmp_path / 'work', json.dumps(settings)
   ))
   losses = test_jobs.losses_of(folder / 'plain')
   assert list(losses) == list(range(1, 9)) and min(losses.values()) > 1
   assert_near(losses, test_jobs.losses_of(tmp_path / 'work'))
-  assert list(test_nce_jobs.biases_of(tmp_path / 'work')) == [4, 8]
+  wanted, found = (test_nce_jobs.biases_of(place)
+                   for place in (folder / 'plain', tmp_path / 'work'))
+  assert list(found) == list(wanted) == [4, 8]
+  for step, one in wanted.items():
+    for name in ('loss', 'gradient', 'gold_mass'):
+      assert found[step]['model'][name] == pytest.approx(
+          one['model'][name], rel=1e-3)
 
 
 def wait_for(condition, started):

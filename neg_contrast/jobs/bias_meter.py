@@ -1,7 +1,8 @@
 """How far NCE is from the cross-entropy, for a model and held-out queries.
 
 Zhang and Stratos, "Understanding Hard Negatives in Noise Contrastive
-Estimation", Appendix C. `job=nce_bias` and the log of a training measure alike.
+Estimation", Appendix C. `job=nce_bias` and the log of a training measure alike,
+but that the log knows a learned scale (`loss.learn_scale`), a parameter too.
 """
 
 import dataclasses

@@ -262,6 +262,7 @@ class Negatives:
         stage1=None,
         synthetic=config_lib.SyntheticConfig(),
         negatives=config_lib.NegativesConfig(),
+        nce=config_lib.NceConfig(),
         model=dataclasses.replace(
             config.model, init=self._miner_init,
             projection_dim=self._dim(source),

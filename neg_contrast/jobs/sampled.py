@@ -14,8 +14,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from absl import logging
-from jax.sharding import NamedSharding, PartitionSpec
-from jaxtyping import Array, Float, Int
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jaxtyping import Array, Float, Int, Key
 
 from neg_contrast import artifacts, errors, hosts, scoring, sharding
 from neg_contrast import config as config_lib
@@ -158,8 +158,7 @@ class SampledNegatives:
       passage_vecs = embedder.passage_vecs
     draw = Drawer(
         self._sampling, self._config.loss.adjusted, score, scale,
-        Blocks(passage_vecs, among, prepared.passage_groups[among],
-                self._mesh),
+        Blocks(passage_vecs, among, prepared.passage_groups[among], self._mesh),
     )
     key = sampling.draw_key(self._config.seed, step // self.steps)
     blocks = -(-count // EXAMPLES_AT_ONCE)
@@ -193,8 +192,20 @@ class Blocks:
   """The corpus, some passages at a time, each device its own."""
 
   def __init__(
-      self, vecs: Any, among: np.ndarray, groups: np.ndarray, mesh: Any
+      self,
+      vecs: vector_table.Rows,
+      among: Int[np.ndarray, ' passages'],
+      groups: Int[np.ndarray, ' passages'],
+      mesh: Mesh,
   ):
+    """Reads nothing yet.
+
+    Args:
+      vecs: `[passages, features] float32`.
+      among: `[passages] int32`, their rows in the corpus.
+      groups: `[passages] int32`, equal for equal texts.
+      mesh: devices share the passages along `data`.
+    """
     self._vecs, self._among, self._groups = vecs, among, groups
     self._devices = mesh.shape['data']
     self._rows = max(1, min(
@@ -226,14 +237,48 @@ class Blocks:
 class Drawer:
   """Draws the negatives of a block of examples."""
 
-  def __init__(self, how, is_iid, score, scale, blocks):
+  def __init__(
+      self,
+      how: sampling.Sampling,
+      is_iid: bool,
+      score: scoring.ScoreFunction,
+      scale: float,
+      blocks: Blocks,
+  ):
+    """Puts a small corpus on the devices.
+
+    Args:
+      how: many of which kind.
+      is_iid: draw with replacement instead, and tell the chance.
+      score: of a query and a passage.
+      scale: of scores.
+      blocks: the corpus.
+    """
     self._how, self._is_iid, self._blocks = how, is_iid, blocks
     self._score, self._scale = score, scale
     self._kept = list(blocks) if len(blocks) <= _KEPT_BLOCKS else None
     self._run = jax.jit(self._run_block)
 
-  def __call__(self, key, ids, query_vecs, positive_groups):
-    """Arrays `[examples, K - 1]` by name."""
+  def __call__(
+      self,
+      key: Key[Array, ''],
+      ids: Int[np.ndarray, ' examples'],
+      query_vecs: Float[np.ndarray, 'examples query_features'],
+      positive_groups: Int[np.ndarray, 'examples positives'],
+  ) -> dict[str, np.ndarray]:
+    """Draws for at most `EXAMPLES_AT_ONCE` examples.
+
+    Args:
+      key: of the epoch, see `sampling.draw_key`.
+      ids: `[examples] int32`, numbers of the examples.
+      query_vecs: `[examples, query_features] float32`.
+      positive_groups: `[examples, positives] int32`, groups that are excluded;
+        -1: none.
+
+    Returns:
+      `rows`, `[examples, K - 1] int32`, -1 where there is no passage left; with
+      replacement also `log_proposal`, `[examples, K - 1] float32`.
+    """
     count = len(ids)
     missing = EXAMPLES_AT_ONCE - count  # One shape for all.
     pad = lambda a, value: np.pad(

@@ -157,7 +157,8 @@ class Trainer:
     Raises:
       UserError: the loss is not finite.
       Interrupted: SIGTERM or SIGINT came, be it in the last evaluation;
-        everything is saved.
+        everything is saved. Several processes hear of it within a second or
+        two, so that one that comes just before the end may come too late.
     """
     step, stop = int(state.step), None
     with _Signals() as signals:
