@@ -181,8 +181,7 @@ def test_packing_and_padding_change_nothing(gated):
   together = apply((source, source_segments, target, target_segments))
   alone = apply((*padded(sources), *padded(targets)))
   for i, (row, at) in enumerate(starts):
-    np.testing.assert_allclose(
-        together[row, at], alone[i, :len(targets[i])], atol=1e-5)
+    assert_close(together[row, at], alone[i, :len(targets[i])])
 
 
 def test_later_tokens_and_other_sources_are_not_seen():
