@@ -1,9 +1,10 @@
 """Negatives drawn from the whole corpus by the model as it is, anew each epoch.
 
 Zhang and Stratos, "Understanding Hard Negatives in Noise Contrastive
-Estimation", section 6.3: when an epoch begins, the corpus is encoded, and every
-example gets K - 1 negatives for the epoch (see `negatives.sampling`). They are
-kept in the workdir, so that a run that was stopped goes on with the same.
+Estimation", section 6.3: when an epoch begins, the corpus is encoded (unless
+all are random), and every example gets K - 1 negatives for the epoch (see
+`negatives.sampling`). They are kept in the workdir, so that a run that was
+stopped goes on with the same.
 """
 
 import functools
