@@ -1,5 +1,7 @@
 """How token ids of title and text become input sequences. Pure."""
 
+from collections.abc import Iterable
+
 import numpy as np
 from jaxtyping import Int
 
@@ -63,11 +65,8 @@ def mention_pieces(
   rest = room - 2 - mentions.lengths
   before = np.minimum(left.lengths,
                       np.maximum(rest // 2, rest - right.lengths))
-  nothing = np.zeros(len(mentions), np.int64)
-  start, end = (
-      sequences.Sequences(np.array([number], np.int32), nothing, nothing + 1)
-      for number in marker_ids
-  )
+  start, end = (sequences.repeated([number], len(mentions))
+                for number in marker_ids)
   return (left.cut(left.lengths - before, left.lengths), start, mentions, end,
           right.cut(0, rest - before))
 
@@ -99,22 +98,29 @@ def input_sequences(
   Returns:
     Views: ids are read when they are taken out.
   """
-  head = _repeated((cls_id, *prefix_ids), len(titles))
-  end = _repeated((sep_id,), len(titles))
+  head = sequences.repeated((cls_id, *prefix_ids), len(titles))
+  end = sequences.repeated((sep_id,), len(titles))
   title_ends = np.minimum(titles.lengths, 1)  # Whether there is a [SEP].
-  room = max_length - 1 - title_ends
-  pieces = []
-  for piece in (head, titles, *texts):
-    pieces.append(piece.cut(0, room))
-    room = room - pieces[-1].lengths
+  pieces = fit((head, titles, *texts), max_length - 1 - title_ends)
   pieces.insert(2, end.cut(0, title_ends))
   return sequences.Chained((*pieces, end))
 
 
-def _repeated(ids: tuple[int, ...], count: int) -> sequences.Sequences:
-  """The same sequence several times."""
-  begins = np.zeros(count, np.int64)
-  return sequences.Sequences(np.array(ids, np.int32), begins, begins + len(ids))
+def fit(
+    pieces: Iterable[sequences.Sequences],
+    room: Int[np.ndarray, ' sequences'] | int,
+) -> list[sequences.Sequences]:
+  """Cuts the last pieces where all of them are too long together.
+
+  Args:
+    pieces: the first pieces of all sequences, their second ones, and so on.
+    room: tokens of all pieces of a sequence, at most.
+  """
+  kept = []
+  for piece in pieces:
+    kept.append(piece.cut(0, room))
+    room = room - kept[-1].lengths
+  return kept
 
 
 def sequence_lengths(

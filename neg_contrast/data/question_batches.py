@@ -1,17 +1,16 @@
 """Packed batches of (source, target) pairs for a question generator."""
 
 import dataclasses
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import flax.struct
-import grain
 import numpy as np
 from jaxtyping import Int
 
-from neg_contrast.data import batches, packing, sequences
-
-Tokens = Int[np.ndarray, ' tokens']
+from neg_contrast.data import batches, packing
+from neg_contrast.data import sequences as sequences_lib
 
 
 @flax.struct.dataclass
@@ -42,47 +41,49 @@ class QuestionBatcher:
 
   Attributes:
     count: examples.
-    pair: number of an example -> tokens of its source and its target.
+    source_tokens: numbers of examples -> their sources, the end included.
+    question_tokens: the same of what is to be said, without the end.
     batch_size: examples in a batch.
     groups: groups a batch is packed into.
-    row_length: source tokens a row holds.
-    target_row_length: target tokens it holds.
+    row_lengths: tokens a row holds, of `source` and of `target`.
     start_id: what the decoder gets before the first token.
+    end_id: what it has to say after the last one.
     seed: of the order of the data.
+    held: see `batches.Batcher`; of groups.
   """
 
   count: int
-  pair: Callable[[int], tuple[Tokens, Tokens]]
+  source_tokens: batches.Tokens
+  question_tokens: Callable[[np.ndarray], sequences_lib.Sequences]
   batch_size: int
   groups: int
-  row_length: int
-  target_row_length: int
+  row_lengths: Mapping[str, int]
   start_id: int
+  end_id: int
   seed: int
+  held: Callable[[int], np.ndarray] = np.arange
 
   def __call__(self, step: int) -> tuple[QuestionBatch, batches.BatchStats]:
     """The batch of a step, as numpy arrays."""
-    order = grain.MapDataset.range(self.count).seed(self.seed)
-    order = order.shuffle().repeat()
-    first = step * self.batch_size
-    return self.pack([
-        int(order[first + i]) for i in range(self.batch_size)
-    ])
+    return self.pack(batches.example_numbers(
+        self.count, self.batch_size, self.seed, step
+    ))
 
   def pack(
-      self, numbers: list[int]
+      self, numbers: Int[np.ndarray, ' batch']
   ) -> tuple[QuestionBatch, batches.BatchStats]:
     """A batch of given examples, and its facts.
 
     A pair shares a row and a segment. So that both fit, pairs are packed by
     whichever takes the larger part of its row.
     """
-    sources, targets = zip(*map(self.pair, numbers), strict=True)
-    lengths = np.array([[len(s), len(t)] for s, t in zip(sources, targets,
-                                                         strict=True)])
-    wide, narrow = self.row_length, self.target_row_length
+    sources = self.source_tokens(numbers)
+    questions = self.question_tokens(numbers)
+    # Sources, and questions with their start or end.
+    lengths = sources.lengths, questions.lengths + 1
+    wide, narrow = self.row_lengths['source'], self.row_lengths['target']
     layout = packing.plan(
-        np.maximum(lengths[:, 0], -(-lengths[:, 1] * wide // narrow)),
+        np.maximum(lengths[0], -(-lengths[1] * wide // narrow)),
         self.groups, wide,
     )
     row, place = np.divmod(layout.start, wide)
@@ -90,18 +91,21 @@ class QuestionBatcher:
         layout, row_length=narrow,
         start=row * narrow + place * narrow // wide,
     )
-    packed_sources = packing.fill(layout, sequences.listed(sources))
-    packed_targets = packing.fill(of_targets, sequences.listed(targets))
-    inputs = [np.append(np.int32(self.start_id), t[:-1]) for t in targets]
+    start, end = (sequences_lib.repeated([number], len(numbers))
+                  for number in (self.start_id, self.end_id))
+    fill = functools.partial(packing.fill, groups=self.held(self.groups))
+    packed_sources = fill(layout, sources)
+    packed_inputs, packed_targets = (
+        fill(of_targets, sequences_lib.Chained(pieces))
+        for pieces in ((start, questions), (questions, end))
+    )
     return QuestionBatch(
         source_ids=packed_sources.token_ids,
         source_segments=packed_sources.segment_ids,
-        input_ids=packing.fill(
-            of_targets, sequences.listed(inputs)
-        ).token_ids,
+        input_ids=packed_inputs.token_ids,
         target_ids=packed_targets.token_ids,
         target_segments=packed_targets.segment_ids,
     ), batches.BatchStats(
-        useful_tokens=int(lengths.sum()),
+        useful_tokens=int(sum(map(np.sum, lengths))),
         processed_tokens=layout.tokens + of_targets.tokens,
     )

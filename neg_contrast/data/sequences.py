@@ -1,7 +1,7 @@
 """Token ids of many sequences in flat arrays, read when they are used. Pure."""
 
 import dataclasses
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 from jaxtyping import Int, Integer
@@ -117,6 +117,12 @@ def listed(arrays: Iterable[Integer[np.ndarray, ' _tokens']]) -> Sequences:
   ends = np.cumsum(lengths)
   ids = np.concatenate([np.zeros(0, np.int32), *arrays])
   return Sequences(ids, ends - lengths, ends)
+
+
+def repeated(ids: Sequence[int], count: int) -> Sequences:
+  """The same sequence several times."""
+  begins = np.zeros(count, np.int64)
+  return Sequences(np.array(ids, np.int32), begins, begins + len(ids))
 
 
 def runs(

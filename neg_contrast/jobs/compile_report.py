@@ -343,12 +343,13 @@ def _generator(config: config_lib.Config) -> Workload:
   )
   batch, stats = question_batches.QuestionBatcher(
       count=size,
-      pair=lambda number: (np.zeros(sources[number], np.int32),
-                           np.zeros(targets[number], np.int32)),
+      source_tokens=lambda numbers: _blank(sources[numbers]),
+      question_tokens=lambda numbers: _blank(targets[numbers] - 1),
       batch_size=size,
       groups=config.data.groups,
-      **generator_training.row_lengths(config, text),
+      row_lengths=generator_training.row_lengths(config, text),
       start_id=shape.decoder_start_id,
+      end_id=shape.eos_id,
       seed=config.seed,
   )(0)
   params = {'generator': t5.shape_of(shape)}

@@ -10,7 +10,13 @@ from absl import logging
 
 from neg_contrast import artifacts, errors, hosts, losses, sharding
 from neg_contrast import config as config_lib
-from neg_contrast.data import examples, packing, question_batches, tokenized
+from neg_contrast.data import (
+    examples,
+    packing,
+    question_batches,
+    sequences,
+    tokenized,
+)
 from neg_contrast.jobs import model as model_lib
 from neg_contrast.jobs import question_writer, training
 from neg_contrast.models import decoding, generator
@@ -65,20 +71,21 @@ class GeneratorTraining(training.Training):
   def _batcher(
       self, pairs: examples.Examples
   ) -> question_batches.QuestionBatcher:
-    config, model, texts = self._config, self.model, self._texts
-
-    def pair(number):
-      question = texts['query'].texts[int(pairs.query_rows[number])]
-      return self._source(pairs, number), model.target(question)
-
+    config, model = self._config, self.model
+    questions = self._texts['query'].texts
+    length = model.text.question_length - 1  # The end is yet to come.
     return question_batches.QuestionBatcher(
         count=len(pairs),
-        pair=pair,
+        source_tokens=functools.partial(self._sources, pairs),
+        question_tokens=lambda numbers: questions.take(
+            pairs.query_rows[numbers]).cut(0, length),
         batch_size=config.data.batch_size,
         groups=config.data.groups,
-        **row_lengths(config, model.text),
+        row_lengths=row_lengths(config, model.text),
         start_id=model.config.decoder_start_id,
+        end_id=model.config.eos_id,
         seed=config.seed,
+        held=functools.partial(sharding.held, mesh=self._mesh),
     )
 
   @functools.cached_property
@@ -88,24 +95,26 @@ class GeneratorTraining(training.Training):
                                      self.model.tokenizer)
             for role in ('passage', 'query')}
 
-  def _source(self, pairs: examples.Examples, number: int) -> np.ndarray:
-    row, answer = int(pairs.positive_rows[number]), ''
+  def _sources(
+      self, pairs: examples.Examples, numbers: np.ndarray
+  ) -> sequences.Chained:
+    rows, passages = pairs.positive_rows[numbers], self._texts['passage']
+    answers = []
     if self.model.text.with_answer:
-      answers = self._dataset.prepared.queries[
-          int(pairs.query_rows[number])].answers
-      if not answers:
-        raise errors.UserError(
-            f'{self._config.data.source}: query '
-            f'"{self._id_of(pairs, number)}" has no answer, which '
-            'config.synthetic.with_answer=True reads; leave that out'
-        )
-      answer = answers[0]
-    passages = self._texts['passage']
-    return self.model.source(passages.titles[row], passages.texts[row], answer)
+      answers = list(map(self._answer, pairs.query_rows[numbers].tolist()))
+    return self.model.sources(
+        passages.titles.take(rows), passages.texts.take(rows), answers
+    )
 
-  def _id_of(self, pairs: examples.Examples, number: int) -> str:
-    ids = self._dataset.prepared.query_ids
-    return ids[int(pairs.query_rows[number])].decode()
+  def _answer(self, row: int) -> str:
+    """The first answer of a query."""
+    query = self._dataset.prepared.queries[row]
+    if not query.answers:
+      raise errors.UserError(
+          f'{self._config.data.source}: query "{query.id}" has no answer, '
+          'which config.synthetic.with_answer=True reads; leave that out'
+      )
+    return query.answers[0]
 
   def _tune(self) -> Callable[[Any], dict[str, float]]:
     """Loss and token accuracy on the tune split; shows some questions."""
@@ -114,7 +123,7 @@ class GeneratorTraining(training.Training):
     )
     batcher, size = self._batcher(pairs), self._config.data.batch_size
     some = np.linspace(0, len(pairs) - 1, min(len(pairs), _MOST_TUNED),
-                       dtype=int).tolist()
+                       dtype=int)
     module = self._module
 
     @jax.jit
@@ -146,7 +155,7 @@ class GeneratorTraining(training.Training):
     return measure
 
   def _show(
-      self, pairs: examples.Examples, numbers: list[int]
+      self, pairs: examples.Examples, numbers: np.ndarray
   ) -> Callable[[Any], None]:
     """Parameters -> a few greedy questions, logged and kept."""
     prepared, text = self._dataset.prepared, self.model.text
@@ -155,7 +164,7 @@ class GeneratorTraining(training.Training):
         self.model, self._config,
         decoding.Decoding('greedy', max_tokens=text.question_length),
     )
-    sources = [self._source(pairs, number) for number in numbers]
+    sources = self._sources(pairs, numbers)
 
     def show(params):
       params = sharding.local(params)
@@ -187,7 +196,6 @@ def row_lengths(
   wide = max(config.data.row_length or packing.default_row_length(
       text.passage_length), text.passage_length)
   return {
-      'row_length': wide,
-      'target_row_length': -(-text.question_length * wide
-                             // text.passage_length),
+      'source': wide,
+      'target': -(-text.question_length * wide // text.passage_length),
   }

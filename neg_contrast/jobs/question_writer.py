@@ -10,7 +10,7 @@ from jax.sharding import Mesh
 
 from neg_contrast import config as config_lib
 from neg_contrast import sharding
-from neg_contrast.data import packing
+from neg_contrast.data import packing, sequences
 from neg_contrast.jobs import model as model_lib
 from neg_contrast.models import decoding, generator
 
@@ -76,7 +76,7 @@ class QuestionWriter:
   def __call__(
       self,
       params: Any,
-      sources: Sequence[np.ndarray],
+      sources: sequences.AnySequences,
       seeds: Sequence[int],
   ) -> Iterator[Written]:
     """Writes questions, batch by batch, the longest sources first.
@@ -86,10 +86,10 @@ class QuestionWriter:
 
     Args:
       params: of the generator, as `put` gives them.
-      sources: token ids, as `Generator.source` makes them.
+      sources: token ids, as `Generator.sources` makes them.
       seeds: of each, below 2**32.
     """
-    lengths = np.array([len(source) for source in sources])
+    lengths = sources.lengths
     order = np.argsort(-lengths, kind='stable')
     for first in range(0, len(order), self._batch):
       numbers = order[first : first + self._batch].tolist()

@@ -204,13 +204,13 @@ class Questions:
 
     def make(shard: int) -> None:
       done = there()
-      began, rows = time.monotonic(), self._rows(shard)
+      began, rows = time.monotonic(), np.array(self._rows(shard))
       passages = [prepared.passages[row] for row in rows]
       found: list[list[str]] = [[] for _ in rows]
       tokens = all_tokens = 0
       for written in writer(
           params,
-          [model.source(texts.titles[row], texts.texts[row]) for row in rows],
+          model.sources(texts.titles.take(rows), texts.texts.take(rows)),
           [_seed_of(passage.id) for passage in passages],
       ):
         for place, questions in zip(written.numbers, written.questions,

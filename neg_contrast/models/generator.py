@@ -6,14 +6,15 @@ Reads files; the T5 itself is pure.
 import dataclasses
 import functools
 import pathlib
+from collections.abc import Sequence
 from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Int, Integer
 
 from neg_contrast import artifacts, errors
 from neg_contrast import config as config_lib
+from neg_contrast.data import inputs, sequences
 from neg_contrast.data import tokenizer as tokenizer_lib
 from neg_contrast.models import random_init, t5, t5_pretrained
 
@@ -62,38 +63,40 @@ class Generator:
   name: str
   fingerprint: str
 
-  def source(
+  def sources(
       self,
-      title_ids: Integer[np.ndarray, ' title'],
-      text_ids: Integer[np.ndarray, ' text'],
-      answer: str = '',
-  ) -> Int[np.ndarray, ' tokens']:
-    """The input of a passage: prefix, answer, title, text, end.
+      titles: sequences.Sequences,
+      texts: sequences.Sequences,
+      answers: Sequence[str] = (),
+  ) -> sequences.Chained:
+    """The inputs of passages: prefix, answer, title, text, end.
 
     Args:
-      title_ids: without special tokens; may be empty.
-      text_ids: the same; the end is cut where the whole is too long.
-      answer: what is asked for, of a generator that reads answers.
+      titles: without special tokens; may be empty.
+      texts: the same; the end is cut where the whole is too long.
+      answers: what is asked for of each; for a generator that reads answers.
+
+    Returns:
+      Views: ids of titles and texts are read when they are taken out.
     """
-    head = self._prefix_ids
+    head = sequences.repeated(self._prefix_ids, len(texts))
+    pieces = [head, titles, texts]
     if self.text.with_answer:
-      asked = f'{_ANSWER_PREFIX}{answer} {_PASSAGE_PREFIX}'
-      head = head + self.tokenizer.encode_batch([asked])[0]
-    tokens = np.concatenate([head, title_ids, text_ids]).astype(np.int32)
-    return self._ended(tokens, self.text.passage_length)
+      asked = self.tokenizer.encode_batch([
+          f'{_ANSWER_PREFIX}{answer} {_PASSAGE_PREFIX}'
+          for answer in answers
+      ])
+      pieces.insert(1, sequences.listed(
+          np.array(ids, np.int32) for ids in asked
+      ))
+    end = sequences.repeated([self.config.eos_id], len(texts))
+    return sequences.Chained(
+        (*inputs.fit(pieces, self.text.passage_length - 1), end)
+    )
 
   @functools.cached_property
   def _prefix_ids(self) -> list[int]:
     return self.tokenizer.encode_batch([self.text.prefix])[0]
-
-  def target(
-      self, question_ids: Integer[np.ndarray, ' question']
-  ) -> Int[np.ndarray, ' tokens']:
-    """The output for a question: its tokens, and the end."""
-    return self._ended(question_ids.astype(np.int32), self.text.question_length)
-
-  def _ended(self, tokens, length):
-    return np.append(tokens[: length - 1], np.int32(self.config.eos_id))
 
 
 def from_pretrained(

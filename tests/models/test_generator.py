@@ -1,0 +1,40 @@
+"""What a question generator reads, against plain lists."""
+
+import numpy as np
+import pytest
+
+from neg_contrast.data import sequences, tokenizer
+from neg_contrast.models import generator, t5
+
+TITLES, TEXTS = [[7, 8], [], [9]], [[20, 21, 22, 23], [24], []]
+
+
+class Letters(tokenizer.Seq2SeqTokenizer):
+  """Its tokens are characters."""
+
+  def __init__(self):
+    """Needs no file."""
+
+  def encode_batch(self, texts):
+    return [[100 + ord(character) for character in text] for text in texts]
+
+
+@pytest.mark.parametrize('length', [7, 15, 200])
+@pytest.mark.parametrize('with_answer', [False, True])
+def test_sources(length, with_answer):
+  text = generator.TextSpec(length, 8, 'ask: ', with_answer)
+  made = generator.Generator(
+      t5.T5Config(eos_id=1), text, Letters(), {}, 'test', 'test')
+  answers = ['yes', '', 'a "b"'] if with_answer else []
+  sources = made.sources(
+      sequences.listed(np.array(ids, np.int32) for ids in TITLES),
+      sequences.listed(np.array(ids, np.int32) for ids in TEXTS), answers)
+  want = []
+  for row, (title, body) in enumerate(zip(TITLES, TEXTS, strict=True)):
+    head = 'ask: '
+    if with_answer:
+      head += f'answer: {answers[row]} passage: '
+    ids = [*Letters().encode_batch([head])[0], *title, *body]
+    want.append([*ids[: length - 1], 1])
+  assert [list(ids) for ids in sources] == want
+  assert sources.lengths.tolist() == list(map(len, want))
