@@ -144,8 +144,9 @@ class ModelConfig:
       softmax, with attention matrices in memory. `flash`: one kernel that keeps
       none, in Pallas on TPUs (v4 and later) and of cuDNN on NVIDIA GPUs (in
       bfloat16); it has no dropout of attention probabilities, so that training
-      with it needs attention_dropout=0. `auto`: `flash` on TPUs where that can
-      be, else `xla`. Results differ by rounding only.
+      with it needs attention_dropout=0. `auto`: `flash` where it can be and a
+      trial on this machine's device agrees with `xla`, else `xla`. Results
+      differ by rounding only.
     remat: what the backward pass computes again: `none`, `attention` (scores
       and softmax: little time, much memory) or `full` (every layer).
     scan_unroll: layers unrolled per iteration of the loop over layers: more

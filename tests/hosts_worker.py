@@ -96,6 +96,7 @@ def _use_hosts() -> None:
   assert told == {'a': 0.1, 'b': 1 / 3}
   rows = np.arange(6, dtype=np.float32).reshape(2, 3)[:index] + index
   assert hosts.gather(rows).tolist() == [[1, 2, 3]]
+  assert hosts.gather(np.array([index == 1])).tolist() == [False, True]
   mesh = sharding.make_mesh(config_lib.MeshConfig())
   assert sharding.held(6, mesh).tolist() == [[0, 1, 2], [3, 4, 5]][index]
   shares = hosts.gather(np.array(hosts.share_of(5), np.int32))

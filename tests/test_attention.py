@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from neg_contrast import config as config_lib
 from neg_contrast import errors, sharding
 from neg_contrast.jobs import attention
 from neg_contrast.jobs import model as model_lib
-from neg_contrast.models import bert, dual_encoder
+from neg_contrast.models import bert, dual_encoder, flash_attention
 
 BASE = bert.BertConfig()
 WITHOUT = bert.BertConfig(attention_dropout=0)
@@ -25,14 +26,18 @@ class Device:
   device_kind: str
   id: int = 0
   process_index: int = 0
+  compute_capability: str = '8.0'
 
 
-def devices(platform, kind, model=1):
-  some = [Device(platform, kind, number) for number in range(model)]
+def devices(platform, kind, model=1, capability='8.0'):
+  some = [Device(platform, kind, number, compute_capability=capability)
+          for number in range(model)]
   return Mesh(np.array([some], object), ('data', 'model'))
 
 
 V4, V3 = devices('tpu', 'TPU v4'), devices('tpu', 'TPU v3')
+T4 = devices('gpu', 'Tesla T4', capability='7.5')
+AMD = devices('gpu', 'AMD Instinct MI300X', capability='gfx942')
 GPU, CPU = devices('gpu', 'NVIDIA H200'), devices('cpu', 'cpu')
 
 
@@ -56,7 +61,9 @@ def choose(wanted, shape, mesh, is_training=False, dtype=jnp.bfloat16,
     (WITHOUT, V4, True, 'flash'),
     (WITHOUT, V3, False, 'xla'),
     (WITHOUT, devices('tpu', 'TPU v4', 8), False, 'xla'),
-    (WITHOUT, GPU, False, 'xla'),
+    (WITHOUT, GPU, False, 'flash'),
+    (WITHOUT, T4, False, 'xla'),
+    (WITHOUT, AMD, False, 'xla'),
     (WITHOUT, CPU, True, 'xla'),
 ])
 def test_automatic(shape, mesh, is_training, expected):
@@ -69,6 +76,7 @@ def test_automatic(shape, mesh, is_training, expected):
      'the model has 0.1; set --config.model.attention_dropout=0'),
     (BASE, CPU, {}, 'for cpu; set --config.model.attention=auto'),
     (BASE, V3, {}, 'for TPU v3; set --config.model.attention=auto'),
+    (BASE, T4, {}, 'for Tesla T4; set --config.model.attention=auto'),
     (BASE, devices('tpu', 'TPU v4', 8), {}, 'mesh.model=8 .* 12 heads'),
     (BASE, V4, {'row_length': 2048}, 'data.row_length=1024'),
     (BASE, GPU, {'dtype': jnp.float32}, '--config.model.dtype=bfloat16'),
@@ -84,6 +92,61 @@ def test_where_it_cannot_work_it_is_refused(shape, mesh, kwargs, message):
 def test_where_it_can_work_it_is_taken():
   assert choose('flash', WITHOUT, V4, is_training=True) == 'flash'
   assert choose('flash', BASE, GPU) == 'flash'
+
+
+def altered(part, by):
+  """The TPU's kernel, step by step, with something done to one of its parts."""
+  kernel = flash_attention.tpu_kernel(4, interpret=True)
+  return dataclasses.replace(
+      kernel, **{part: lambda *arrays: by(getattr(kernel, part), *arrays)})
+
+
+def without_segments(compute, *arrays):
+  return compute(*arrays[:-1], jnp.ones_like(arrays[-1]))
+
+
+def with_nan(compute, *arrays):
+  return jax.tree.map(lambda a: a.at[0, 0].set(jnp.nan), compute(*arrays))
+
+
+def negated_values(compute, *arrays):
+  query, key, value = compute(*arrays)
+  return query, key, -value
+
+
+def raises(compute, *arrays):
+  raise NotImplementedError('cuDNN is not here')
+
+
+# Seen first: a device that is at hand computes by both.
+@pytest.mark.parametrize(('part', 'by', 'said'), [
+    ('forward', lambda compute, *arrays: compute(*arrays), None),
+    ('forward', without_segments, 'is off by'),
+    ('backward', without_segments, 'is off by'),
+    ('forward', with_nan, 'is off by'),
+    ('backward', negated_values, 'is off by'),
+    ('forward', raises, 'failed: cuDNN is not here'),
+    ('backward', raises, 'failed: cuDNN is not here'),
+])
+@pytest.mark.parametrize('dtype', [jnp.float32, jnp.bfloat16])
+def test_automatic_takes_what_works_at_hand(
+    monkeypatch, caplog, part, by, said, dtype
+):
+  monkeypatch.setattr(attention, '_problem', lambda *_: None)
+  monkeypatch.setattr(
+      attention, '_kernel', lambda platform, features: altered(part, by))
+  attention._fails_on.cache_clear()
+  shape = bert.BertConfig(num_heads=3, hidden_size=12)
+  mesh = sharding.make_mesh(config_lib.MeshConfig())
+  chosen = [
+      choose('auto', shape, mesh, is_training, dtype, row_length=40)
+      for is_training in (False, True, False)
+  ]
+  attention._fails_on.cache_clear()
+  assert chosen == ['xla' if said else 'flash'] * 3
+  assert caplog.text.count('XLA computes it') == (said is not None)
+  assert said is None or said in caplog.text
+  assert choose('flash', shape, mesh) == 'flash'  # Which is not asked.
 
 
 def test_a_module_is_made_for_its_mesh():

@@ -3,18 +3,19 @@
 import functools
 from typing import Any
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 from absl import logging
 from jax.sharding import Mesh
 
 from neg_contrast import config as config_lib
-from neg_contrast import errors, sharding
+from neg_contrast import errors, hosts, sharding
 from neg_contrast.data import packing
-from neg_contrast.models import bert, flash_attention
+from neg_contrast.models import bert, flash_attention, layers
 
-# Platforms that `auto` chooses a kernel on.
-_AUTOMATIC = ('tpu',)
 _WITHOUT_MOSAIC = ('TPU v2', 'TPU v3')
+_MOST_ERROR = 4  # Of a kernel, in errors of XLA's in the same dtype.
 
 
 def choose(
@@ -25,6 +26,10 @@ def choose(
     is_training: bool = False,
 ) -> str:
   """`xla` or `flash`.
+
+  `auto` is `flash` where it can work and is seen to work: where one of the
+  devices is at hand, both compute a few rows there first. In training, several
+  processes come here together and choose the same.
 
   Args:
     shape: of the transformer.
@@ -37,11 +42,17 @@ def choose(
     UserError: `flash` is asked for where it can't work.
   """
   wanted = config.model.attention
-  problem = _problem(shape, config.data.row_length, dtype, mesh, is_training)
+  length = config.data.row_length or packing.default_row_length(
+      shape.max_positions
+  )
+  problem = _problem(shape, length, dtype, mesh, is_training)
   if wanted == 'flash' and problem:
     raise errors.UserError(f'config.model.attention=flash: {problem}')
-  if wanted == 'auto' and not problem and _platform(mesh) in _AUTOMATIC:
-    wanted = 'flash'
+  if wanted == 'auto' and not problem:
+    fails = _fails(shape, length, dtype, mesh)
+    if is_training:
+      fails = bool(hosts.gather(np.array([fails])).any())
+    return 'xla' if fails else 'flash'
   return 'flash' if wanted == 'flash' else 'xla'
 
 
@@ -59,12 +70,77 @@ def make(
                'training' if is_training else 'encoding')
   if chosen == 'xla':
     return None
-  kernel = (flash_attention.tpu_kernel if _platform(mesh) == 'tpu'
-            else flash_attention.gpu_kernel)
   return flash_attention.make_attention(
-      kernel(shape.hidden_size // shape.num_heads),
+      _kernel(_platform(mesh), shape.hidden_size // shape.num_heads),
       functools.partial(sharding.over_rows, mesh=mesh),
   )
+
+
+def _kernel(platform: str, head_features: int) -> flash_attention.Kernel:
+  if platform == 'tpu':
+    return flash_attention.tpu_kernel(head_features)
+  return flash_attention.gpu_kernel(head_features)
+
+
+def _fails(shape, row_length, dtype, mesh) -> bool:
+  """Whether the kernel does not work on a device of the mesh at hand."""
+  at_hand = [device for device in mesh.devices.flat
+             if device in jax.local_devices()]
+  return bool(at_hand) and _fails_on(
+      at_hand[0], shape.num_heads, shape.hidden_size // shape.num_heads,
+      row_length, jnp.dtype(dtype),
+  )
+
+
+@functools.cache
+def _fails_on(device, heads, head_features, row_length, dtype) -> bool:
+  """Whether the kernel fails at two rows, or is much farther off than XLA.
+
+  Mixed values and gradients are compared with those in float32, and the largest
+  differences count. What goes in is made of halves, which no dtype rounds.
+  """
+  rng = np.random.default_rng(0)
+  size = (4, 2, row_length, heads * head_features)
+  arrays = np.round(2 * rng.normal(size=size)).astype(np.float32) / 2
+  arrays[0] /= 2 ** round(np.log2(head_features) / 2)  # Queries come scaled.
+  segment_ids = np.sort(rng.integers(0, 6, size[1:3], np.int32))[:, ::-1]
+
+  def by_xla(query, key, value, segment_ids):
+    split = lambda a: a.reshape(*a.shape[:2], heads, -1).swapaxes(1, 2)
+    mixed = layers.attend(
+        split(query), split(key), split(value),
+        (layers.segment_bias(segment_ids),), lambda weights: weights,
+    )
+    return mixed.swapaxes(1, 2).reshape(query.shape)
+
+  @functools.partial(jax.jit, static_argnums=(0, 1))
+  def compute(attention, dtype, arrays, segment_ids):
+    *inputs, gradient = arrays.astype(dtype)
+    mixed, back = jax.vjp(lambda *x: attention(*x, segment_ids), *inputs)
+    return jnp.stack([mixed, *back(gradient)]).astype(jnp.float32)
+
+  placed = jax.device_put((arrays, segment_ids), device)
+  with jax.default_matmul_precision('highest'):
+    exact = compute(by_xla, jnp.float32, *placed)
+  off = lambda attention: np.asarray(jnp.abs(
+      compute(attention, dtype, *placed) - exact
+  ).max((1, 2, 3)))
+  try:
+    kernel = flash_attention.make_attention(
+        _kernel(device.platform, head_features)
+    )
+    by_kernel = off(kernel)
+  except Exception as e:  # Of any kind: of drivers, libraries and compilers.
+    failure = f'failed: {str(e).strip() or repr(e)}'
+  else:
+    limit = _MOST_ERROR * off(by_xla) + 1e-5
+    if (by_kernel <= limit).all():  # NaN is not.
+      return False
+    failure = (f'is off by {by_kernel} in values and gradients, where {limit} '
+               'is allowed')
+  logging.warning('model.attention=auto: XLA computes it, as the kernel for %s '
+                  '%s', device.device_kind, failure)
+  return True
 
 
 def _problem(shape, row_length, dtype, mesh, is_training) -> str | None:
@@ -74,7 +150,7 @@ def _problem(shape, row_length, dtype, mesh, is_training) -> str | None:
   if device.platform not in ('tpu', 'gpu'):
     return (f'there is no such kernel for {device.platform}; set '
             '--config.model.attention=auto')
-  if device.device_kind in _WITHOUT_MOSAIC:
+  if device.device_kind in _WITHOUT_MOSAIC or _is_before_ampere(device):
     return (f'there is no such kernel for {device.device_kind}; set '
             '--config.model.attention=auto')
   if is_training and shape.attention_dropout:
@@ -88,7 +164,6 @@ def _problem(shape, row_length, dtype, mesh, is_training) -> str | None:
         f'config.mesh.model={mesh.shape["model"]} does not divide the '
         f'{shape.num_heads} heads; choose a divisor, {other}'
     )
-  row_length = row_length or packing.default_row_length(shape.max_positions)
   if device.platform == 'tpu' and row_length > flash_attention.LONGEST_ROW:
     return (f'rows of up to {row_length} tokens, and the kernel takes '
             f'{flash_attention.LONGEST_ROW}; set --config.data.row_length='
@@ -103,6 +178,12 @@ def _problem(shape, row_length, dtype, mesh, is_training) -> str | None:
               'only for multiples of 8 up to 128; set '
               '--config.model.attention=auto')
   return None
+
+
+def _is_before_ampere(device) -> bool:
+  """Whether it is a GPU that cuDNN's kernel is not for."""
+  major = getattr(device, 'compute_capability', '8.0').split('.')[0]
+  return not major.isdecimal() or int(major) < 8
 
 
 def _platform(mesh: Mesh) -> str:
