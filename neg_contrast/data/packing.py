@@ -16,8 +16,9 @@ from jaxtyping import Int
 from neg_contrast.data import sequences as sequences_lib
 from neg_contrast.models import packed
 
-# Sizes up to 16 rows are all allowed; above, 8 sizes an octave, so that
-# rounding up adds at most 1/8 and on average about 1/25, for few compilations.
+# Sizes up to 16 rows are all allowed; above, there are 8 an octave, so that
+# rounding up adds at most 1/8, for few compilations. Of large batches it adds
+# less, see `round_up_rows`.
 _LADDER_BITS = 4
 
 
@@ -55,9 +56,18 @@ class Layout:
     return self.groups * self.rows * self.row_length
 
 
-def round_up_rows(rows: int) -> int:
-  """The smallest size of the ladder that holds `rows`."""
-  step = 1 << max(0, (max(rows, 1) - 1).bit_length() - _LADDER_BITS)
+def round_up_rows(rows: int, groups: int = 1) -> int:
+  """The smallest size of the ladder that holds `rows`.
+
+  Args:
+    rows: of each group.
+    groups: among which a batch is dealt. The tokens of large batches hardly
+      vary: by the root of their number, more or less. Steps are no larger than
+      half the root of all rows, by group, and few sizes come up all the same.
+  """
+  octave = (max(rows, 1) - 1).bit_length()
+  spread = (octave - (groups - 1).bit_length()) // 2 - 1
+  step = 1 << max(0, min(octave - _LADDER_BITS, spread))
   return -(-max(rows, 1) // step) * step
 
 
@@ -110,7 +120,7 @@ def plan(
     start[members], used = _best_fit(lengths[members], row_length)
     rows = max(rows, used)
   return Layout(
-      groups, round_up_rows(rows), row_length, slots, group, slot, start
+      groups, round_up_rows(rows, groups), row_length, slots, group, slot, start
   )
 
 

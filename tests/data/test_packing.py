@@ -43,15 +43,30 @@ def test_groups_get_equal_counts_and_nearly_equal_tokens():
   assert tokens.max() - tokens.min() < 0.05 * tokens.mean()
 
 
-def test_ladder_is_short_and_tight():
-  rows = np.arange(1, 4096)
-  rounded = np.array([packing.round_up_rows(int(r)) for r in rows])
-  assert (rounded >= rows).all()
+@pytest.mark.parametrize('groups', [1, 2, 3, 8, 32])
+def test_ladder_is_short_and_tight(groups):
+  rows = np.arange(1, 4097)
+  round_up = lambda some: np.array(
+      [packing.round_up_rows(int(r), groups) for r in some])
+  rounded = round_up(rows)
+  assert (rounded >= rows).all() and (np.diff(rounded) >= 0).all()
   assert ((rounded - rows) / rows).max() <= 1 / 8
-  assert len(set(rounded)) == 16 + 8 * 8
-  np.testing.assert_array_equal(
-      rounded, [packing.round_up_rows(int(r)) for r in rounded]
-  )
+  assert (rounded - rows < np.maximum(1, np.sqrt(rows / groups))).all()
+  np.testing.assert_array_equal(rounded, round_up(rounded))
+  if groups == 1:
+    assert len(set(rounded)) == 16 + 8 * 2 + 16 * 2 + 32 * 2 + 64 * 2
+
+
+@pytest.mark.parametrize(('batch', 'groups', 'sizes'), [
+    (64, 1, 3), (256, 8, 4), (2048, 32, 2), (2048, 1, 4),
+])
+def test_few_sizes_come_up(batch, groups, sizes):
+  """Lengths as of SQuAD's passages, which vary much."""
+  rng = np.random.default_rng(0)
+  plans = [packing.plan(np.concatenate([
+      np.full(batch, 12), np.clip(rng.lognormal(4.84, 0.45, 3 * batch), 10, 384)
+  ]).astype(int), groups, 512) for _ in range(20)]
+  assert len({plan.rows for plan in plans}) <= sizes
 
 
 def test_refuses_what_does_not_fit():
