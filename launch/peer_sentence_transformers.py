@@ -8,8 +8,9 @@ trains on all batches, or encodes all passages, and answers with a line of json.
 * encode: texts to vectors as `SentenceTransformer.encode` does it, which sorts
   them by length; the weights have the dtype, as its users load them.
 * train: a plain loop. Every column of a batch is tokenised and padded to its
-  longest text; `MultipleNegativesRankingLoss` of both directions; AdamW;
-  parameters are float32, and bfloat16 is by autocast.
+  longest text; `MultipleNegativesRankingLoss` of both directions, or with a
+  mini-batch its cached one; AdamW; parameters are float32, and bfloat16 is by
+  autocast, as its trainer has it.
 """
 
 import json
@@ -78,10 +79,20 @@ def _train(
       str(folder / 'model'), device=device
   )
   directions: Any = ('query_to_doc', 'doc_to_query')
-  loss_of = losses.MultipleNegativesRankingLoss(
+  autocast = torch.autocast(
+      device, torch.bfloat16, enabled=settings['dtype'] == 'bfloat16'
+  )
+  # The backward pass of the cached loss calls it again.
+  vars(model)['forward'] = autocast(model.forward)
+  make_loss: Any = losses.MultipleNegativesRankingLoss
+  more = {}
+  if settings['mini_batch']:
+    make_loss = losses.CachedMultipleNegativesRankingLoss
+    more = {'mini_batch_size': settings['mini_batch']}
+  loss_of = make_loss(
       model, scale=settings['scale'], similarity_fct=util.dot_score,
       directions=directions if settings['bidirectional'] else directions[:1],
-      partition_mode='per_direction',
+      partition_mode='per_direction', **more,
   )
   optimizer = torch.optim.AdamW(
       model.parameters(), lr=settings['learning_rate'],
@@ -100,8 +111,7 @@ def _train(
         for column in passages
     ]
     optimizer.zero_grad()
-    with torch.autocast(device, torch.bfloat16,
-                        enabled=settings['dtype'] == 'bfloat16'):
+    with autocast:
       loss = loss_of(columns, None)
     loss.backward()
     optimizer.step()

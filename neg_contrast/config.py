@@ -748,19 +748,25 @@ class BenchmarkConfig:
       alone.
     versus: `sentence-transformers`, to take turns with it at `train` or
       `encode`; empty: nothing.
+    mini_batch: texts that `versus` encodes at once in training, by its loss
+      with a gradient cache; 0: all of a batch, by its plain one.
     rounds: that count; there is one before, which compiles.
     steps: training steps, or batches, of a round: the same in each.
     passages: that are encoded or searched, as far as `data.source` has so many;
       without a source they are made up.
     queries: the same of queries.
+    profile: operations that the devices spend most time on, so many are told,
+      by one more round, which the workdir keeps in profile/; 0: none.
   """
 
   task: str = 'train'
   versus: str = ''
+  mini_batch: int = 0
   rounds: int = 5
   steps: int = 4
   passages: int = 1000
   queries: int = 1000
+  profile: int = 0
 
   def __post_init__(self):
     """Checks ranges and that the keys agree."""
@@ -769,6 +775,11 @@ class BenchmarkConfig:
     if self.versus and self.task not in ('train', 'encode'):
       raise _error('benchmark.versus', self.versus, 'is for train and encode, '
                    f'not for benchmark.task={self.task}; leave it out')
+    if self.mini_batch and not (self.versus and self.task == 'train'):
+      raise _error('benchmark.mini_batch', self.mini_batch, 'is of '
+                   'benchmark.versus in training; leave it out')
+    for name in ('mini_batch', 'profile'):
+      _at_least(f'benchmark.{name}', getattr(self, name), 0)
     for name in ('rounds', 'steps'):
       _at_least(f'benchmark.{name}', getattr(self, name), 1)
     for name in ('passages', 'queries'):

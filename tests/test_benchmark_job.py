@@ -6,13 +6,14 @@ import re
 import time
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from neg_contrast import accelerators, artifacts, errors, plan
 from neg_contrast import config as config_lib
 from neg_contrast.data import batches, made_up
-from neg_contrast.jobs import benchmark, benchmark_peer
+from neg_contrast.jobs import benchmark, benchmark_peer, benchmark_profile
 from neg_contrast.jobs import benchmark_tasks as tasks
 from tests import test_configs, tiny
 
@@ -208,6 +209,37 @@ def test_ratios_are_of_rounds(root, tmp_path, stand_in, monkeypatch, task):
     assert rows[f'first loss of {PEER}'] == [2.5]
 
 
+def test_the_busiest_operations_are_told(tmp_path):
+  """Products in a loop take longer than the sine around it."""
+
+  @jax.jit
+  def work(x):
+    return jnp.sin(jax.lax.fori_loop(0, 20, lambda _, x: x @ x, x))
+
+  x = jnp.full((400, 400), 1 / 400)
+  jax.block_until_ready(work(x))
+  do = lambda: jax.block_until_ready(work(x))
+  told = benchmark_profile.busiest(do, tmp_path, 30)
+  assert list(told.values()) == sorted(told.values(), reverse=True)
+  assert sum(told.values()) == pytest.approx(1)
+  assert next(iter(told.values())) > 0.5
+  assert not any(name.startswith('while') for name in told)
+  assert len(list(tmp_path.glob('**/*.xplane.pb'))) == 1
+  one = benchmark_profile.busiest(do, tmp_path, 1)
+  assert list(one) == list(told)[:1]
+  assert len(list(tmp_path.glob('**/*.xplane.pb'))) == 1
+  with pytest.raises(errors.UserError, match='benchmark.profile at 0'):
+    benchmark_profile.busiest(lambda: None, tmp_path, 1)
+
+
+def test_a_table_with_a_profile(root, tmp_path):
+  made, lines = run(root, tmp_path, 'train', benchmark__profile=3)
+  assert len(made['profile']) == 3
+  shown = [line for line in lines if line.startswith('| of device time: ')]
+  assert len(shown) == 3 and all('%' in line for line in shown)
+  assert list((tmp_path / benchmark_profile.FOLDER).glob('**/*.xplane.pb'))
+
+
 def test_every_second_round_is_reversed():
   turns = []
 
@@ -233,13 +265,16 @@ def test_every_second_round_is_reversed():
   assert ''.join(turn[0] for turn in turns) == 'otottoot'
 
 
-@pytest.mark.parametrize('task', ['train', 'encode'])
-def test_the_peer_does_the_same(root, tmp_path, task):
+@pytest.mark.parametrize(('task', 'mini_batch'), [
+    ('train', 0), ('train', 3), ('encode', 0),
+])
+def test_the_peer_does_the_same(root, tmp_path, task, mini_batch):
   pytest.importorskip('sentence_transformers')
   made, _ = run(
       root, tmp_path, task, benchmark__versus=PEER, benchmark__rounds=1,
-      loss__mask_known_positives=False, model__hidden_dropout=0.0,
-      model__attention_dropout=0.0, data__expected_passage_tokens=30,
+      benchmark__mini_batch=mini_batch, loss__mask_known_positives=False,
+      model__hidden_dropout=0.0, model__attention_dropout=0.0,
+      data__expected_passage_tokens=30,
   )
   rows = made['rows']
   assert 'sentence-transformers 6' in made['notes']['versions']
@@ -284,6 +319,8 @@ def test_mistakes_in_the_argument(arg, message):
     ({'benchmark__versus': PEER, 'optim__optimizer': 'adam'},
      "optim.optimizer='adam': must be adamw"),
     ({'benchmark__versus': PEER, 'model__shared': False}, 'model.shared'),
+    ({'benchmark__mini_batch': 3}, 'benchmark.versus in training'),
+    ({'benchmark__profile': -1}, 'benchmark.profile'),
     ({'model__init': ''}, 'model.init'),
     ({'benchmark__rounds': 0}, 'benchmark.rounds'),
 ])

@@ -16,7 +16,7 @@ import numpy as np
 from neg_contrast import artifacts, errors, hosts, plan
 from neg_contrast import config as config_lib
 from neg_contrast.data import made_up
-from neg_contrast.jobs import benchmark_peer
+from neg_contrast.jobs import benchmark_peer, benchmark_profile
 from neg_contrast.jobs import benchmark_tasks as tasks
 from neg_contrast.jobs import dataset as dataset_lib
 from neg_contrast.jobs import model as model_lib
@@ -121,6 +121,13 @@ class BenchmarkJob:
         peer = benchmark_peer.Peer(material)
         stack.callback(peer.close)
       self._made = _run(task, peer, settings)
+      if settings.profile and hosts.is_first():
+        self._made['profile'] = benchmark_profile.busiest(
+            task.round, self._workdir / benchmark_profile.FOLDER,
+            settings.profile,
+        )
+      elif settings.profile:
+        task.round()
 
   def _title(self) -> str:
     config = self._config
@@ -230,6 +237,8 @@ def _table(title: str, made: Mapping[str, Any]) -> str:
   names = [name for name in _ALWAYS if name in rows or name in reasons]
   for name in [*names, *(name for name in rows if name not in names)]:
     lines.append(f'| {name} | {_cells(name, rows, reasons)} |')
+  lines += [f'| of device time: {name} | {_percent(part)} | | |'
+            for name, part in made.get('profile', {}).items()]
   lines += [f'| {name} | {text} | | |' for name, text in made['notes'].items()]
   return '\n'.join(lines)
 

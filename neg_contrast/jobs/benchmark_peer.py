@@ -132,6 +132,7 @@ def _write(folder: pathlib.Path, material: tasks.Material) -> None:
       'lengths': {'query': model.text.query_length,
                   'passage': model.text.passage_length},
       'batch_size': config.data.batch_size,
+      'mini_batch': config.benchmark.mini_batch,
       'scale': config.loss.scale,
       'bidirectional': config.loss.bidirectional,
       'learning_rate': config.optim.learning_rate,
