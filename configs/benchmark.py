@@ -15,9 +15,10 @@ Arguments, as in `benchmark.py:encode,size=full`:
     devices; `search` has 1,000,000 passages then and `mine` 200,000.
   versus: `sentence-transformers`: `train` and `encode` take turns with it, on
     the same model, texts, batches, cuts, precision, dropout and loss, and the
-    ratio of the rounds is told. Needs tests/requirements.txt; on a GPU also the
-    environment variable XLA_PYTHON_CLIENT_PREALLOCATE=false, as both share its
-    memory.
+    ratio of the rounds is told. `--config.benchmark.mini_batch` gives it a
+    gradient cache, as `--config.model.chunk_groups` gives us ours. Needs
+    tests/requirements.txt; on a GPU also the environment variable
+    XLA_PYTHON_CLIENT_PREALLOCATE=false, as both share its memory.
 
 Texts are made of random words, with as many tokens as the paper's data has
 (`--config.data.expected_passage_tokens`), and the vectors that are searched are
@@ -32,6 +33,7 @@ the matrix products that no padding, no other sequence of a row and no
 recomputation has a part in, against the peak of the devices for bfloat16. Host
 wait is the part of the time in which devices had nothing to do because the next
 input was not there; of `search` and `mine` because queries were being packed.
+`--config.benchmark.profile=10` names the operations that took longest, too.
 
 Reproduces no row of the paper, which tells no speed.
 """
