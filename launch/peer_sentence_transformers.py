@@ -9,8 +9,8 @@ trains on all batches, or encodes all passages, and answers with a line of json.
   them by length; the weights have the dtype, as its users load them.
 * train: a plain loop. Every column of a batch is tokenised and padded to its
   longest text; `MultipleNegativesRankingLoss` of both directions, or with a
-  mini-batch its cached one; AdamW; parameters are float32, and bfloat16 is by
-  autocast, as its trainer has it.
+  mini-batch its cached one; AdamW; parameters and vectors are float32, and
+  bfloat16 between them is by autocast.
 """
 
 import json
@@ -82,8 +82,14 @@ def _train(
   autocast = torch.autocast(
       device, torch.bfloat16, enabled=settings['dtype'] == 'bfloat16'
   )
+  forward = autocast(model.forward)
+
+  def in_float32(*args: Any, **kwargs: Any) -> dict[str, Any]:
+    return {name: value.float() if name.endswith('embedding') else value
+            for name, value in forward(*args, **kwargs).items()}
+
   # The backward pass of the cached loss calls it again.
-  vars(model)['forward'] = autocast(model.forward)
+  vars(model)['forward'] = in_float32
   make_loss: Any = losses.MultipleNegativesRankingLoss
   more = {}
   if settings['mini_batch']:
@@ -111,8 +117,7 @@ def _train(
         for column in passages
     ]
     optimizer.zero_grad()
-    with autocast:
-      loss = loss_of(columns, None)
+    loss = loss_of(columns, None)
     loss.backward()
     optimizer.step()
     return loss.item()

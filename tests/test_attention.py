@@ -149,6 +149,38 @@ def test_automatic_takes_what_works_at_hand(
   assert choose('flash', shape, mesh) == 'flash'  # Which is not asked.
 
 
+@pytest.mark.parametrize('processes', [1, 2])
+def test_processes_that_share_a_mesh_choose_the_same(monkeypatch, processes):
+  """One that is alone with its mesh does not wait for others."""
+  asked = []
+
+  def gather(fails):
+    asked.append(fails.tolist())
+    return np.array([False, True])
+
+  monkeypatch.setattr(attention.hosts, 'gather', gather)
+  some = [Device('tpu', 'TPU v4', number, number % processes)
+          for number in range(2)]
+  mesh = Mesh(np.array(some, object)[:, None], ('data', 'model'))
+  for is_training in (False, True):
+    chosen = choose('auto', WITHOUT, mesh, is_training)
+    assert chosen == ('flash' if processes == 1 else 'xla')
+  assert asked == ([] if processes == 1 else [[False]] * 2)
+
+
+def test_memory_that_others_have_is_no_reason(monkeypatch):
+  def is_full(compute, *arrays):
+    raise RuntimeError('RESOURCE_EXHAUSTED: out of memory')
+
+  monkeypatch.setattr(attention, '_problem', lambda *_: None)
+  monkeypatch.setattr(
+      attention, '_kernel', lambda *_: altered('forward', is_full))
+  attention._fails_on.cache_clear()
+  with pytest.raises(RuntimeError, match='RESOURCE_EXHAUSTED'):
+    choose('auto', bert.BertConfig(num_heads=3, hidden_size=12),
+           sharding.make_mesh(config_lib.MeshConfig()), row_length=16)
+
+
 def test_a_module_is_made_for_its_mesh():
   spec = dual_encoder.EncoderSpec(BASE)
   make = lambda wanted: model_lib.make_module(

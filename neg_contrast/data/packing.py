@@ -16,9 +16,9 @@ from jaxtyping import Int
 from neg_contrast.data import sequences as sequences_lib
 from neg_contrast.models import packed
 
-# Sizes up to 16 rows are all allowed; above, there are 8 an octave, so that
-# rounding up adds at most 1/8, for few compilations. Of large batches it adds
-# less, see `round_up_rows`.
+# Sizes up to 16 rows are all allowed; above, there are at least 8 an octave, so
+# that rounding up adds at most 1/8, for few compilations. Of large batches it
+# adds less, see `round_up_rows`.
 _LADDER_BITS = 4
 
 
@@ -62,8 +62,8 @@ def round_up_rows(rows: int, groups: int = 1) -> int:
   Args:
     rows: of each group.
     groups: among which a batch is dealt. The tokens of large batches hardly
-      vary: by the root of their number, more or less. Steps are no larger than
-      half the root of all rows, by group, and few sizes come up all the same.
+      vary: by the root of their number, more or less. Steps are smaller than
+      the root of all rows, by group, and few sizes come up all the same.
   """
   octave = (max(rows, 1) - 1).bit_length()
   spread = (octave - (groups - 1).bit_length()) // 2 - 1

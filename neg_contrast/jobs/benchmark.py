@@ -128,6 +128,8 @@ class BenchmarkJob:
         )
       elif settings.profile:
         task.round()
+      if self._made.get('profile') == {}:
+        self._made['notes']['profile'] = 'the profiler saw no operation'
 
   def _title(self) -> str:
     config = self._config

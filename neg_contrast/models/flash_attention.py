@@ -123,7 +123,9 @@ def tpu_kernel(head_features: int, interpret: bool = False) -> Kernel:
 
 
 def gpu_kernel(head_features: int, implementation: Any = 'cudnn') -> Kernel:
-  """That of cuDNN, for bfloat16 and float16.
+  """That of cuDNN, for bfloat16 and float16, and XLA's for rows of odd length.
+
+  Which tokens belong together is an array `[rows, length, length]` there.
 
   Args:
     head_features: of a head: a multiple of 8, at most 128.
@@ -133,9 +135,10 @@ def gpu_kernel(head_features: int, implementation: Any = 'cudnn') -> Kernel:
   def forward(query, key, value, segment_ids):
     heads = lambda a: a.reshape(*a.shape[:2], -1, head_features)
     same = segment_ids[:, None, :, None] == segment_ids[:, None, None, :]
+    is_odd = query.shape[1] % 2 == 1  # Which cuDNN has no gradients for.
     return jax.nn.dot_product_attention(
         heads(query), heads(key), heads(value), mask=same, scale=1.0,
-        implementation=implementation,
+        implementation='xla' if is_odd else implementation,
     ).reshape(query.shape)
 
   def backward(query, key, value, gradient, segment_ids):
