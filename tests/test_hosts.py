@@ -29,7 +29,7 @@ from tests import (
 )
 
 ROOT = pathlib.Path(__file__).parents[1]
-STEPS = 60
+STEPS = 30
 
 
 def free_port():
@@ -99,7 +99,7 @@ def root(tmp_path_factory):
   return folder
 
 
-SETTINGS = {'optim__steps': STEPS, 'evaluation__eval_steps': 20,
+SETTINGS = {'optim__steps': STEPS, 'evaluation__eval_steps': 10,
             'evaluation__bm25': False}
 
 
@@ -138,8 +138,8 @@ def test_two_processes_train_and_evaluate_as_one(root, together):
   read = lambda workdir: json.loads((workdir / 'metrics.json').read_text())
   assert read(alone) == read(both)
   assert 'plan:' in together[0] and 'All of it is in' in together[0]
-  assert 'step 60' in together[0]
-  for line in ('plan:', 'All of it', 'step 60', 'accuracy'):
+  assert f'step {STEPS}' in together[0]
+  for line in ('plan:', 'All of it', f'step {STEPS}', 'accuracy'):
     assert line not in together[1]
 
 
