@@ -20,6 +20,17 @@ from neg_contrast.training import state as state_lib
 
 FOLDER = 'checkpoints'
 
+# Of an array that all devices hold, each writes a part, if that is so large.
+# Smaller ones take longer to cut than to write, and a program for each shape.
+_LEAST_PART_BYTES = 2**20
+ocp.type_handlers.register_type_handler(
+    jax.Array,
+    ocp.type_handlers.ArrayHandler(
+        min_slice_bytes_for_replica_parallel=_LEAST_PART_BYTES
+    ),
+    override=True,
+)
+
 
 @dataclasses.dataclass
 class Progress:
