@@ -28,7 +28,7 @@ _WHILE = re.compile(r' while\(.*condition=%?([\w.-]+), body=%?([\w.-]+)')
 _CALLED = re.compile(r'(?:calls|to_apply|body|condition|branch_computations|'
                      r'called_computations)=(\{[^}]*\}|%?[\w.-]+)')
 _TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"')
-_BOUND = re.compile(r' = s32\[\][^ ]* constant\((\d+)\)')
+_BOUND = re.compile(r' = [su]32\[\][^ ]* constant\((\d+)\)')
 
 
 def product_flops(program: Any) -> float:

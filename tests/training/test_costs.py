@@ -87,6 +87,22 @@ def test_communication_is_read_with_its_bytes_and_how_often():
   ]
 
 
+def test_loops_of_the_tpu_compiler_count_without_sign():
+  """Those that it cuts large products of split weights into."""
+  text = '\n'.join([
+      'HloModule m', '%body (p: u32[]) -> u32[] {',
+      '  %c = f32[2,3]{1,0} collective-permute(%p), channel_id=1', '}',
+      '%cond (p: u32[]) -> pred[] {',
+      '  %n = u32[]{:T(128)} constant(8), metadata={}', '}',
+      'ENTRY %main (p: u32[]) -> u32[] {',
+      '  %w = u32[] while(%p), condition=%cond, body=%body', '}',
+  ])
+  found = costs.collectives(text)
+  assert [(one.kind, one.bytes, one.times) for one in found] == [
+      ('collective-permute', 8 * 6 * 4, 8)
+  ]
+
+
 def test_a_loop_without_a_bound_is_refused():
   text = '\n'.join([
       'HloModule m', '%body (p: s32[]) -> s32[] {', '}',
