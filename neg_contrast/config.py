@@ -142,11 +142,11 @@ class ModelConfig:
       processor has instructions for it (AMX, AVX512-BF16).
     attention: what computes a dual encoder's attention. `xla`: products and a
       softmax, with attention matrices in memory. `flash`: one kernel that keeps
-      none, in Pallas on TPUs (v4 and later) and of cuDNN on NVIDIA GPUs (in
-      bfloat16); it has no dropout of attention probabilities, so that training
-      with it needs attention_dropout=0. `auto`: `flash` where it can be and a
-      trial on this machine's device agrees with `xla`, else `xla`. Results
-      differ by rounding only.
+      none, in Pallas on TPUs (v4 and later) and of cuDNN on NVIDIA GPUs (Ampere
+      and later, in bfloat16); it has no dropout of attention probabilities, so
+      that training with it needs attention_dropout=0. `auto`: `flash` where it
+      can be and a trial on this machine's device agrees with `xla`, else `xla`.
+      Results differ by rounding only.
     remat: what the backward pass computes again: `none`, `attention` (scores
       and softmax: little time, much memory) or `full` (every layer).
     scan_unroll: layers unrolled per iteration of the loop over layers: more

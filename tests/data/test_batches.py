@@ -148,13 +148,26 @@ class Watched(np.ndarray):
 def watched(tokens):
   """The same sequences, whose tokens are counted when they are read."""
 
+  def watch(piece):
+    return dataclasses.replace(piece, ids=piece.ids.view(Watched))
+
   def call(*arguments):
-    return sequences.Chained(tuple(
-        dataclasses.replace(piece, ids=piece.ids.view(Watched))
-        for piece in tokens(*arguments).pieces
-    ))
+    found = tokens(*arguments)
+    if isinstance(found, sequences.Sequences):
+      return watch(found)
+    return sequences.Chained(tuple(map(watch, found.pieces)))
 
   return call
+
+
+def shares_of(batcher, *readers):
+  """Three processes' batchers, whose fields of these names are watched."""
+  return [
+      dataclasses.replace(
+          batcher, held=lambda count, first=first: np.arange(first, count, 3),
+          **{name: watched(getattr(batcher, name)) for name in readers},
+      ) for first in range(3)
+  ]
 
 
 @pytest.mark.parametrize('towers', [False, True])
@@ -164,13 +177,7 @@ def test_shares_are_the_whole_and_read_their_own_tokens(
   monkeypatch.setattr(Watched, 'read', 0)
   batcher = test_batch_bytes.make_batcher(
       tmp_path, seed=1, halves=True, towers=towers)
-  shares = [
-      dataclasses.replace(
-          batcher, held=lambda count, first=first: np.arange(first, count, 3),
-          query_tokens=watched(batcher.query_tokens),
-          passage_tokens=watched(batcher.passage_tokens),
-      ) for first in range(3)
-  ]
+  shares = shares_of(batcher, 'query_tokens', 'passage_tokens')
   for step in range(3):
     whole, stats = batcher(step)
     total = jax.tree.map(np.zeros_like, whole)

@@ -72,15 +72,7 @@ def test_batches_are_random_access_and_cover_an_epoch():
 def test_shares_are_the_whole_and_read_their_own_tokens(monkeypatch):
   monkeypatch.setattr(test_batches.Watched, 'read', 0)
   batcher = make_batcher(0, 40, 10, 50, 6, batch_size=30)[0]
-  watched = lambda read: lambda rows: dataclasses.replace(
-      read(rows), ids=read(rows).ids.view(test_batches.Watched))
-  shares = [
-      dataclasses.replace(
-          batcher, held=lambda count, first=first: np.arange(first, count, 3),
-          source_tokens=watched(batcher.source_tokens),
-          question_tokens=watched(batcher.question_tokens),
-      ) for first in range(3)
-  ]
+  shares = test_batches.shares_of(batcher, 'source_tokens', 'question_tokens')
   for step in range(3):
     whole, stats = batcher(step)
     total = jax.tree.map(np.zeros_like, whole)
