@@ -26,8 +26,7 @@ def busiest(
 
   Returns:
     The operations that took longest, alike ones together, with their part of
-    the time of all; by how long they took.
-    Empty: the profiler saw none.
+    the time of all, by how long they took; none if the profiler saw none.
   """
   options = jax.profiler.ProfileOptions()
   options.python_tracer_level = 0
