@@ -38,35 +38,10 @@ NANO = t5.T5Config(
 )
 
 
-def write_corpus(folder, documents=8, per_document=3):
-  """Titled passages of several sentences, some words in all of a document."""
-  rng = np.random.default_rng(0)
-  (folder / 'qrels').mkdir(parents=True)
-  passages, queries, lines = [], [], {'train': [], 'test': []}
-  for d in range(documents):
-    name = ' '.join(rng.choice(tiny.WORDS, 3, replace=False))
-    for n in range(per_document):
-      said = [' '.join(rng.choice(tiny.WORDS, 9, replace=False)).capitalize()
-              for _ in range(4)]
-      text = f'{said[0]} . {said[1]} {name} . {said[2]} . {said[3]} .'
-      passages.append({'_id': f'd{d}p{n}', 'title': name, 'text': text,
-                       'metadata': {'document_id': f'd{d}'}})
-      queries.append({'_id': f'q{d}-{n}', 'text': said[0],
-                      'answers': [said[1].split()[0]]})
-      lines['test' if d % 4 == 3 else 'train'].append(
-          f'q{d}-{n}\td{d}p{n}\t1')
-  dump = lambda rows: ''.join(json.dumps(row) + '\n' for row in rows)
-  (folder / 'corpus.jsonl').write_text(dump(passages))
-  (folder / 'queries.jsonl').write_text(dump(queries))
-  for split, rows in lines.items():
-    (folder / 'qrels' / f'{split}.tsv').write_text(
-        '\n'.join(['query-id\tcorpus-id\tscore', *rows, '']))
-
-
 def make_config(root, **overrides):
   """Training on gold pairs without hard negatives."""
   if not (root / 'data').exists():
-    write_corpus(root / 'data')
+    tiny.write_sentences(root / 'data')
     tiny.write_model(root / 'model')
   return tiny.make_config(root, **{
       'negatives__strategy': 'random', 'negatives__per_query': 0,
