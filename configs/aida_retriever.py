@@ -25,8 +25,8 @@ Arguments, as in `aida_retriever.py:size=small`:
     pages.
 """
 
-from neg_contrast import config as config_lib
 from neg_contrast import presets
+from neg_contrast.settings import config as config_lib
 
 
 def get_config(arg=None):

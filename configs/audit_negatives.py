@@ -22,13 +22,13 @@ where passages are judged not relevant. Prints
   they are, and the flags that say so to any other config.
 
 The rule: `FALSE_LIMIT` and the other constants of
-`neg_contrast/negatives/audit.py`, with their reasons. `<workdir>/audit.json`
-holds all numbers.
+`neg_contrast/mining/false_negatives.py`, with their reasons.
+`<workdir>/audit.json` holds all numbers.
 
 Paper: Lu et al., sections 4.2 and 6.4.
 """
 
-from neg_contrast import config as config_lib
+from neg_contrast.settings import config as config_lib
 
 
 def get_config(arg=None):

@@ -38,8 +38,8 @@ input was not there; of `search` and `mine` because queries were being packed.
 Reproduces no row of the paper, which tells no speed.
 """
 
-from neg_contrast import config as config_lib
 from neg_contrast import presets
+from neg_contrast.settings import config as config_lib
 
 # Passages, queries.
 _TEXTS = {

@@ -19,7 +19,7 @@ The workdir is a checkpoint afterwards, for configs/evaluate.py, search.py and
 export.py: `--config.checkpoint=workdirs/ensemble`.
 """
 
-from neg_contrast import config as config_lib
+from neg_contrast.settings import config as config_lib
 
 
 def get_config(arg=None):

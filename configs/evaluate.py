@@ -10,7 +10,7 @@ sentence-transformers folder or hub name, or `minilm`. README.md lists what
 beside it with `--config.evaluation.runs="('theirs.trec',)"`.
 """
 
-from neg_contrast import config as config_lib
+from neg_contrast.settings import config as config_lib
 
 
 def get_config(arg=None):

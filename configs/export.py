@@ -16,7 +16,7 @@ of its passages and queries too: `passages.npy`, float32, whose row i belongs to
 line i of `passages.ids.txt`; `queries.npy` and `queries.ids.txt` alike.
 """
 
-from neg_contrast import config as config_lib
+from neg_contrast.settings import config as config_lib
 
 
 def get_config(arg=None):

@@ -14,7 +14,7 @@ data has some.
 An interruption loses one shard at most, and the same command goes on.
 """
 
-from neg_contrast import config as config_lib
+from neg_contrast.settings import config as config_lib
 
 
 def get_config(arg=None):

@@ -24,7 +24,7 @@ stands there with its whole text (8,204 queries of SQuAD with 100 negatives of
 Paper: Lu et al., section 4.2.
 """
 
-from neg_contrast import config as config_lib
+from neg_contrast.settings import config as config_lib
 
 
 def get_config(arg=None):

@@ -12,8 +12,8 @@ Argument, as in `ncbi_reranker.py:size=small`:
     with 7 negatives).
 """
 
-from neg_contrast import config as config_lib
 from neg_contrast import presets
+from neg_contrast.settings import config as config_lib
 
 
 def get_config(arg=None):

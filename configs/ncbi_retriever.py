@@ -15,8 +15,8 @@ Arguments, as in `ncbi_retriever.py:size=small,score=som`:
     7 negatives; README has what it starts from).
 """
 
-from neg_contrast import config as config_lib
 from neg_contrast import presets
+from neg_contrast.settings import config as config_lib
 
 
 def get_config(arg=None):

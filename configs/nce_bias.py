@@ -45,7 +45,7 @@ Argument:
     `dot` (neither, as in the paper).
 """
 
-from neg_contrast import config as config_lib
+from neg_contrast.settings import config as config_lib
 
 
 def get_config(arg=None):

@@ -38,7 +38,7 @@ Other kinds and lengths: --config.nce.percents="(0,50,100)",
 --config.optim.steps=300.
 """
 
-from neg_contrast import config as config_lib
+from neg_contrast.settings import config as config_lib
 
 
 def get_config(arg=None):

@@ -35,8 +35,8 @@ Arguments, as in `nq_stage2.py:negatives=context`:
     `none`: `model.init`.
 """
 
-from neg_contrast import config as config_lib
 from neg_contrast import presets
+from neg_contrast.settings import config as config_lib
 
 
 def get_config(arg=None):

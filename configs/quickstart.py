@@ -16,8 +16,8 @@ BM25 pool of its query.
 Reproduces no row of the paper: its two stages, at the size of a laptop.
 """
 
-from neg_contrast import config as config_lib
 from neg_contrast import presets
+from neg_contrast.settings import config as config_lib
 
 
 def get_config(arg=None):

@@ -14,7 +14,7 @@ Estimation": its numbers are table B of `zhang_stratos.csv`.
 `--config.evaluation.depth` is how many are ranked anew.
 """
 
-from neg_contrast import config as config_lib
+from neg_contrast.settings import config as config_lib
 
 
 def get_config(arg=None):

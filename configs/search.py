@@ -11,7 +11,7 @@ workdir of ours, a BERT-family or sentence-transformers folder or hub name, or
 later ones start at once. `--config.evaluation.depth` is how many are shown.
 """
 
-from neg_contrast import config as config_lib
+from neg_contrast.settings import config as config_lib
 
 
 def get_config(arg=None):

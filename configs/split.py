@@ -17,7 +17,7 @@ where a word ends.
 Paper: Lu et al., section 5.1: 21,015,324 passages of Wikipedia.
 """
 
-from neg_contrast import config as config_lib
+from neg_contrast.settings import config as config_lib
 
 
 def get_config(arg=None):

@@ -47,8 +47,8 @@ Arguments, as in `squad_stage2.py:size=small,negatives=random`:
     `none`: `model.init`.
 """
 
-from neg_contrast import config as config_lib
 from neg_contrast import presets
+from neg_contrast.settings import config as config_lib
 
 
 def get_config(arg=None):

@@ -46,8 +46,8 @@ Arguments, as in `zeshel_retriever.py:score=multi-8,negatives=hard`:
     epoch with 7 negatives), for data that is.
 """
 
-from neg_contrast import config as config_lib
 from neg_contrast import presets
+from neg_contrast.settings import config as config_lib
 
 
 def get_config(arg=None):

@@ -101,14 +101,14 @@ def _run_step(args: argparse.Namespace) -> None:
   sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
   import jax
 
-  from neg_contrast import config as config_lib
   from neg_contrast import sharding
   from neg_contrast.retrieval import (
-      embeddings,
-      exact,
-      scann_index,
-      vector_table,
+    embeddings,
+    exact,
+    scann_index,
+    vector_table,
   )
+  from neg_contrast.settings import config as config_lib
 
   jax.devices()
   scann_index._scann()

@@ -28,9 +28,11 @@ import jax
 import numpy as np
 import optax
 
-from neg_contrast.data import batches, packing, sequences
+from neg_contrast.batches import batcher, packing
+from neg_contrast.data import sequences
+from neg_contrast.losses import gradient_cache
 from neg_contrast.models import bert, dual_encoder
-from neg_contrast.training import costs, gradient_cache
+from neg_contrast.training import costs
 from neg_contrast.training import state as state_lib
 from neg_contrast.training import step as step_lib
 
@@ -68,7 +70,7 @@ def main() -> None:
 _SPEC = dual_encoder.EncoderSpec(bert.BERT_SIZES['bert-tiny'])
 
 
-def make_batch(size: int) -> batches.Batch:
+def make_batch(size: int) -> batcher.Batch:
   """Random tokens in sequences of a common length."""
   rng = np.random.default_rng(0)
   queries = rng.normal(12, 3, size)
@@ -76,7 +78,7 @@ def make_batch(size: int) -> batches.Batch:
   lengths = np.append(queries.clip(5, 32), passages.clip(20, 192)).astype(int)
   layout = packing.plan(lengths, size // _QUERIES_IN_GROUP, _ROW_LENGTH)
   slots = layout.flat_slot
-  return batches.Batch(
+  return batcher.Batch(
       sequences={'shared': packing.fill(layout, sequences.listed(
           rng.integers(1000, _SPEC.bert.vocab_size, length)
           for length in lengths
@@ -91,7 +93,7 @@ def make_batch(size: int) -> batches.Batch:
 
 
 def measure(
-    batch: batches.Batch,
+    batch: batcher.Batch,
     chunks: gradient_cache.Chunks | None,
     steps: int,
     most_bytes: float,

@@ -275,8 +275,9 @@ class _Exact:
   chosen = None
 
   def __init__(self, system, folder, vecs, threads):
-    from neg_contrast import config, sharding
+    from neg_contrast import sharding
     from neg_contrast.retrieval import exact, hits
+    from neg_contrast.settings import config
 
     self._vecs = vecs
     ranks = hits.tie_ranks([f'{n:08d}' for n in range(len(vecs))])

@@ -79,12 +79,12 @@ def _run_step(args: argparse.Namespace) -> None:
   sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
   import jax
 
-  from neg_contrast import config as config_lib
   from neg_contrast import sharding
   from neg_contrast.data import examples
-  from neg_contrast.negatives import candidates
+  from neg_contrast.mining import candidates
   from neg_contrast.negatives import pool as pool_lib
   from neg_contrast.retrieval import exact, hits, scann_index
+  from neg_contrast.settings import config as config_lib
 
   jax.devices()
   scann_index._scann()

@@ -89,11 +89,10 @@ def _run_step(args: argparse.Namespace) -> None:
   """One step, measured from after the imports."""
   import jax
 
-  from neg_contrast import config as config_lib
   from neg_contrast import sharding
-  from neg_contrast.jobs import sampled
-  from neg_contrast.negatives import sampling
+  from neg_contrast.negatives import sampled, sampling
   from neg_contrast.retrieval import exact
+  from neg_contrast.settings import config as config_lib
 
   jax.devices()
   score, mesh = _score(args.scores[0]), sharding.make_mesh(

@@ -35,15 +35,15 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
 
 import beir_parts
 
-from neg_contrast import artifacts, plan
-from neg_contrast import config as config_lib
+from neg_contrast.artifacts import folders, plan
+from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import examples
-from neg_contrast.evaluation import confidence
-from neg_contrast.jobs import dataset as dataset_lib
-from neg_contrast.jobs import embedder as embedder_lib
-from neg_contrast.jobs import encoder_training, evaluate
-from neg_contrast.jobs import negatives as negatives_lib
-from neg_contrast.retrieval import hits
+from neg_contrast.evaluation import confidence, rankings
+from neg_contrast.mining import mined_negatives as negatives_lib
+from neg_contrast.retrieval import bm25_search, hits
+from neg_contrast.retrieval import embedder as embedder_lib
+from neg_contrast.settings import config as config_lib
+from neg_contrast.training import encoder_run
 
 _STRATEGIES = ('coarse', 'fine', 'bm25', 'context', 'mixed')
 _METRICS = ('accuracy@1', 'accuracy@5', 'accuracy@20', 'accuracy@100', 'mrr@10')
@@ -69,7 +69,7 @@ class Comparison:
       _hold_out(args)
     self._base = _base_config(args)
     self._dataset = dataset_lib.Dataset(self._base.data)
-    self._test = evaluate.Evaluation(
+    self._test = rankings.Evaluation(
         self._base.evaluation, self._dataset, self._dataset.splits.test
     )
     self._began = time.monotonic()
@@ -79,7 +79,7 @@ class Comparison:
     rows = dict(_parse_row(row) for row in self._args.row) or {
         name: {'strategy': name} for name in ('random', *_STRATEGIES)
     }
-    warm = encoder_training.DualEncoderTraining(
+    warm = encoder_run.DualEncoderTraining(
         _changed(self._base, steps=self._args.warm_steps),
         self._workdir / 'warm', lambda: self._dataset,
     )
@@ -117,7 +117,7 @@ class Comparison:
       self._do(negatives.steps())
     if mined.negatives.strategy != 'random':
       config = dataclasses.replace(config, negatives=mined.negatives)
-    run = encoder_training.DualEncoderTraining(
+    run = encoder_run.DualEncoderTraining(
         dataclasses.replace(config, seed=seed),
         self._workdir / 'runs' / f'{name}-{seed}', lambda: self._dataset,
         negatives,
@@ -130,7 +130,7 @@ class Comparison:
     print(f'{time.monotonic() - self._began:.0f} s', flush=True)
 
   def _measure(
-      self, run: encoder_training.DualEncoderTraining
+      self, run: encoder_run.DualEncoderTraining
   ) -> dict[str, np.ndarray]:
     """Metric -> `[queries] float64`; kept in the run's folder."""
     path = run.workdir / 'values.npz'
@@ -160,7 +160,7 @@ class Comparison:
     path = self._workdir / 'pool.npz'
     if not path.exists():  # The first to be measured is the warm start.
       assert run.workdir.name == 'warm'
-      sparse = evaluate.search_bm25(
+      sparse = bm25_search.search_bm25(
           self._base.evaluation, self._dataset, self._test.query_rows,
           _POOL_DEPTH,
       )
@@ -218,7 +218,7 @@ class Comparison:
             'seeds': each,
         }
       print(f'| {row} | ' + ' | '.join(cells) + ' |')
-    artifacts.write_json(self._workdir / 'comparison.json', {
+    folders.write_json(self._workdir / 'comparison.json', {
         'arguments': {key: str(value)
                       for key, value in vars(self._args).items()},
         'means': {row: {name: float(value.mean())
@@ -226,7 +226,7 @@ class Comparison:
                   for row, by_metric in mean.items()},
         f'differences to {first}': result,
         'seconds': time.monotonic() - self._began,
-        'environment': artifacts.environment(),
+        'environment': folders.environment(),
     })
 
 

@@ -38,10 +38,12 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
 
 import beir_parts
 
-from neg_contrast import artifacts, jobs, plan
-from neg_contrast import config as config_lib
+from neg_contrast import jobs
+from neg_contrast.artifacts import folders as folders_lib
+from neg_contrast.artifacts import plan
+from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.evaluation import confidence, per_query
-from neg_contrast.jobs import dataset as dataset_lib
+from neg_contrast.settings import config as config_lib
 
 _SCORES = ('dual', 'poly-16', 'multi-8', 'som')
 _NEGATIVES = ('random', 'hard', 'mixed-50')
@@ -126,7 +128,7 @@ def _make(args: argparse.Namespace, name: str, **arguments: str):
 
 
 def _run(config, folder: pathlib.Path, with_untrained: bool = True) -> None:
-  artifacts.make_folder(folder)
+  folders_lib.make_folder(folder)
   job = jobs.make_job(config_lib.parse(config), folder)
   plan.run([step for step in job.steps()
             if with_untrained or step.name not in _UNTRAINED])

@@ -29,14 +29,15 @@ import numpy as np
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
 
-from neg_contrast import artifacts, plan
-from neg_contrast import config as config_lib
-from neg_contrast.evaluation import confidence
-from neg_contrast.jobs import dataset as dataset_lib
-from neg_contrast.jobs import embedder as embedder_lib
-from neg_contrast.jobs import encoder_training, evaluate, questions, synthetic
-from neg_contrast.jobs import model as model_lib
-from neg_contrast.jobs import retriever as retriever_lib
+from neg_contrast.artifacts import folders, plan
+from neg_contrast.data import dataset as dataset_lib
+from neg_contrast.evaluation import confidence, rankings
+from neg_contrast.models import by_name as model_lib
+from neg_contrast.retrieval import embedder as embedder_lib
+from neg_contrast.retrieval import retriever as retriever_lib
+from neg_contrast.settings import config as config_lib
+from neg_contrast.stage1 import pairs, questions
+from neg_contrast.training import encoder_run
 
 _METRICS = ('accuracy@1', 'accuracy@5', 'accuracy@20', 'accuracy@100', 'mrr@10')
 _NONE = 'none'
@@ -58,7 +59,7 @@ class Comparison:
     self._args, self._workdir = args, args.workdir
     self._base = _base_config(args)
     self._gold = dataset_lib.Dataset(self._base.data)
-    self._test = evaluate.Evaluation(
+    self._test = rankings.Evaluation(
         self._base.evaluation, self._gold, self._gold.splits.test
     )
     self._name = re.sub(r'[^\w.-]+', '-', args.init)
@@ -85,13 +86,13 @@ class Comparison:
     base = dataclasses.replace(self._base, seed=seed)
     init: dict[str, Any] = {}
     if kind != _NONE:
-      stage1 = encoder_training.DualEncoderTraining(
+      stage1 = encoder_run.DualEncoderTraining(
           _changed(base, 'optim', steps=self._args.stage1_steps),
           place / 'stage1', lambda: self._pairs(kind),
       )
       plan.run([stage1.step(f'{kind}, seed {seed}, stage 1')])
       init = {'init': str(stage1.workdir), 'layers': None}
-    run = encoder_training.DualEncoderTraining(
+    run = encoder_run.DualEncoderTraining(
         _changed(_changed(base, 'model', **init), 'optim',
                  steps=self._args.steps),
         place / 'stage2', lambda: self._gold,
@@ -125,7 +126,7 @@ class Comparison:
         config, lambda: self._gold,
         lambda: model_lib.load_generator(config, self._args.generator),
     )
-    made = synthetic.Synthetic(config, lambda: self._gold, asked)
+    made = pairs.Synthetic(config, lambda: self._gold, asked)
     plan.run(made.steps())
     return made.dataset
 
@@ -155,14 +156,14 @@ class Comparison:
           + ', '.join(f'{value:+.4f}' for value in told['seeds'])
       ))
       print(f'| {row} | ' + ' | '.join(cells) + ' |')
-    artifacts.write_json(self._workdir / f'{self._name}.json', {
+    folders.write_json(self._workdir / f'{self._name}.json', {
         'arguments': {key: str(value) for key, value in vars(args).items()},
         'means': {row: {name: float(value.mean())
                         for name, value in by_metric.items()}
                   for row, by_metric in mean.items()},
         'differences to none': result,
         'seconds': time.monotonic() - self._began,
-        'environment': artifacts.environment(),
+        'environment': folders.environment(),
     })
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
 
-from neg_contrast import artifacts
+from neg_contrast.artifacts import folders
 from neg_contrast.data import records
 from neg_contrast.data.formats import beir
 
@@ -31,7 +31,7 @@ def main() -> None:
   args = parser.parse_args()
   parts = [_read(part) for part in args.parts]
   manifest: dict[str, Any] = {'parts': args.parts}
-  with artifacts.writing(args.out, manifest) as scratch:
+  with folders.writing(args.out, manifest) as scratch:
     (scratch / 'qrels').mkdir()
     _dump(scratch / 'corpus.jsonl', (
         {'_id': f'{name}-{p.id}', 'title': p.title, 'text': p.text,

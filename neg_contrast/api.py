@@ -28,15 +28,15 @@ from typing import Any
 import ml_collections
 from absl import logging
 
-from neg_contrast import artifacts, errors, jobs, plan
-from neg_contrast import config as config_lib
+from neg_contrast import errors, jobs
+from neg_contrast.artifacts import folders, plan
+from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import prepared
-from neg_contrast.jobs import dataset as dataset_lib
-from neg_contrast.jobs import embedder as embedder_lib
-from neg_contrast.jobs import fused
-from neg_contrast.jobs import model as model_lib
-from neg_contrast.jobs import retriever as retriever_lib
-from neg_contrast.retrieval import text_encoder
+from neg_contrast.models import by_name as model_lib
+from neg_contrast.retrieval import embedder as embedder_lib
+from neg_contrast.retrieval import fused_vectors, text_encoder
+from neg_contrast.retrieval import retriever as retriever_lib
+from neg_contrast.settings import config as config_lib
 
 __all__ = ['load_corpus', 'load_encoder', 'load_retriever', 'run',
            'show_progress']
@@ -72,7 +72,7 @@ def run(
   job = jobs.make_job(config, folder)
   steps = job.steps()
   print(plan.describe(steps), flush=True)
-  artifacts.make_folder(folder)
+  folders.make_folder(folder)
   plan.run(steps)
   job.finish()
   return folder
@@ -149,7 +149,7 @@ def load_retriever(
                    data__source=str(source))
   dataset = dataset_lib.Dataset(config.data)
   place = pathlib.Path(folder) / retriever_lib.FOLDER if folder else None
-  vectors = fused.load_vectors(config, dataset, str(checkpoint), place)
+  vectors = fused_vectors.load_vectors(config, dataset, str(checkpoint), place)
   return retriever_lib.Retriever(config, dataset, vectors, place)
 
 

@@ -14,8 +14,9 @@ from collections.abc import Sequence
 from absl import app, flags, logging
 from ml_collections import config_flags
 
-from neg_contrast import artifacts, errors, hosts, jobs, plan
-from neg_contrast import config as config_lib
+from neg_contrast import errors, hosts, jobs
+from neg_contrast.artifacts import folders, plan
+from neg_contrast.settings import config as config_lib
 
 _CONFIG = config_flags.DEFINE_config_file(
     'config', None,
@@ -85,7 +86,7 @@ def main(argv: Sequence[str]) -> None:
   hosts.on_first(lambda: print(plan.describe(steps), flush=True))
   if _PLAN.value:
     return
-  hosts.on_first(lambda: artifacts.make_folder(workdir))
+  hosts.on_first(lambda: folders.make_folder(workdir))
   plan.run(steps)
   hosts.on_first(job.finish)
   if config.job != 'search' and hosts.is_first():
@@ -93,7 +94,7 @@ def main(argv: Sequence[str]) -> None:
 
 
 def _compile_report(config: config_lib.Config) -> str:
-  from neg_contrast.jobs import compile_report
+  from neg_contrast.training import compile_report
 
   compile_report.prepare(_TOPOLOGY.value)
   return compile_report.report(config, _TOPOLOGY.value)

@@ -8,7 +8,7 @@ from typing import Any
 
 import ml_collections
 
-from neg_contrast import config as config_lib
+from neg_contrast.settings import config as config_lib
 
 DATA_KEYS = (
     'data.source', 'data.how_to_get', 'data.prepared_dir', 'data.on_invalid',

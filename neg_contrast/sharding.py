@@ -11,8 +11,8 @@ from jax.experimental import multihost_utils
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Int
 
-from neg_contrast import config as config_lib
 from neg_contrast import errors
+from neg_contrast.settings import config as config_lib
 
 _Out = TypeVar('_Out')
 

@@ -14,9 +14,9 @@ import jax
 import numpy as np
 
 from neg_contrast import checkpoints, hosts, sharding
-from neg_contrast import config as config_lib
+from neg_contrast.mining import candidates
 from neg_contrast.models import t5
-from neg_contrast.negatives import candidates
+from neg_contrast.settings import config as config_lib
 from neg_contrast.training import state as state_lib
 from tests import tiny
 
@@ -77,10 +77,10 @@ def _save(workdir: pathlib.Path) -> None:
 def _run(*flags: str) -> None:
   """The command line, with small blocks and the T5 of the tests."""
   from neg_contrast import main
-  from tests import test_stage1_job
+  from tests.jobs import test_stage1
 
   candidates._QUERIES_AT_ONCE = 16
-  t5.T5_SIZES['t5-nano'] = test_stage1_job.NANO
+  t5.T5_SIZES['t5-nano'] = test_stage1.NANO
   sys.argv = ['main', *flags]
   main._run()
 

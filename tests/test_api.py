@@ -11,21 +11,16 @@ import sys
 import numpy as np
 import pytest
 
-from neg_contrast import api, artifacts, errors, plan
-from neg_contrast import config as config_lib
+from neg_contrast import api, errors
+from neg_contrast.artifacts import folders, plan
+from neg_contrast.data import dataset, records
 from neg_contrast.data import prepared as prepared_lib
-from neg_contrast.data import records
 from neg_contrast.evaluation import trec
-from neg_contrast.jobs import (
-    dataset,
-    embedder,
-    evaluate,
-    retriever,
-    search,
-    split,
-)
-from neg_contrast.retrieval import embeddings, scann_index
-from tests import test_jobs, tiny
+from neg_contrast.jobs import evaluate, search, split
+from neg_contrast.retrieval import embedder, embeddings, retriever, scann_index
+from neg_contrast.settings import config as config_lib
+from tests import tiny
+from tests.jobs import test_train
 
 ROOT = pathlib.Path(__file__).parents[1]
 
@@ -53,7 +48,7 @@ def make_config(root, **kwargs):
 
 
 def run_job(job, workdir):
-  artifacts.make_folder(workdir)
+  folders.make_folder(workdir)
   output = io.StringIO()
   with contextlib.redirect_stdout(output):
     plan.run(job.steps())
@@ -215,7 +210,7 @@ def test_scann_index_is_kept_and_measured(root, tmp_path):
 def test_recall_of_scann_is_reported(root, tmp_path):
   config = make_config(root, job='evaluate', index__kind='scann')
   output = run_job(evaluate.EvaluateJob(config, tmp_path), tmp_path)
-  made = artifacts.read_json(
+  made = folders.read_json(
       tmp_path / 'evaluation' / 'data-test-initial' / 'manifest.json')
   assert 0.9 < made['index']['recall'] <= 1
   assert f'ScaNN found {made["index"]["recall"]:.4f}' in output
@@ -275,7 +270,7 @@ def test_ids_with_spaces_are_evaluated_without_a_run_file(root, tmp_path):
 
 
 def test_a_checkpoint_keeps_the_settings_it_was_trained_with(root, tmp_path):
-  test_jobs.run_train(
+  test_train.run_train(
       tiny.make_config(root, optim__steps=1, evaluation__bm25=False), tmp_path)
   encoder = api.load_encoder(str(tmp_path))
   assert encoder.model.text.passage_length == 24

@@ -9,8 +9,8 @@ import pkgutil
 import pytest
 
 import neg_contrast
-from neg_contrast import config as config_lib
 from neg_contrast import errors
+from neg_contrast.settings import config as config_lib
 
 ROOT = pathlib.Path(__file__).parents[1]
 CONFIGS = sorted((ROOT / 'configs').glob('*.py'))

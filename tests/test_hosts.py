@@ -16,17 +16,12 @@ import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
 from neg_contrast import checkpoints, sharding
-from neg_contrast import config as config_lib
 from neg_contrast.jobs import generate_questions, mine, train, train_generator
+from neg_contrast.mining import candidates
 from neg_contrast.models import t5
-from neg_contrast.negatives import candidates
-from tests import (
-    hosts_worker,
-    test_jobs,
-    test_nce_jobs,
-    test_stage1_job,
-    tiny,
-)
+from neg_contrast.settings import config as config_lib
+from tests import hosts_worker, tiny
+from tests.jobs import test_nce_bias, test_stage1, test_train
 
 ROOT = pathlib.Path(__file__).parents[1]
 STEPS = 30
@@ -128,7 +123,7 @@ def records_of(workdir):
 def test_two_processes_train_and_evaluate_as_one(root, together):
   """8 devices as 1 x 8 and 2 x 4; dropout on, N = 2."""
   alone, both = root / 'alone', root / 'together'
-  assert_near(test_jobs.losses_of(alone), test_jobs.losses_of(both))
+  assert_near(test_train.losses_of(alone), test_train.losses_of(both))
   steps = [record['step'] for record in records_of(both) if 'loss' in record]
   assert steps == list(range(1, STEPS + 1))  # One of them writes.
   tuned = lambda workdir: {
@@ -187,8 +182,8 @@ def test_fsdp_has_the_same_losses_and_less_memory(
   folder, (sizes, whole) = wide
   held = watch_optimizer_state(monkeypatch)
   tiny.train_only(folder, tmp_path / 'work', mesh__fsdp=True, **WIDE)
-  assert_near(test_jobs.losses_of(folder / 'plain'),
-              test_jobs.losses_of(tmp_path / 'work'))
+  assert_near(test_train.losses_of(folder / 'plain'),
+              test_train.losses_of(tmp_path / 'work'))
   split = held[-1][1]
   large = sum(size for size in sizes if size >= 4 * 2**16)
   assert whole == sum(sizes) and large > 0.9 * whole
@@ -203,10 +198,10 @@ def test_four_processes_train_as_one(wide, tmp_path):
   outputs_of(start(
       4, 2, 'train', folder, tmp_path / 'work', json.dumps(settings)
   ))
-  losses = test_jobs.losses_of(folder / 'plain')
+  losses = test_train.losses_of(folder / 'plain')
   assert list(losses) == list(range(1, 9)) and min(losses.values()) > 1
-  assert_near(losses, test_jobs.losses_of(tmp_path / 'work'))
-  wanted, found = (test_nce_jobs.biases_of(place)
+  assert_near(losses, test_train.losses_of(tmp_path / 'work'))
+  wanted, found = (test_nce_bias.biases_of(place)
                    for place in (folder / 'plain', tmp_path / 'work'))
   assert list(found) == list(wanted) == [4, 8]
   for step, one in wanted.items():
@@ -239,7 +234,7 @@ def test_stopped_and_killed_they_end_the_same(root, tmp_path):
   started[1].send_signal(signal.SIGTERM)
   outputs_of(started, codes=(128 + signal.SIGTERM,))
   stopped = max(saved_steps(work))
-  assert stopped == max(test_jobs.losses_of(work)) < STEPS
+  assert stopped == max(test_train.losses_of(work)) < STEPS
 
   started = start(2, 4, *command, heartbeat=15)
   wait_for(lambda: max(saved_steps(work)) > stopped, started)
@@ -250,7 +245,7 @@ def test_stopped_and_killed_they_end_the_same(root, tmp_path):
   assert max(saved_steps(work)) < STEPS
 
   outputs_of(start(2, 4, *command))
-  test_jobs.assert_same_run(root / 'together', work, STEPS)
+  test_train.assert_same_run(root / 'together', work, STEPS)
 
 
 def digests(started):
@@ -304,9 +299,9 @@ def test_two_processes_mine_the_same_bytes(tmp_path, monkeypatch):
 def test_two_processes_train_a_generator_and_write_the_same(
     tmp_path, monkeypatch
 ):
-  monkeypatch.setitem(t5.T5_SIZES, 't5-nano', test_stage1_job.NANO)
-  make = test_stage1_job.make_generator
-  run = test_stage1_job.run
+  monkeypatch.setitem(t5.T5_SIZES, 't5-nano', test_stage1.NANO)
+  make = test_stage1.make_generator
+  run = test_stage1.run
   run(train_generator.TrainGeneratorJob, make(tmp_path),
       tmp_path / 'generator')
   both = tmp_path / 'both'
@@ -314,14 +309,14 @@ def test_two_processes_train_a_generator_and_write_the_same(
       tmp_path, tmp_path, both, module='test_stage1_job',
       call='make_generator',
   )))
-  assert_near(test_jobs.losses_of(tmp_path / 'generator'),
-              test_jobs.losses_of(both))
-  shown = test_stage1_job.generator_training.SHOWN_FOLDER
+  assert_near(test_train.losses_of(tmp_path / 'generator'),
+              test_train.losses_of(both))
+  shown = test_stage1.generator_training.SHOWN_FOLDER
   assert len(list((both / shown).iterdir())) == 2
 
   settings = {'synthetic__dir': str(tmp_path / 'alone')}
   run(generate_questions.GenerateQuestionsJob,
-      test_stage1_job.make_questions(tmp_path, **settings), tmp_path / 'a')
+      test_stage1.make_questions(tmp_path, **settings), tmp_path / 'a')
   outputs_of(start(2, 8, *flags(
       tmp_path, tmp_path, tmp_path / 'b', module='test_stage1_job',
       call='make_questions', synthetic__dir=str(tmp_path / 'divided'),

@@ -9,11 +9,12 @@ import tokenizers
 from safetensors.numpy import save_file
 from tokenizers import models, normalizers, pre_tokenizers
 
-from neg_contrast import artifacts, hosts, plan
-from neg_contrast import config as config_lib
+from neg_contrast import hosts
+from neg_contrast.artifacts import folders, plan
 from neg_contrast.data import examples
 from neg_contrast.jobs import train
 from neg_contrast.models import bert, dual_encoder
+from neg_contrast.settings import config as config_lib
 
 WORDS = [f'word{i}' for i in range(60)]
 
@@ -238,13 +239,13 @@ def train_only(folder: pathlib.Path, workdir: pathlib.Path, **overrides):
   """Trains as a job does, in any number of processes; evaluates nothing."""
   config = make_config(folder, evaluation__eval_steps=0, **overrides)
   job = train.TrainJob(config_lib.parse(config), workdir)
-  hosts.on_first(lambda: artifacts.make_folder(workdir))
+  hosts.on_first(lambda: folders.make_folder(workdir))
   plan.run([*job.before_training(), job.training_step()])
 
 
 def run(job_type, config, workdir: pathlib.Path):
   """Runs a job to its end, and returns it."""
-  artifacts.make_folder(workdir)
+  folders.make_folder(workdir)
   job = job_type(config_lib.parse(config), workdir)
   plan.run(job.steps())
   job.finish()

@@ -26,7 +26,8 @@ import numpy as np
 from absl import logging
 from jaxtyping import Bool, Int
 
-from neg_contrast import artifacts, errors
+from neg_contrast import errors
+from neg_contrast.artifacts import folders
 from neg_contrast.data import id_table, records, sources
 
 Record = TypeVar('Record')
@@ -119,7 +120,7 @@ class Prepared:
     Raises:
       UserError: it is not finished.
     """
-    manifest = artifacts.read_manifest(folder)
+    manifest = folders.read_manifest(folder)
     if manifest is None:
       raise errors.UserError(f'{folder}: not a prepared corpus')
     self.folder, self.manifest = folder, manifest
@@ -293,7 +294,7 @@ def prepare(spec: str, root: pathlib.Path, skip_invalid: bool) -> Prepared:
   try:
     known = _known_files(folder, skip_invalid)
     if not known or known != _file_facts(source, known):
-      with artifacts.only_one(folder):
+      with folders.only_one(folder):
         # Another process may have done it while this one waited.
         known = _known_files(folder, skip_invalid)
         _update_folder(spec, source, invalid, folder, known)
@@ -330,14 +331,14 @@ def _update_folder(spec, source, invalid, folder, known) -> None:
   """Prepares the source, or only notes new file times if no more changed."""
   files = _file_facts(source, known)
   if known and _contents(known) == _contents(files):
-    path = folder / artifacts.MANIFEST
-    artifacts.write_json(path, {**artifacts.read_json(path), 'files': files})
+    path = folder / folders.MANIFEST
+    folders.write_json(path, {**folders.read_json(path), 'files': files})
     return
   if known:
     logging.info('%s changed since it was prepared', spec)
   logging.info('preparing %s into %s', spec, folder)
   manifest = {'format': FORMAT, 'spec': spec, 'files': files}
-  with artifacts.writing(folder, manifest) as scratch:
+  with folders.writing(folder, manifest) as scratch:
     _Writer(source, invalid, scratch).write(manifest)
   if invalid.counts:
     logging.warning('%s: skipped %s', spec, dict(invalid.counts))
@@ -401,7 +402,7 @@ class _Writer:
     manifest |= {
         'corpus_fingerprint': corpus,
         'queries_fingerprint': queries,
-        'fingerprint': artifacts.sha256_json(
+        'fingerprint': folders.sha256_json(
             [corpus, queries, self._digest.hexdigest()]
         ),
         'mentions': bool(self._has_mentions),
@@ -707,7 +708,7 @@ def _known_files(
     folder: pathlib.Path, skip_invalid: bool
 ) -> list[dict[str, Any]]:
   """The files that `folder` was prepared from; none if it can't be reused."""
-  manifest = artifacts.read_manifest(folder)
+  manifest = folders.read_manifest(folder)
   if manifest is None or manifest['format'] != FORMAT:
     return []
   if manifest['counts']['skipped'] and not skip_invalid:
@@ -730,7 +731,7 @@ def _file_facts(
     values = os.path.realpath(path), stat.st_size, stat.st_mtime_ns
     facts.append({
         **dict(zip(keys, values, strict=True)),
-        'sha256': hashes.get(values) or artifacts.sha256_file(path),
+        'sha256': hashes.get(values) or folders.sha256_file(path),
     })
   return facts
 

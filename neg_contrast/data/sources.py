@@ -4,21 +4,22 @@ import fnmatch
 import pathlib
 from collections.abc import Callable
 
-from neg_contrast import artifacts, errors
+from neg_contrast import errors
+from neg_contrast.artifacts import folders
 from neg_contrast.data import records
 from neg_contrast.data.formats import (
-    beir,
-    dpr,
-    files,
-    flag_embedding,
-    kilt,
-    msmarco,
-    python_docs,
-    squad,
-    tevatron,
-    text,
-    tfds_source,
-    zeshel,
+  beir,
+  dpr,
+  files,
+  flag_embedding,
+  kilt,
+  msmarco,
+  python_docs,
+  squad,
+  tevatron,
+  text,
+  tfds_source,
+  zeshel,
 )
 
 _READERS: dict[
@@ -120,7 +121,7 @@ def _likely(place: pathlib.Path) -> str:
     for key, scheme in _KEYS.items():
       if f'"{key}"' in start:
         return scheme
-  if any(file.name == artifacts.MANIFEST for file in found):
+  if any(file.name == folders.MANIFEST for file in found):
     return 'tfds'
   is_text = any(file.suffix.lower() in text.SUFFIXES for file in found)
   return 'text' if is_text else ''

@@ -15,7 +15,8 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from neg_contrast import artifacts, errors
+from neg_contrast import errors
+from neg_contrast.artifacts import folders
 from neg_contrast.data import sequences
 from neg_contrast.data import tokenizer as tokenizer_lib
 
@@ -66,11 +67,11 @@ def make_token_store(
   """
   wanted = {'fingerprint': fingerprint, 'tokenizer': tokenizer.sha256}
   fields = _FIELDS + (_CONTEXTS if has_contexts else ())
-  if artifacts.read_manifest(folder) is None:
-    with artifacts.only_one(folder):
-      if artifacts.read_manifest(folder) is None:  # Not made while waiting.
+  if folders.read_manifest(folder) is None:
+    with folders.only_one(folder):
+      if folders.read_manifest(folder) is None:  # Not made while waiting.
         _make(texts, tokenizer, folder, wanted, fields)
-  made = artifacts.read_json(folder / artifacts.MANIFEST)
+  made = folders.read_json(folder / folders.MANIFEST)
   for key, value in wanted.items():
     if made[key] != value:
       raise errors.UserError(
@@ -86,7 +87,7 @@ def make_token_store(
 def _make(texts, tokenizer, folder, wanted, fields) -> None:
   dtype = np.dtype('uint16' if tokenizer.vocab_size <= 2**16 else 'uint32')
   manifest = {**wanted, 'dtype': dtype.name, 'rows': 0}
-  with artifacts.writing(folder, manifest) as scratch:
+  with folders.writing(folder, manifest) as scratch:
     manifest['rows'] = _write(texts, tokenizer, scratch, dtype, fields)
 
 

@@ -10,7 +10,8 @@ from typing import SupportsInt
 import tokenizers
 from tokenizers import decoders, models, processors
 
-from neg_contrast import artifacts, errors
+from neg_contrast import errors
+from neg_contrast.artifacts import folders
 
 
 class AnyTokenizer:
@@ -140,7 +141,7 @@ class Seq2SeqTokenizer(AnyTokenizer):
         single=f'$A {end}', special_tokens=[(end, self.eos_id)]
     )
     copy.save(str(folder / 'tokenizer.json'))
-    artifacts.write_json(folder / 'tokenizer_config.json', {
+    folders.write_json(folder / 'tokenizer_config.json', {
         'tokenizer_class': 'PreTrainedTokenizerFast',
         'eos_token': end, 'pad_token': pad,
     })

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from neg_contrast.evaluation import answers as answer_rule
-from neg_contrast.evaluation import atomic
+from neg_contrast.artifacts import atomic
+from neg_contrast.data import answers as answer_rule
 
 
 @dataclasses.dataclass(frozen=True)

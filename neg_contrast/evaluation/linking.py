@@ -14,7 +14,8 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from neg_contrast.evaluation import atomic, trec
+from neg_contrast.artifacts import atomic
+from neg_contrast.evaluation import trec
 
 
 @dataclasses.dataclass(frozen=True)

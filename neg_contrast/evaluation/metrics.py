@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Bool, Int
 
 from neg_contrast import errors
-from neg_contrast.evaluation import answers as answer_rule
+from neg_contrast.data import answers as answer_rule
 from neg_contrast.evaluation import linking, trec
 
 # Our names, and the measures of trec_eval that hold their values.

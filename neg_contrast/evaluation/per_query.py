@@ -13,8 +13,8 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 
 from neg_contrast import errors
+from neg_contrast.artifacts import atomic
 from neg_contrast.data.formats import files
-from neg_contrast.evaluation import atomic
 
 COLUMNS = (
     'query_id', 'query', 'first_positive_rank', 'first_passage_id',
@@ -23,6 +23,9 @@ COLUMNS = (
 """Those before the metrics."""
 
 _BREAKS = re.compile('[\t\n\r]')
+
+FILE = 'per_query.tsv'
+"""Its name in the folder of an evaluation."""
 
 
 @dataclasses.dataclass(frozen=True)

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from neg_contrast.evaluation import atomic, confidence
+from neg_contrast.artifacts import atomic
+from neg_contrast.evaluation import confidence
 
 COLUMNS = ('metric', 'system', 'other', 'queries', 'difference', 'low', 'high',
            'p', 'p_holm')

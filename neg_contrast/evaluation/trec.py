@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import numpy as np
 
 from neg_contrast import errors
-from neg_contrast.evaluation import atomic
+from neg_contrast.artifacts import atomic
 
 Ranking = list[tuple[str, float]]
 """(passage id, score) pairs, best first."""

@@ -3,7 +3,7 @@
 import importlib
 import pathlib
 
-from neg_contrast import config as config_lib
+from neg_contrast.settings import config as config_lib
 
 
 def make_job(config: config_lib.Config, workdir: pathlib.Path):

@@ -8,18 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from neg_contrast import artifacts, errors, plan
-from neg_contrast import config as config_lib
-from neg_contrast.data import examples
-from neg_contrast.jobs import dataset as dataset_lib
-from neg_contrast.jobs import embedder as embedder_lib
-from neg_contrast.jobs import model as model_lib
-from neg_contrast.jobs import negatives as negatives_lib
-from neg_contrast.jobs import report
-from neg_contrast.jobs import retriever as retriever_lib
-from neg_contrast.negatives import analysis, audit, filters, likeness
-from neg_contrast.negatives import texts as texts_lib
-from neg_contrast.training import run_log
+from neg_contrast import errors, progress
+from neg_contrast.artifacts import folders, plan
+from neg_contrast.data import dataset as dataset_lib
+from neg_contrast.data import examples, likeness
+from neg_contrast.mining import analysis, filters
+from neg_contrast.mining import false_negatives as audit
+from neg_contrast.mining import mined_negatives as negatives_lib
+from neg_contrast.mining import texts as texts_lib
+from neg_contrast.models import by_name as model_lib
+from neg_contrast.report import workdir_report
+from neg_contrast.retrieval import embedder as embedder_lib
+from neg_contrast.retrieval import retriever as retriever_lib
+from neg_contrast.settings import config as config_lib
 
 FILE = 'audit.json'
 
@@ -69,9 +70,9 @@ class AuditJob:
 
   def finish(self) -> None:
     """Prints table and verdict, and makes the report of the candidates."""
-    report.write_report(self._workdir, self._config, self._dataset,
+    workdir_report.write_report(self._workdir, self._config, self._dataset,
                         negatives=self._negatives)
-    print(describe(artifacts.read_json(self._path)), flush=True)
+    print(describe(folders.read_json(self._path)), flush=True)
 
   @property
   def _path(self) -> pathlib.Path:
@@ -113,7 +114,7 @@ class AuditJob:
 
   @functools.cached_property
   def _identity(self) -> dict[str, Any]:
-    return artifacts.as_json({
+    return folders.as_json({
         'format': _FORMAT, 'scale': self._config.loss.scale,
         'pool_size': self._config.negatives.pool_size,
         'candidates': self._negatives.pool.manifest['identity'],
@@ -122,7 +123,7 @@ class AuditJob:
   def _is_done(self) -> bool:
     return (
         self._path.exists() and self._negatives.is_made()
-        and artifacts.read_json(self._path)['identity'] == self._identity
+        and folders.read_json(self._path)['identity'] == self._identity
     )
 
   def _audit(self) -> None:
@@ -142,7 +143,7 @@ class AuditJob:
         } for name, evidence in sources.items()
     } | {'random': {'any': audit.summary(gathered.random, 1, _RANDOM, judging,
                                          scale)}}
-    artifacts.write_json(self._path, _plain({
+    folders.write_json(self._path, _plain({
         'identity': self._identity,
         'dataset': self._dataset.name,
         'split': self._config.data.train_split,
@@ -231,7 +232,7 @@ class _Gatherer:
     groups = self._prepared.passage_groups[np.maximum(rows, 0)]
     exists = (rows >= 0) & usable
     exists &= ~filters.repeated(groups, exists)
-    says = run_log.Ticker(f'looking at {name}', len(rows))
+    says = progress.Ticker(f'looking at {name}', len(rows))
     parts = []
     for begin in range(0, len(rows), _AT_ONCE):
       lines = slice(begin, min(begin + _AT_ONCE, len(rows)))

@@ -13,13 +13,14 @@ from typing import Any
 import jax
 import numpy as np
 
-from neg_contrast import artifacts, errors, hosts, plan
-from neg_contrast import config as config_lib
-from neg_contrast.data import made_up
-from neg_contrast.jobs import benchmark_peer, benchmark_profile
-from neg_contrast.jobs import benchmark_tasks as tasks
-from neg_contrast.jobs import dataset as dataset_lib
-from neg_contrast.jobs import model as model_lib
+from neg_contrast import errors, hosts
+from neg_contrast.artifacts import folders, plan
+from neg_contrast.benchmarks import peer as peer_lib
+from neg_contrast.benchmarks import profile, tasks
+from neg_contrast.data import dataset as dataset_lib
+from neg_contrast.data import random_texts
+from neg_contrast.models import by_name as model_lib
+from neg_contrast.settings import config as config_lib
 
 TABLE = 'benchmark.md'
 _CORPUS, _PREPARED = 'corpus', 'prepared'  # Of a workdir, if made up.
@@ -42,7 +43,7 @@ class BenchmarkJob:
       config = dataclasses.replace(config, data=dataclasses.replace(
           config.data, source=f'beir:{workdir / _CORPUS}',
           prepared_dir=str(workdir / _PREPARED),
-          train_split=made_up.SPLIT, tune_split=made_up.TUNE,
+          train_split=random_texts.SPLIT, tune_split=random_texts.TUNE,
       ))
     self._config = config
 
@@ -68,9 +69,9 @@ class BenchmarkJob:
     """Prints the table, and keeps it."""
     table = _table(self._title(), self._made)
     (self._workdir / TABLE).write_text(table + '\n', encoding='utf-8')
-    artifacts.write_json(self._workdir / artifacts.MANIFEST, {
+    folders.write_json(self._workdir / folders.MANIFEST, {
         'config': config_lib.to_dict(self._config),
-        'environment': artifacts.environment(),
+        'environment': folders.environment(),
         'measured': self._made,
     })
     print(f'\n{table}', flush=True)
@@ -81,7 +82,7 @@ class BenchmarkJob:
 
   def _missing(self) -> str | None:
     if self._config.benchmark.versus:
-      lack = benchmark_peer.missing(self._config.benchmark.versus)
+      lack = peer_lib.missing(self._config.benchmark.versus)
       if lack:
         return lack
     return model_lib.missing(self._config.model.init)
@@ -90,7 +91,7 @@ class BenchmarkJob:
     config = self._config
     is_read = config.benchmark.task in ('train', 'encode', 'input')
     data = config.data
-    made_up.write(
+    random_texts.write(
         self._workdir / _CORPUS, model_lib.load_tokenizer(config.model.init),
         config.benchmark.passages, config.benchmark.queries,
         data.expected_passage_tokens if is_read else _FEW_TOKENS,
@@ -118,12 +119,12 @@ class BenchmarkJob:
       stack.callback(task.close)
       peer = None
       if settings.versus:
-        peer = benchmark_peer.Peer(material)
+        peer = peer_lib.Peer(material)
         stack.callback(peer.close)
       self._made = _run(task, peer, settings)
       if settings.profile and hosts.is_first():
-        self._made['profile'] = benchmark_profile.busiest(
-            task.round, self._workdir / benchmark_profile.FOLDER,
+        self._made['profile'] = profile.busiest(
+            task.round, self._workdir / profile.FOLDER,
             settings.profile,
         )
       elif settings.profile:
@@ -150,7 +151,7 @@ class BenchmarkJob:
 
 
 def _run(
-    task: tasks.Task, peer: benchmark_peer.Peer | None,
+    task: tasks.Task, peer: peer_lib.Peer | None,
     settings: config_lib.BenchmarkConfig,
 ) -> dict[str, Any]:
   """Rounds in turns, in reversed order every second time.
@@ -197,7 +198,7 @@ def _timed(task: tasks.Task) -> dict[str, float]:
           'CPU time, s': time.process_time() - cpu}
 
 
-def _timed_peer(peer: benchmark_peer.Peer) -> dict[str, float]:
+def _timed_peer(peer: peer_lib.Peer) -> dict[str, float]:
   began = time.monotonic()
   told = peer.round()
   return {'round, s': time.monotonic() - began,
@@ -216,9 +217,9 @@ def _peak_memory() -> tuple[float, str]:
   return float(peak * unit), 'the process'
 
 
-def _notes(peer: benchmark_peer.Peer | None) -> dict[str, str]:
+def _notes(peer: peer_lib.Peer | None) -> dict[str, str]:
   """Versions and devices."""
-  made = artifacts.environment()
+  made = folders.environment()
   versions = ', '.join(f'{name} {version}'
                        for name, version in made['versions'].items())
   revision = made['git_revision'][:12]

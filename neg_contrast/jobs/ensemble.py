@@ -10,16 +10,24 @@ from typing import Any
 
 import numpy as np
 
-from neg_contrast import artifacts, errors, plan
-from neg_contrast import config as config_lib
+from neg_contrast import errors
+from neg_contrast.artifacts import folders, plan
+from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import prepared as prepared_lib
-from neg_contrast.evaluation import metrics
-from neg_contrast.jobs import dataset as dataset_lib
-from neg_contrast.jobs import embedder as embedder_lib
-from neg_contrast.jobs import evaluate, fused, report
-from neg_contrast.jobs import model as model_lib
-from neg_contrast.jobs import retriever as retriever_lib
-from neg_contrast.retrieval import fusion, hits
+from neg_contrast.evaluation import (
+  evaluations,
+  metrics,
+  rankings,
+  runs,
+  summary,
+)
+from neg_contrast.models import by_name as model_lib
+from neg_contrast.report import workdir_report
+from neg_contrast.retrieval import bm25_search, fused_vectors, fusion, hits
+from neg_contrast.retrieval import embedder as embedder_lib
+from neg_contrast.retrieval import retriever as retriever_lib
+from neg_contrast.retrieval import searched as searched_lib
+from neg_contrast.settings import config as config_lib
 
 WEIGHTS = 'weights'  # Folder of a workdir.
 
@@ -38,7 +46,7 @@ class EnsembleJob:
       self,
       config: config_lib.Config,
       workdir: pathlib.Path,
-      index: Callable[[], evaluate.Bm25Search] | None = None,
+      index: Callable[[], bm25_search.Bm25Search] | None = None,
   ):
     """Reads nothing yet.
 
@@ -50,7 +58,7 @@ class EnsembleJob:
     self._config, self._workdir = config, workdir
     self._settings = config.ensemble
     self._make_index = index or (
-        lambda: evaluate.Bm25Search(config.evaluation, self._dataset)
+        lambda: bm25_search.Bm25Search(config.evaluation, self._dataset)
     )
     self._names = [pathlib.Path(member).resolve().name
                    for member in config.ensemble.members]
@@ -67,7 +75,7 @@ class EnsembleJob:
     self._check_names()
     return [
         dataset_lib.preparation_step(config.data, lambda: self._dataset),
-        *([evaluate.bm25_step(
+        *([evaluations.bm25_step(
             config, self._workdir, lambda: self._dataset, lambda: self._test,
             config.data.test_split, lambda: self._bm25,
         )] if needs_bm25 else []),
@@ -94,15 +102,15 @@ class EnsembleJob:
     """Saves the ensemble; writes and prints the numbers, and the report."""
     if self._is_dense:
       self.ensemble.save(self._workdir)
-    evaluate.gather(self._workdir, self._dataset)
+    summary.gather(self._workdir, self._dataset)
     if self._is_dense:
       self._print_weights()
-    report.write_report(self._workdir, self._config, self._dataset)
+    workdir_report.write_report(self._workdir, self._config, self._dataset)
 
   @functools.cached_property
-  def ensemble(self) -> fused.Ensemble:
+  def ensemble(self) -> fused_vectors.Ensemble:
     """Members and their weights, once they are tuned."""
-    return fused.Ensemble(
+    return fused_vectors.Ensemble(
         self._settings.members,
         tuple(member.encoder.model.fingerprint for member in self._members),
         tuple(self._tuned['fusion_embedding']['weights']),
@@ -110,7 +118,7 @@ class EnsembleJob:
 
   def _run_steps(self) -> list[plan.Step]:
     return [
-        evaluate.run_step(
+        evaluations.run_step(
             self._config, self._workdir, lambda: self._dataset,
             lambda: self._test, self._config.data.test_split, path,
         ) for path in map(pathlib.Path, self._settings.runs)
@@ -150,18 +158,18 @@ class EnsembleJob:
       self,
       name: str,
       identity: Callable[[], dict[str, Any]],
-      search: Callable[[np.ndarray], hits.Hits | evaluate.Searched],
+      search: Callable[[np.ndarray], hits.Hits | searched_lib.Searched],
   ) -> plan.Step:
     """Evaluates a system on the test split."""
-    def searched(rows: np.ndarray) -> evaluate.Searched:
+    def searched(rows: np.ndarray) -> searched_lib.Searched:
       found = search(rows)
-      return (evaluate.Searched(found) if isinstance(found, hits.Hits)
+      return (searched_lib.Searched(found) if isinstance(found, hits.Hits)
               else found)
 
-    return evaluate.evaluation_step(
+    return evaluations.evaluation_step(
         name, self._config.data, self._workdir, lambda: self._test,
         self._config.data.test_split,
-        identity=lambda: evaluate.dense_identity(
+        identity=lambda: evaluations.dense_identity(
             self._dataset, self._config, self._config.data.test_split,
             identity(),
         ),
@@ -171,7 +179,7 @@ class EnsembleJob:
   def _check_names(self) -> None:
     names = collections.Counter([
         *self._names,
-        *map(evaluate.run_name, map(pathlib.Path, self._settings.runs)),
+        *map(runs.run_name, map(pathlib.Path, self._settings.runs)),
         'bm25', 'fusion_embedding', 'fusion_rank', 'hybrid', 'hybrid_scores',
         'hybrid_ranks',
     ])
@@ -200,12 +208,12 @@ class EnsembleJob:
     return dataset_lib.Dataset(self._config.data)
 
   @functools.cached_property
-  def _test(self) -> evaluate.Evaluation:
+  def _test(self) -> rankings.Evaluation:
     judgements = (
         self._dataset.splits.test if self._is_tuning else
         self._dataset.prepared.judgements(self._config.data.test_split)
     )
-    return evaluate.Evaluation(
+    return rankings.Evaluation(
         self._config.evaluation, self._dataset, judgements
     )
 
@@ -224,7 +232,7 @@ class EnsembleJob:
   @functools.cached_property
   def _members(self) -> list[embedder_lib.Embedder]:
     return [
-        fused.load_member(
+        fused_vectors.load_member(
             self._config, self._dataset, member, self._folder
         ) for member in self._settings.members
     ]
@@ -241,7 +249,7 @@ class EnsembleJob:
 
   def _folder_of(self, member: str) -> pathlib.Path:
     """Keeps its index."""
-    folder = fused.folder_of(member, self._folder)
+    folder = fused_vectors.folder_of(member, self._folder)
     assert folder is not None
     return folder
 
@@ -249,9 +257,9 @@ class EnsembleJob:
     return self._members[number].search_identity
 
   @functools.cache  # noqa: B019 - a job lives as long as the program.
-  def _found(self, number: int) -> evaluate.Searched:
+  def _found(self, number: int) -> searched_lib.Searched:
     """What a member finds for the test queries."""
-    return evaluate.search_dense(
+    return searched_lib.search_dense(
         self._config, self._dataset, self._members[number],
         self._folder_of(self._settings.members[number]),
         self._test.query_rows,
@@ -265,7 +273,7 @@ class EnsembleJob:
   def _fused(self, weights: list[float]) -> retriever_lib.Vectors:
     if len(self._members) == 1:
       return self._members[0]
-    return fused.FusedVectors(self._members, weights)
+    return fused_vectors.FusedVectors(self._members, weights)
 
   def _retriever(
       self, vectors: retriever_lib.Vectors, folder: pathlib.Path
@@ -275,11 +283,11 @@ class EnsembleJob:
     )
 
   @functools.cached_property
-  def _fused_found(self) -> evaluate.Searched:
+  def _fused_found(self) -> searched_lib.Searched:
     """What the dense system finds for the test queries."""
     if len(self._members) == 1:
       return self._found(0)
-    return evaluate.search_dense(
+    return searched_lib.search_dense(
         self._config, self._dataset, self._vectors, self._fused_folder,
         self._test.query_rows,
     )
@@ -295,7 +303,7 @@ class EnsembleJob:
   def _rank_identity(self) -> dict[str, Any]:
     return {
         'members': [member.search_identity for member in self._members],
-        'runs': [artifacts.sha256_file(pathlib.Path(run))
+        'runs': [folders.sha256_file(pathlib.Path(run))
                  for run in self._settings.runs],
         'k': self._settings.rank_k,
     }
@@ -318,7 +326,7 @@ class EnsembleJob:
     }
 
   @functools.cached_property
-  def _bm25(self) -> evaluate.Bm25Search:
+  def _bm25(self) -> bm25_search.Bm25Search:
     return self._make_index()
 
   @functools.cached_property
@@ -371,7 +379,7 @@ class EnsembleJob:
     settings_of_index = retriever_lib.index_settings(
         self._config, self._dataset.prepared
     )
-    return artifacts.as_json({
+    return folders.as_json({
         'members': [member.search_identity for member in self._members],
         'data': self._dataset.prepared.manifest['fingerprint'],
         'tune_queries': hashlib.sha256(
@@ -387,7 +395,7 @@ class EnsembleJob:
     })
 
   def _is_tuned(self) -> bool:
-    made = artifacts.read_manifest(self._weights_folder)
+    made = folders.read_manifest(self._weights_folder)
     if made is None or any(map(model_lib.missing, self._settings.members)):
       return False
     return made['identity'] == self._weights_identity
@@ -395,15 +403,15 @@ class EnsembleJob:
   @functools.cached_property
   def _tuned(self) -> dict[str, Any]:
     """System -> weights, and what they reach on the tune split."""
-    made = artifacts.read_manifest(self._weights_folder)
+    made = folders.read_manifest(self._weights_folder)
     assert made is not None
     return made['tuned']
 
   def _tune(self) -> None:
     """Finds the weights of every fusion that has some."""
     manifest = {'identity': self._weights_identity, 'tuned': {},
-                'environment': artifacts.environment()}
-    with artifacts.writing(self._weights_folder, manifest):
+                'environment': folders.environment()}
+    with folders.writing(self._weights_folder, manifest):
       manifest['tuned'] = self._find_weights()
     for name in ('_tuned', '_vectors', '_fused_found', 'ensemble'):
       vars(self).pop(name, None)

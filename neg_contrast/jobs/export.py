@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 import safetensors
 
-from neg_contrast import artifacts, errors, plan
 from neg_contrast import checkpoints as checkpoints_lib
-from neg_contrast import config as config_lib
-from neg_contrast.jobs import dataset as dataset_lib
-from neg_contrast.jobs import embedder as embedder_lib
-from neg_contrast.jobs import fused
-from neg_contrast.jobs import model as model_lib
-from neg_contrast.jobs import retriever as retriever_lib
-from neg_contrast.models import export, loading, model_card, pretrained
-from neg_contrast.retrieval import embeddings
-from neg_contrast.training import run_log
+from neg_contrast import errors, progress
+from neg_contrast.artifacts import folders as folders_lib
+from neg_contrast.artifacts import plan
+from neg_contrast.data import dataset as dataset_lib
+from neg_contrast.models import by_name as model_lib
+from neg_contrast.models import exporting, loading, model_card, pretrained
+from neg_contrast.retrieval import embedder as embedder_lib
+from neg_contrast.retrieval import embeddings, fused_vectors
+from neg_contrast.retrieval import retriever as retriever_lib
+from neg_contrast.settings import config as config_lib
 
 MODEL_FOLDER = 'model'
 EMBEDDINGS_FOLDER = 'embeddings'
@@ -89,14 +89,16 @@ class ExportJob:
   def finish(self) -> None:
     """Says how to load it."""
     if model_lib.is_ensemble(self._config.checkpoint):
-      weights = fused.read(pathlib.Path(self._config.checkpoint)).weights
+      weights = fused_vectors.read(
+          pathlib.Path(self._config.checkpoint)
+      ).weights
       for weight, member in zip(
           weights, self._members().values(), strict=True
       ):
         member.finish()
         print(f'weight of its scores: {weight:g}')
     else:
-      folders = export.tower_folders(self._model, self._folder).values()
+      folders = exporting.tower_folders(self._model, self._folder).values()
       print('\n' + '\n'.join(
           f"SentenceTransformer('{folder}')" for folder in folders
       ) + f'\n{self._folder / "README.md"} tells the rest')
@@ -107,7 +109,7 @@ class ExportJob:
 
   def _members(self) -> dict[str, 'ExportJob']:
     """Of an ensemble, each in a folder of its own."""
-    made = fused.read(pathlib.Path(self._config.checkpoint))
+    made = fused_vectors.read(pathlib.Path(self._config.checkpoint))
     return {
         pathlib.Path(member).resolve().name: ExportJob(
             dataclasses.replace(
@@ -117,13 +119,13 @@ class ExportJob:
     }
 
   @functools.cached_property
-  def _vectors(self) -> fused.FusedVectors:
+  def _vectors(self) -> fused_vectors.FusedVectors:
     """Of an ensemble."""
-    made = fused.load_vectors(
+    made = fused_vectors.load_vectors(
         self._config, self._dataset, self._config.checkpoint,
         self._workdir / retriever_lib.FOLDER,
     )
-    assert isinstance(made, fused.FusedVectors)
+    assert isinstance(made, fused_vectors.FusedVectors)
     return made
 
   @functools.cached_property
@@ -162,7 +164,7 @@ class ExportJob:
         'source': self._config.checkpoint if model_lib.is_ensemble(
             self._config.checkpoint
         ) else self._model.name,
-        'environment': artifacts.environment(),
+        'environment': folders_lib.environment(),
     }
     dim, encode = self._encoding()
     with _all_or_nothing(self._embeddings, manifest) as scratch:
@@ -183,7 +185,7 @@ class ExportJob:
     def encode(role: str, out: np.ndarray) -> None:
       encoder.encode(
           role, self._dataset.tokenize(self._model, role), out=out,
-          on_progress=run_log.Ticker(f'encoding {role} texts', len(out)),
+          on_progress=progress.Ticker(f'encoding {role} texts', len(out)),
       )
 
     return encoder.dim, encode
@@ -211,7 +213,7 @@ class ExportJob:
     remedy = 'Name another --workdir, or move it away'
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
       return False
-    manifest = artifacts.read_manifest(folder) if folder.is_dir() else None
+    manifest = folders_lib.read_manifest(folder) if folder.is_dir() else None
     if not isinstance(manifest, dict) or 'files' not in manifest:
       raise errors.UserError(
           f'{folder}: is there already and is no export of ours. {remedy}'
@@ -229,12 +231,12 @@ class ExportJob:
     manifest = {
         'identity': self._identity,
         'source': model.name,
-        'environment': artifacts.environment(),
+        'environment': folders_lib.environment(),
     }
     with _all_or_nothing(self._folder, manifest) as scratch:
-      export.write_model(model, scratch, card)
+      exporting.write_model(model, scratch, card)
       manifest['files'] = {
-          str(path.relative_to(scratch)): artifacts.sha256_file(path)
+          str(path.relative_to(scratch)): folders_lib.sha256_file(path)
           for path in sorted(scratch.rglob('*')) if path.is_file()
       }
 
@@ -249,7 +251,7 @@ def _all_or_nothing(
     UserError: the disk is full, or the like.
   """
   try:
-    with artifacts.writing(folder, manifest) as scratch:
+    with folders_lib.writing(folder, manifest) as scratch:
       yield scratch
   except (OSError, safetensors.SafetensorError) as e:
     raise errors.UserError(
@@ -282,18 +284,18 @@ def _facts(checkpoint: str, model: loading.Model) -> model_card.Facts:
         name=workdir.resolve().name, source=checkpoint,
         base_model=pretrained.hub_name(checkpoint),
     )
-  description = artifacts.read_json(workdir / loading.ENCODER_FILE)
+  description = folders_lib.read_json(workdir / loading.ENCODER_FILE)
   metrics = workdir / 'metrics.json'
-  manifests = map(artifacts.read_manifest,
+  manifests = map(folders_lib.read_manifest,
                   sorted((workdir / 'evaluation').glob('*')))
   return model_card.Facts(
       name=workdir.resolve().name,
       base_model=description.get('base_model'),
       init=description['init'],
       selected=_selected(workdir),
-      run=artifacts.read_json(workdir / 'run.json'),
+      run=folders_lib.read_json(workdir / 'run.json'),
       evaluations=[m for m in manifests if m and 'key' in m],
-      metrics=artifacts.read_json(metrics) if metrics.exists() else {},
+      metrics=folders_lib.read_json(metrics) if metrics.exists() else {},
   )
 
 

@@ -9,13 +9,13 @@ from typing import Any
 
 from absl import logging
 
-from neg_contrast import artifacts, plan
-from neg_contrast import config as config_lib
-from neg_contrast.data import synthetic
-from neg_contrast.evaluation import questions as statistics
-from neg_contrast.jobs import dataset as dataset_lib
+from neg_contrast.artifacts import folders, plan
+from neg_contrast.data import dataset as dataset_lib
+from neg_contrast.data import synthetic_pairs
 from neg_contrast.jobs import prerequisites
-from neg_contrast.jobs import questions as questions_lib
+from neg_contrast.settings import config as config_lib
+from neg_contrast.stage1 import question_statistics as statistics
+from neg_contrast.stage1 import questions as questions_lib
 
 FOLDER = 'beir'  # Of a workdir.
 _COMPARED = 5000  # Passages that generated and gold questions are compared on.
@@ -46,9 +46,9 @@ class GenerateQuestionsJob:
     """Says what came out, how fast, and how it compares with gold."""
     counts = self._questions.counts()
     compared = self._compare()
-    artifacts.write_json(self._workdir / artifacts.MANIFEST, {
+    folders.write_json(self._workdir / folders.MANIFEST, {
         'config': config_lib.to_dict(self._config),
-        'environment': artifacts.environment(),
+        'environment': folders.environment(),
         'identity': self._questions.identity,
         'counts': counts,
         'statistics': compared,
@@ -71,16 +71,16 @@ class GenerateQuestionsJob:
     return dataset_lib.Dataset(self._config.data)
 
   def _is_written(self) -> bool:
-    manifest = artifacts.read_manifest(self._folder)
+    manifest = folders.read_manifest(self._folder)
     return (
         manifest is not None and self._questions.is_made()
-        and manifest['identity'] == artifacts.as_json(self._questions.identity)
+        and manifest['identity'] == folders.as_json(self._questions.identity)
     )
 
   def _write(self) -> None:
     """The layout of BEIR's generated queries, to lie beside a corpus.jsonl."""
     manifest: dict[str, Any] = {'identity': self._questions.identity}
-    with artifacts.writing(self._folder, manifest) as scratch:
+    with folders.writing(self._folder, manifest) as scratch:
       (scratch / 'gen-qrels').mkdir()
       with (
           open(scratch / 'gen-queries.jsonl', 'w', encoding='utf-8') as queries,
@@ -90,7 +90,7 @@ class GenerateQuestionsJob:
         qrels.write('query-id\tcorpus-id\tscore\n')
         count = -1
         for count, pair in enumerate(
-            synthetic.read_pairs(self._questions.files())
+            synthetic_pairs.read_pairs(self._questions.files())
         ):
           name = f'gen-{count}'
           queries.write(json.dumps({'_id': name, 'text': pair['query']},
@@ -103,7 +103,7 @@ class GenerateQuestionsJob:
     """Statistics of generated questions, beside gold ones where there are."""
     prepared = self._dataset.prepared
     made: dict[str, list[str]] = collections.defaultdict(list)
-    for pair in synthetic.read_pairs(self._questions.files()):
+    for pair in synthetic_pairs.read_pairs(self._questions.files()):
       if len(made) >= _COMPARED and pair['passage_id'] not in made:
         break
       made[pair['passage_id']].append(pair['query'])

@@ -7,15 +7,15 @@ from typing import Any
 
 from absl import logging
 
-from neg_contrast import artifacts, plan
-from neg_contrast import config as config_lib
+from neg_contrast import progress
+from neg_contrast.artifacts import folders, plan
+from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import examples
-from neg_contrast.jobs import dataset as dataset_lib
-from neg_contrast.jobs import negatives as negatives_lib
-from neg_contrast.jobs import report
-from neg_contrast.negatives import exporting, filters
+from neg_contrast.mining import filters, training_files
+from neg_contrast.mining import mined_negatives as negatives_lib
 from neg_contrast.negatives import pool as pool_lib
-from neg_contrast.training import run_log
+from neg_contrast.report import workdir_report
+from neg_contrast.settings import config as config_lib
 
 FOLDER = 'for_trainers'  # Of a workdir: files for other libraries.
 _FORMAT = 1  # Of that folder.
@@ -51,9 +51,9 @@ class MineJob:
     """Says what came out and how to train with it."""
     negatives = self._config.negatives
     pool = self._negatives.pool
-    artifacts.write_json(self._workdir / artifacts.MANIFEST, {
+    folders.write_json(self._workdir / folders.MANIFEST, {
         'config': config_lib.to_dict(self._config),
-        'environment': artifacts.environment(),
+        'environment': folders.environment(),
         'pool': pool.manifest,
     })
     place = self._place
@@ -63,12 +63,12 @@ class MineJob:
           f'--config.negatives.strategy={negatives.strategy} '
           '--config.negatives.per_query=2')
     if self._formats:
-      made = artifacts.read_json(self._folder / artifacts.MANIFEST)['files']
+      made = folders.read_json(self._folder / folders.MANIFEST)['files']
       for name, counts in made.items():
         path = self._folder / name
         print(f'{path}: {counts["rows"]} rows, '
               f'{path.stat().st_size / 1000:,.0f} kB')
-    report.write_report(self._workdir, self._config, self._dataset,
+    workdir_report.write_report(self._workdir, self._config, self._dataset,
                         negatives=self._negatives)
 
   @functools.cached_property
@@ -90,7 +90,7 @@ class MineJob:
     }
 
   def _is_written(self) -> bool:
-    manifest = artifacts.read_manifest(self._folder)
+    manifest = folders.read_manifest(self._folder)
     return (
         manifest is not None and self._negatives.is_made()
         and manifest['identity'] == self._identity
@@ -100,8 +100,8 @@ class MineJob:
   def _write(self) -> None:
     manifest: dict[str, Any] = {'identity': self._identity}
     split = self._config.data.train_split
-    with artifacts.writing(self._folder, manifest) as scratch:
-      made = exporting.write(scratch, split, self._formats, self._items())
+    with folders.writing(self._folder, manifest) as scratch:
+      made = training_files.write(scratch, split, self._formats, self._items())
       manifest['files'] = made
     for name, counts in made.items():
       logging.info('%s: %d rows%s', name, counts['rows'], (
@@ -109,12 +109,12 @@ class MineJob:
           if counts['left_out'] else ''
       ))
 
-  def _items(self) -> Iterator[exporting.Item]:
+  def _items(self) -> Iterator[training_files.Item]:
     prepared, pool = self._dataset.prepared, self._negatives.pool
-    say = run_log.Ticker('writing', len(pool))
+    say = progress.Ticker('writing', len(pool))
     judgements = prepared.judgements(self._config.data.train_split)
-    for done, item in enumerate(exporting.read_items(
-        pool, prepared.queries, exporting.positives_of(judgements),
+    for done, item in enumerate(training_files.read_items(
+        pool, prepared.queries, training_files.positives_of(judgements),
         functools.lru_cache(_PASSAGES_HELD)(self._negatives.texts),
         examples.known_positives(prepared).most == 1,
     ), start=1):

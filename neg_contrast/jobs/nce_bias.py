@@ -10,15 +10,17 @@ import jax.numpy as jnp
 import numpy as np
 from absl import logging
 
-from neg_contrast import artifacts, errors, losses, plan
 from neg_contrast import checkpoints as checkpoints_lib
-from neg_contrast import config as config_lib
-from neg_contrast.jobs import bias_meter
-from neg_contrast.jobs import dataset as dataset_lib
-from neg_contrast.jobs import model as model_lib
+from neg_contrast import errors, progress
+from neg_contrast.artifacts import folders, plan
+from neg_contrast.bias import meter
+from neg_contrast.data import dataset as dataset_lib
+from neg_contrast.losses import softmax
+from neg_contrast.models import by_name as model_lib
 from neg_contrast.models import loading
 from neg_contrast.negatives import sampling
-from neg_contrast.training import optimizer, run_log
+from neg_contrast.settings import config as config_lib
+from neg_contrast.training import optimizer
 from neg_contrast.training import state as state_lib
 from neg_contrast.training import step as step_lib
 
@@ -61,10 +63,10 @@ class NceBiasJob:
 
   def finish(self) -> None:
     """Writes `metrics.json` and prints the table."""
-    made = {point: artifacts.read_json(self._path(point))
+    made = {point: folders.read_json(self._path(point))
             for point in self._config.nce.points}
     prefix = f'{self._dataset.name}/{self._config.data.split}'
-    artifacts.write_json(self._workdir / 'metrics.json', {
+    folders.write_json(self._workdir / 'metrics.json', {
         f'{prefix}/{point}/{name}/{metric}': value
         for point, one in made.items() for name, values in one['kinds'].items()
         for metric, value in values.items()
@@ -93,16 +95,16 @@ class NceBiasJob:
     return model
 
   @functools.cached_property
-  def _space(self) -> bias_meter.LabelSpace:
+  def _space(self) -> meter.LabelSpace:
     split = self._config.data.split
-    return bias_meter.choose_labels(
+    return meter.choose_labels(
         self._config, self._dataset, self._dataset.prepared.judgements(split),
         f'data.split="{split}"',
     )
 
   @functools.cached_property
-  def _meter(self) -> bias_meter.BiasMeter:
-    return bias_meter.BiasMeter(
+  def _meter(self) -> meter.BiasMeter:
+    return meter.BiasMeter(
         self._config, self._dataset, self._model, self._space
     )
 
@@ -113,7 +115,7 @@ class NceBiasJob:
     own = jnp.take_along_axis(
         self._meter.scores(params, texts), jnp.maximum(candidates, 0), axis=1
     )
-    loss = losses.candidate_softmax(own, candidates >= 0)
+    loss = softmax.candidate_softmax(own, candidates >= 0)
     best = jnp.where(candidates[:, 1:] >= 0, own[:, 1:], -jnp.inf).max(axis=1)
     return jnp.mean(loss), {'accuracy': jnp.mean(own[:, 0] > best)}
 
@@ -134,7 +136,7 @@ class NceBiasJob:
   def _identity(self, point: str) -> dict[str, Any]:
     """What the parameters at a point depend on."""
     config, settings = config_lib.to_dict(self._config), self._config.nce
-    return artifacts.as_json({
+    return folders.as_json({
         'format': _FORMAT, 'init': self._model.fingerprint,
         'data': self._dataset.prepared.manifest['fingerprint'],
         'split': self._config.data.split,
@@ -148,9 +150,9 @@ class NceBiasJob:
     })
 
   def _is_trained(self, point: str) -> bool:
-    path = self._workdir / point / artifacts.MANIFEST
+    path = self._workdir / point / folders.MANIFEST
     return path.exists() and (
-        artifacts.read_json(path)['identity'] == self._identity(point)
+        folders.read_json(path)['identity'] == self._identity(point)
     )
 
   def _train(self, point: str) -> None:
@@ -160,14 +162,14 @@ class NceBiasJob:
       UserError: the folder holds the checkpoints of another training.
     """
     config, folder = self._config, self._workdir / point
-    artifacts.make_folder(folder)
-    begun = folder / artifacts.UNFINISHED
-    if begun.exists() and artifacts.read_json(begun) != self._identity(point):
+    folders.make_folder(folder)
+    begun = folder / folders.UNFINISHED
+    if begun.exists() and folders.read_json(begun) != self._identity(point):
       raise errors.UserError(
           f'{folder}: holds a training with other settings; remove it, or name '
           'another --workdir'
       )
-    artifacts.write_json(begun, self._identity(point))
+    folders.write_json(begun, self._identity(point))
     transform = optimizer.make_optimizer(config.optim, config.optim.steps)
     state = self._first_state(transform)
     checkpoints = checkpoints_lib.Checkpoints(folder, writes=True)
@@ -181,7 +183,7 @@ class NceBiasJob:
         donate_argnums=0,
     )
     candidates, texts = self._candidates(point), self._meter.texts
-    says = run_log.Ticker(f'training {point}', config.optim.steps,
+    says = progress.Ticker(f'training {point}', config.optim.steps,
                           before=int(state.step))
     try:
       for step in range(int(state.step), config.optim.steps):
@@ -197,9 +199,9 @@ class NceBiasJob:
       checkpoints.save(state, checkpoints_lib.Progress(finished=True))
     finally:
       checkpoints.close()  # Which waits for what is being written.
-    artifacts.write_json(folder / artifacts.MANIFEST, {
+    folders.write_json(folder / folders.MANIFEST, {
         'identity': self._identity(point),
-        'environment': artifacts.environment(),
+        'environment': folders.environment(),
     })
 
   def _first_state(self, transform) -> state_lib.TrainState:
@@ -223,7 +225,7 @@ class NceBiasJob:
 
   def _meter_identity(self, point: str) -> dict[str, Any]:
     settings = self._config.nce
-    return artifacts.as_json({
+    return folders.as_json({
         'point': self._identity(point), 'draws': settings.draws,
         'epoch': self._config.optim.steps,
         'percents': settings.percents, 'negatives': settings.negatives,
@@ -232,7 +234,7 @@ class NceBiasJob:
   def _is_measured(self, point: str) -> bool:
     path = self._path(point)
     return path.exists() and (
-        artifacts.read_json(path)['identity'] == self._meter_identity(point)
+        folders.read_json(path)['identity'] == self._meter_identity(point)
     ) and (point == 'initial' or self._is_trained(point))
 
   def _measure(self, point: str) -> None:
@@ -240,10 +242,10 @@ class NceBiasJob:
     config = self._config
     # The first step that training does not draw for.
     key = sampling.draw_key(config.seed, config.optim.steps)
-    artifacts.write_json(self._path(point), {
+    folders.write_json(self._path(point), {
         'identity': self._meter_identity(point),
         **self._meter.measure(self._params(point), key),
-        'environment': artifacts.environment(),
+        'environment': folders.environment(),
     })
 
 

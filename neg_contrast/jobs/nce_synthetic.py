@@ -12,11 +12,13 @@ import numpy as np
 from absl import logging
 from jaxtyping import Array, Float, Int, Key
 
-from neg_contrast import artifacts, nce, plan
-from neg_contrast import config as config_lib
-from neg_contrast.evaluation import figures
+from neg_contrast import progress
+from neg_contrast.artifacts import folders, plan
+from neg_contrast.losses import nce
 from neg_contrast.negatives import sampling
-from neg_contrast.training import optimizer, run_log
+from neg_contrast.report import figures
+from neg_contrast.settings import config as config_lib
+from neg_contrast.training import optimizer
 from neg_contrast.training import state as state_lib
 from neg_contrast.training import step as step_lib
 
@@ -45,13 +47,13 @@ class NceSyntheticJob:
 
   def finish(self) -> None:
     """Draws the figures, writes `metrics.json` and prints the last update."""
-    made = artifacts.read_json(self._path)
+    made = folders.read_json(self._path)
     for name, svg in _draw(made).items():
       path = self._workdir / FIGURES[name]
       partial = path.with_name(path.name + '.partial')
       partial.write_text(figures.standalone(svg), encoding='utf-8')
       os.replace(partial, path)
-    artifacts.write_json(self._workdir / 'metrics.json', _metrics(made))
+    folders.write_json(self._workdir / 'metrics.json', _metrics(made))
     print(describe(made), flush=True)
 
   @property
@@ -61,14 +63,14 @@ class NceSyntheticJob:
   @property
   def _identity(self) -> dict[str, Any]:
     config = config_lib.to_dict(self._config)
-    return artifacts.as_json({
+    return folders.as_json({
         'format': _FORMAT, 'nce': config['nce'], 'optim': config['optim'],
         'batch_size': self._config.data.batch_size, 'seed': self._config.seed,
     })
 
   def _is_done(self) -> bool:
     return (self._path.exists()
-            and artifacts.read_json(self._path)['identity'] == self._identity)
+            and folders.read_json(self._path)['identity'] == self._identity)
 
   def _run(self) -> None:
     """Writes the file."""
@@ -82,7 +84,7 @@ class NceSyntheticJob:
     state = state_lib.init_state(params, transform)
     train = jax.jit(step_lib.make_train_step(_loss, transform, config.seed))
     meter = jax.jit(functools.partial(measure, config.nce, log_pop))
-    says = run_log.Ticker('updates', config.optim.steps)
+    says = progress.Ticker('updates', config.optim.steps)
     batch_key = jax.random.fold_in(jax.random.key(config.seed), 1)
     points = []
     for step in range(config.optim.steps):
@@ -94,9 +96,9 @@ class NceSyntheticJob:
       found = meter(state.params, sampling.draw_key(config.seed, step))
       points.append({'step': step + 1, **jax.tree.map(float, found)})
       says(step + 1)
-    artifacts.write_json(self._path, {
+    folders.write_json(self._path, {
         'identity': self._identity, 'entropy': entropy, 'points': points,
-        'environment': artifacts.environment(),
+        'environment': folders.environment(),
     })
 
 

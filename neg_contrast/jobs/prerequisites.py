@@ -6,11 +6,12 @@ import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from neg_contrast import config as config_lib
-from neg_contrast import errors, plan
-from neg_contrast.jobs import model as model_lib
+from neg_contrast import errors
+from neg_contrast.artifacts import plan
 from neg_contrast.jobs import train_generator
+from neg_contrast.models import by_name as model_lib
 from neg_contrast.models import generator as generator_lib
+from neg_contrast.settings import config as config_lib
 
 
 def generator(

@@ -3,13 +3,14 @@
 import functools
 import pathlib
 
-from neg_contrast import config as config_lib
-from neg_contrast import plan
-from neg_contrast.jobs import dataset as dataset_lib
-from neg_contrast.jobs import evaluate, report, reranking
-from neg_contrast.jobs import model as model_lib
-from neg_contrast.jobs import retriever as retriever_lib
+from neg_contrast.artifacts import plan
+from neg_contrast.data import dataset as dataset_lib
+from neg_contrast.evaluation import reranking, summary
+from neg_contrast.models import by_name as model_lib
 from neg_contrast.models import loading, reranker
+from neg_contrast.report import workdir_report
+from neg_contrast.retrieval import retriever as retriever_lib
+from neg_contrast.settings import config as config_lib
 
 
 class RerankJob:
@@ -37,8 +38,8 @@ class RerankJob:
 
   def finish(self) -> None:
     """Writes and prints the numbers, and the report."""
-    evaluate.gather(self._workdir, self._dataset)
-    report.write_report(self._workdir, self._config, self._dataset)
+    summary.gather(self._workdir, self._dataset)
+    workdir_report.write_report(self._workdir, self._config, self._dataset)
 
   def _missing(self) -> str | None:
     checkpoint = self._config.checkpoint

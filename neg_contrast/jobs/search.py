@@ -7,12 +7,12 @@ import shutil
 import sys
 import textwrap
 
-from neg_contrast import config as config_lib
-from neg_contrast import plan
-from neg_contrast.jobs import dataset as dataset_lib
-from neg_contrast.jobs import fused
-from neg_contrast.jobs import model as model_lib
-from neg_contrast.jobs import retriever as retriever_lib
+from neg_contrast.artifacts import plan
+from neg_contrast.data import dataset as dataset_lib
+from neg_contrast.models import by_name as model_lib
+from neg_contrast.retrieval import fused_vectors
+from neg_contrast.retrieval import retriever as retriever_lib
+from neg_contrast.settings import config as config_lib
 
 _BOLD, _PLAIN = '\033[1m', '\033[0m'
 _WORDS_AROUND = 40
@@ -55,7 +55,7 @@ class SearchJob:
   @functools.cached_property
   def _retriever(self) -> retriever_lib.Retriever:
     config, folder = self._config, self._workdir / retriever_lib.FOLDER
-    vectors = fused.load_vectors(
+    vectors = fused_vectors.load_vectors(
         config, self._dataset, config.checkpoint, folder
     )
     return retriever_lib.Retriever(config, self._dataset, vectors, folder)

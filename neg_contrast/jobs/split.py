@@ -8,13 +8,13 @@ from typing import Any
 
 from absl import logging
 
-from neg_contrast import artifacts, plan
-from neg_contrast import config as config_lib
+from neg_contrast import progress
+from neg_contrast.artifacts import folders, plan
+from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import splitting
 from neg_contrast.data import tokenizer as tokenizer_lib
-from neg_contrast.jobs import dataset as dataset_lib
-from neg_contrast.jobs import model as model_lib
-from neg_contrast.training import run_log
+from neg_contrast.models import by_name as model_lib
+from neg_contrast.settings import config as config_lib
 
 
 class SplitJob:
@@ -36,7 +36,7 @@ class SplitJob:
 
   def finish(self) -> None:
     """Says what came out and how to use it."""
-    made = artifacts.read_json(self._folder / artifacts.MANIFEST)['counts']
+    made = folders.read_json(self._folder / folders.MANIFEST)['counts']
     print(f'\n{made["documents"]} documents, {made["passages"]} passages, '
           f'{made["blank"]} documents without text\n'
           f'--config.data.source=beir:{self._folder}')
@@ -62,17 +62,17 @@ class SplitJob:
     }
 
   def _is_written(self) -> bool:
-    manifest = artifacts.read_manifest(self._folder)
+    manifest = folders.read_manifest(self._folder)
     return manifest is not None and manifest['identity'] == self._identity
 
   def _write(self) -> None:
     documents, cut = self._dataset.prepared.passages, self._cut()
-    say = run_log.Ticker('cutting documents', len(documents))
+    say = progress.Ticker('cutting documents', len(documents))
     counts = {'documents': len(documents), 'passages': 0, 'blank': 0}
     manifest = {'identity': self._identity, 'counts': counts,
                 'source': self._config.data.source}
     with (
-        artifacts.writing(self._folder, manifest) as scratch,
+        folders.writing(self._folder, manifest) as scratch,
         open(scratch / 'corpus.jsonl', 'w', encoding='utf-8') as f,
     ):
       for done, document in enumerate(documents, start=1):

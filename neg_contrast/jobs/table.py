@@ -9,20 +9,23 @@ from typing import Any, TypeVar
 
 import jax
 
-from neg_contrast import artifacts, errors, hosts, plan
-from neg_contrast import config as config_lib
-from neg_contrast.evaluation import paper as paper_lib
-from neg_contrast.evaluation import per_query, significance, tables
-from neg_contrast.jobs import dataset as dataset_lib
-from neg_contrast.jobs import (
-    ensemble,
-    evaluate,
-    fused,
-    prerequisites,
-    report,
-    train,
+from neg_contrast import errors, hosts
+from neg_contrast.artifacts import folders, plan
+from neg_contrast.data import dataset as dataset_lib
+from neg_contrast.evaluation import (
+  evaluations,
+  per_query,
+  rankings,
+  significance,
+  summary,
 )
-from neg_contrast.jobs import retriever as retriever_lib
+from neg_contrast.jobs import ensemble, prerequisites, train
+from neg_contrast.report import paper as paper_lib
+from neg_contrast.report import tables, workdir_report
+from neg_contrast.retrieval import bm25_search, fused_vectors
+from neg_contrast.retrieval import retriever as retriever_lib
+from neg_contrast.retrieval import searched as searched_lib
+from neg_contrast.settings import config as config_lib
 
 _TITLES = {
     'generated': 'Stage 1 with hard negatives',
@@ -92,7 +95,7 @@ class TableJob:
     steps = [dataset_lib.preparation_step(
         self._config.data, lambda: self._dataset
     )]
-    steps += [evaluate.bm25_step(
+    steps += [evaluations.bm25_step(
         self._config, self._workdir, lambda: self._dataset,
         functools.partial(self._evaluation, split), split, lambda: self._bm25,
     ) for split in self._splits]
@@ -120,9 +123,9 @@ class TableJob:
     Cells get their `metrics.json`, and the ensemble becomes a checkpoint.
     """
     for key in self._cells:
-      evaluate.gather(self._cell_folder(*key), self._dataset, say=False)
+      summary.gather(self._cell_folder(*key), self._dataset, say=False)
     for name, together, _ in self._put_together(self._splits[0]):
-      evaluate.gather(self._workdir / name, self._dataset, say=False)
+      summary.gather(self._workdir / name, self._dataset, say=False)
       if name == _ENSEMBLE:
         together.ensemble.save(self._workdir / name)
     made = [self._table(split) for split in self._splits]
@@ -131,9 +134,9 @@ class TableJob:
       partial = path.with_name(path.name + '.partial')
       partial.write_text('\n'.join(map(form, made)), encoding='utf-8')
       os.replace(partial, path)
-    evaluate.gather(self._workdir, self._dataset)
+    summary.gather(self._workdir, self._dataset)
     print('\n' + '\n'.join(map(tables.markdown, made)))
-    report.write_report(self._workdir, self._config, self._dataset,
+    workdir_report.write_report(self._workdir, self._config, self._dataset,
                         tables=tuple(map(tables.html, made)))
 
   def _cell_steps(
@@ -152,7 +155,7 @@ class TableJob:
     steps = []
     for step in job.before_training()[1:]:
       settings = first if step.name.startswith('stage 1') else own
-      place = f'{step.makes} {artifacts.sha256_json(settings)}'
+      place = f'{step.makes} {folders.sha256_json(settings)}'
       if place not in seen:
         seen.add(place)
         steps.append(step)
@@ -197,16 +200,16 @@ class TableJob:
 
   def _stage1_step(self, split: str) -> plan.Step:
     folder = pathlib.Path(self._stage1) / retriever_lib.FOLDER
-    vectors = functools.cache(lambda: fused.load_vectors(
+    vectors = functools.cache(lambda: fused_vectors.load_vectors(
         self._config, self._dataset, self._stage1, folder
     ))
-    return evaluate.evaluation_step(
+    return evaluations.evaluation_step(
         'stage1', self._config.data, self._workdir,
         functools.partial(self._evaluation, split), split,
-        identity=lambda: evaluate.dense_identity(
+        identity=lambda: evaluations.dense_identity(
             self._dataset, self._config, split, vectors().search_identity
         ),
-        search=lambda rows: evaluate.search_dense(
+        search=lambda rows: searched_lib.search_dense(
             self._config, self._dataset, vectors(), folder, rows
         ),
         share=lambda: vectors().passage_vecs,
@@ -250,9 +253,9 @@ class TableJob:
     return trained
 
   @functools.cached_property
-  def _bm25(self) -> evaluate.Bm25Search:
+  def _bm25(self) -> bm25_search.Bm25Search:
     """Of the corpus, for BM25 alone and with others."""
-    return evaluate.Bm25Search(self._config.evaluation, self._dataset)
+    return bm25_search.Bm25Search(self._config.evaluation, self._dataset)
 
   def _cell_folder(self, group: str, name: str) -> pathlib.Path:
     return self._workdir / 'cells' / f'{group}-{name}'
@@ -262,8 +265,8 @@ class TableJob:
     return dataset_lib.Dataset(self._config.data)
 
   @functools.cache  # noqa: B019 - a job lives as long as the program.
-  def _evaluation(self, split: str) -> evaluate.Evaluation:
-    return evaluate.Evaluation(
+  def _evaluation(self, split: str) -> rankings.Evaluation:
+    return rankings.Evaluation(
         self._config.evaluation, self._dataset,
         self._dataset.prepared.judgements(split),
     )
@@ -346,14 +349,14 @@ class TableJob:
       self, entry: _Entry, split: str
   ) -> tuple[dict[str, Any], dict[str, dict[str, float]]]:
     """Manifest and values by query of a row."""
-    folder = evaluate.folder_of(
+    folder = evaluations.folder_of(
         entry.workdir, self._config.data, split, entry.system
     )
-    manifest = artifacts.read_manifest(folder)
+    manifest = folders.read_manifest(folder)
     if manifest is None:
       raise errors.UserError(f'{folder}: the evaluation is not there any more; '
                              'run the same command again')
-    return manifest, per_query.read(folder / report.PER_QUERY)
+    return manifest, per_query.read(folder / per_query.FILE)
 
 
 def _then(

@@ -7,23 +7,20 @@ from typing import Any
 
 import numpy as np
 
-from neg_contrast import artifacts, plan
-from neg_contrast import config as config_lib
-from neg_contrast.evaluation import metrics
-from neg_contrast.jobs import dataset as dataset_lib
-from neg_contrast.jobs import embedder as embedder_lib
-from neg_contrast.jobs import (
-    encoder_training,
-    evaluate,
-    prerequisites,
-    questions,
-    report,
-    synthetic,
-)
-from neg_contrast.jobs import model as model_lib
-from neg_contrast.jobs import negatives as negatives_lib
-from neg_contrast.jobs import retriever as retriever_lib
+from neg_contrast.artifacts import folders, plan
+from neg_contrast.data import dataset as dataset_lib
+from neg_contrast.evaluation import evaluations, metrics, rankings, summary
+from neg_contrast.jobs import prerequisites
+from neg_contrast.mining import mined_negatives as negatives_lib
+from neg_contrast.models import by_name as model_lib
 from neg_contrast.models import loading
+from neg_contrast.report import workdir_report
+from neg_contrast.retrieval import embedder as embedder_lib
+from neg_contrast.retrieval import retriever as retriever_lib
+from neg_contrast.retrieval import searched as searched_lib
+from neg_contrast.settings import config as config_lib
+from neg_contrast.stage1 import pairs, questions
+from neg_contrast.training import encoder_run
 
 
 class TrainJob:
@@ -36,19 +33,19 @@ class TrainJob:
     self._synthetic = None
     if config.synthetic.pairs == 'generated':
       self._prepare, make = prerequisites.generator(config)
-      self._synthetic = synthetic.Synthetic(
+      self._synthetic = pairs.Synthetic(
           config, lambda: self._gold,
           questions.Questions(config, lambda: self._gold, make),
       )
     elif config.synthetic.pairs:
-      self._synthetic = synthetic.Synthetic(config, lambda: self._gold)
+      self._synthetic = pairs.Synthetic(config, lambda: self._gold)
     dataset = lambda: self._dataset
     self._negatives = negatives_lib.Negatives(config, workdir, dataset)
     self._has_pool = bool(config.negatives.pool or config.negatives.sources)
     self._stage1 = None if config.stage1 is None else TrainJob(
         config.stage1, pathlib.Path(config.stage1.workdir)
     )
-    self._training = encoder_training.DualEncoderTraining(
+    self._training = encoder_run.DualEncoderTraining(
         config if config.stage1 is None else dataclasses.replace(
             config, model=dataclasses.replace(
                 config.model, init=config.stage1.workdir, layers=None
@@ -64,10 +61,10 @@ class TrainJob:
         self._config, self._workdir, self._config.data.test_split
     )
     metrics.check_names(config.evaluation.metrics)
-    bm25 = [] if not config.evaluation.bm25 else [evaluate.bm25_step(
+    bm25 = [] if not config.evaluation.bm25 else [evaluations.bm25_step(
         config, workdir, lambda: self._gold, lambda: self._test, split
     )]
-    initial = evaluate.evaluation_step(
+    initial = evaluations.evaluation_step(
         'initial', config.data, workdir, lambda: self._test, split,
         identity=lambda: self._identity_of(self._training.model, split),
         search=lambda rows: self._search(self._training.model, rows),
@@ -89,7 +86,7 @@ class TrainJob:
 
   def trained_step(self, split: str) -> plan.Step:
     """Evaluates what came out on a split."""
-    return evaluate.evaluation_step(
+    return evaluations.evaluation_step(
         'trained', self._config.data, self._workdir,
         lambda: self._evaluation(split), split,
         identity=lambda: self._identity_of(self._training.trained, split),
@@ -125,14 +122,14 @@ class TrainJob:
 
   def finish(self) -> None:
     """Writes and prints the numbers."""
-    values = evaluate.gather(self._workdir, self._gold)
-    artifacts.write_json(self._workdir / artifacts.MANIFEST, {
+    values = summary.gather(self._workdir, self._gold)
+    folders.write_json(self._workdir / folders.MANIFEST, {
         'config': config_lib.to_dict(self._config),
         'identity': self._training.identity,
-        'environment': artifacts.environment(),
+        'environment': folders.environment(),
         'metrics': values,
     })
-    report.write_report(
+    workdir_report.write_report(
         self._workdir, self._config, self._gold, self._training.model,
         self._negatives if self._has_pool else None,
     )
@@ -147,29 +144,29 @@ class TrainJob:
     return self._gold if self._synthetic is None else self._synthetic.dataset
 
   @property
-  def _test(self) -> evaluate.Evaluation:
+  def _test(self) -> rankings.Evaluation:
     return self._evaluation(self._config.data.test_split)
 
   @functools.cache  # noqa: B019 - a job lives as long as the program.
-  def _evaluation(self, split: str) -> evaluate.Evaluation:
+  def _evaluation(self, split: str) -> rankings.Evaluation:
     judgements = (
         self._gold.splits.test if split == self._config.data.test_split
         else self._gold.prepared.judgements(split)
     )
-    return evaluate.Evaluation(
+    return rankings.Evaluation(
         self._config.evaluation, self._gold, judgements
     )
 
   def _identity_of(self, model: loading.Model, split: str) -> dict[str, Any]:
-    return evaluate.dense_identity(
+    return evaluations.dense_identity(
         self._gold, self._config, split,
         embedder_lib.identity(self._config, self._gold, model),
     )
 
   def _search(
       self, model: loading.Model, query_rows: np.ndarray
-  ) -> evaluate.Searched:
-    return evaluate.search_dense(
+  ) -> searched_lib.Searched:
+    return searched_lib.search_dense(
         self._config, self._gold, self._vectors_of(model),
         self._workdir / retriever_lib.FOLDER, query_rows,
     )

@@ -4,13 +4,14 @@ import dataclasses
 import functools
 import pathlib
 
-from neg_contrast import artifacts, checkpoints, plan
-from neg_contrast import config as config_lib
-from neg_contrast.jobs import dataset as dataset_lib
-from neg_contrast.jobs import generator_training
-from neg_contrast.jobs import model as model_lib
+from neg_contrast import checkpoints
+from neg_contrast.artifacts import folders, plan
+from neg_contrast.data import dataset as dataset_lib
+from neg_contrast.models import by_name as model_lib
 from neg_contrast.models import generator as generator_lib
 from neg_contrast.models import t5_pretrained
+from neg_contrast.settings import config as config_lib
+from neg_contrast.training import generator_run
 
 FOLDER = 't5'  # Of a workdir.
 
@@ -24,7 +25,7 @@ class TrainGeneratorJob:
   def __init__(self, config: config_lib.Config, workdir: pathlib.Path):
     """Reads nothing yet."""
     self._config, self._workdir = config, workdir
-    self._training = generator_training.GeneratorTraining(
+    self._training = generator_run.GeneratorTraining(
         config, workdir, lambda: self._dataset
     )
 
@@ -51,10 +52,10 @@ class TrainGeneratorJob:
     opened = checkpoints.Checkpoints(self._workdir)
     progress = opened.progress(opened.selected_step())
     opened.close()
-    artifacts.write_json(self._workdir / artifacts.MANIFEST, {
+    folders.write_json(self._workdir / folders.MANIFEST, {
         'config': config_lib.to_dict(self._config),
         'identity': self._training.identity,
-        'environment': artifacts.environment(),
+        'environment': folders.environment(),
         'tune': progress.evaluation,
     })
     measured = '  '.join(
@@ -62,9 +63,9 @@ class TrainGeneratorJob:
     ) or 'was not measured; config.evaluation.eval_steps is 0'
     print(f'\ntune split: {measured}')
     shown = sorted(
-        (self._workdir / generator_training.SHOWN_FOLDER).glob('*.json')
+        (self._workdir / generator_run.SHOWN_FOLDER).glob('*.json')
     )
-    for row in artifacts.read_json(shown[-1]) if shown else ():
+    for row in folders.read_json(shown[-1]) if shown else ():
       print(f'\n{row["passage"]}\n  written: {row["written"]}\n'
             f'  gold:    {row["gold"]}')
     print('\nTo write questions with it:\n  python -m neg_contrast.main '
@@ -73,7 +74,7 @@ class TrainGeneratorJob:
           f'--config.data.source={self._config.data.source}')
 
   def _is_exported(self, folder: pathlib.Path) -> bool:
-    manifest = artifacts.read_manifest(folder)
+    manifest = folders.read_manifest(folder)
     return (manifest is not None
             and manifest['fingerprint'] == self.generator().fingerprint)
 
@@ -81,7 +82,7 @@ class TrainGeneratorJob:
     made = self.generator()
     manifest = {'fingerprint': made.fingerprint, 'text': dataclasses.asdict(
         made.text)}
-    with artifacts.writing(folder, manifest) as scratch:
+    with folders.writing(folder, manifest) as scratch:
       t5_pretrained.export_t5(scratch, made.config, made.params)
       made.tokenizer.export(scratch)
 

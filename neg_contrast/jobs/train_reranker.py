@@ -3,13 +3,15 @@
 import functools
 import pathlib
 
-from neg_contrast import artifacts, plan
-from neg_contrast import config as config_lib
-from neg_contrast.jobs import dataset as dataset_lib
-from neg_contrast.jobs import evaluate, report, reranker_training, reranking
-from neg_contrast.jobs import model as model_lib
-from neg_contrast.jobs import negatives as negatives_lib
-from neg_contrast.jobs import retriever as retriever_lib
+from neg_contrast.artifacts import folders, plan
+from neg_contrast.data import dataset as dataset_lib
+from neg_contrast.evaluation import reranking, summary
+from neg_contrast.mining import mined_negatives as negatives_lib
+from neg_contrast.models import by_name as model_lib
+from neg_contrast.report import workdir_report
+from neg_contrast.retrieval import retriever as retriever_lib
+from neg_contrast.settings import config as config_lib
+from neg_contrast.training import reranker_run
 
 
 class TrainRerankerJob:
@@ -23,7 +25,7 @@ class TrainRerankerJob:
     # Where mining leaves the vectors of its retriever.
     folder = pathlib.Path(config.negatives.mined_dir) / retriever_lib.FOLDER
     candidates = reranking.Candidates(config, dataset, folder)
-    self._training = reranker_training.RerankerTraining(
+    self._training = reranker_run.RerankerTraining(
         config, workdir, dataset, self._negatives, candidates
     )
     self._reranking = reranking.Reranking(
@@ -45,14 +47,14 @@ class TrainRerankerJob:
 
   def finish(self) -> None:
     """Writes and prints the numbers, and the report."""
-    values = evaluate.gather(self._workdir, self._dataset)
-    artifacts.write_json(self._workdir / artifacts.MANIFEST, {
+    values = summary.gather(self._workdir, self._dataset)
+    folders.write_json(self._workdir / folders.MANIFEST, {
         'config': config_lib.to_dict(self._config),
         'identity': self._training.identity,
-        'environment': artifacts.environment(),
+        'environment': folders.environment(),
         'metrics': values,
     })
-    report.write_report(
+    workdir_report.write_report(
         self._workdir, self._config, self._dataset, negatives=self._negatives
     )
 

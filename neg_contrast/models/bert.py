@@ -13,7 +13,8 @@ import flax.linen as nn
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from neg_contrast.models import flash_attention, layers, packed
+from neg_contrast.batches import packed
+from neg_contrast.models import flash_attention, layers
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     'gelu': layers.gelu,

@@ -19,7 +19,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from neg_contrast.models import bert, layers, packed
+from neg_contrast.batches import packed
+from neg_contrast.models import bert, layers
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,7 +14,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 
-from neg_contrast.models import packed, t5
+from neg_contrast.batches import packed
+from neg_contrast.models import t5
 
 METHODS = ('greedy', 'sample', 'beam')
 _LOWEST = -1e9  # Stands for "no score" in the reference; finite on purpose.

@@ -14,7 +14,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from neg_contrast import scoring
-from neg_contrast.models import bert, flash_attention, packed
+from neg_contrast.batches import packed
+from neg_contrast.models import bert, flash_attention
 
 _ACTIVATIONS = {'identity': lambda x: x, 'tanh': jnp.tanh}
 POOLINGS = ('cls', 'mean')

@@ -12,11 +12,12 @@ from typing import Any
 import jax
 import numpy as np
 
-from neg_contrast import artifacts, errors
-from neg_contrast import config as config_lib
+from neg_contrast import errors
+from neg_contrast.artifacts import folders
 from neg_contrast.data import inputs, sequences
 from neg_contrast.data import tokenizer as tokenizer_lib
 from neg_contrast.models import random_init, t5, t5_pretrained
+from neg_contrast.settings import config as config_lib
 
 FILE = 'generator.json'
 _TOKENIZER_FOLDER = 'tokenizer'
@@ -172,7 +173,7 @@ def _text(config: config_lib.ModelConfig, with_answer: bool) -> TextSpec:
 def save_description(generator: Generator, workdir: pathlib.Path) -> None:
   """Writes all of a generator but its weights."""
   generator.tokenizer.save(workdir / _TOKENIZER_FOLDER)
-  artifacts.write_json(workdir / FILE, {
+  folders.write_json(workdir / FILE, {
       't5': dataclasses.asdict(generator.config),
       'text': dataclasses.asdict(generator.text),
       'tokenizer': generator.tokenizer.sha256,
@@ -196,7 +197,7 @@ def from_workdir(
     UserError: a file is missing or broken, or the tokenizer is another one.
   """
   path = workdir / FILE
-  saved = artifacts.read_json(path)
+  saved = folders.read_json(path)
   try:
     shape, text = t5.T5Config(**saved['t5']), TextSpec(**saved['text'])
     sha256 = saved['tokenizer']
@@ -216,7 +217,7 @@ def from_workdir(
 
 
 def _make(shape, text, tokenizer, params, name, weights) -> Generator:
-  fingerprint = artifacts.sha256_json({
+  fingerprint = folders.sha256_json({
       'weights': weights,
       't5': dataclasses.asdict(shape),
       'text': dataclasses.asdict(text),

@@ -12,7 +12,7 @@ import numpy as np
 from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float, Int, Key
 
-from neg_contrast.models import packed
+from neg_contrast.batches import packed
 
 _DENSE = 'dense product'
 _CACHED_SCORES = 2**20  # Of float32, 4 MiB: of several such arrays, in a cache.

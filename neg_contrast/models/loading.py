@@ -10,10 +10,11 @@ from typing import Any
 import jax
 import numpy as np
 
-from neg_contrast import artifacts, errors, scoring
-from neg_contrast import config as config_lib
+from neg_contrast import errors, scoring
+from neg_contrast.artifacts import folders
 from neg_contrast.data import tokenizer as tokenizer_lib
 from neg_contrast.models import bert, dual_encoder, pretrained, random_init
+from neg_contrast.settings import config as config_lib
 
 ENCODER_FILE = 'encoder.json'
 TOKENIZER_FOLDER = 'tokenizer'
@@ -127,7 +128,7 @@ def from_pretrained(
       tokenizer=tokenizer,
       params=params,
       name=name,
-      fingerprint=artifacts.sha256_json({
+      fingerprint=folders.sha256_json({
           'weights': source.fingerprint if len(sources) == 1 else [
               tower.fingerprint for tower in sources.values()
           ],
@@ -181,7 +182,7 @@ def load_towers(name: str, seed: int) -> dict[str, pretrained.Pretrained]:
 def save_description(model: Model, workdir: pathlib.Path) -> None:
   """Writes all of a model but its weights, so that a workdir is complete."""
   model.tokenizer.save(workdir / TOKENIZER_FOLDER)
-  artifacts.write_json(workdir / ENCODER_FILE, {
+  folders.write_json(workdir / ENCODER_FILE, {
       'encoder': model.spec.to_json(),
       'text': dataclasses.asdict(model.text),
       'tokenizer': model.tokenizer.sha256,
@@ -200,7 +201,7 @@ def read_description(
     UserError: a file is missing or broken, or the tokenizer is another one.
   """
   path = workdir / ENCODER_FILE
-  saved = artifacts.read_json(path)
+  saved = folders.read_json(path)
   try:
     spec = dual_encoder.EncoderSpec.from_json(saved['encoder'])
     text = TextSpec(**saved['text'])

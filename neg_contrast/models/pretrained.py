@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from neg_contrast import artifacts, errors
+from neg_contrast import errors
+from neg_contrast.artifacts import folders
 from neg_contrast.models import bert
 
 MINILM = 'minilm'
@@ -116,7 +117,7 @@ def _load_folder(folder: pathlib.Path) -> Pretrained:
     return Pretrained(folder, fingerprint_of(folder), config, params)
   modules = {
       module['type'].rpartition('.')[2]: folder / module['path']
-      for module in artifacts.read_json(modules_path)
+      for module in folders.read_json(modules_path)
   }
   unknown = modules.keys() - {'Transformer', 'Pooling', 'Dense', 'Normalize'}
   if unknown or 'Transformer' not in modules:
@@ -166,7 +167,7 @@ def packaged_minilm() -> pathlib.Path:
   weights = next(root.rglob('model.safetensors'), None)
   if weights is None:
     raise errors.UserError(f'{root}: holds no model.safetensors; {install}')
-  have = artifacts.sha256_file(weights)
+  have = folders.sha256_file(weights)
   if have != _MINILM_SHA256:
     raise errors.UserError(
         f'{weights}: sha256 {have} is not the official {_MINILM_SHA256}; '
@@ -295,7 +296,7 @@ def _load_bert(folder: pathlib.Path) -> tuple[bert.BertConfig, dict[str, Any]]:
         'model.safetensors and a tokenizer, or a workdir of ours that training '
         'has begun in'
     )
-  values = artifacts.read_json(path)
+  values = folders.read_json(path)
   kind = values.get('model_type', 'bert')
   if kind not in ('bert', 'dpr'):
     raise errors.UserError(
@@ -345,7 +346,7 @@ def read_tensors(
   index = folder / 'model.safetensors.index.json'
   if index.exists():
     files = sorted({folder / name for name
-                    in artifacts.read_json(index)['weight_map'].values()})
+                    in folders.read_json(index)['weight_map'].values()})
   else:
     files = [folder / 'model.safetensors']
   tensors = {}
@@ -374,21 +375,21 @@ def fingerprint_of(folder: pathlib.Path) -> str:
   files = sorted(p for p in folder.rglob('*')
                  if p.suffix == '.safetensors'
                  or (p.suffix == '.json' and 'token' not in p.name
-                     and p.name != artifacts.MANIFEST))
-  return artifacts.sha256_json({
-      str(path.relative_to(folder)): artifacts.sha256_file(path)
+                     and p.name != folders.MANIFEST))
+  return folders.sha256_json({
+      str(path.relative_to(folder)): folders.sha256_file(path)
       for path in files
   })
 
 
 def _optional(path: pathlib.Path) -> dict[str, Any]:
-  return artifacts.read_json(path) if path.exists() else {}
+  return folders.read_json(path) if path.exists() else {}
 
 
 def _pooling(folder: pathlib.Path | None) -> str | None:
   if folder is None:
     return None
-  values = artifacts.read_json(folder / 'config.json')
+  values = folders.read_json(folder / 'config.json')
   mode = values.get('pooling_mode')
   if mode is None:
     names = {'pooling_mode_cls_token': 'cls',
@@ -411,7 +412,7 @@ def _dense(
   if folder is None:
     return None, 'identity'
   path = folder / 'config.json'
-  values = artifacts.read_json(path)
+  values = folders.read_json(path)
   activation = values.get('activation_function', '').rpartition('.')[2].lower()
   if activation not in ('identity', 'tanh'):
     raise errors.UserError(

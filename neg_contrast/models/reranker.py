@@ -10,15 +10,16 @@ from typing import Any
 import jax
 import numpy as np
 
-from neg_contrast import artifacts, errors
-from neg_contrast import config as config_lib
+from neg_contrast import errors
+from neg_contrast.artifacts import folders
 from neg_contrast.data import tokenizer as tokenizer_lib
 from neg_contrast.models import (
-    cross_encoder,
-    loading,
-    pretrained,
-    random_init,
+  cross_encoder,
+  loading,
+  pretrained,
+  random_init,
 )
+from neg_contrast.settings import config as config_lib
 
 FILE = 'reranker.json'
 _CLASSIFIER = 'BertForSequenceClassification'
@@ -60,7 +61,7 @@ def is_classifier(name: str) -> bool:
     return False
   path = pretrained.locate(name) / 'config.json'
   return path.exists() and _CLASSIFIER in (
-      artifacts.read_json(path).get('architectures') or ()
+      folders.read_json(path).get('architectures') or ()
   )
 
 
@@ -107,7 +108,7 @@ def from_pretrained(
 def save_description(model: Reranker, workdir: pathlib.Path) -> None:
   """Writes all of a cross-encoder but its weights."""
   model.tokenizer.save(workdir / loading.TOKENIZER_FOLDER)
-  artifacts.write_json(workdir / FILE, {
+  folders.write_json(workdir / FILE, {
       'cross_encoder': model.spec.to_json(),
       'text': dataclasses.asdict(model.text),
       'tokenizer': model.tokenizer.sha256,
@@ -131,7 +132,7 @@ def from_workdir(
     UserError: a file is missing or broken, or the tokenizer is another one.
   """
   path = workdir / FILE
-  saved = artifacts.read_json(path)
+  saved = folders.read_json(path)
   try:
     spec = cross_encoder.CrossEncoderSpec.from_json(saved['cross_encoder'])
     text, sha256 = loading.TextSpec(**saved['text']), saved['tokenizer']
@@ -165,7 +166,7 @@ def _make(spec, text, tokenizer, params, name, weights) -> Reranker:
         f'model {spec.bert.vocab_size} embeddings; the tokenizer belongs to '
         'another model'
     )
-  return Reranker(spec, text, tokenizer, params, name, artifacts.sha256_json({
+  return Reranker(spec, text, tokenizer, params, name, folders.sha256_json({
       'weights': weights, 'spec': spec.to_json(), 'text': text.identity,
       'tokenizer': tokenizer.sha256,
   }))

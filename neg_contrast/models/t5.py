@@ -18,7 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
-from neg_contrast.models import bert, layers, packed
+from neg_contrast.batches import packed
+from neg_contrast.models import bert, layers
 
 _FAR = -1e30
 

@@ -9,7 +9,8 @@ import flax.traverse_util
 import numpy as np
 import safetensors.numpy
 
-from neg_contrast import artifacts, errors
+from neg_contrast import errors
+from neg_contrast.artifacts import folders
 from neg_contrast.models import pretrained, t5
 
 _MODEL_CLASS = 'AutoModelForSeq2SeqLM'
@@ -181,7 +182,7 @@ def export_t5(
       )
     activation = 'gated-' + activation.removesuffix('_new')
   values = {theirs: getattr(config, ours) for ours, theirs in _KEYS.items()}
-  artifacts.write_json(folder / 'config.json', {
+  folders.write_json(folder / 'config.json', {
       **values,
       'architectures': ['T5ForConditionalGeneration'],
       'model_type': 't5',
@@ -192,7 +193,7 @@ def export_t5(
       'scale_decoder_outputs': config.is_head_scaled,
       'torch_dtype': 'float32',
   })
-  artifacts.write_json(folder / 'generation_config.json', {
+  folders.write_json(folder / 'generation_config.json', {
       key: values[key]
       for key in ('pad_token_id', 'eos_token_id', 'decoder_start_token_id')
   })
@@ -212,7 +213,7 @@ def _read_config(folder: pathlib.Path) -> dict[str, Any]:
         f'{path}: no such file. A T5 is a folder with config.json, '
         'model.safetensors and a tokenizer'
     )
-  values = artifacts.read_json(path)
+  values = folders.read_json(path)
   kind = values.get('model_type')
   if kind not in ('t5', 'mt5'):
     raise errors.UserError(
@@ -221,7 +222,7 @@ def _read_config(folder: pathlib.Path) -> dict[str, Any]:
     )
   generation = folder / 'generation_config.json'
   if generation.exists():
-    values = {**artifacts.read_json(generation), **values}
+    values = {**folders.read_json(generation), **values}
   return values
 
 

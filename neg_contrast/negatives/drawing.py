@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Bool, Int, Integer, UInt64
 
-from neg_contrast.data import batches
+from neg_contrast.batches import batcher
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _NONE = np.uint64(2**64 - 1)  # The key of what may not be drawn.
@@ -84,7 +84,7 @@ def draw_from_corpus(
     step: int,
     examples: Int[np.ndarray, ' batch'],
     among: Int[np.ndarray, ' rows'] | None = None,
-) -> batches.Drawn:
+) -> batcher.Drawn:
   """Draws passages uniformly from the corpus, positives excluded.
 
   Args:
@@ -116,7 +116,7 @@ def draw_from_corpus(
   first = np.argsort(~usable, axis=1, kind='stable')[:, :count]
   kept = np.take_along_axis(usable, first, axis=1)
   drawn = np.take_along_axis(rows, first, axis=1)
-  return batches.Drawn(np.where(kept, drawn, np.int32(-1)),
+  return batcher.Drawn(np.where(kept, drawn, np.int32(-1)),
                        np.where(kept, np.int32(0), np.int32(-1)))
 
 

@@ -13,11 +13,14 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float, Int, UInt8
 
-from neg_contrast import artifacts, errors
-from neg_contrast import config as config_lib
-from neg_contrast.data import batches, examples
-from neg_contrast.negatives import candidates as candidates_lib
-from neg_contrast.negatives import drawing, filters
+from neg_contrast import errors
+from neg_contrast.artifacts import folders
+from neg_contrast.batches import batcher
+from neg_contrast.data import examples
+from neg_contrast.mining import candidates as candidates_lib
+from neg_contrast.mining import filters
+from neg_contrast.negatives import drawing
+from neg_contrast.settings import config as config_lib
 
 FOLDER = 'pool'  # Of a workdir.
 _QUERIES_AT_ONCE = 4096
@@ -80,7 +83,7 @@ class Pool:
       step: int,
       examples: Int[np.ndarray, ' batch'],
       quotas: Sequence[int] = (),
-  ) -> batches.Drawn:
+  ) -> batcher.Drawn:
     """N of the M negatives of each query, see `drawing.draw_places`."""
     lines = self.lines_of(query_rows)
     known = np.maximum(lines, 0)
@@ -94,7 +97,7 @@ class Pool:
         places >= 0,
         np.take_along_axis(values.astype(np.int32), at, axis=1), np.int32(-1),
     )
-    return batches.Drawn(pick(np.asarray(self.rows[known])), pick(sources))
+    return batcher.Drawn(pick(np.asarray(self.rows[known])), pick(sources))
 
   def counts(self) -> dict[str, dict[str, int]]:
     """Source -> `negatives` and each filter -> candidates; for logs."""
@@ -169,14 +172,14 @@ def write(
       'depth': depth, 'dropped_by': list(filters.DROPPED_BY),
       **(facts or {}),
   }
-  with artifacts.writing(folder, manifest) as scratch:
+  with folders.writing(folder, manifest) as scratch:
     np.save(scratch / 'query_rows.npy', query_rows.astype(np.int32))
     np.save(scratch / 'halves.npy', halves)
     np.save(scratch / 'positive_scores.npy', np.stack(
         [np.asarray(found.positive_scores) for found in mined.values()], 1
     ))
     files = {
-        name: artifacts.create_array(
+        name: folders.create_array(
             scratch / f'{name}.npy', dtype, (count, depth)
         )
         for name, dtype in _ARRAYS.items()
@@ -226,13 +229,13 @@ def read(folder: pathlib.Path) -> Pool:
   Raises:
     UserError: there is none, or a file is damaged.
   """
-  manifest = artifacts.read_manifest(folder)
+  manifest = folders.read_manifest(folder)
   if manifest is None or 'sources' not in manifest:
     raise errors.UserError(
         f'{folder}: not a pool of negatives; configs/mine.py makes one'
     )
   count, sources = manifest['queries'], tuple(manifest['sources'])
-  load = lambda name, *shape: artifacts.load_array(
+  load = lambda name, *shape: folders.load_array(
       folder / f'{name}.npy', shape
   )
   return Pool(

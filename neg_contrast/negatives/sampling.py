@@ -36,7 +36,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from neg_contrast.models.packed import AnyArray
+from neg_contrast.batches.packed import AnyArray
 
 _HARD, _RANDOM, _IID = range(3)  # Kinds of draws have noise of their own.
 _SALT = 0x4E4345  # Keys of dropout are folded with a step, from the same seed.

@@ -14,7 +14,8 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from neg_contrast import artifacts, errors, shards
+from neg_contrast import errors
+from neg_contrast.artifacts import folders, parts
 from neg_contrast.retrieval import vector_table
 
 _FORMAT = 1  # Of a table's folder.
@@ -57,9 +58,9 @@ def make_table(
   if found is None:
     layout = _begin(folder, identity, layout)
     _fill(folder, layout, encode, ticker)
-    with artifacts.only_one(folder):
-      if (folder / artifacts.UNFINISHED).exists():  # Not yet another's work.
-        os.replace(folder / artifacts.UNFINISHED, folder / artifacts.MANIFEST)
+    with folders.only_one(folder):
+      if (folder / folders.UNFINISHED).exists():  # Not yet another's work.
+        os.replace(folder / folders.UNFINISHED, folder / folders.MANIFEST)
     found = vector_table.Table(folder, layout)
   return found
 
@@ -68,7 +69,7 @@ def open_table(
     folder: pathlib.Path, identity: dict[str, Any]
 ) -> vector_table.Table | None:
   """The finished table of this identity, if it is there."""
-  layout = _read_layout(folder / artifacts.MANIFEST, identity)
+  layout = _read_layout(folder / folders.MANIFEST, identity)
   return None if layout is None else vector_table.Table(folder, layout)
 
 
@@ -76,14 +77,14 @@ def _begin(
     folder: pathlib.Path, identity: dict[str, Any], layout: vector_table.Layout
 ) -> vector_table.Layout:
   """Makes the folder, or joins in; the layout that it has."""
-  with artifacts.only_one(folder):
-    for name in (artifacts.MANIFEST, artifacts.UNFINISHED):
+  with folders.only_one(folder):
+    for name in (folders.MANIFEST, folders.UNFINISHED):
       begun = _read_layout(folder / name, identity)
       if begun is not None:
         return begun
     manifest = {'format': _FORMAT, 'identity': identity,
                 'layout': dataclasses.asdict(layout)}
-    with artifacts.writing(folder, manifest, artifacts.UNFINISHED):
+    with folders.writing(folder, manifest, folders.UNFINISHED):
       pass
   return layout
 
@@ -92,7 +93,7 @@ def _read_layout(
     path: pathlib.Path, identity: dict[str, Any]
 ) -> vector_table.Layout | None:
   """What a manifest says, if it is there and of this identity."""
-  made = artifacts.read_json(path) if path.exists() else {}
+  made = folders.read_json(path) if path.exists() else {}
   if made.get('format') != _FORMAT or not _is_of(made, identity):
     return None
   return vector_table.Layout(**made['layout'])
@@ -114,7 +115,7 @@ def _fill(
 
   def make(shard: int) -> None:
     before = rows_there()
-    with artifacts.saying_no_space(folder):
+    with folders.saying_no_space(folder):
       writer = vector_table.ShardWriter(folder, layout, shard)
       try:
         encode(layout.rows_of(shard), writer, lambda done: say(before + done))
@@ -122,7 +123,7 @@ def _fill(
       finally:
         writer.discard()
 
-  shards.make_all(
+  parts.make_all(
       [folder.with_name(f'{folder.name}-{shard:05d}')
        for shard in range(layout.shards)],
       is_made, make,
@@ -131,11 +132,11 @@ def _fill(
 
 def is_made(folder: pathlib.Path, identity: dict[str, Any]) -> bool:
   """Whether a finished artifact of this identity is there."""
-  return _is_of(artifacts.read_manifest(folder) or {}, identity)
+  return _is_of(folders.read_manifest(folder) or {}, identity)
 
 
 def _is_of(manifest: dict[str, Any], identity: dict[str, Any]) -> bool:
-  return manifest.get('identity') == artifacts.as_json(identity)
+  return manifest.get('identity') == folders.as_json(identity)
 
 
 def write_vectors(
@@ -144,7 +145,7 @@ def write_vectors(
     encode: Callable[..., Any],
 ) -> None:
   """Writes an `.npy` file that `encode(out=...)` fills in place."""
-  vecs = artifacts.create_array(path, np.float32, shape)
+  vecs = folders.create_array(path, np.float32, shape)
   encode(out=vecs)
   vecs.flush()
 

@@ -18,8 +18,8 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Float, Int
 
-from neg_contrast.data import packing
-from neg_contrast.models import cross_encoder, dual_encoder, packed
+from neg_contrast.batches import packed, packing
+from neg_contrast.models import cross_encoder, dual_encoder
 
 _GROUPS_PER_BLOCK = 64
 _SHORTEST_ROW = 64

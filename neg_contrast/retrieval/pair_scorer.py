@@ -10,7 +10,8 @@ from jax.sharding import Mesh
 from jaxtyping import Int
 
 from neg_contrast import sharding
-from neg_contrast.data import text_pairs, tokenized
+from neg_contrast.batches import text_pairs
+from neg_contrast.data import tokenized
 from neg_contrast.models import cross_encoder, reranker
 from neg_contrast.retrieval import encoding
 

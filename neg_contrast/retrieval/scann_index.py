@@ -40,7 +40,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Float32, Int, Int32, Shaped
 
-from neg_contrast import artifacts, errors
+from neg_contrast import errors
+from neg_contrast.artifacts import folders
 from neg_contrast.retrieval import hits, vector_table
 
 _EXACT_BELOW = 50_000
@@ -257,9 +258,9 @@ class ScannIndex:
         'features': self._vecs.shape[1],
         'passages_sha256': _fingerprint(self._vecs),
         'scann': importlib.metadata.version('scann'),
-        'environment': artifacts.environment(),
+        'environment': folders.environment(),
     }
-    with artifacts.writing(folder, manifest) as scratch:
+    with folders.writing(folder, manifest) as scratch:
       np.save(scratch / _TIE_RANKS, self._ranks)
       shards = []
       for number, shard in enumerate(self._shards):
@@ -272,7 +273,7 @@ class ScannIndex:
       manifest['shards'] = shards
       manifest['files'] = {
           name: {'bytes': (scratch / name).stat().st_size,
-                 'sha256': artifacts.sha256_file(scratch / name)}
+                 'sha256': folders.sha256_file(scratch / name)}
           for name in _files(scratch)
       }
 
@@ -348,10 +349,10 @@ def load(
       damaged; or it belongs to other vectors.
   """
   library = _scann()
-  manifest = artifacts.read_manifest(folder)
+  manifest = folders.read_manifest(folder)
   if manifest is None:
     raise errors.UserError(
-        f'{folder / artifacts.MANIFEST}: no such file, so there is no finished '
+        f'{folder / folders.MANIFEST}: no such file, so there is no finished '
         'index here; build it again'
     )
   try:
@@ -367,7 +368,7 @@ def load(
                shard['leaves']) for shard in manifest['shards']]
     wanted = manifest['passages_sha256']
   except (AttributeError, KeyError, TypeError, ValueError) as e:
-    raise _broken(folder, artifacts.MANIFEST, repr(e)) from None
+    raise _broken(folder, folders.MANIFEST, repr(e)) from None
   _check_files(folder, files)
   given = _fingerprint(passage_vecs)
   if given != wanted:
@@ -650,7 +651,7 @@ def _files(folder: pathlib.Path) -> list[str]:
   """The files of an index but its manifest, as relative names in order."""
   names = (path.relative_to(folder).as_posix() for path in folder.rglob('*')
            if not path.is_dir())
-  return sorted(name for name in names if name != artifacts.MANIFEST)
+  return sorted(name for name in names if name != folders.MANIFEST)
 
 
 def _check_files(
@@ -673,7 +674,7 @@ def _check_files(
     actual = (folder / name).stat().st_size
     if actual != size:
       raise _broken(folder, name, f'has {actual} bytes instead of {size}')
-    if artifacts.sha256_file(folder / name) != sha256:
+    if folders.sha256_file(folder / name) != sha256:
       raise _broken(folder, name, 'has other contents than were written')
 
 

@@ -25,7 +25,7 @@ import ml_dtypes
 import numpy as np
 from jaxtyping import Float32, Int
 
-from neg_contrast import artifacts
+from neg_contrast.artifacts import folders
 
 DTYPES = ('float32', 'bfloat16', 'int8')
 _STORED = {'float32': np.float32, 'bfloat16': np.uint16, 'int8': np.int8}
@@ -150,7 +150,7 @@ class ShardWriter:
     try:
       for path, dtype, shape in files:
         self._arrays.append(
-            artifacts.create_array(_partial(path), dtype, shape)
+            folders.create_array(_partial(path), dtype, shape)
         )
     except BaseException:
       self.discard()
@@ -300,7 +300,7 @@ class Table:
 
   def _map(self, path: pathlib.Path, dtype: Any, shape: Any) -> np.ndarray:
     """A plain view: `np.memmap` is slow to index."""
-    return artifacts.load_array(path, shape, dtype).view(np.ndarray)
+    return folders.load_array(path, shape, dtype).view(np.ndarray)
 
 
 def _allow_open_files(count: int) -> None:

@@ -19,7 +19,7 @@ from jax.experimental import multihost_utils
 
 from neg_contrast import checkpoints as checkpoints_lib
 from neg_contrast import errors, hosts
-from neg_contrast.data import batches
+from neg_contrast.batches import batcher
 from neg_contrast.training import prefetch, run_log
 from neg_contrast.training import state as state_lib
 
@@ -95,7 +95,7 @@ class Pending:
 
   step: int
   metrics: dict[str, Any]
-  stats: batches.BatchStats
+  stats: batcher.BatchStats
   host_wait_seconds: float
 
 
@@ -105,7 +105,7 @@ class Trainer:
   def __init__(
       self,
       train_step: Callable[..., Any],
-      make_batch: Callable[[int], tuple[Any, batches.BatchStats]],
+      make_batch: Callable[[int], tuple[Any, batcher.BatchStats]],
       evaluate: Callable[[Any], dict[str, float]],
       checkpoints: checkpoints_lib.Checkpoints,
       log: run_log.RunLog,

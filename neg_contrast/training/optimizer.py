@@ -2,7 +2,7 @@
 
 import optax
 
-from neg_contrast import config as config_lib
+from neg_contrast.settings import config as config_lib
 from neg_contrast.training import state as state_lib
 
 

@@ -5,10 +5,11 @@ import dataclasses
 import json
 import os
 import pathlib
-import time
 from typing import Any
 
 from absl import logging
+
+from neg_contrast import progress
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,7 +79,7 @@ class RunLog:
       self._writer.add_scalar(f'tune/{name}', value, step)
 
   def write_bias(self, step: int, measured: dict[str, dict[str, Any]]) -> None:
-    """Appends and prints what `jobs/bias_meter.py` measured after a step."""
+    """Appends and prints what `bias/meter.py` measured after a step."""
     self._append({'step': step, 'bias': measured})
     model, kinds = measured['model'], measured['kinds']
     for name, values in {'model': model, **kinds}.items():
@@ -103,7 +104,7 @@ class RunLog:
         record.step, self._total_steps, record.loss, _both_losses(record),
         record.values['accuracy'], record.queries_per_second,
         record.useful_tokens_per_second, 100 * record.padding,
-        record.host_wait_seconds, format_seconds(eta),
+        record.host_wait_seconds, progress.format_seconds(eta),
     )
 
   def flush(self) -> None:
@@ -145,36 +146,6 @@ class NoLog(RunLog):
 
   def close(self) -> None:
     """Does nothing."""
-
-
-class Ticker:
-  """Says, at most every few seconds, how far a long piece of work is."""
-
-  def __init__(
-      self, what: str, total: int, every_seconds: float = 5.0, before: int = 0
-  ):
-    """Starts the clock; what was done `before` counts, but not as speed."""
-    self._what, self._total, self._every = what, total, every_seconds
-    self._before = before
-    self._began = self._said = time.monotonic()
-
-  def __call__(self, done: int) -> None:
-    """Reports `done` of the total, what was done before included."""
-    now = time.monotonic()
-    if now - self._said < self._every and done < self._total:
-      return
-    self._said = now
-    rate = (done - self._before) / max(now - self._began, 1e-9)
-    logging.info(
-        '%s: %d/%d  %.0f/s  ETA %s', self._what, done, self._total, rate,
-        format_seconds((self._total - done) / max(rate, 1e-9)),
-    )
-
-
-def format_seconds(seconds: float) -> str:
-  """Seconds as `h:mm:ss`."""
-  hours, rest = divmod(int(seconds + 0.5), 3600)
-  return f'{hours}:{rest // 60:02d}:{rest % 60:02d}'
 
 
 def _both_losses(record: StepRecord) -> str:

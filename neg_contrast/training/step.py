@@ -8,10 +8,9 @@ import jax.numpy as jnp
 import optax
 from jaxtyping import Array, Float
 
-from neg_contrast import losses, nce
-from neg_contrast.data import batches, question_batches
+from neg_contrast.batches import batcher, question_batches
+from neg_contrast.losses import gradient_cache, nce, softmax
 from neg_contrast.models import cross_encoder, dual_encoder, t5
-from neg_contrast.training import gradient_cache
 from neg_contrast.training import state as state_lib
 
 # (params, batch, dropout key) -> (loss, metrics by name).
@@ -60,7 +59,7 @@ def question_loss(model: t5.T5, label_smoothing: float) -> Loss:
 
   def loss_fn(params, batch, key):
     logits = question_logits(model, params['generator'], batch, key)
-    loss, accuracy = losses.token_cross_entropy(
+    loss, accuracy = softmax.token_cross_entropy(
         logits, batch.target_ids, batch.target_segments > 0, label_smoothing
     )
     return loss, {'accuracy': accuracy}
@@ -126,7 +125,7 @@ def contrastive_loss(
         'backward_loss': jnp.mean(terms.backward),
         'accuracy': jnp.mean(terms.correct.astype(jnp.float32)),
         'scale': used_scale,
-        'contrast': losses.contrast_by_source(
+        'contrast': softmax.contrast_by_source(
             terms.scores, batch.negative_sources, used_scale, sources
         ),
     }
@@ -167,7 +166,7 @@ def nce_loss(
     used = scores
     if batch.log_proposal is not None:
       used = nce.adjusted_scores(scores, batch.log_proposal, is_candidate)
-    loss = jnp.mean(losses.candidate_softmax(used, is_candidate))
+    loss = jnp.mean(softmax.candidate_softmax(used, is_candidate))
     scores = jnp.where(is_candidate, scores, -jnp.inf)
     return loss, {
         'forward_loss': loss,
@@ -179,7 +178,7 @@ def nce_loss(
             where=is_negative.any(1),
         ),
         'scale': used_scale,
-        'contrast': losses.contrast_of_candidates(
+        'contrast': softmax.contrast_of_candidates(
             scores, batch.negative_sources, used_scale, sources
         ),
     }
@@ -208,7 +207,7 @@ def rerank_loss(
         module, params['reranker'], batch.sequences, key, chunks
     )
     scores = table.reshape(-1)[batch.candidate_slots]
-    loss = jnp.mean(losses.candidate_softmax(scores, batch.is_candidate))
+    loss = jnp.mean(softmax.candidate_softmax(scores, batch.is_candidate))
     scores = jnp.where(batch.is_candidate, scores, -jnp.inf)
     return loss, {
         'accuracy': jnp.mean(
@@ -218,7 +217,7 @@ def rerank_loss(
             nce.effective_negatives(scores, batch.is_candidate),
             where=batch.is_candidate[:, 1:].any(1),
         ),
-        'contrast': losses.contrast_of_candidates(
+        'contrast': softmax.contrast_of_candidates(
             scores, batch.negative_sources, 1.0, sources
         ),
     }
@@ -229,11 +228,11 @@ def rerank_loss(
 def batch_terms(
     encoder: dual_encoder.Encoder,
     params,
-    batch: batches.Batch,
+    batch: batcher.Batch,
     scale: float,
     dropout_key: jax.Array | None,
     chunks: gradient_cache.Chunks | None = None,
-) -> tuple[losses.BatchSoftmax, Float[Array, '']]:
+) -> tuple[softmax.BatchSoftmax, Float[Array, '']]:
   """Encodes a batch and compares it with itself.
 
   Args:
@@ -248,7 +247,7 @@ def batch_terms(
     The loss terms, and the scale used.
   """
   used_scale = scale_of(params, scale)
-  terms = losses.batch_softmax(
+  terms = softmax.batch_softmax(
       *encode_batch(encoder, params, batch, dropout_key, chunks),
       used_scale,
       batch.forward_mask,
@@ -267,7 +266,7 @@ def scale_of(params: Any, scale: float) -> Float[Array, '']:
 def encode_batch(
     encoder: dual_encoder.Encoder,
     params,
-    batch: batches.Batch,
+    batch: batcher.Batch,
     dropout_key: jax.Array | None,
     chunks: gradient_cache.Chunks | None = None,
 ) -> tuple[

@@ -9,7 +9,8 @@ import shutil
 import numpy as np
 import pytest
 
-from neg_contrast import artifacts, errors
+from neg_contrast import errors
+from neg_contrast.artifacts import folders
 from neg_contrast.data import examples, prepared, records, sources
 from neg_contrast.data.formats import beir, python_docs, squad
 
@@ -393,7 +394,7 @@ def test_reading_what_is_made_writes_nothing(tmp_path, monkeypatch):
   """A prepared folder may lie where nothing can be written."""
   spec, out = f'beir:{make_beir(tmp_path / "data")}', tmp_path / 'out'
   prepared.prepare(spec, out, False)
-  monkeypatch.setattr(artifacts, 'only_one', None)
+  monkeypatch.setattr(folders, 'only_one', None)
   assert len(prepared.prepare(spec, out, False).passages) == 4
 
 

@@ -6,7 +6,8 @@ import pytest
 import tokenizers
 from hypothesis import strategies as st
 
-from neg_contrast import artifacts, errors
+from neg_contrast import errors
+from neg_contrast.artifacts import folders
 from neg_contrast.data import inputs, sequences, token_store
 from neg_contrast.data import tokenizer as tokenizer_lib
 from tests import tiny
@@ -165,7 +166,7 @@ def test_store_is_made_in_batches_and_texts_are_read_once(
   assert [store.texts[i].tolist() for i in range(5)] == [
       tokenizer.encode(text) for _, text in texts]
   unread = iter([('', 'word1')])
-  monkeypatch.setattr(artifacts, 'only_one', None)
+  monkeypatch.setattr(folders, 'only_one', None)
   token_store.make_token_store(unread, tokenizer, tmp_path / 's', 'abc')
   assert len(list(unread)) == 1
 

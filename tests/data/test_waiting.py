@@ -3,7 +3,7 @@
 import json
 import threading
 
-from neg_contrast import artifacts
+from neg_contrast.artifacts import folders
 from neg_contrast.data import prepared, token_store
 from neg_contrast.data import tokenizer as tokenizer_lib
 from tests import tiny
@@ -18,7 +18,7 @@ def while_locked(folder, make):
   results = []
   threads = [threading.Thread(target=lambda: results.append(make()))
              for _ in range(2)]
-  with artifacts.only_one(folder):
+  with folders.only_one(folder):
     for thread in threads:
       thread.start()
     for thread in threads:

@@ -5,7 +5,8 @@ import weakref
 import numpy as np
 import pytest
 
-from neg_contrast.evaluation import answers, dpr_results
+from neg_contrast.data import answers
+from neg_contrast.evaluation import dpr_results
 
 RESULTS = [
     dpr_results.Result('who wrote "it"?', ['Homer', 'é\u2028'], [

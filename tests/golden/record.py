@@ -27,8 +27,10 @@ import jax
 import numpy as np
 from safetensors.numpy import save_file
 
-from neg_contrast import artifacts, errors, jobs, plan
-from neg_contrast import config as config_lib
+from neg_contrast import errors, jobs
+from neg_contrast.artifacts import folders as folders_lib
+from neg_contrast.artifacts import plan
+from neg_contrast.settings import config as config_lib
 from tests import tiny
 
 FOLDER = pathlib.Path(__file__).parent
@@ -173,7 +175,7 @@ def make(**overrides):
 def run(config, name: str) -> None:
   """Runs a job to its end."""
   workdir = pathlib.Path('workdirs') / name
-  artifacts.make_folder(workdir)
+  folders_lib.make_folder(workdir)
   job = jobs.make_job(config_lib.parse(config), workdir)
   plan.run(job.steps())
   job.finish()
@@ -253,13 +255,15 @@ GOLDEN = {'plans.txt': plans, 'errors.txt': mistakes, 'artifacts.json': folders}
 
 
 def main() -> None:
-  """Writes all files."""
+  """Writes all files, or those that are named; elsewhere if `into=` says so."""
   os.environ.setdefault('JAX_PLATFORMS', 'cpu')
   jax.config.update('jax_platforms', 'cpu')
-  for name, record in GOLDEN.items():
-    if len(sys.argv) == 1 or name in sys.argv:
-      (FOLDER / name).write_text(record(), encoding='utf-8')
-      print(FOLDER / name)
+  into = [arg[5:] for arg in sys.argv if arg.startswith('into=')]
+  folder = pathlib.Path(into[0]) if into else FOLDER
+  names = [name for name in GOLDEN if name in sys.argv] or list(GOLDEN)
+  for name in names:
+    (folder / name).write_text(GOLDEN[name](), encoding='utf-8')
+    print(folder / name)
 
 
 if __name__ == '__main__':

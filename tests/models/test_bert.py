@@ -9,17 +9,17 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neg_contrast import config as config_lib
 from neg_contrast import errors
-from neg_contrast.data import batches, packing
+from neg_contrast.batches import batcher, packing
 from neg_contrast.data import sequences as sequences_lib
 from neg_contrast.models import (
-    bert,
-    dual_encoder,
-    layers,
-    loading,
-    pretrained,
+  bert,
+  dual_encoder,
+  layers,
+  loading,
+  pretrained,
 )
+from neg_contrast.settings import config as config_lib
 from neg_contrast.training import state, step
 from tests import tiny
 
@@ -203,7 +203,7 @@ def program(batch, of=lambda loss: loss, **kwargs):
 def tiny_batch():
   sequences = random_sequences(5, lengths=(3, 4, 5, 6, 7, 8))
   layout = packing.plan(np.array([len(s) for s in sequences]), 1, 16)
-  return batches.Batch(
+  return batcher.Batch(
       {'shared': packing.fill(layout, sequences_lib.listed(sequences))},
       layout.flat_slot[:3],
       layout.flat_slot[3:], np.zeros((3, 0), np.int32),
@@ -330,8 +330,8 @@ def test_sentence_transformers_folder_with_projection(tmp_path, pooling):
   loaded = pretrained.load_towers(str(tmp_path / 'st'))['shared']
   assert (loaded.pooling, loaded.normalize) == (pooling, True)
   assert loaded.max_length == 12
-  from neg_contrast import config as config_lib
   from neg_contrast.models import loading
+  from neg_contrast.settings import config as config_lib
   ours = loading.from_pretrained(
       str(tmp_path / 'st'), config_lib.ModelConfig(init='x'), 0
   )
@@ -367,8 +367,8 @@ TEXTS = [
 
 def test_real_minilm_equals_sentence_transformers(minilm):
   st = pytest.importorskip('sentence_transformers')
-  from neg_contrast import config as config_lib
   from neg_contrast.models import loading
+  from neg_contrast.settings import config as config_lib
 
   theirs = st.SentenceTransformer(str(minilm.folder), device='cpu')
   ours = loading.from_pretrained(
@@ -450,9 +450,9 @@ def test_minilm_is_taken_only_if_official(tmp_path, monkeypatch):
 
 
 def test_prefixes_stand_after_cls(tmp_path):
-  from neg_contrast import config as config_lib
   from neg_contrast.data import prepared, tokenized
   from neg_contrast.models import loading
+  from neg_contrast.settings import config as config_lib
 
   tiny.write_beir(tmp_path / 'data')
   tiny.write_model(tmp_path / 'model')

@@ -8,17 +8,11 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from neg_contrast import config as config_lib
 from neg_contrast import errors
-from neg_contrast.data import packing, text_pairs
+from neg_contrast.batches import packed, packing, text_pairs
 from neg_contrast.data import sequences as sequences_lib
-from neg_contrast.models import (
-    bert,
-    cross_encoder,
-    dual_encoder,
-    packed,
-    reranker,
-)
+from neg_contrast.models import bert, cross_encoder, dual_encoder, reranker
+from neg_contrast.settings import config as config_lib
 from tests import tiny
 
 CLS, SEP = 2, 3

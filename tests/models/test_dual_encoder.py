@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from neg_contrast import scoring
-from neg_contrast.data import packing
+from neg_contrast.batches import packing
 from neg_contrast.data import sequences as sequences_lib
 from neg_contrast.models import bert, dual_encoder
 from tests import tiny

@@ -7,12 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neg_contrast import config as config_lib
 from neg_contrast import sharding
-from neg_contrast.data import packing
+from neg_contrast.batches import packing
 from neg_contrast.data import sequences as sequences_lib
+from neg_contrast.losses import gradient_cache
 from neg_contrast.models import dual_encoder, flash_attention, layers
-from neg_contrast.training import gradient_cache
+from neg_contrast.settings import config as config_lib
 from tests import tiny
 
 # These programs run once; compiling them takes the time.

@@ -13,7 +13,8 @@ import types
 import numpy as np
 import pytest
 
-from neg_contrast import errors, shards
+from neg_contrast import errors, progress
+from neg_contrast.artifacts import parts
 from neg_contrast.retrieval import embeddings, hits, vector_table
 from neg_contrast.training import run_log
 
@@ -235,7 +236,7 @@ def test_four_processes_divide_the_work(tmp_path, whole):
 def test_processes_of_a_program_begin_apart(tmp_path, monkeypatch):
   vecs = make_vecs()
   for index, order in ((0, [0, 3, 6, 1, 4, 2, 5]), (2, [2, 5, 0, 3, 6, 1, 4])):
-    monkeypatch.setattr(shards, 'jax', types.SimpleNamespace(
+    monkeypatch.setattr(parts, 'jax', types.SimpleNamespace(
         process_count=lambda: 3, process_index=lambda index=index: index))
     rows = []
     write(tmp_path / str(index) / 't', vecs,
@@ -263,7 +264,7 @@ def test_what_another_makes_is_left_to_it(tmp_path, monkeypatch):
     end.set()
     other.join()
 
-  monkeypatch.setattr(shards.time, 'sleep', sleep)
+  monkeypatch.setattr(parts.time, 'sleep', sleep)
   made = write(tmp_path / 'a', vecs, encode=encode_from(vecs, encoded.append))
   assert end.is_set() and 0 not in encoded
   np.testing.assert_array_equal(made[:], vecs)
@@ -396,7 +397,7 @@ def test_what_was_there_is_no_speed(monkeypatch):
   monkeypatch.setattr(run_log.time, 'monotonic', lambda: now[0])
   monkeypatch.setattr(run_log.logging, 'info',
                       lambda text, *args: said.append(text % args))
-  tick = run_log.Ticker('encoding', 1000, before=800)
+  tick = progress.Ticker('encoding', 1000, before=800)
   now[0] += 10
   tick(900)
   assert said == ['encoding: 900/1000  10/s  ETA 0:00:10']

@@ -4,12 +4,12 @@ import jax
 import numpy as np
 import pytest
 
-from neg_contrast import config as config_lib
 from neg_contrast import sharding
-from neg_contrast.data import packing
+from neg_contrast.batches import packing
 from neg_contrast.data import sequences as sequences_lib
 from neg_contrast.models import dual_encoder
 from neg_contrast.retrieval import encoding
+from neg_contrast.settings import config as config_lib
 from tests import tiny
 
 

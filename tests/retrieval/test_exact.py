@@ -4,9 +4,9 @@ import jax
 import numpy as np
 import pytest
 
-from neg_contrast import config as config_lib
 from neg_contrast import sharding
 from neg_contrast.retrieval import exact, hits, vector_table
+from neg_contrast.settings import config as config_lib
 from tests.retrieval import test_embeddings
 
 

@@ -4,9 +4,9 @@ import jax
 import numpy as np
 import pytest
 
-from neg_contrast import config as config_lib
 from neg_contrast import scoring, sharding
 from neg_contrast.retrieval import exact, hits, multi_vector
+from neg_contrast.settings import config as config_lib
 
 FEATURES, PASSAGES = 6, 40
 

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
-from neg_contrast import config as config_lib
 from neg_contrast import sharding
-from neg_contrast.models import dual_encoder, flash_attention, packed, t5
+from neg_contrast.batches import packed
+from neg_contrast.models import dual_encoder, flash_attention, t5
+from neg_contrast.settings import config as config_lib
 from neg_contrast.training import costs
 from tests import tiny
 

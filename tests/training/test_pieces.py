@@ -10,9 +10,10 @@ import jax
 import numpy as np
 import pytest
 
-from neg_contrast import artifacts, checkpoints, errors, sharding
-from neg_contrast import config as config_lib
-from neg_contrast.data import batches
+from neg_contrast import checkpoints, errors, sharding
+from neg_contrast.artifacts import folders
+from neg_contrast.batches import batcher
+from neg_contrast.settings import config as config_lib
 from neg_contrast.training import loop, optimizer, prefetch, run_log
 from neg_contrast.training import state as state_lib
 
@@ -82,7 +83,7 @@ def fit(kept, step=lambda number: None, evaluate=lambda: None, steps=4,
     return state_lib.TrainState(state.step + 1, {}, {}), metrics
 
   return loop.Trainer(
-      train_step, lambda step: ((), batches.BatchStats(1, 1)),
+      train_step, lambda step: ((), batcher.BatchStats(1, 1)),
       lambda params: evaluate() or {'accuracy@1': 0.5}, kept, run_log.NoLog(),
       loop.Schedule(total_steps=steps, eval_steps=2, patience=patience,
                     save_steps=3, log_steps=1, batch_size=1,
@@ -179,12 +180,12 @@ def test_mesh_sizes():
 def test_unfinished_artifact_is_made_anew(tmp_path):
   folder = tmp_path / 'a'
   with (pytest.raises(RuntimeError),
-        artifacts.writing(folder, {}) as scratch):
+        folders.writing(folder, {}) as scratch):
     (scratch / 'x').touch()
     raise RuntimeError
-  assert artifacts.read_manifest(folder) is None
+  assert folders.read_manifest(folder) is None
   manifest = {'n': 1}
-  with artifacts.writing(folder, manifest) as scratch:
+  with folders.writing(folder, manifest) as scratch:
     assert not (scratch / 'x').exists()
     manifest['n'] = 2
-  assert artifacts.read_manifest(folder) == {'n': 2}
+  assert folders.read_manifest(folder) == {'n': 2}

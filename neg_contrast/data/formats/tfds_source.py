@@ -15,7 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from neg_contrast import artifacts, errors
+from neg_contrast import errors
+from neg_contrast.artifacts import folders
 from neg_contrast.data import id_table, records
 from neg_contrast.data.formats import files
 
@@ -79,7 +80,7 @@ def open_tfds(place: str, invalid: records.InvalidRecords) -> records.Source:
       nothing says which feature is what.
   """
   path = pathlib.Path(place)
-  if (path / artifacts.MANIFEST).is_file():
+  if (path / folders.MANIFEST).is_file():
     return PreparedFolder(path)
   if (path / _INFO).is_file():
     return Foreign(path, _mapping_of(_read_json(path / _INFO).get('name', '')),
@@ -87,7 +88,7 @@ def open_tfds(place: str, invalid: records.InvalidRecords) -> records.Source:
   parsed = _NAME.fullmatch(place)
   if parsed is None or os.sep in place and path.is_dir():
     raise errors.UserError(
-        f'tfds:{place}: neither a folder with {artifacts.MANIFEST} (that this '
+        f'tfds:{place}: neither a folder with {folders.MANIFEST} (that this '
         f'program prepared) or {_INFO} (that tensorflow-datasets did), nor a '
         'data set like squad or squad/v1.1:3.0.0'
     )
@@ -241,8 +242,8 @@ class PreparedFolder:
       UserError: one is missing.
     """
     self._folder = folder
-    manifest = artifacts.read_manifest(folder) or {}
-    with _reading(folder / artifacts.MANIFEST):
+    manifest = folders.read_manifest(folder) or {}
+    with _reading(folder / folders.MANIFEST):
       counts = manifest.get('counts') or {}
       self._worlds = tuple(manifest.get('worlds') or ())
       self.splits = tuple(counts.get('judgements') or ())
@@ -256,7 +257,7 @@ class PreparedFolder:
               if self._worlds]
     stored = [path for kind in kinds
               for path in sorted((folder / kind).rglob('*')) if path.is_file()]
-    self.files = (folder / artifacts.MANIFEST, *stored, *ids, *worlds, *tables)
+    self.files = (folder / folders.MANIFEST, *stored, *ids, *worlds, *tables)
     missing = [path for path in self.files if not path.is_file()]
     if missing or not stored or not counts:
       raise errors.UserError(

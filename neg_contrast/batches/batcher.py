@@ -1,0 +1,254 @@
+"""From a step number to a packed batch: pure, restorable, ready to shard."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import flax.struct
+import grain
+import numpy as np
+from jaxtyping import Float, Int
+
+from neg_contrast.batches import packed, packing
+from neg_contrast.data import examples as examples_lib
+from neg_contrast.data import inputs
+from neg_contrast.data import sequences as sequences_lib
+
+
+@dataclasses.dataclass(frozen=True)
+class Drawn:
+  """Hard negatives of a batch.
+
+  Attributes:
+    rows: `[batch, N] int32` passage rows; -1: there is none.
+    sources: `[batch, N] int32`, number of the source each comes from; -1: none.
+    log_proposal: `[batch, N] float32`, logarithm of the chance of each where
+      they are drawn independently; None: they are not.
+  """
+
+  rows: Int[np.ndarray, 'batch negatives']
+  sources: Int[np.ndarray, 'batch negatives']
+  log_proposal: Float[np.ndarray, 'batch negatives'] | None = None
+
+
+# Draws N hard negatives: (step, example numbers, query rows) -> [batch, N].
+Draw = Callable[[int, np.ndarray, np.ndarray], Drawn]
+# Rows -> their input sequences, [CLS] and [SEP] included.
+Tokens = Callable[[np.ndarray], sequences_lib.AnySequences]
+# The same of parts of texts: (rows, `[rows, 3]` cuts, see `inputs.cut`).
+CutTokens = Callable[[np.ndarray, np.ndarray], sequences_lib.AnySequences]
+
+
+@flax.struct.dataclass
+class Batch:
+  """What a training step takes. B queries, N hard negatives for each.
+
+  Attributes:
+    sequences: packed input by tower: `shared`, or `query` and `passage`.
+    query_slots: `[B] int32`, index of each query among the `groups * slots`
+      outputs of its tower.
+    positive_slots: `[B] int32`.
+    negative_slots: `[B, N] int32`; 0 where there is no hard negative.
+    negative_sources: `[B, N] int32`, number of the source of each; -1: none.
+    forward_mask: `[B, B * (1 + N)] bool`, see `losses.batch_softmax`.
+    backward_mask: `[B, B] bool`.
+    log_proposal: `[B, N] float32`, see `Drawn`, or None.
+  """
+
+  sequences: dict[str, packed.PackedSequences]
+  query_slots: Any
+  positive_slots: Any
+  negative_slots: Any
+  negative_sources: Any
+  forward_mask: Any
+  backward_mask: Any
+  log_proposal: Any = None
+
+
+@dataclasses.dataclass(frozen=True)
+class BatchStats:
+  """Host-side facts of a batch, for the log.
+
+  Attributes:
+    useful_tokens: tokens that are not padding.
+    processed_tokens: all tokens the encoder sees.
+    values: others, by name; `missing_negatives`: slots for hard negatives that
+      stayed empty.
+  """
+
+  useful_tokens: int
+  processed_tokens: int
+  values: Mapping[str, float] = dataclasses.field(default_factory=dict)
+
+
+@dataclasses.dataclass(frozen=True)
+class Batcher:
+  """Makes the batch of any step by random access.
+
+  Attributes:
+    examples: the training examples.
+    batch_size: B.
+    negatives: N.
+    groups: groups a batch is packed into.
+    row_lengths: tokens a row holds, by tower; `{'shared': ...}` or both.
+    seed: of the order of the data.
+    draw: draws the hard negatives.
+    query_tokens: input sequences of query rows.
+    passage_tokens: input sequences of passage rows, whole or cut.
+    passage_groups: `[passages] int32`, equal for passages of the same text.
+    mask_known_positives: whether other known positives leave the loss.
+    parents: `[halves] int32`, the passage that row `passages + h` is half of.
+    held: length of an axis that is split over devices, groups or queries -> the
+      numbers of those that are filled in, ascending. What the others would hold
+      is 0 or False, and their tokens are not read.
+  """
+
+  examples: examples_lib.Examples
+  batch_size: int
+  negatives: int
+  groups: int
+  row_lengths: Mapping[str, int]
+  seed: int
+  draw: Draw
+  query_tokens: Tokens
+  passage_tokens: CutTokens
+  passage_groups: Int[np.ndarray, ' passages']
+  mask_known_positives: bool = True
+  parents: Int[np.ndarray, ' halves'] = dataclasses.field(
+      default_factory=lambda: np.zeros(0, np.int32)
+  )
+  held: Callable[[int], np.ndarray] = np.arange
+
+  def example_numbers(self, step: int) -> Int[np.ndarray, ' batch']:
+    """The examples of a step."""
+    return example_numbers(
+        len(self.examples), self.batch_size, self.seed, step
+    )
+
+  def __call__(self, step: int) -> tuple[Batch, BatchStats]:
+    """The batch of a step, as numpy arrays."""
+    numbers = self.example_numbers(step)
+    query_rows = self.examples.query_rows[numbers]
+    positive_rows = self.examples.positive_rows[numbers]
+    drawn = self.draw(step, numbers, query_rows)
+    negative_rows = drawn.rows.reshape(-1)
+    kept = negative_rows >= 0
+    queries = self.query_tokens(query_rows)
+    passages = self._passages(numbers, negative_rows[kept])
+    sequences, layouts, slots = self._pack(queries, passages)
+    query_slots, passage_slots = slots
+    negative_slots = np.zeros(len(negative_rows), np.int32)
+    negative_slots[kept] = passage_slots[len(queries):]
+    forward_mask, backward_mask = self._masks(
+        query_rows, positive_rows, drawn.rows
+    )
+    batch = Batch(
+        sequences=sequences,
+        query_slots=query_slots,
+        positive_slots=passage_slots[:len(queries)],
+        negative_slots=negative_slots.reshape(drawn.rows.shape),
+        negative_sources=drawn.sources,
+        forward_mask=forward_mask,
+        backward_mask=backward_mask,
+        log_proposal=drawn.log_proposal,
+    )
+    return batch, BatchStats(
+        useful_tokens=int(queries.lengths.sum() + passages.lengths.sum()),
+        processed_tokens=sum(layout.tokens for layout in layouts),
+        values={'missing_negatives': int((~kept).sum())},
+    )
+
+  def _passages(self, numbers, negative_rows):
+    """The positives, as far as they are meant, and the negatives."""
+    positive_rows = self.examples.positive_rows[numbers]
+    rows = np.concatenate([positive_rows, negative_rows])
+    cuts = np.tile(np.array(inputs.WHOLE, np.int32), (len(rows), 1))
+    if self.examples.cuts is not None:
+      cuts[:len(numbers)] = self.examples.cuts[numbers]
+    return self.passage_tokens(rows, cuts)
+
+  def _pack(self, queries, passages):
+    batch = len(queries)
+    most_passages = batch * (1 + self.negatives)
+    if 'shared' in self.row_lengths:
+      layout, sequences = self._pack_tower(
+          'shared', batch + most_passages, queries, passages
+      )
+      slots = layout.flat_slot[:batch], layout.flat_slot[batch:]
+      return {'shared': sequences}, (layout,), slots
+    query_layout, packed_queries = self._pack_tower('query', batch, queries)
+    layout, packed_passages = self._pack_tower(
+        'passage', most_passages, passages
+    )
+    return (
+        {'query': packed_queries, 'passage': packed_passages},
+        (query_layout, layout),
+        (query_layout.flat_slot, layout.flat_slot),
+    )
+
+  def _pack_tower(self, tower, most_sequences, *parts):
+    layout = packing.plan(
+        np.concatenate([part.lengths for part in parts]),
+        self.groups,
+        self.row_lengths[tower],
+        slots=-(-most_sequences // self.groups),
+    )
+    return layout, packing.fill(
+        layout, *parts, groups=self.held(self.groups)
+    )
+
+  def _masks(self, query_rows, positive_rows, negative_rows):
+    batch, passages = len(query_rows), len(self.passage_groups)
+    candidates = np.concatenate([positive_rows, negative_rows.reshape(-1)])
+    held = self.held(batch)
+    forward = np.zeros((batch, len(candidates)), bool)
+    forward[held] = candidates >= 0
+    backward = np.tile(np.isin(np.arange(batch), held), (batch, 1))
+    if self.mask_known_positives:
+      is_half = candidates >= passages
+      whole = candidates.copy()
+      whole[is_half] = self.parents[candidates[is_half] - passages]
+      known = self.examples.positive_groups[query_rows[held]]
+      is_known = known >= 0
+      places, columns = _equal_pairs(
+          known[is_known], self.passage_groups[whole]
+      )
+      rows = held[np.nonzero(is_known)[0][places]]
+      # Half a positive is a negative of its own query, and of no other that
+      # the whole is a positive of.
+      own = np.arange(batch)
+      owners = np.append(own, np.repeat(own, negative_rows.shape[1]))[columns]
+      masked = ~is_half[columns] | (query_rows[rows] != query_rows[owners])
+      forward[rows[masked], columns[masked]] = False
+      is_positive = columns < batch
+      backward[columns[is_positive], rows[is_positive]] = False
+      rows, places = _equal_pairs(query_rows, query_rows[held])
+      backward[rows, held[places]] = False
+    forward[held, held] = True
+    backward[held, held] = True
+    return forward, backward
+
+
+def example_numbers(
+    count: int, batch_size: int, seed: int, step: int
+) -> Int[np.ndarray, ' batch']:
+  """The examples of a step: every example once an epoch, anew shuffled.
+
+  Args:
+    count: how many there are.
+    batch_size: of a step.
+    seed: of the order.
+    step: from 0.
+  """
+  order = grain.MapDataset.range(count).seed(seed).shuffle().repeat()
+  start = step * batch_size
+  return np.array([order[start + i] for i in range(batch_size)])
+
+
+def _equal_pairs(left, right):
+  """All `(i, j)` where `left[i] == right[j]`, as two arrays."""
+  order = np.argsort(right, kind='stable')
+  begins = np.searchsorted(right, left, 'left', sorter=order)
+  counts = np.searchsorted(right, left, 'right', sorter=order) - begins
+  return (np.repeat(np.arange(len(left)), counts),
+          order[sequences_lib.runs(begins, counts)])

@@ -1,0 +1,215 @@
+"""The data of a job: prepared corpus, splits, and tokens for a model."""
+
+import dataclasses
+import functools
+import pathlib
+from collections.abc import Callable
+
+import numpy as np
+from absl import logging
+
+from neg_contrast import errors
+from neg_contrast.artifacts import plan
+from neg_contrast.data import (
+  examples,
+  records,
+  sources,
+  synthetic_pairs,
+  tokenized,
+)
+from neg_contrast.data import prepared as prepared_lib
+from neg_contrast.models import loading, reranker
+from neg_contrast.settings import config as config_lib
+
+
+@dataclasses.dataclass(frozen=True)
+class Splits:
+  """Judgements to train on, to tune on, and to report."""
+
+  train: prepared_lib.Judgements
+  tune: prepared_lib.Judgements
+  test: prepared_lib.Judgements
+
+
+class Dataset:
+  """A prepared corpus; what is derived from it is made once, when asked."""
+
+  def __init__(self, config: config_lib.DataConfig):
+    """Prepares the source, or opens what was prepared before.
+
+    Raises:
+      UserError: the source is missing or broken; says how to get it.
+    """
+    try:
+      self.prepared = prepared_lib.prepare(
+          config.source,
+          pathlib.Path(config.prepared_dir),
+          skip_invalid=config.on_invalid == 'skip',
+      )
+    except errors.UserError as e:
+      raise errors.UserError(f'{e}\n{config.how_to_get}'.rstrip()) from None
+    self._config = config
+
+  @property
+  def name(self) -> str:
+    """Short name, for the keys of `metrics.json`."""
+    return name_of(self._config)
+
+  @property
+  def gold(self) -> 'Dataset':
+    """The data with judgements that people made, for tuning and miners."""
+    return self
+
+  @property
+  def train_split(self) -> str:
+    """Name of the judgements that are trained on."""
+    return self._config.train_split
+
+  @functools.cached_property
+  def train_and_tune(
+      self,
+  ) -> tuple[prepared_lib.Judgements, prepared_lib.Judgements]:
+    """What training reads; miners need no test split.
+
+    Raises:
+      UserError: nothing is judged for tuning.
+    """
+    config = self._config
+    train = self.prepared.judgements(config.train_split)
+    if config.tune_split:
+      tune = self.prepared.judgements(config.tune_split)
+    else:
+      train, tune = examples.split_by_document(
+          self.prepared, train, config.tune_fraction, self.documents
+      )
+    if not (tune.grades > 0).any():
+      raise errors.UserError(
+          f'config.data.tune_split="{config.tune_split}": has answers but no '
+          'positive passages, by which training is tuned; name another split'
+      )
+    return train, tune
+
+  @functools.cached_property
+  def splits(self) -> Splits:
+    """The three splits of a training job.
+
+    Raises:
+      UserError: tuning and reporting share queries, or nothing is judged for
+        tuning.
+    """
+    config = self._config
+    train, tune = self.train_and_tune
+    test = self.prepared.judgements(config.test_split)
+    shared = np.intersect1d(tune.queries, test.queries)
+    if len(shared):
+      raise errors.UserError(
+          f'{config.source}: {len(shared)} queries, such as '
+          f'"{self.prepared.queries[int(shared[0])].id}", are in the tune '
+          f'split and in data.test_split="{config.test_split}". Numbers tuned '
+          'on test queries mean nothing; name other splits'
+      )
+    seen = np.intersect1d(train.queries, test.queries)
+    if len(seen):
+      logging.warning('%d test queries are also trained on', len(seen))
+    return Splits(train, tune, test)
+
+  @functools.cached_property
+  def documents(self) -> np.ndarray:
+    """`[passages] int32`: number of the document, -1 where unknown."""
+    if self._config.document == 'reader':
+      return self.prepared.passage_documents
+    return prepared_lib.documents_by_title(self.prepared)
+
+  def tokenize(
+      self, model: loading.Model | reranker.Reranker, role: str
+  ) -> tokenized.TokenizedTexts:
+    """The `query` or `passage` texts as input of a model."""
+    return tokenized.tokenize(
+        self.prepared, role, model.tokenizer, model.text.length(role),
+        model.text.prefix(role), model.text.markers,
+    )
+
+
+class SyntheticDataset(Dataset):
+  """Synthetic queries for the passages of another data set."""
+
+  def __init__(self, gold: Dataset, prepared: prepared_lib.Prepared, kind: str):
+    """Wraps what `stage1/pairs.py` made.
+
+    Args:
+      gold: the data set with the passages.
+      prepared: synthetic queries for them.
+      kind: of the pairs.
+    """
+    self.prepared, self._gold, self._kind = prepared, gold, kind
+
+  @property
+  def name(self) -> str:
+    """Short name, with the kind of the pairs."""
+    return f'{self._gold.name}-{self._kind}'
+
+  @property
+  def gold(self) -> Dataset:
+    """The data set with the passages."""
+    return self._gold
+
+  @property
+  def train_split(self) -> str:
+    """The split of all pairs."""
+    return synthetic_pairs.SPLIT
+
+  @functools.cached_property
+  def train_and_tune(
+      self,
+  ) -> tuple[prepared_lib.Judgements, prepared_lib.Judgements]:
+    """All pairs to train on; the tune queries are those of the gold data."""
+    return (self.prepared.judgements(synthetic_pairs.SPLIT),
+            self._gold.train_and_tune[1])
+
+  @property
+  def splits(self) -> Splits:
+    """All pairs, and the tune and test splits of the gold data."""
+    gold = self._gold.splits
+    return Splits(self.train_and_tune[0], gold.tune, gold.test)
+
+  @property
+  def documents(self) -> np.ndarray:
+    """`[passages] int32`: number of the document, -1 where unknown."""
+    return self._gold.documents
+
+
+def name_of(config: config_lib.DataConfig) -> str:
+  """Short name of a data set: its folder or file, or what it is."""
+  scheme, _, place = config.source.partition(':')
+  return pathlib.Path(place).resolve().name if place else scheme
+
+
+def preparation_step(
+    config: config_lib.DataConfig, make: Callable[[], Dataset]
+) -> plan.Step:
+  """The step that reads the source into its prepared form."""
+
+  def missing() -> str | None:
+    if is_prepared():
+      return None
+    try:
+      sources.open_source(config.source, records.InvalidRecords(skip=True))
+    except errors.UserError as e:
+      return f'{e}\n{config.how_to_get}'.rstrip()
+    return None
+
+  def is_prepared() -> bool:
+    return prepared_lib.is_prepared(
+        config.source, pathlib.Path(config.prepared_dir),
+        config.on_invalid == 'skip',
+    )
+
+  return plan.Step(
+      'data', f'{config.source} prepared in {config.prepared_dir}',
+      is_prepared, lambda: _show(make()), missing, opens_rest=True,
+  )
+
+
+def _show(dataset: Dataset) -> None:
+  counts = dataset.prepared.manifest['counts']
+  logging.info('%s: %s', dataset.name, counts)

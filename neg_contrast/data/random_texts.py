@@ -1,0 +1,145 @@
+"""A corpus of random words with the lengths of a real one, and vectors.
+
+What takes time does not depend on what the words mean.
+"""
+
+import json
+import pathlib
+import statistics
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from neg_contrast import errors
+from neg_contrast.artifacts import folders
+from neg_contrast.data import tokenizer as tokenizer_lib
+
+SPLIT = 'train'
+"""The judgements of all queries but one, which is in `TUNE`."""
+TUNE = 'tune'
+
+_SPREAD = 0.18  # Standard deviation of lengths by their mean: assumed.
+_TITLE = 4  # Tokens.
+_MOST_KNOWN = 8  # Positives of a query; from 1, all as likely.
+_AT_ONCE = 4096
+_FORMAT = 1
+
+
+def lengths(count: int, mean: int, most: int) -> Int[np.ndarray, ' count']:
+  """`[count] int64` lengths in no particular order, normal about a mean.
+
+  Args:
+    count: how many.
+    mean: of them, before they are cut.
+    most: what they are cut to; 3 is the least.
+  """
+  normal = statistics.NormalDist(mean, _SPREAD * mean)
+  parts = (np.random.default_rng(0).permutation(count) + 0.5) / count
+  drawn = np.rint([normal.inv_cdf(part) for part in parts.tolist()])
+  return np.clip(drawn, 3, most).astype(np.int64)
+
+
+def vectors(
+    count: int, features: int
+) -> Float[np.ndarray, 'count features']:
+  """`[count, features] float32` unit vectors, like those of passages.
+
+  They lie about articles, and these about topics; features vary less and less,
+  as those of sentence embeddings do along their principal axes.
+  """
+  rng = np.random.default_rng(0)
+  place = np.arange(features)
+  variances = np.exp(-place / 130) / (1 + place / 16)
+  deviations = np.sqrt(variances / variances.sum()).astype(np.float32)
+
+  def draw(some: int) -> np.ndarray:
+    shape = (some, features)
+    return rng.standard_normal(shape, dtype=np.float32) * deviations
+
+  articles = max(4, count // 40)
+  topics = max(8, articles // 40)
+  centres = 0.15**0.5 * draw(topics)[rng.integers(0, topics, articles)]
+  centres += 0.35**0.5 * draw(articles)
+  made = np.empty((count, features), np.float32)
+  for begin in range(0, count, _AT_ONCE):
+    part = made[begin : begin + _AT_ONCE]
+    part[:] = centres[rng.integers(0, articles, len(part))]
+    part += 0.5**0.5 * draw(len(part))
+    part /= np.linalg.norm(part, axis=1, keepdims=True)
+  return made
+
+
+def write(
+    folder: pathlib.Path,
+    tokenizer: tokenizer_lib.Tokenizer,
+    passages: int,
+    queries: int,
+    passage_tokens: int,
+    query_tokens: int,
+) -> None:
+  """Writes a BEIR folder, unless it is there.
+
+  Args:
+    folder: to make.
+    tokenizer: of which every word is one token.
+    passages: of the corpus, each with a title.
+    queries: with one to eight positives each.
+    passage_tokens: of an input sequence on average, special ones included.
+    query_tokens: the same of queries.
+
+  Raises:
+    UserError: the tokenizer has no whole words.
+  """
+  made: dict[str, Any] = {
+      'format': _FORMAT, 'tokenizer': tokenizer.sha256, 'passages': passages,
+      'queries': queries, 'tokens': [passage_tokens, query_tokens],
+  }
+  if folders.read_manifest(folder) == made:
+    return
+  words = np.array(tokenizer.whole_words)
+  if not len(words):
+    raise errors.UserError(
+        'the tokenizer of this model has no whole words to make a corpus of; '
+        'name one with --config.data.source'
+    )
+  rng = np.random.default_rng(0)
+
+  def texts(counts: np.ndarray) -> Iterator[str]:
+    for begin in range(0, len(counts), _AT_ONCE):
+      some = counts[begin : begin + _AT_ONCE]
+      drawn = rng.integers(0, len(words), some.sum())
+      for part in np.split(words[drawn], np.cumsum(some)[:-1]):
+        yield ' '.join(part.tolist())
+
+  least = lambda mean, count, special: np.maximum(
+      1, lengths(count, mean, 10 * mean) - special
+  )
+  with folders.writing(folder, made) as scratch:
+    (scratch / 'qrels').mkdir()
+    _write_lines(scratch / 'corpus.jsonl', (
+        {'_id': f'p{row}', 'title': title, 'text': text}
+        for row, (title, text) in enumerate(zip(
+            texts(np.full(passages, _TITLE)),
+            texts(least(passage_tokens, passages, _TITLE + 3)), strict=True,
+        ))
+    ))
+    _write_lines(scratch / 'queries.jsonl', (
+        {'_id': f'q{row}', 'text': text} for row, text in enumerate(
+            texts(least(query_tokens, queries + 1, 2))
+        )
+    ))
+    known = rng.integers(1, 1 + min(_MOST_KNOWN, passages), queries + 1)
+    for split, rows in ((SPLIT, range(queries)), (TUNE, [queries])):
+      with open(scratch / 'qrels' / f'{split}.tsv', 'w') as f:
+        f.write('query-id\tcorpus-id\tscore\n')
+        for row in rows:
+          for passage in set(rng.integers(0, passages, known[row]).tolist()):
+            f.write(f'q{row}\tp{passage}\t1\n')
+
+
+def _write_lines(path: pathlib.Path, rows: Iterator[dict[str, str]]) -> None:
+  with open(path, 'w', encoding='utf-8') as f:
+    for row in rows:
+      f.write(json.dumps(row) + '\n')

@@ -1,0 +1,91 @@
+"""All evaluations of a workdir in one place."""
+
+import pathlib
+from typing import Any
+
+from neg_contrast.artifacts import folders
+from neg_contrast.data import dataset as dataset_lib
+from neg_contrast.evaluation import (
+  linking,
+  metrics,
+  per_query,
+  significance,
+)
+
+
+def read_evaluations(
+    workdir: pathlib.Path, dataset: dataset_lib.Dataset
+) -> list[tuple[pathlib.Path, dict[str, Any]]]:
+  """Folders and manifests of the evaluations that are up to date.
+
+  Those of the data set at hand, if it changed since then, are left out.
+  """
+  place = workdir / 'evaluation'
+  found = []
+  for folder in sorted(place.iterdir()) if place.is_dir() else ():
+    is_left = folder.suffix in ('.partial', '.old')  # By a kill.
+    manifest = None if is_left else folders.read_manifest(folder)
+    if manifest is not None and not (
+        manifest['key'].split('/')[0] == dataset.name
+        and manifest['identity'].get('data', dataset.prepared.fingerprint)
+        != dataset.prepared.fingerprint
+    ):
+      found.append((folder, manifest))
+  return found
+
+
+def gather(
+    workdir: pathlib.Path, dataset: dataset_lib.Dataset, say: bool = True
+) -> dict[str, float]:
+  """Writes `metrics.json` from all evaluations of a workdir, and prints it.
+
+  Where a split has several systems, `significance-<dataset>-<split>.tsv` holds
+  the differences of all pairs. Where a data set has worlds,
+  `worlds-<dataset>-<split>.tsv` holds the means of each.
+
+  Args:
+    workdir: of the job.
+    dataset: what was found in an older state of it is left out.
+    say: whether to print.
+
+  Returns:
+    `<dataset>/<split>/<system>/<metric>` -> value.
+  """
+  values: dict[str, float] = {}
+  recalls: list[str] = []
+  tables: dict[str, dict[str, dict[str, float]]] = {}
+  by_query: dict[str, dict[str, dict[str, dict[str, float]]]] = {}
+  worlds: dict[str, dict[str, dict[str, dict[str, float]]]] = {}
+  for folder, manifest in read_evaluations(workdir, dataset):
+    group, _, system = manifest['key'].rpartition('/')
+    title = (f'{group}: {manifest["queries"]} queries, '
+             f'{manifest["passages"]} passages')
+    tables.setdefault(title, {})[system] = manifest['metrics']
+    if (folder / per_query.FILE).exists():
+      by_query.setdefault(group, {})[system] = per_query.read(
+          folder / per_query.FILE
+      )
+    for name, value in manifest['metrics'].items():
+      values[f'{manifest["key"]}/{name}'] = value
+    if 'worlds' in manifest:
+      worlds.setdefault(group, {})[system] = manifest['worlds']
+    if manifest['index'].get('kind') == 'scann':
+      recalls.append(f'{manifest["key"]}: ScaNN found '
+                     f'{manifest["index"]["recall"]:.4f} of what exact search '
+                     f'finds in the top {manifest["index"]["depth"]}')
+  folders.write_json(workdir / 'metrics.json', values)
+  for group, systems in by_query.items():
+    if len(systems) > 1:
+      significance.write(
+          workdir / f'significance-{group.replace("/", "-")}.tsv',
+          significance.compare(systems),
+      )
+  for group, of_systems in worlds.items():
+    linking.write_worlds(
+        workdir / f'worlds-{group.replace("/", "-")}.tsv', of_systems
+    )
+  for title, rows in tables.items() if say else ():
+    print(f'\n{title}\n{metrics.format_table(rows)}')
+  if recalls and say:
+    print('\n'.join(recalls))
+  return values

@@ -1,0 +1,255 @@
+"""Mined candidates of one source: what it proposes for every query, best first.
+
+Filters come later (`pool.py`): candidates keep the positives too, at the ranks
+where the source found them.
+"""
+
+import collections
+import dataclasses
+import pathlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from neg_contrast import errors, hosts
+from neg_contrast.artifacts import folders
+from neg_contrast.data import examples
+from neg_contrast.data import prepared as prepared_lib
+from neg_contrast.retrieval import hits
+
+_QUERIES_AT_ONCE = 4096
+
+
+@dataclasses.dataclass(frozen=True)
+class Candidates:
+  """What one source proposes; arrays may be mapped from disk.
+
+  Attributes:
+    rows: `[queries, depth] int32` passage rows, best first; -1 pads. A row of
+      at least the number of passages means a half passage, see `context.py`.
+    scores: `[queries, depth] float32`: dot products, BM25 scores, or minus the
+      distance in the document.
+    positive_scores: `[queries] float32`, the highest score of a positive; nan
+      where the source has no scores.
+  """
+
+  rows: Int[np.ndarray, 'queries depth']
+  scores: Float[np.ndarray, 'queries depth']
+  positive_scores: Float[np.ndarray, ' queries']
+
+  def part(self, lines: slice) -> 'Candidates':
+    """Those of some queries."""
+    return Candidates(*(
+        getattr(self, name)[lines]
+        for name in ('rows', 'scores', 'positive_scores')
+    ))
+
+
+@runtime_checkable
+class Miner(Protocol):
+  """Proposes candidates."""
+
+  def mine(self, queries: Int[np.ndarray, ' queries']) -> Candidates:
+    """The candidates of some queries, given as rows of the data set."""
+    ...
+
+
+@dataclasses.dataclass(frozen=True)
+class SearchMiner:
+  """The top passages of a search.
+
+  Attributes:
+    search: (query rows, `[queries, some]` passage rows, -1 pads) -> hits, and
+      the scores of those passages, -inf where there is none.
+    positives: passage rows, of all queries.
+  """
+
+  search: Callable[[np.ndarray, np.ndarray], tuple[hits.Hits, np.ndarray]]
+  positives: examples.Positives
+
+  def mine(self, queries: Int[np.ndarray, ' queries']) -> Candidates:
+    """The candidates of some queries."""
+    positives = self.positives[queries]
+    found, own = self.search(queries, positives)
+    own = own.max(axis=1)
+    return Candidates(found.rows, found.scores, own.astype(np.float32))
+
+
+@dataclasses.dataclass(frozen=True)
+class GivenMiner:
+  """Passages judged not relevant, in corpus order.
+
+  Attributes:
+    query_rows: `[judgements] int32`, ascending, of the negative judgements.
+    passage_rows: `[judgements] int32`.
+    depth: of the candidates.
+  """
+
+  query_rows: Int[np.ndarray, ' judgements']
+  passage_rows: Int[np.ndarray, ' judgements']
+  depth: int
+
+  def mine(self, queries: Int[np.ndarray, ' queries']) -> Candidates:
+    """The candidates of some queries."""
+    begins, ends = (np.searchsorted(self.query_rows, queries, side)
+                    for side in ('left', 'right'))
+    return listed([self.passage_rows[begin:end]
+                   for begin, end in zip(begins, ends, strict=True)],
+                  None, self.depth)
+
+
+@dataclasses.dataclass(frozen=True)
+class RunMiner:
+  """The first passages of a run.
+
+  Attributes:
+    run: (passage id, score) pairs of each query id, best first.
+    prepared: whose passages and queries these are.
+    depth: of the candidates.
+  """
+
+  run: Mapping[str, Sequence[tuple[str, float]]]
+  prepared: prepared_lib.Prepared
+  depth: int
+
+  def mine(self, queries: Int[np.ndarray, ' queries']) -> Candidates:
+    """The candidates of some queries.
+
+    Raises:
+      UserError: a passage is not in the corpus.
+    """
+    rankings = [
+        self.run.get(self.prepared.query_ids[query].decode(), ())[:self.depth]
+        for query in queries
+    ]
+    rows = [[self._row_of(name) for name, _ in some] for some in rankings]
+    found = listed(rows, [[score for _, score in some] for some in rankings],
+                   self.depth)
+    return dataclasses.replace(
+        found, positive_scores=np.full(len(queries), np.nan, np.float32)
+    )
+
+  def _row_of(self, name: str) -> int:
+    row = self.prepared.passage_ids.row_of(name)
+    if row is None:
+      raise errors.UserError(
+          f'config.negatives.runs: passage "{name}" is not in '
+          f'{self.prepared.manifest["spec"]}; give the corpus that the run was '
+          'made with'
+      )
+    return row
+
+
+def listed(rows, scores, depth: int) -> Candidates:
+  """Candidates from a list of rows (and of scores) for each query."""
+  shape = (len(rows), depth)
+  found = Candidates(
+      np.full(shape, -1, np.int32), np.full(shape, -np.inf, np.float32),
+      np.full(len(rows), np.nan if scores is None else 0, np.float32),
+  )
+  for line, values in enumerate(rows):
+    count = min(depth, len(values))
+    found.rows[line, :count] = values[:count]
+    found.scores[line, :count] = 0 if scores is None else scores[line][:count]
+  return found
+
+
+def write(
+    folder: pathlib.Path,
+    identity: dict[str, Any],
+    queries: Int[np.ndarray, ' queries'],
+    depth: int,
+    miner: Miner,
+    say: Callable[[int], None],
+    facts: dict[str, Any] | None = None,
+    halves: Sequence[tuple[int, int, int]] = (),
+    divide: bool = False,
+) -> None:
+  """Mines, some queries at a time, into files.
+
+  Memory holds the candidates of 4,096 queries, for each process.
+
+  Args:
+    folder: to make.
+    identity: what the candidates depend on.
+    queries: `[queries] int32`, rows of the data set, ascending.
+    depth: candidates kept for a query.
+    miner: proposes them.
+    say: called with the number of queries done.
+    facts: kept in the manifest.
+    halves: half passages that rows point to, see `context.py`; the miner may
+      add to them.
+    divide: among all processes, which come here together then. The first one
+      writes.
+  """
+  count = len(queries)
+  mined = _mine(queries, depth, miner, divide)
+  if not hosts.is_first():
+    collections.deque(mined, maxlen=0)
+    return
+  with folders.writing(
+      folder, {'identity': identity, 'queries': count, **(facts or {})}
+  ) as scratch:
+    make = lambda name, dtype, *shape: folders.create_array(
+        scratch / f'{name}.npy', dtype, shape
+    )
+    made = Candidates(
+        make('rows', np.int32, count, depth),
+        make('scores', np.float32, count, depth),
+        make('positive_scores', np.float32, count),
+    )
+    for lines, found in mined:
+      part = made.part(lines)
+      part.rows[:] = found.rows
+      part.scores[:] = found.scores
+      part.positive_scores[:] = found.positive_scores
+      say(lines.stop)
+    np.save(scratch / 'halves.npy', np.array(halves, np.int32).reshape(-1, 3))
+
+
+def _mine(
+    queries: Int[np.ndarray, ' queries'],
+    depth: int,
+    miner: Miner,
+    divide: bool,
+) -> Iterator[tuple[slice, Candidates]]:
+  """Which queries, and their candidates; the same blocks by any processes."""
+  processes = hosts.count() if divide else 1
+  for begin in range(0, len(queries), processes * _QUERIES_AT_ONCE):
+    lines = slice(begin, min(len(queries),
+                             begin + processes * _QUERIES_AT_ONCE))
+    turn = queries[lines]
+    blocks = [turn[first : first + _QUERIES_AT_ONCE]
+              for first in range(0, len(turn), _QUERIES_AT_ONCE)]
+    if processes == 1:
+      yield lines, miner.mine(turn)
+      continue
+    found = listed([], None, depth)
+    for number in hosts.share_of(len(blocks)):  # One, or none is left.
+      found = miner.mine(blocks[number])
+    yield lines, Candidates(*(hosts.gather(values) for values in (
+        found.rows, found.scores, found.positive_scores
+    )))
+
+
+def read(
+    folder: pathlib.Path,
+) -> tuple[Candidates, Int[np.ndarray, 'halves 3']]:
+  """Maps candidates, and the half passages that belong to them.
+
+  Raises:
+    UserError: there are none, or a file is damaged.
+  """
+  manifest = folders.read_manifest(folder)
+  if manifest is None:
+    raise errors.UserError(f'{folder}: holds no mined candidates')
+  count = manifest['queries']
+  load = lambda name, *shape: folders.load_array(
+      folder / f'{name}.npy', shape
+  )
+  return Candidates(
+      load('rows', count, None), load('scores', count, None),
+      load('positive_scores', count),
+  ), load('halves', None, 3)

@@ -1,0 +1,428 @@
+"""Which hard negatives suit a data set: evidence, estimates, a rule. Pure.
+
+A false negative is a candidate that answers the query and is not judged. How
+many there are is estimated, by source and rank, from one of two kinds of
+evidence (`Judging`), and a recommendation is the hardest candidates of which
+few enough are false (`recommend`).
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from jaxtyping import Bool, Float, Shaped
+
+from neg_contrast.evaluation import confidence
+from neg_contrast.settings import config as config_lib
+
+BUCKETS = ((1, 5), (6, 10), (11, 20), (21, 50), (51, 100), (101, 200))
+"""First and last rank of each line of the table."""
+
+MARGINS = (None, 0.0, 0.05, 0.1)
+"""Relative margins to choose from: they fit BM25 scores and dot products alike.
+0.05 is the best of NV-Retriever (Moreira et al. 2024, section 4: "TopK-PercPos
+95%")."""
+
+FALSE_LIMIT = 0.1
+"""Of the candidates of a bucket in use, so many may be false. One that is as
+good as its positive has a softmax share of 0.5, other hard ones of about 0.1:
+at 10% a third of what they teach is wrong."""
+
+SURE_HITS = 0.5
+"""Answer hits are dropped if so many of them are beyond chance: there are
+candidates enough, so that losing some good ones costs little."""
+
+HARDER = 2.0
+"""A hard negative's softmax share exceeds that of a random passage by this
+factor: other rows of the batch are random passages and cost nothing. Both are
+measured where the judge prefers the positive: a share near 1 says more of the
+query than of the passage."""
+
+SERVED = 0.8
+"""A source has a candidate for so many of the queries."""
+
+LEAST_QUERIES = 30
+"""With fewer, a share is not estimated, see `report/workdir_report.py`."""
+
+LEAST_SENSITIVITY = 0.3
+"""Answers found in fewer of the passages that answer say nothing."""
+
+_BIN = 0.02  # Of score differences; cosines span about 1.
+_BINS = 50
+_FIRST = 20  # Ranks that are looked at for false ones first.
+
+
+@dataclasses.dataclass(frozen=True)
+class Evidence:
+  """What is known of candidates: `[queries, depth]`, best rank first.
+
+  Attributes:
+    exists: bool; False for padding, positives, repeats and half passages.
+    answer: bool, holds an answer of its query.
+    chance: bool, holds an answer of another question about the same passage or
+      one much like it.
+    compared: bool, both were looked for: the query has answers and such a
+      question, whose positive this is not.
+    copy: bool, a near-copy of a positive.
+    twin: bool, a positive of a question with the same words.
+    difference: float32, the judge's score less its score of the positive.
+    relative: float32, the source's score less its score of the positive, as a
+      part of that; nan where the source has none.
+  """
+
+  exists: Bool[np.ndarray, 'queries depth']
+  answer: Bool[np.ndarray, 'queries depth']
+  chance: Bool[np.ndarray, 'queries depth']
+  compared: Bool[np.ndarray, 'queries depth']
+  copy: Bool[np.ndarray, 'queries depth']
+  twin: Bool[np.ndarray, 'queries depth']
+  difference: Float[np.ndarray, 'queries depth']
+  relative: Float[np.ndarray, 'queries depth']
+
+  @property
+  def is_below(self) -> Bool[np.ndarray, 'queries depth']:
+    """Those that the judge does not prefer to the positive."""
+    return self.difference <= 0
+
+  def within(self, first: int, last: int) -> Bool[np.ndarray, 'queries depth']:
+    """The candidates of these ranks."""
+    ranks = np.arange(1, self.exists.shape[1] + 1)
+    return self.exists & (ranks >= first) & (ranks <= last)
+
+  def below(self, margin: float | None) -> Bool[np.ndarray, 'queries depth']:
+    """Those that `negatives.relative_margin` keeps."""
+    if margin is None:
+      return self.exists
+    return self.exists & ~(self.relative > -margin)
+
+  def push(self, scale: float) -> Float[np.ndarray, 'queries depth']:
+    """The softmax share of each, alone against the positive."""
+    logits = np.clip(scale * self.difference.astype(np.float64), -500, 500)
+    return 1 / (1 + np.exp(-logits))
+
+
+@dataclasses.dataclass(frozen=True)
+class Judging:
+  """How a candidate is told to be false.
+
+  By `answers`: Rogan and Gladen's estimate of a prevalence from an imperfect
+  test, (hits - chance) / (sensitivity - chance). (Rogan and Gladen 1978,
+  Estimating prevalence from the results of a screening test.)
+
+  By the `judge`: one that it scores above the positive is false with
+  probability `trust`. A passage that answers as well as the positive is as
+  often a little below it as it is above, so that those at distance -d are as
+  many as those at d.
+
+  Attributes:
+    kind: `answers` or `judge`.
+    sensitivity: share of passages that answer which hold the answer string.
+    trust: the judge's accuracy@1. It counts as wrong what is right but not
+      judged, so it is the least that the judge deserves on that account; it is
+      a convention and no measured probability.
+    mirror: `[bins] float`, probability by distance below the positive.
+  """
+
+  kind: str
+  sensitivity: float = 1.0
+  trust: float = 0.0
+  mirror: Float[np.ndarray, ' bins'] = dataclasses.field(
+      default_factory=lambda: np.zeros(_BINS)
+  )
+
+  def weights(
+      self, difference: Float[np.ndarray, 'queries depth']
+  ) -> Float[np.ndarray, 'queries depth']:
+    """The judge's probability that a candidate is false."""
+    bins = np.clip(-difference / _BIN, 0, _BINS - 1).astype(int)
+    return np.where(difference > 0, self.trust, self.mirror[bins])
+
+
+def by_judge(ranked: Evidence, trust: float) -> Judging:
+  """Judging by the judge, from the candidates that it found itself."""
+  found = ranked.difference[ranked.exists]
+  bins = np.clip(np.abs(found) / _BIN, 0, _BINS - 1).astype(int)
+  above, below = (np.bincount(bins[side], minlength=_BINS)
+                  for side in (found > 0, found <= 0))
+  ratio = np.minimum(1, above / np.maximum(below, 1))
+  return Judging('judge', trust=trust, mirror=trust * ratio)
+
+
+@dataclasses.dataclass(frozen=True)
+class Estimate:
+  """A mean over queries and its 95% interval; nan where nothing is known."""
+
+  mean: float
+  low: float
+  high: float
+  queries: int
+
+
+def by_query(
+    values: Shaped[np.ndarray, 'queries depth'],
+    keep: Bool[np.ndarray, 'queries depth'],
+) -> Float[np.ndarray, ' some_queries']:
+  """The mean of the kept values of each query that has some."""
+  counts = keep.sum(axis=1)
+  sums = np.where(keep, values, 0).sum(axis=1, dtype=np.float64)
+  return sums[counts > 0] / counts[counts > 0]
+
+
+def mean(values, keep) -> float:
+  """The mean over queries of `by_query`; nan where there are none."""
+  means = by_query(values, keep)
+  return float(means.mean()) if len(means) else float('nan')
+
+
+def false_share(
+    evidence: Evidence,
+    keep: Bool[np.ndarray, 'queries depth'],
+    judging: Judging,
+    drop_answers: bool = False,
+) -> Estimate:
+  """Estimates which part of some candidates is false.
+
+  Copies and twins are; of the others, as many as `judging` says.
+
+  Args:
+    evidence: of the source.
+    keep: `[queries, depth] bool`, the candidates in question.
+    judging: by answers or by the judge.
+    drop_answers: those with an answer are dropped: the estimate is of the rest.
+  """
+  known = evidence.copy | evidence.twin
+  if judging.kind == 'judge':
+    keep = keep & ~evidence.answer if drop_answers else keep
+    values = np.where(known, 1.0, judging.weights(evidence.difference))
+  else:
+    keep = keep & evidence.compared
+    chance = mean(evidence.chance, keep)
+    unknown = (evidence.answer.astype(float) - evidence.chance) / (
+        judging.sensitivity - min(chance, judging.sensitivity / 2)
+    )
+    if drop_answers:  # Of the false ones, 1 - sensitivity stay.
+      unknown = unknown * (1 - judging.sensitivity)
+      known = known & ~evidence.answer
+      unknown = np.where(evidence.copy | evidence.twin, 0, unknown)
+    values = np.where(known, 1.0, unknown)
+    if drop_answers:
+      values = values / max(1 - mean(evidence.answer, keep), 1e-9)
+  means = by_query(values, keep)
+  if not len(means):
+    return Estimate(np.nan, np.nan, np.nan, 0)
+  low, high = confidence.interval(means)
+  clip = lambda share: float(np.clip(share, 0, 1))
+  return Estimate(clip(means.mean()), clip(low), clip(high), len(means))
+
+
+def summary(
+    evidence: Evidence, first: int, last: int, judging: Judging, scale: float
+) -> dict[str, float | int]:
+  """A line of the table: means over queries, for some ranks of a source."""
+  keep = evidence.within(first, last)
+  compared, difference = keep & evidence.compared, evidence.difference
+  false = false_share(evidence, keep, judging)
+  return {
+      'candidates': int(keep.sum()),
+      'queries': int(keep.any(axis=1).sum()),
+      'answer': mean(evidence.answer, compared),
+      'chance': mean(evidence.chance, compared),
+      'copy': mean(evidence.copy, keep),
+      'twin': mean(evidence.twin, keep),
+      'above': mean(difference > 0, keep),
+      'above_less_0.05': mean(difference > -0.05, keep),
+      'above_less_0.1': mean(difference > -0.1, keep),
+      'difference': mean(difference, keep),
+      'push': mean(evidence.push(scale), keep),
+      'false': false.mean, 'false_low': false.low, 'false_high': false.high,
+  }
+
+
+@dataclasses.dataclass(frozen=True)
+class Recommendation:
+  """What to set in `config.negatives`.
+
+  Attributes:
+    members: sources to use; none: random negatives are the better ones.
+    first_rank: of the window.
+    last_rank: of the window; 0: none.
+    relative_margin: None: none.
+    drop_answers: sources whose candidates with an answer are to be dropped.
+    push: member -> mean softmax share of its negatives.
+    false: member -> estimate for its first bucket in use.
+    refused: source -> why it is no member.
+  """
+
+  members: tuple[str, ...]
+  first_rank: int
+  last_rank: int
+  relative_margin: float | None
+  drop_answers: tuple[str, ...]
+  push: Mapping[str, float]
+  false: Mapping[str, Estimate]
+  refused: Mapping[str, str]
+
+  @property
+  def strategy(self) -> str:
+    """Its name for the config."""
+    if not self.members:
+      return 'random'
+    return 'mixed' if len(self.members) > 1 else self.members[0]
+
+
+def agreement(ranked: Evidence) -> dict[str, dict[str, float]]:
+  """Whether the judge prefers what holds an answer, among its first ones.
+
+  Returns:
+    `above` and `below` the positive -> shares with `answer` and `chance`.
+  """
+  keep = ranked.within(1, _FIRST) & ranked.compared
+  return {
+      name: {'answer': mean(ranked.answer, keep & side),
+             'chance': mean(ranked.chance, keep & side)}
+      for name, side in (('above', ranked.difference > 0),
+                         ('below', ranked.difference <= 0))
+  }
+
+
+def hits_beyond_chance(evidence: Evidence) -> float:
+  """The part of the answer hits that chance does not explain; nan if none.
+
+  Of the first ranks, where false negatives would be.
+  """
+  keep = evidence.within(1, _FIRST) & evidence.compared
+  hits = mean(evidence.answer, keep)
+  return (hits - mean(evidence.chance, keep)) / hits if hits else float('nan')
+
+
+def recommend(
+    sources: Mapping[str, Evidence],
+    random: Evidence,
+    judging: Judging,
+    scale: float,
+    pool_size: int,
+) -> Recommendation:
+  """Chooses sources, window and margin: one setting for all sources.
+
+  Under a setting, a source may serve if in each of its buckets in the window
+  false negatives are at most `FALSE_LIMIT` at the upper end of the interval, if
+  the first of these buckets is `HARDER` than random, and if it has candidates
+  for `SERVED` of the queries. Of all settings, the one whose sources have the
+  largest sum of softmax shares wins; of equals, the one without margin and with
+  the widest window.
+
+  Args:
+    sources: the evidence of each.
+    random: the same of random passages.
+    judging: how false ones are told.
+    scale: factor on scores in the loss.
+    pool_size: negatives of a source that are drawn from.
+  """
+  chooser = _Chooser(
+      sources, judging, scale, pool_size,
+      HARDER * mean(random.push(scale), random.exists & random.is_below),
+  )
+  options = []
+  for margin in MARGINS:
+    for first, _ in BUCKETS:
+      faults = {name: chooser.fault(name, margin, first) for name in sources}
+      members = tuple(name for name in sources if not faults[name])
+      push = {name: chooser.push(name, margin, first) for name in members}
+      options.append((sum(push.values()), margin, first, push, faults))
+  best = max(options, key=lambda option: option[0])  # Of equals the first.
+  _, margin, first, push, faults = best
+  return Recommendation(
+      tuple(push), first, chooser.last_rank(tuple(push), margin, first), margin,
+      tuple(name for name in push if name in chooser.drops), push,
+      {name: chooser.first_estimate(name, margin, first) for name in push},
+      {name: fault for name, fault in faults.items() if fault},
+  )
+
+
+class _Chooser:
+  """What a source is like under a setting; estimates are made once."""
+
+  def __init__(self, sources, judging, scale, pool_size, least_push):
+    self._sources, self._judging = sources, judging
+    self._scale, self._pool_size = scale, pool_size
+    self._least_push = least_push
+    self._made: dict[tuple[str, float | None, int], Estimate] = {}
+    self.drops = {name for name, evidence in sources.items()
+                  if hits_beyond_chance(evidence) >= SURE_HITS}
+
+  def fault(self, name: str, margin: float | None, first: int) -> str:
+    """Why a source can't serve; empty if it can."""
+    for begin, end in self._buckets(name, first):
+      estimate = self._estimate(name, margin, begin, end)
+      if estimate.queries >= LEAST_QUERIES and estimate.high > FALSE_LIMIT:
+        return (f'up to {estimate.high:.0%} may be false at ranks {begin} to '
+                f'{end}')
+    keep = self._survivors(name, margin, first)
+    served = float(keep.any(axis=1).mean())
+    if served < SERVED:
+      return f'has candidates for only {served:.0%} of the queries'
+    if self._is_easy(name, self._kept(
+        name, margin, *self._buckets(name, first)[0]
+    )):
+      return 'hardly harder than random passages'
+    return ''
+
+  def push(self, name: str, margin: float | None, first: int) -> float:
+    """The mean softmax share of a source's negatives."""
+    return mean(self._sources[name].push(self._scale),
+                self._survivors(name, margin, first))
+
+  def last_rank(
+      self, members: Sequence[str], margin: float | None, first: int
+  ) -> int:
+    """The end of the last bucket in which any is hard enough; 0: all are."""
+    ranked = [name for name in members if name in config_lib.RETRIEVED]
+    depth = max((self._sources[name].exists.shape[1] for name in ranked),
+                default=0)
+    ends = [
+        end for name in ranked for begin, end in self._buckets(name, first)
+        if not self._is_easy(name, self._kept(name, margin, begin, end))
+    ]
+    return max(ends) if ends and max(ends) < depth else 0
+
+  def first_estimate(
+      self, name: str, margin: float | None, first: int
+  ) -> Estimate:
+    """Of the false ones in the first bucket in use."""
+    return self._estimate(name, margin, *self._buckets(name, first)[0])
+
+  def _is_easy(self, name, keep):
+    evidence = self._sources[name]
+    push = mean(evidence.push(self._scale), keep & evidence.is_below)
+    return not push >= self._least_push  # Also where nothing is left.
+
+  def _buckets(self, name, first):
+    """Those in use; a window is for what is ranked by a search."""
+    first = first if name in config_lib.RETRIEVED else 1
+    depth = self._sources[name].exists.shape[1]
+    return [(begin, end) for begin, end in BUCKETS if first <= begin <= depth
+            ] or [BUCKETS[0]]
+
+  def _estimate(self, name, margin, begin, end) -> Estimate:
+    margin = margin if name in config_lib.RETRIEVED else None
+    key = name, margin, begin
+    if key not in self._made:
+      evidence = self._sources[name]
+      self._made[key] = false_share(
+          evidence, evidence.within(begin, end) & evidence.below(margin),
+          self._judging, name in self.drops,
+      )
+    return self._made[key]
+
+  def _kept(self, name, margin, begin, end):
+    evidence = self._sources[name]
+    keep = evidence.within(begin, end)
+    if name in config_lib.RETRIEVED:
+      keep = keep & evidence.below(margin)
+    return keep & ~evidence.answer if name in self.drops else keep
+
+  def _survivors(self, name, margin, first):
+    """The pool: the best `pool_size` of the window."""
+    first = self._buckets(name, first)[0][0]
+    keep = self._kept(name, margin, first, np.iinfo(np.int32).max)
+    return keep & (np.cumsum(keep, axis=1) <= self._pool_size)

@@ -1,0 +1,93 @@
+"""Which candidates are no negatives, and why. Pure.
+
+Filters work on the candidates of one source, in a fixed order; the first that
+drops a candidate is noted.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+from jaxtyping import Bool, Int, Shaped, UInt8
+
+from neg_contrast.mining import candidates as candidates_lib
+from neg_contrast.settings import config as config_lib
+
+DROPPED_BY = ('', 'positive', 'rank', 'margin', 'relative_margin', 'answer',
+              'duplicate', 'pool_size')
+"""Names by code; 0: it is in the pool. `pool_size`: M better ones are in it."""
+
+Answers = Callable[[Bool[np.ndarray, 'queries depth']],
+                   Bool[np.ndarray, 'queries depth']]
+"""Which of the marked candidates hold an answer."""
+
+
+def code(name: str) -> int:
+  """The code of a filter."""
+  return DROPPED_BY.index(name)
+
+
+def drop(
+    source: str,
+    found: candidates_lib.Candidates,
+    groups: Int[np.ndarray, 'queries depth'],
+    positive_groups: Int[np.ndarray, 'queries positives'],
+    config: config_lib.NegativesConfig,
+    has_answer: Answers,
+) -> UInt8[np.ndarray, 'queries depth']:
+  """Runs every filter over the candidates of a source.
+
+  Args:
+    source: its name.
+    found: the candidates.
+    groups: `[queries, depth] int`, of equal passages; those of padding are not
+      looked at.
+    positive_groups: `[queries, positives] int32` of all known positives.
+    config: which filters, and their limits.
+    has_answer: looks answers up; called once at most.
+
+  Returns:
+    `[queries, depth] uint8`, places in `DROPPED_BY`; padding has 0.
+  """
+  dropped = np.zeros(found.rows.shape, np.uint8)
+  exists = found.rows >= 0
+
+  def drop_where(name: str, condition: Bool[np.ndarray, '...']) -> None:
+    dropped[exists & (dropped == 0) & condition] = code(name)
+
+  is_positive = np.zeros(exists.shape, bool)
+  for column in positive_groups.T:
+    is_positive |= groups == column[:, None]
+  drop_where('positive', is_positive)
+  if source in config_lib.RETRIEVED:
+    ranks = np.arange(1, found.rows.shape[1] + 1)[None, :]
+    last = config.last_rank or len(ranks[0])
+    drop_where('rank', (ranks < config.first_rank) | (ranks > last))
+    own = found.positive_scores[:, None]
+    if config.margin is not None:
+      drop_where('margin', found.scores > own - config.margin)
+    if config.relative_margin is not None:
+      drop_where('relative_margin',
+                 found.scores > own - config.relative_margin * np.abs(own))
+  if source in config.drop_answers:
+    drop_where('answer', has_answer(exists & (dropped == 0)))
+  if config.drop_duplicates:
+    drop_where('duplicate', repeated(groups, exists & (dropped == 0)))
+  survivors = np.cumsum(exists & (dropped == 0), axis=1)
+  drop_where('pool_size', survivors > config.pool_size)
+  return dropped
+
+
+def repeated(
+    values: Shaped[np.ndarray, 'queries depth'],
+    usable: Bool[np.ndarray, 'queries depth'],
+) -> Bool[np.ndarray, 'queries depth']:
+  """Which usable values stand further left, usable, in the same line."""
+  lines, columns = np.nonzero(usable)
+  order = np.lexsort((columns, values[lines, columns], lines))
+  lines, columns = lines[order], columns[order]
+  ours = values[lines, columns]
+  again = np.zeros(len(lines), bool)
+  again[1:] = (lines[1:] == lines[:-1]) & (ours[1:] == ours[:-1])
+  result = np.zeros(values.shape, bool)
+  result[lines[again], columns[again]] = True
+  return result

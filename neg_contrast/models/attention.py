@@ -1,0 +1,195 @@
+"""What computes attention: the one place where that is chosen."""
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from absl import logging
+from jax.sharding import Mesh
+
+from neg_contrast import errors, hosts, sharding
+from neg_contrast.batches import packing
+from neg_contrast.models import bert, flash_attention, layers
+from neg_contrast.settings import config as config_lib
+
+_WITHOUT_MOSAIC = ('TPU v2', 'TPU v3')
+_MOST_ERROR = 4  # Of a kernel, in errors of XLA's in the same dtype.
+
+
+def choose(
+    shape: bert.BertConfig,
+    config: config_lib.Config,
+    dtype: Any,
+    mesh: Mesh,
+    is_training: bool = False,
+) -> str:
+  """`xla` or `flash`.
+
+  `auto` is `flash` where it can work and is seen to work: where one of the
+  devices is at hand, both compute a few rows there first. Processes that share
+  the mesh come here together and choose the same.
+
+  Args:
+    shape: of the transformer.
+    config: of the run.
+    dtype: of the operands of attention.
+    mesh: devices that it runs on.
+    is_training: whether with dropout.
+
+  Raises:
+    UserError: `flash` is asked for where it can't work.
+  """
+  wanted = config.model.attention
+  length = config.data.row_length or packing.default_row_length(
+      shape.max_positions
+  )
+  problem = _problem(shape, length, dtype, mesh, is_training)
+  if wanted == 'flash' and problem:
+    raise errors.UserError(f'config.model.attention=flash: {problem}')
+  if wanted == 'auto' and not problem:
+    fails = _fails(shape, length, dtype, mesh)
+    if len({device.process_index for device in mesh.devices.flat}) > 1:
+      fails = bool(hosts.gather(np.array([fails])).any())
+    return 'xla' if fails else 'flash'
+  return 'flash' if wanted == 'flash' else 'xla'
+
+
+def make(
+    shape: bert.BertConfig,
+    config: config_lib.Config,
+    dtype: Any,
+    mesh: Mesh,
+    is_training: bool,
+) -> flash_attention.Attention | None:
+  """What `bert.Bert` is given; arguments and errors as of `choose`."""
+  chosen = choose(shape, config, dtype, mesh, is_training)
+  logging.info('model.attention=%s: %s computes that of %s',
+               config.model.attention, chosen,
+               'training' if is_training else 'encoding')
+  if chosen == 'xla':
+    return None
+  return _on_mesh(shape.hidden_size // shape.num_heads, mesh)
+
+
+def _on_mesh(head_features, mesh) -> flash_attention.Attention:
+  return flash_attention.make_attention(
+      _kernel(_platform(mesh), head_features),
+      functools.partial(sharding.over_rows, mesh=mesh),
+  )
+
+
+def _kernel(platform: str, head_features: int) -> flash_attention.Kernel:
+  if platform == 'tpu':
+    return flash_attention.tpu_kernel(head_features)
+  return flash_attention.gpu_kernel(head_features)
+
+
+def _fails(shape, row_length, dtype, mesh) -> bool:
+  """Whether the kernel does not work on a device of the mesh at hand."""
+  own = jax.local_devices()
+  at_hand = [device for device in mesh.devices.flat if device in own]
+  return bool(at_hand) and _fails_on(
+      at_hand[0], shape.num_heads // mesh.shape['model'],
+      shape.hidden_size // shape.num_heads, row_length, jnp.dtype(dtype),
+  )
+
+
+@functools.cache
+def _fails_on(device, heads, head_features, row_length, dtype) -> bool:
+  """Whether the kernel fails at two rows, or is much farther off than XLA.
+
+  Mixed values and gradients are compared with those in float32, and the largest
+  differences count. What goes in is made of halves, which no dtype rounds.
+  """
+  rng = np.random.default_rng(0)
+  size = (4, 2, row_length, heads * head_features)
+  arrays = np.round(2 * rng.normal(size=size)).astype(np.float32) / 2
+  arrays[0] /= 2 ** round(np.log2(head_features) / 2)  # Queries come scaled.
+  segment_ids = np.sort(rng.integers(0, 6, size[1:3], np.int32))[:, ::-1]
+
+  def by_xla(query, key, value, segment_ids):
+    split = lambda a: a.reshape(*a.shape[:2], heads, -1).swapaxes(1, 2)
+    mixed = layers.attend(
+        split(query), split(key), split(value),
+        (layers.segment_bias(segment_ids),), lambda weights: weights,
+    )
+    return mixed.swapaxes(1, 2).reshape(query.shape)
+
+  @functools.partial(jax.jit, static_argnums=(0, 1))
+  def compute(attention, dtype, arrays, segment_ids):
+    *inputs, gradient = arrays.astype(dtype)
+    mixed, back = jax.vjp(lambda *x: attention(*x, segment_ids), *inputs)
+    return jnp.stack([mixed, *back(gradient)]).astype(jnp.float32)
+
+  placed = jax.device_put((arrays, segment_ids), device)
+  with jax.default_matmul_precision('highest'):
+    exact = compute(by_xla, jnp.float32, *placed)
+  off = lambda attention: np.asarray(jnp.abs(
+      compute(attention, dtype, *placed) - exact
+  ).max((1, 2, 3)))
+  try:
+    alone = sharding.make_mesh(config_lib.MeshConfig(), [device])
+    by_kernel = off(_on_mesh(head_features, alone))
+  except Exception as e:  # Of any kind: of drivers, libraries and compilers.
+    if 'RESOURCE_EXHAUSTED' in str(e):  # Of others, and not for ever.
+      raise
+    failure = f'failed: {str(e).strip() or repr(e)}'
+  else:
+    rounding = 1e-5 * np.asarray(jnp.abs(exact).max((1, 2, 3)))
+    limit = _MOST_ERROR * off(by_xla) + rounding
+    if (by_kernel <= limit).all():  # NaN is not.
+      return False
+    failure = (f'is off by {by_kernel} in values and gradients, where {limit} '
+               'is allowed')
+  logging.warning('model.attention=auto: XLA computes it, as the kernel for %s '
+                  '%s', device.device_kind, failure)
+  return True
+
+
+def _problem(shape, row_length, dtype, mesh, is_training) -> str | None:
+  """Why there is no kernel for this, and what to do; None: there is."""
+  device = mesh.devices.flat[0]
+  other = 'or --config.model.attention=auto'
+  if device.platform not in ('tpu', 'gpu'):
+    return (f'there is no such kernel for {device.platform}; set '
+            '--config.model.attention=auto')
+  if device.device_kind in _WITHOUT_MOSAIC or _is_before_ampere(device):
+    return (f'there is no such kernel for {device.device_kind}; set '
+            '--config.model.attention=auto')
+  if is_training and shape.attention_dropout:
+    return (
+        'has no dropout of attention probabilities, and the model has '
+        f'{shape.attention_dropout:g}; set '
+        f'--config.model.attention_dropout=0, {other}'
+    )
+  if shape.num_heads % mesh.shape['model']:
+    return (
+        f'config.mesh.model={mesh.shape["model"]} does not divide the '
+        f'{shape.num_heads} heads; choose a divisor, {other}'
+    )
+  if device.platform == 'tpu' and row_length > flash_attention.LONGEST_ROW:
+    return (f'rows of up to {row_length} tokens, and the kernel takes '
+            f'{flash_attention.LONGEST_ROW}; set --config.data.row_length='
+            f'{flash_attention.LONGEST_ROW}, {other}')
+  features = shape.hidden_size // shape.num_heads
+  if device.platform == 'gpu':
+    if jnp.dtype(dtype) == jnp.float32:
+      return ('cuDNN has no such kernel for float32; set '
+              f'--config.model.dtype=bfloat16, {other}')
+    if features % 8 or features > 128:
+      return (f'cuDNN has no such kernel for heads of {features} features, '
+              'only for multiples of 8 up to 128; set '
+              '--config.model.attention=auto')
+  return None
+
+
+def _is_before_ampere(device) -> bool:
+  """Whether it is a GPU that cuDNN's kernel is not for."""
+  major = getattr(device, 'compute_capability', '8.0').split('.')[0]
+  return not major.isdecimal() or int(major) < 8
+
+
+def _platform(mesh: Mesh) -> str:
+  return mesh.devices.flat[0].platform

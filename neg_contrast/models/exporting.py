@@ -1,0 +1,360 @@
+"""Writes encoders as sentence-transformers folders, without torch.
+
+The layout is the legacy one, whose class paths every release reads. Weights are
+safetensors, so a projection needs sentence-transformers 3.0.1 (its pull request
+2722). `pretrained.py` reads the folders back.
+"""
+
+import functools
+import pathlib
+from typing import Any
+
+import jax
+import numpy as np
+import safetensors.numpy
+import tokenizers
+from jaxtyping import Float
+from tokenizers import processors
+
+from neg_contrast import errors
+from neg_contrast.artifacts import folders as folders_lib
+from neg_contrast.batches import packing
+from neg_contrast.data import sequences, tokenized
+from neg_contrast.models import bert, dual_encoder, loading, pretrained
+from neg_contrast.settings import config as config_lib
+
+_TOLERANCE = 1e-5
+_TOKENS = ('unk', 'sep', 'pad', 'cls', 'mask')
+_POOLING_MODES = ('cls_token', 'mean_tokens', 'max_tokens',
+                  'mean_sqrt_len_tokens', 'weightedmean_tokens', 'lasttoken')
+_DENSE_ACTIVATIONS = {
+    'identity': 'torch.nn.modules.linear.Identity',
+    'tanh': 'torch.nn.modules.activation.Tanh',
+}
+# (title, text); queries have no title. The long ones are cut by any model.
+_LONG = 'The quick brown fox jumps over the lazy dog. ' * 120
+_PROBES = (
+    ('', 'How tall is the Eiffel Tower?'), ('', ''), ('', ' \n\t'), ('', '.'),
+    ('', 'naïve café — “quotes”, ünïcödé, 日本語, Ελληνικά 😀 e\u0301'),
+    ('', 'word1 word2 [SEP] word3 [MASK] query: passage:'), ('', _LONG),
+    ('Eiffel Tower', 'It is 330 metres tall.'), ('Eiffel Tower', ''),
+    (' ', 'A blank title.'), ('Tōkyō (東京)', _LONG), (_LONG, 'A long title.'),
+)
+
+
+def passage_text(title: str, text: str) -> str:
+  """The one string that stands for a passage in sentence-transformers.
+
+  Its tokens are those of `[CLS] title [SEP] text [SEP]`, but where a title is
+  cut: there we keep a [SEP] for the text, and it keeps one more title token.
+  """
+  return f'{title} [SEP] {text}' if title.strip() else text
+
+
+def prompt(prefix: str) -> str:
+  """A prefix as a string to put directly before a text.
+
+  Our prefixes are tokenized apart, so none may merge with what follows it.
+  """
+  return prefix if not prefix or prefix[-1].isspace() else prefix + ' '
+
+
+def max_length(text: loading.TextSpec, tower: str) -> int:
+  """Tokens at which a tower's folder cuts.
+
+  A folder has one length for all its inputs. A shared tower gets that of
+  passages: many are cut, and an index of passages cut elsewhere is another
+  index; queries are seldom cut.
+  """
+  return text.length('query' if tower == 'query' else 'passage')
+
+
+def tower_folders(
+    model: loading.Model, folder: pathlib.Path
+) -> dict[str, pathlib.Path]:
+  """Where each tower goes: `shared` into the folder itself, others below."""
+  return {tower: folder if tower == 'shared' else folder / tower
+          for tower in model.params}
+
+
+def write_model(
+    model: loading.Model, folder: pathlib.Path, card: str
+) -> None:
+  """Writes a folder for every tower, reads it back and compares embeddings.
+
+  Args:
+    model: what to write.
+    folder: exists; holds a shared tower itself, separate ones in `query/` and
+      `passage/`.
+    card: text of each README.md.
+
+  Raises:
+    UserError: sentence-transformers could not use its tokenizer, or what was
+      read back is not what was written.
+    OSError: the disk is full, or the like.
+  """
+  for tower, place in tower_folders(model, folder).items():
+    place.mkdir(exist_ok=True)
+    length = max_length(model.text, tower)
+    pad_id = _write_tokenizer(model, place, length)
+    folders_lib.write_json(place / 'config.json', _bert_json(
+        model.spec.bert, pad_id
+    ))
+    folders_lib.write_json(place / 'sentence_bert_config.json', {
+        'max_seq_length': length, 'do_lower_case': False,
+    })
+    folders_lib.write_json(place / 'config_sentence_transformers.json', {
+        'prompts': {'query': prompt(model.text.query_prefix),
+                    'document': prompt(model.text.passage_prefix)},
+        'default_prompt_name': None,
+        'similarity_fn_name': 'dot',
+        pretrained.OWN_KEY: {  # Others ignore it.
+            'query_length': model.text.query_length,
+            'passage_length': model.text.passage_length,
+            'query_prefix': model.text.query_prefix,
+            'passage_prefix': model.text.passage_prefix,
+        },
+    })
+    params = model.params[tower]
+    _save_tensors(place, bert_tensors(params['bert'], model.spec.bert))
+    _write_modules(place, model.spec, params.get('projection'))
+    (place / 'README.md').write_text(card, encoding='utf-8')
+  (folder / 'README.md').write_text(card, encoding='utf-8')
+  check(model, folder)
+
+
+def check(model: loading.Model, folder: pathlib.Path) -> None:
+  """Whether a folder does to a set of probes what the model does.
+
+  Every weight must come back as it was, the embeddings of the probes must agree
+  to 1e-5, and a tokenizer used as sentence-transformers uses it must give them
+  our tokens.
+
+  Raises:
+    UserError: one of these fails.
+  """
+  again = loading.from_pretrained(
+      str(folder),
+      config_lib.ModelConfig(init=str(folder), shared=model.spec.shared),
+      seed=0,
+  )
+  same = jax.tree.map(np.array_equal, model.params, again.params)
+  if not all(jax.tree.leaves(same)):
+    raise errors.UserError(
+        f'{model.name}: weights changed on their way through {folder}, or are '
+        'not numbers'
+    )
+  folders = tower_folders(model, folder)
+  for role in ('query', 'passage'):
+    probes = [(title if role == 'passage' else '', text)
+              for title, text in _PROBES]
+    backend = tokenizers.Tokenizer.from_file(str(
+        (folders.get(role) or folders['shared']) / 'tokenizer.json'
+    ))
+    backend.enable_truncation(model.text.length(role))
+    for probe in probes:
+      _check_tokens(model, role, probe, backend)
+    difference = np.abs(_embed(model, role, probes)
+                        - _embed(again, role, probes)).max()
+    if not difference <= _TOLERANCE:
+      raise errors.UserError(
+          f'{model.name}: embeddings of {role} probes differ by {difference:g} '
+          f'after being written to {folder} and read back'
+      )
+
+
+def _check_tokens(
+    model: loading.Model,
+    role: str,
+    probe: tuple[str, str],
+    backend: tokenizers.Tokenizer,
+) -> None:
+  """Compares tokens with those sentence-transformers would make."""
+  prefix = model.text.prefix(role)
+  title = model.tokenizer.encode(probe[0])
+  head = 1 + len(model.tokenizer.encode(prefix)) + len(title)
+  if title and head > model.text.length(role) - 2:
+    return  # See `passage_text`.
+  theirs = backend.encode(prompt(prefix) + passage_text(*probe)).ids
+  if theirs != _tokens(model, role, [probe])[0].tolist():
+    raise errors.UserError(
+        f'{model.name}: its tokenizer splits {probe[0][:40]!r} and '
+        f'{probe[1][:40]!r}, put together as one text, otherwise than each '
+        'alone, so that sentence-transformers would give other embeddings. '
+        'Tokenizers of BERT models do not'
+    )
+
+
+def _tokens(
+    model: loading.Model, role: str, probes: list[tuple[str, str]]
+) -> sequences.AnySequences:
+  """The input of a model."""
+  return tokenized.tokenize_in_memory(
+      probes, model.tokenizer, model.text.length(role), model.text.prefix(role)
+  ).tokens(np.arange(len(probes)))
+
+
+def _embed(
+    model: loading.Model, role: str, probes: list[tuple[str, str]]
+) -> Float[np.ndarray, 'probes features']:
+  """Embeddings of probes, a row each: both roles need one compilation."""
+  row_length = max(model.text.query_length, model.text.passage_length)
+  layout = packing.plan(np.full(len(probes), row_length), 1, row_length)
+  vecs = _encode(
+      model.spec, dual_encoder.tower(model.params, role),
+      packing.fill(layout, _tokens(model, role, probes)),
+  )
+  return np.asarray(vecs).reshape(-1, model.spec.dim)[layout.flat_slot]
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def _encode(spec, params, batch):
+  return dual_encoder.encode(dual_encoder.Encoder(spec), params, batch, None)
+
+
+def bert_tensors(
+    params: Any, config: bert.BertConfig
+) -> dict[str, np.ndarray]:
+  """The tensors of transformers' `BertModel`: the inverse of `convert_bert`.
+
+  A `BertModel` has a pooler, a layer on [CLS] that is no part of our encoders.
+  It is filled with zeros: left out, transformers would draw it at random and
+  warn of new weights, and the initial one was not trained with the rest.
+
+  Args:
+    params: the tree of a `bert.Bert`.
+    config: its shapes.
+
+  Returns:
+    Name -> float32, contiguous; matrices are [out, in].
+  """
+  embeddings, hidden = params['embeddings'], config.hidden_size
+  tensors = {
+      f'embeddings.{name}_embeddings.weight': embeddings[name]['embedding']
+      for name in ('word', 'position', 'token_type')
+  }
+  tensors['embeddings.LayerNorm.weight'] = embeddings['norm']['scale']
+  tensors['embeddings.LayerNorm.bias'] = embeddings['norm']['bias']
+  for ours, (theirs, is_matrix) in pretrained.LAYER_NAMES.items():
+    layers = params['layers']
+    for name in ours:
+      layers = layers[name]
+    for i in range(config.num_layers):
+      weight = layers['kernel'][i].T if is_matrix else layers['scale'][i]
+      tensors[f'encoder.layer.{i}.{theirs}.weight'] = weight
+      tensors[f'encoder.layer.{i}.{theirs}.bias'] = layers['bias'][i]
+  tensors['pooler.dense.weight'] = np.zeros((hidden, hidden))
+  tensors['pooler.dense.bias'] = np.zeros(hidden)
+  return tensors
+
+
+def _save_tensors(
+    folder: pathlib.Path, tensors: dict[str, np.ndarray]
+) -> None:
+  safetensors.numpy.save_file(
+      {name: np.ascontiguousarray(tensor, np.float32)
+       for name, tensor in tensors.items()},
+      folder / 'model.safetensors',
+      metadata={'format': 'pt'},  # Older transformers insist on it.
+  )
+  (folder / 'model.safetensors').chmod(0o644)  # As files are, not 0600.
+
+
+def _bert_json(config: bert.BertConfig, pad_id: int) -> dict[str, Any]:
+  return {
+      'architectures': ['BertModel'],
+      'model_type': 'bert',
+      'vocab_size': config.vocab_size,
+      'hidden_size': config.hidden_size,
+      'num_hidden_layers': config.num_layers,
+      'num_attention_heads': config.num_heads,
+      'intermediate_size': config.intermediate_size,
+      'max_position_embeddings': config.max_positions,
+      'type_vocab_size': config.type_vocab_size,
+      'hidden_act': config.hidden_act,
+      'hidden_dropout_prob': config.hidden_dropout,
+      'attention_probs_dropout_prob': config.attention_dropout,
+      'layer_norm_eps': config.layer_norm_eps,
+      'initializer_range': config.initializer_range,
+      'pad_token_id': pad_id,
+      'position_embedding_type': 'absolute',
+      'torch_dtype': 'float32',
+  }
+
+
+def _write_modules(
+    folder: pathlib.Path,
+    spec: dual_encoder.EncoderSpec,
+    projection: dict[str, Any] | None,
+) -> None:
+  """Writes modules.json and the folders of all modules but the first."""
+  modules = [('Transformer', '')]
+
+  def add(kind: str, values: dict[str, Any]) -> pathlib.Path:
+    place = folder / f'{len(modules)}_{kind}'
+    place.mkdir()
+    folders_lib.write_json(place / 'config.json', values)
+    modules.append((kind, place.name))
+    return place
+
+  own = {'cls': 'cls_token', 'mean': 'mean_tokens'}[spec.pooling]
+  add('Pooling', {
+      'word_embedding_dimension': spec.bert.hidden_size,
+      **{f'pooling_mode_{mode}': mode == own for mode in _POOLING_MODES},
+      'include_prompt': True,
+  })
+  if projection is not None:
+    place = add('Dense', {
+        'in_features': spec.bert.hidden_size,
+        'out_features': spec.projection_dim,
+        'bias': 'bias' in projection,
+        'activation_function': _DENSE_ACTIVATIONS[spec.projection_activation],
+    })
+    _save_tensors(place, {
+        'linear.weight': projection['kernel'].T,
+        **({'linear.bias': projection['bias']} if 'bias' in projection else {}),
+    })
+  if spec.normalize:
+    add('Normalize', {})
+  folders_lib.write_json(folder / 'modules.json', [
+      {'idx': i, 'name': str(i), 'path': path,
+       'type': f'sentence_transformers.models.{kind}'}
+      for i, (kind, path) in enumerate(modules)
+  ])
+
+
+def _write_tokenizer(
+    model: loading.Model, folder: pathlib.Path, length: int
+) -> int:
+  """Writes the tokenizer as transformers reads it; returns the id of [PAD]."""
+  path = folder / 'tokenizer.json'
+  try:
+    model.tokenizer.save(folder)
+  except Exception as e:  # The library raises nothing more special.
+    raise OSError(f'{path}: {e}') from e
+  backend = tokenizers.Tokenizer.from_file(str(path))
+  pad_id = backend.token_to_id('[PAD]')
+  if pad_id is None:
+    raise errors.UserError(
+        f'{model.name}: its tokenizer has no [PAD], which '
+        'sentence-transformers needs; give the folder of a BERT model'
+    )
+  cls, sep = model.tokenizer.cls_id, model.tokenizer.sep_id
+  if backend.encode('').ids != [cls, sep]:
+    backend.post_processor = processors.TemplateProcessing(
+        single='[CLS] $A [SEP]',
+        pair='[CLS] $A [SEP] $B:1 [SEP]:1',
+        special_tokens=[('[CLS]', cls), ('[SEP]', sep)],
+    )
+    path.write_text(backend.to_str(pretty=True), encoding='utf-8')
+  specials = {f'{name}_token': f'[{name.upper()}]' for name in _TOKENS
+              if backend.token_to_id(f'[{name.upper()}]') is not None}
+  folders_lib.write_json(folder / 'special_tokens_map.json', specials)
+  folders_lib.write_json(folder / 'tokenizer_config.json', {
+      **specials,
+      # Takes tokenizer.json as it is, where BertTokenizer makes its own.
+      'tokenizer_class': 'PreTrainedTokenizerFast',
+      'model_max_length': length,
+      'clean_up_tokenization_spaces': False,
+  })
+  return pad_id

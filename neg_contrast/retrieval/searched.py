@@ -1,0 +1,38 @@
+"""What a search of a corpus found, and facts about its index."""
+
+import dataclasses
+import pathlib
+from typing import Any
+
+import numpy as np
+
+from neg_contrast.data import dataset as dataset_lib
+from neg_contrast.retrieval import hits
+from neg_contrast.retrieval import retriever as retriever_lib
+from neg_contrast.settings import config as config_lib
+
+
+@dataclasses.dataclass(frozen=True)
+class Searched:
+  """What a search found.
+
+  Attributes:
+    found: rows and scores.
+    index: facts about the index, for the manifest.
+  """
+
+  found: hits.Hits
+  index: dict[str, Any] = dataclasses.field(default_factory=dict)
+
+
+def search_dense(
+    config: config_lib.Config,
+    dataset: dataset_lib.Dataset,
+    vectors: retriever_lib.Vectors,
+    folder: pathlib.Path,
+    query_rows: np.ndarray,
+) -> Searched:
+  """Vectors over the whole corpus; the folder keeps their index."""
+  retriever = retriever_lib.Retriever(config, dataset, vectors, folder)
+  found = retriever.search_rows(query_rows, config.evaluation.depth)
+  return Searched(found, retriever.measure_index(query_rows, found))

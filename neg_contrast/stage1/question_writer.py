@@ -1,0 +1,140 @@
+"""Decodes questions for sources of any lengths, in batches of like lengths."""
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh
+
+from neg_contrast import sharding
+from neg_contrast.batches import packing
+from neg_contrast.data import sequences
+from neg_contrast.models import by_name as model_lib
+from neg_contrast.models import decoding, generator
+from neg_contrast.settings import config as config_lib
+
+_LENGTH_STEP = 16  # Source lengths are multiples: few shapes to compile.
+
+
+@dataclasses.dataclass(frozen=True)
+class Written:
+  """Questions of a batch of sources.
+
+  Attributes:
+    numbers: which sources, as numbered in the call.
+    questions: of each, as many as were asked for; may be empty or equal.
+    useful_tokens: tokens of the sources.
+    processed_tokens: with padding.
+  """
+
+  numbers: list[int]
+  questions: list[list[str]]
+  useful_tokens: int
+  processed_tokens: int
+
+
+class QuestionWriter:
+  """Writes questions with a generator, on all devices of this process."""
+
+  def __init__(
+      self,
+      model: generator.Generator,
+      config: config_lib.Config,
+      settings: decoding.Decoding,
+  ):
+    """Compiles nothing yet.
+
+    Args:
+      model: the generator.
+      config: of the job; gives dtype, batch size and seed.
+      settings: of decoding.
+    """
+    self._model, self._settings = model, settings
+    self._batch = config.synthetic.batch_passages
+    self._key = jax.random.key(config.seed)
+    self._mesh: Mesh = sharding.make_mesh(
+        config_lib.MeshConfig(), jax.local_devices()
+    )
+    module = model_lib.make_t5(model.config, config.model)
+
+    def run(params, token_ids, is_source, seeds):
+      keys = jax.vmap(lambda seed: jax.random.fold_in(self._key, seed))(seeds)
+      return decoding.generate(
+          module, params, token_ids, is_source, keys, settings
+      ).token_ids
+
+    self._split = jax.sharding.NamedSharding(
+        self._mesh, jax.sharding.PartitionSpec('data')
+    )
+    self._run = jax.jit(run)
+
+  def put(self, params: Any) -> Any:
+    """Parameters, on every device."""
+    return jax.device_put(params, sharding.replicated(self._mesh))
+
+  def __call__(
+      self,
+      params: Any,
+      sources: sequences.AnySequences,
+      seeds: Sequence[int],
+  ) -> Iterator[Written]:
+    """Writes questions, batch by batch, the longest sources first.
+
+    What is written for a source depends on its seed and on nothing but the
+    rounding of its batch, which is a function of `sources`.
+
+    Args:
+      params: of the generator, as `put` gives them.
+      sources: token ids, as `Generator.sources` makes them.
+      seeds: of each, below 2**32.
+    """
+    lengths = sources.lengths
+    order = np.argsort(-lengths, kind='stable')
+    for first in range(0, len(order), self._batch):
+      numbers = order[first : first + self._batch].tolist()
+      rows = self._rows(len(numbers))
+      longest = int(lengths[numbers].max())
+      shape = (rows, -(-longest // _LENGTH_STEP) * _LENGTH_STEP)
+      token_ids, is_source = np.zeros((2, *shape), np.int32)
+      for row, number in enumerate(numbers):
+        token_ids[row, : lengths[number]] = sources[number]
+        is_source[row, : lengths[number]] = 1
+      keys = np.zeros(rows, np.uint32)
+      keys[: len(numbers)] = [seeds[number] for number in numbers]
+      batch = sharding.put((token_ids, is_source, keys), (self._split,) * 3)
+      made = np.asarray(self._run(params, *batch))
+      count = made.shape[1]
+      texts = self._model.tokenizer.decode_batch(
+          made[: len(numbers)].reshape(-1, made.shape[-1]).tolist()
+      )
+      yield Written(
+          numbers,
+          [texts[row * count : (row + 1) * count]
+           for row in range(len(numbers))],
+          int(lengths[numbers].sum()), rows * shape[1],
+      )
+
+  def _rows(self, count: int) -> int:
+    """Sources of a batch, rounded up to few sizes that devices can share."""
+    devices = self._mesh.size
+    if count == self._batch and count % devices == 0:
+      return count
+    return packing.round_up_rows(-(-count // devices)) * devices
+
+
+def settings_of(
+    config: config_lib.SyntheticConfig, max_tokens: int
+) -> decoding.Decoding:
+  """How a config wants questions decoded."""
+  return decoding.Decoding(
+      method=config.method,
+      samples=config.per_passage,
+      max_tokens=max_tokens,
+      temperature=config.temperature,
+      top_k=config.top_k,
+      top_p=config.top_p,
+      beams=config.beams if config.method == 'beam' else 1,
+      length_penalty=config.length_penalty,
+  )

@@ -1,0 +1,180 @@
+"""The audit of a tiny data set, from mining to flags."""
+
+import ast
+import json
+import shlex
+
+import numpy as np
+import pytest
+
+from neg_contrast import errors
+from neg_contrast.artifacts import plan
+from neg_contrast.data import answers as answers_lib
+from neg_contrast.data import likeness
+from neg_contrast.data import prepared as prepared_lib
+from neg_contrast.jobs import audit as audit_job
+from neg_contrast.mining import false_negatives as audit
+from neg_contrast.mining import filters
+from neg_contrast.negatives import pool as pool_lib
+from neg_contrast.settings import config as config_lib
+from tests import tiny
+
+
+def make(tmp_path, name='audit', **overrides):
+  config = tiny.make_config(tmp_path, **{
+      'negatives__mined_dir': str(tmp_path / 'mined'),
+      'negatives__depth': 40, 'negatives__pool_size': 20, **overrides,
+  })
+  config.job = 'audit'
+  config.model.init = ''
+  config.checkpoint = str(tmp_path / 'model')
+  return audit_job.AuditJob(config_lib.parse(config), tmp_path / name)
+
+
+def run(tmp_path, name='audit', **overrides):
+  (tmp_path / name).mkdir(exist_ok=True)
+  job = make(tmp_path, name, **overrides)
+  plan.run(job.steps())
+  return json.loads((tmp_path / name / audit_job.FILE).read_text())
+
+
+def change(path, edit):
+  """Edits the records of a json lines file."""
+  rows = [json.loads(line) for line in path.read_text().splitlines()]
+  rows = edit(rows) or rows
+  path.write_text(''.join(json.dumps(row) + '\n' for row in rows))
+
+
+@pytest.fixture
+def data(tmp_path):
+  """The files of the tiny data set, to be edited before the audit."""
+  tiny.make_config(tmp_path)
+  return tmp_path / 'data'
+
+
+def test_shares_equal_loops(tmp_path):
+  made = run(tmp_path)
+  config = tiny.make_config(tmp_path)
+  data = prepared_lib.prepare(config.data.source, tmp_path / 'prepared', False)
+  pool = pool_lib.read(tmp_path / 'audit/candidates/pool')
+  assert set(made['sources']) == {'model', 'bm25', 'context', 'given', 'random'}
+  for number, name in enumerate(pool.sources):
+    means = []
+    for line, query in enumerate(pool.query_rows):
+      hits = [
+          answers_lib.has_answer(data.passages[int(row)].text,
+                                 data.queries[int(query)].answers)
+          for row, source, rank, why in zip(
+              pool.rows[line], pool.source[line], pool.rank[line],
+              pool.dropped_by[line], strict=True,
+          ) if source == number and 0 <= row < len(data.passages) and rank <= 5
+          and why != filters.code('positive')
+      ]
+      means += [np.mean(hits)] if hits else []
+    facts = made['sources'][name]['1-5']
+    assert facts['queries'] == len(means)
+    # Without those that are positives of the compared query.
+    assert facts['answer'] == pytest.approx(np.mean(means), abs=0.1)
+  assert made['facts']['queries'] == 36
+  assert made['facts']['answer_in_positive'] == 1.0
+  assert made['facts']['context'] == {
+      'at_least_1': 1.0, 'at_least_2': 1.0, 'at_least_10': 0.0, 'halves': 0.0,
+      'none': 0.0}
+  first = pool.dropped_by[:, 40:45] == filters.code('positive')
+  assert made['facts']['accuracy']['bm25']['@5'] == pytest.approx(
+      first.any(axis=1).mean(), abs=1e-4)
+
+
+def test_copies_and_twins_are_seen(tmp_path, data):
+  """Every passage twice, with one more word; each query twice."""
+  def double(rows):
+    return rows + [{**row, '_id': f'{row["_id"]}x',
+                    'text': row['text'] + ' word0'} for row in rows]
+
+  def repeat(rows):
+    return rows + [{**row, '_id': f'{row["_id"]}x',
+                    'text': f'{row["text"]}?'} for row in rows]
+
+  change(data / 'corpus.jsonl', double)
+  change(data / 'queries.jsonl', repeat)
+  path = data / 'qrels/train.tsv'
+  head, *lines = path.read_text().splitlines()
+  pairs = [line.split('\t') for line in lines]
+  doubled = [f'{q}x\t{p}x\t{g}' for q, p, g in pairs]
+  path.write_text('\n'.join([head, *lines, *doubled, '']))
+  made = run(tmp_path)
+  assert made['facts']['queries_with_twins'] == 1.0
+  assert made['facts']['answer_in_twins'] == 1.0
+  top = made['sources']['bm25']['1-5']
+  assert top['twin'] > 0.15 and top['false'] >= top['twin']
+  assert any('same words' in line for line in made['verdict'])
+  prepared = prepared_lib.prepare(f'beir:{data}', tmp_path / 'prepared', False)
+  texts = [likeness.words(p.text) for p in prepared.passages]
+  near = np.mean([likeness.likeness(texts[i], texts[i + 48]) >= likeness.NEAR
+                  for i in range(48)])
+  assert near > 0 and 0 < top['copy'] <= top['twin']
+
+
+def test_without_answers_the_judge_alone_is_believed(tmp_path, data):
+  change(data / 'queries.jsonl',
+         lambda rows: [{**row, 'answers': []} for row in rows])
+  made = run(tmp_path)
+  assert made['judging']['kind'] == 'judge'
+  assert made['judging']['trust'] == made['facts']['accuracy']['model']['@1']
+  assert made['facts']['answer_in_positive'] is None
+  assert made['sources']['bm25']['1-5']['answer'] is None
+  assert any('judge alone (no answers are known)' in line
+             for line in made['verdict'])
+
+
+def test_same_bytes_again_and_done_is_kept(tmp_path, capsys):
+  run(tmp_path, 'one')
+  run(tmp_path, 'two')
+  one, two = (tmp_path / name / audit_job.FILE for name in ('one', 'two'))
+  assert one.read_bytes() == two.read_bytes()
+  job = make(tmp_path, 'two')
+  assert all(step.is_done() for step in job.steps())
+  assert not make(tmp_path, 'two', loss__scale=7.0).steps()[-1].is_done()
+  job.finish()
+  said = capsys.readouterr().out
+  assert (tmp_path / 'two/report.html').is_file()
+  assert 'Rests on' in said and '--config.negatives.strategy=' in said
+  assert f'{"bm25":8} {"1-5":>7}' in said
+
+
+def test_some_queries_have_their_own_candidates(tmp_path, monkeypatch):
+  monkeypatch.setattr(audit_job, '_QUERIES', 10)
+  made = run(tmp_path, 'ten')
+  assert made['facts']['queries'] == 10
+  inputs = made['identity']['candidates']['inputs']
+  assert all(source['max_queries'] == 10 for source in inputs.values())
+
+
+@pytest.mark.parametrize('members', [(), ('bm25',), ('model', 'context')])
+def test_flags_are_flags(tmp_path, members):
+  """They set a config that trains, as a shell passes them."""
+  found = audit.Recommendation(members, 6, 50, 0.05, members[:1], {}, {}, {})
+  config = tiny.make_config(tmp_path)
+  flags = audit_job._flags(found, 'minilm')
+  for flag in shlex.split(' '.join(flags)):
+    key, _, value = flag.removeprefix('--config.').partition('=')
+    holder = config
+    *sections, last = key.split('.')
+    for section in sections:
+      holder = holder[section]
+    holder[last] = (value if isinstance(holder[last], str)
+                    else ast.literal_eval(value))
+  parsed = config_lib.parse(config).negatives
+  assert parsed.strategy == found.strategy
+  assert set(parsed.sources) == set(members)
+  if 'bm25' in members:
+    assert (parsed.first_rank, parsed.last_rank) == (6, 50)
+    assert parsed.relative_margin == 0.05
+    assert parsed.drop_answers == ('bm25',)
+
+
+def test_no_judge_is_an_error(tmp_path):
+  config = tiny.make_config(tmp_path)
+  config.job = 'audit'
+  with pytest.raises(errors.UserError, match='config.checkpoint'):
+    audit_job.AuditJob(config_lib.parse(config), tmp_path)

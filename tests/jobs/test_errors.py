@@ -1,0 +1,122 @@
+"""Each kind of bad input, through the command: its message and exit status."""
+
+import contextlib
+import io
+import os
+import pathlib
+import subprocess
+import sys
+
+import pytest
+
+from tests import tiny
+
+ROOT = pathlib.Path(__file__).parents[2]
+CONFIG = '''
+import pathlib
+from tests import tiny
+def get_config(arg=None):
+  return tiny.make_config(pathlib.Path({root!r}))
+'''
+
+
+@pytest.fixture(scope='module')
+def root(tmp_path_factory):
+  root = tmp_path_factory.mktemp('errors')
+  tiny.make_config(root)
+  (root / 'config.py').write_text(CONFIG.format(root=str(root)))
+  return root
+
+
+def run(root, *flags, workdir=None):
+  """The message of a command that must fail without a traceback."""
+  result = subprocess.run(
+      [sys.executable, '-m', 'neg_contrast.main',
+       f'--config={root / "config.py"}',
+       f'--workdir={workdir or root / "work"}', *flags],
+      cwd=ROOT, capture_output=True, text=True, check=False,
+      env=dict(os.environ, PYTHONPATH=str(ROOT)),
+  )
+  assert result.returncode == 2, result.stdout + result.stderr
+  assert 'Traceback' not in result.stderr
+  return result.stderr
+
+
+@pytest.mark.parametrize('flags, message', [
+    (['--config.data.source=beir:nowhere'], 'corpus.jsonl'),
+    (['--config.data.source=bear:data'], 'unknown scheme "bear"'),
+    (['--config.optim.learning_rat=1'], 'learning_rat'),
+    (['--config.optim.learning_rate=-1'],
+     'config.optim.learning_rate=-1.0: must be above 0'),
+    (['--config.optim.learning_rate=fast'], 'learning_rate'),
+    (['--config.data.batch_size=9'],
+     'config.data.batch_size=9: must be a multiple of data.groups=8'),
+    (['--config.data.groups=2', '--config.mesh.data=8'],
+     'config.data.groups=2: must be a multiple of the 8 devices'),
+    (['--config.mesh.model=3'], 'does not fit 8 devices'),
+    (['--config.model.init=nowhere/at/all'], 'no such model folder'),
+    (['--config.data.train_split=dev'], 'no split "dev"'),
+    (['--config.data.tune_split=train', '--config.data.test_split=train'],
+     'is also data.test_split'),
+    (['--config.negatives.strategy=random'], 'negatives.per_query=2'),
+    (['--no_such_flag'], 'no_such_flag'),
+    (['--config.job=find'], 'must be one of train, evaluate, search, export'),
+    (['--config.job=search'], 'config.checkpoint'),
+    (['--config.job=search', '--config.checkpoint=nowhere/at/all'],
+     'no such model folder'),
+    (['--config.index.kind=fast'], 'must be one of auto, exact, scann'),
+    (['--config.index.target_recall=95'], 'lies between 0 and 1'),
+    (['--config.job=split', '--config.data.passage_tokens=9'],
+     'config.checkpoint'),
+    (['--config.job=split', '--config.data.passage_words=0'],
+     'must be at least 1'),
+    (['--config.job=split', '--config.data.source=text:nowhere'],
+     'text:nowhere: no such folder'),
+])
+def test_message(root, flags, message):
+  assert message in run(root, *flags)
+
+
+def test_unwritable_workdir(root):
+  assert 'not a folder that can be written to' in run(
+      root, workdir=root / 'config.py' / 'below')
+
+
+def test_tokenizer_of_another_vocabulary(root, tmp_path):
+  tiny.write_model(tmp_path, words=[f'x{i}' for i in range(99)])
+  # write_model keeps 65 embeddings, so 104 tokens are too many.
+  message = run(root, f'--config.model.init={tmp_path}')
+  assert 'the tokenizer belongs to another model' in message
+
+
+def test_checkpoint_of_another_shape(root, tmp_path):
+  import json
+
+  from neg_contrast.artifacts import plan
+  from neg_contrast.jobs import train
+  from neg_contrast.settings import config as config_lib
+
+  work = tmp_path / 'work'
+  work.mkdir()
+  config = tiny.make_config(root, optim__steps=1, evaluation__bm25=False)
+  job = train.TrainJob(config_lib.parse(config), work)
+  with contextlib.redirect_stdout(io.StringIO()):
+    plan.run(job.steps())
+    job.finish()
+  path = work / 'encoder.json'
+  saved = json.loads(path.read_text())
+  saved['encoder']['bert']['intermediate_size'] = 32
+  path.write_text(json.dumps(saved))
+  message = run(root, '--config.job=evaluate', f'--config.checkpoint={work}')
+  assert 'the checkpoint does not fit the model' in message
+  assert 'is float32[2, 24] there and float32[2, 32] here' in message
+
+
+def test_plan_marks_what_is_missing(root):
+  result = subprocess.run(
+      [sys.executable, '-m', 'neg_contrast.main',
+       '--config=configs/msmarco_stage2.py', '--plan'],
+      cwd=ROOT, capture_output=True, text=True, check=False,
+  )
+  assert result.returncode == 0, result.stderr
+  assert 'MISSING' in result.stdout and 'msmarco.zip' in result.stdout

@@ -1,0 +1,495 @@
+"""Stage 1 as a whole: pairs, questions, generators, one command for all."""
+
+import contextlib
+import dataclasses
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import time
+import types
+
+import numpy as np
+import pytest
+
+from neg_contrast import errors
+from neg_contrast.artifacts import parts as shards_lib
+from neg_contrast.artifacts import plan
+from neg_contrast.data import dataset as dataset_lib
+from neg_contrast.data import synthetic_pairs as pairs_lib
+from neg_contrast.jobs import (
+  generate_questions,
+  train,
+  train_generator,
+)
+from neg_contrast.models import by_name as model_lib
+from neg_contrast.models import t5
+from neg_contrast.retrieval import bm25_search
+from neg_contrast.settings import config as config_lib
+from neg_contrast.stage1 import pairs as synthetic_lib
+from neg_contrast.stage1 import questions
+from neg_contrast.training import generator_run
+from tests import tiny
+
+NANO = t5.T5Config(
+    d_model=16, d_kv=4, d_ff=32, num_layers=1, num_decoder_layers=1,
+    num_heads=4, gated=True, activation='gelu_new', dropout=0.1,
+)
+
+
+def make_config(root, **overrides):
+  """Training on gold pairs without hard negatives."""
+  if not (root / 'data').exists():
+    tiny.write_sentences(root / 'data')
+    tiny.write_model(root / 'model')
+  return tiny.make_config(root, **{
+      'negatives__strategy': 'random', 'negatives__per_query': 0,
+      'optim__steps': 4, 'evaluation__eval_steps': 2,
+      'evaluation__bm25': False, 'synthetic__dir': str(root / 'synthetic'),
+      'negatives__mined_dir': str(root / 'mined'), 'model__query_length': 24,
+      'model__passage_length': 40, **overrides})
+
+
+def make_generator(root, **overrides):
+  return make_config(root, **{
+      'job': 'train_generator', 'workdir': str(root / 'generator'),
+      'model__init': f'random:t5-nano@{root / "model"}',
+      'model__query_length': 8, 'optim__learning_rate': 1e-2,
+      'optim__steps': 12, 'evaluation__eval_steps': 6,
+      'checkpointing__save_steps': 2, **overrides})
+
+
+@pytest.fixture(autouse=True)
+def nano(monkeypatch):
+  monkeypatch.setitem(t5.T5_SIZES, 't5-nano', NANO)
+
+
+@pytest.fixture(scope='module')
+def root(tmp_path_factory):
+  """A folder with a corpus, a BERT and a trained generator."""
+  folder = tmp_path_factory.mktemp('stage1')
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setitem(t5.T5_SIZES, 't5-nano', NANO)
+    run(train_generator.TrainGeneratorJob, make_generator(folder),
+        folder / 'generator')
+  return folder
+
+
+def run(job_type, config, workdir):
+  """Runs a job to its end; the names of the steps that were to do."""
+  job = job_type(config_lib.parse(config), workdir)
+  steps = job.steps()
+  done = [step.name for step in steps if step.is_done()] if (
+      workdir / 'manifest.json').exists() else []
+  workdir.mkdir(exist_ok=True)
+  plan.run(steps)
+  job.finish()
+  return [step.name for step in steps if step.name not in done]
+
+
+def losses_of(workdir):
+  lines = (workdir / 'log.jsonl').read_text().splitlines()
+  return {row['step']: row['loss'] for row in map(json.loads, lines)
+          if 'loss' in row}
+
+
+def make_pairs(config):
+  parsed = config_lib.parse(config)
+  dataset = dataset_lib.Dataset(parsed.data)
+  made = synthetic_lib.Synthetic(parsed, lambda: dataset)
+  plan.run(made.steps())
+  return made.dataset
+
+
+@pytest.mark.parametrize('kind', config_lib.PRETEXTS)
+def test_pretext_pairs_are_data_to_train_on(root, kind):
+  made = make_pairs(make_config(root, synthetic__pairs=kind,
+                                synthetic__per_passage=1))
+  prepared = made.prepared
+  judged = made.train_and_tune[0]
+  homes_too = judged
+  judged = judged.select(judged.is_example)
+  assert len(judged.query_rows) > 8 and (judged.grades == 1).all()
+  assert len(prepared.passages) == 24
+  cuts = pairs_lib.read_cuts(prepared)
+  assert (cuts is None) == (kind in ('recurring_spans', 'neighbours'))
+  fold = lambda text: ' '.join(text.casefold().split())
+  texts = [fold(passage.text) for passage in prepared.passages]
+  for query, row in zip(judged.query_rows, judged.passage_rows, strict=True):
+    said = fold(prepared.queries[int(query)].text)
+    if kind == 'title':
+      assert said == fold(prepared.passages[int(row)].title)
+    elif kind == 'neighbours':
+      homes = {n for n, text in enumerate(texts) if said in text}
+      assert row not in homes and any(abs(row - n) == 1 for n in homes)
+      known = homes_too.passage_rows[homes_too.query_rows == query]
+      assert set(known) == {row, *homes}  # No negative of its own query.
+    elif kind != 'recurring_spans':
+      assert said in texts[row]
+
+
+def test_cut_positives_are_what_the_encoder_sees(root):
+  config = make_config(root, synthetic__pairs='inverse_cloze',
+                       synthetic__per_passage=1)
+  parsed = config_lib.parse(config)
+  dataset = make_pairs(config)
+  from neg_contrast.training import encoder_run
+  run_ = encoder_run.DualEncoderTraining(
+      parsed, root / 'unused', lambda: dataset)
+  batcher, count = run_._make_batch()
+  tokenizer = run_.model.tokenizer
+  sequences = batcher.passage_tokens(
+      batcher.examples.positive_rows, batcher.examples.cuts)
+  removed = 0
+  for number in range(count):
+    row = int(batcher.examples.positive_rows[number])
+    first, end, title = batcher.examples.cuts[number].tolist()
+    passage = dataset.prepared.passages[row]
+    ids = tokenizer.encode(passage.text)
+    want = ids[:end] + ids[first:] if 0 <= end <= first else (
+        ids[first:] if end < 0 else ids[first:end])
+    seen = sequences[number]
+    body = seen[1 + len(tokenizer.encode(passage.title)) + 1:-1].tolist()
+    assert title == 1 and body == want[:len(body)] and len(body) > 8
+    query = dataset.prepared.queries[int(batcher.examples.query_rows[number])]
+    removed += tokenizer.encode(query.text) == ids[end:first]
+  assert removed > count / 2  # The sentence itself is what is left out.
+
+
+def test_queries_of_equal_text_are_one(root, tmp_path):
+  base = dataset_lib.Dataset(config_lib.parse(make_config(root)).data).prepared
+  path = tmp_path / 'pairs.jsonl'
+  with open(path, 'w') as f:
+    pairs_lib.write_pair(f, 'who', 'd0p0')
+    pairs_lib.write_pair(f, 'who', 'd1p1', (2, 5, 0))
+    pairs_lib.write_pair(f, 'where', 'd0p0', (1, 2, 1))
+    pairs_lib.write_pair(f, 'where', 'd0p0', (3, 4, 1))  # The first counts.
+  from neg_contrast.artifacts import folders
+  manifest = {}
+  with folders.writing(tmp_path / 'made', manifest) as scratch:
+    pairs_lib.write(base, [path], scratch, manifest)
+  from neg_contrast.data import prepared as prepared_lib
+  made = prepared_lib.Prepared(tmp_path / 'made', base.folder)
+  judged, cuts = made.judgements('synthetic'), pairs_lib.read_cuts(made)
+  found = {(made.queries[int(q)].text, made.passage_ids[int(p)].decode()):
+           tuple(cut) for q, p, cut in zip(
+               judged.query_rows, judged.passage_rows, cuts.tolist(),
+               strict=True)}
+  assert found == {('who', 'd0p0'): (0, -1, 1), ('who', 'd1p1'): (2, 5, 0),
+                   ('where', 'd0p0'): (1, 2, 1)}
+  assert made.folder != made.corpus_folder
+  assert made.manifest['corpus_fingerprint'] == (
+      base.manifest['corpus_fingerprint'])
+
+
+def test_one_command_makes_stage_1_and_reuses_it(root):
+  config = make_config(root)
+  config.stage1 = make_config(
+      root, synthetic__pairs='crops', synthetic__per_passage=1,
+      workdir=str(root / 'crops'))
+  names = run(train.TrainJob, config, root / 'two_stages')
+  assert names == ['data', 'stage 1: pairs', 'stage 1: training', 'initial',
+                   'training', 'trained']
+  assert run(train.TrainJob, config, root / 'two_stages') == []
+  first = model_lib.load_workdir(root / 'crops')
+  manifest = json.loads((root / 'two_stages' / 'manifest.json').read_text())
+  assert manifest['identity']['init'] == first.fingerprint
+  config.negatives.strategy, config.negatives.per_query = 'corpus', 1
+  job = train.TrainJob(config_lib.parse(config), root / 'other')
+  states = plan.describe(job.steps()).splitlines()
+  assert ['done' in line for line in states[1:4]] == [True] * 3
+  assert all('to do' in line for line in states[4:])
+  config.stage1.optim.learning_rate = 1e-4
+  with pytest.raises(errors.UserError, match=r'config\.stage1\.workdir'):
+    train.TrainJob(config_lib.parse(config), root / 'other').steps()[2].is_done(
+        )
+
+
+def test_generated_questions_get_context_negatives(root):
+  config = make_config(root, negatives__strategy='context',
+                       negatives__per_query=1, synthetic__pairs='generated',
+                       synthetic__per_passage=2)
+  config.generator = make_generator(root)
+  names = run(train.TrainJob, config, root / 'generated')
+  assert names[-6:] == ['questions', 'pairs', 'context', 'pool', 'training',
+                        'trained']
+  assert 'generator: training' in names
+  job = train.TrainJob(config_lib.parse(config), root / 'generated')
+  pool, data = job._negatives.pool, job._dataset
+  documents = data.documents
+  for line, query in enumerate(pool.query_rows):
+    own = data.prepared.judgements('synthetic')
+    positives = own.passage_rows[own.query_rows == query]
+    for row in pool.rows[line][pool.is_negative()[line]]:
+      assert row not in positives
+      assert documents[row] in documents[positives]
+
+
+def test_generator_learns_and_resumes_to_the_bit(root, tmp_path):
+  whole = losses_of(root / 'generator')
+  assert list(whole) == list(range(1, 13))
+  assert np.mean(list(whole.values())[-3:]) < whole[1] - 0.2
+  parsed = config_lib.parse(make_generator(root))
+  dataset = dataset_lib.Dataset(parsed.data)
+  run_ = generator_run.GeneratorTraining(
+      parsed, tmp_path / 'cut', lambda: dataset)
+  make = run_._make_batch
+
+  def failing():
+    make_batch, count = make()
+
+    def of_step(step):
+      if step == 7:
+        raise KeyboardInterrupt
+      return make_batch(step)
+
+    return of_step, count
+
+  run_._make_batch = failing
+  with pytest.raises(KeyboardInterrupt):
+    run_.train()
+  run_._make_batch = make
+  run_.train()
+  assert losses_of(tmp_path / 'cut') == whole
+  shown = sorted((root / 'generator' / generator_run.SHOWN_FOLDER).iterdir(
+  ))
+  assert len(shown) == 2 and len(json.loads(shown[0].read_text())) == 3
+
+
+@pytest.mark.parametrize('optimizer', ['adam', 'adafactor'])
+def test_generator_has_the_same_losses_on_any_mesh(root, tmp_path, optimizer):
+  losses = []
+  for mesh in ({'mesh__data': 1}, {'mesh__data': 4, 'mesh__model': 2}):
+    workdir = tmp_path / str(len(losses))
+    config = make_generator(
+        root, optim__optimizer=optimizer, evaluation__eval_steps=0, **mesh
+    )
+    run(train_generator.TrainGeneratorJob, config, workdir)
+    losses.append(losses_of(workdir))
+  for step, loss in losses[0].items():
+    assert abs(loss - losses[1][step]) <= 1e-5 * loss
+
+
+def make_questions(root, **overrides):
+  return make_config(root, **{
+      'job': 'generate_questions', 'checkpoint': str(root / 'generator'),
+      'synthetic__shard_passages': 3, 'synthetic__batch_passages': 2,
+      'synthetic__temperature': 1.5, **overrides})
+
+
+def files_of(folder):
+  return {path.relative_to(folder): path.read_bytes()
+          for path in folder.rglob('*') if path.is_file()
+          and path.suffix in ('.jsonl', '.tsv')}
+
+
+def test_killed_generation_ends_the_same(root, tmp_path):
+  """kill -9 at random, five times; a shard at most is lost each time."""
+  whole = make_questions(root, synthetic__dir=str(tmp_path / 'whole'))
+  run(generate_questions.GenerateQuestionsJob, whole, tmp_path / 'a')
+  code = (
+      'import sys, pathlib\n'
+      f'sys.path.insert(0, {str(pathlib.Path.cwd())!r})\n'
+      'from neg_contrast.models import t5\n'
+      'from neg_contrast.jobs import generate_questions\n'
+      'from tests import test_stage1_job as test\n'
+      f'root = pathlib.Path({str(root)!r})\n'
+      'config = test.make_questions(root, '
+      f'synthetic__dir={str(tmp_path / "killed")!r})\n'
+      'print("ready", flush=True)\n'
+      'test.run(generate_questions.GenerateQuestionsJob, config, '
+      f'pathlib.Path({str(tmp_path / "b")!r}))\n'
+  )
+  rng = np.random.default_rng(int(time.time()))
+  shards, came = tmp_path / 'killed' / 'questions', 0
+  finished = lambda: len(list(shards.glob('*/*/manifest.json')))
+  for _ in range(5):
+    process = subprocess.Popen(
+        [sys.executable, '-c', code], stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL, env=dict(os.environ))
+    before = finished()
+    process.stdout.readline()
+    end = time.monotonic() + 60
+    while (process.poll() is None and finished() == before
+           and time.monotonic() < end):
+      time.sleep(0.002)
+    time.sleep(rng.uniform(0, 0.05))
+    came += process.poll() is None
+    process.kill()
+    process.communicate()
+    assert finished() >= before
+  assert came and finished() > 0
+  again = make_questions(root, synthetic__dir=str(tmp_path / 'killed'))
+  run(generate_questions.GenerateQuestionsJob, again, tmp_path / 'b')
+  assert finished() == 8
+  one, other = (files_of(tmp_path / name) for name in ('whole', 'killed'))
+  assert one and one == other
+  assert files_of(tmp_path / 'a') == files_of(tmp_path / 'b')
+  assert run(generate_questions.GenerateQuestionsJob, again, tmp_path / 'b'
+             ) == []
+
+
+def test_questions_read_as_beir_and_are_counted(root, tmp_path):
+  config = make_questions(root, synthetic__dir=str(tmp_path / 'made'))
+  run(generate_questions.GenerateQuestionsJob, config, tmp_path / 'work')
+  made = json.loads((tmp_path / 'work' / 'manifest.json').read_text())
+  counts = made['counts']
+  assert counts['passages'] == 24 and counts['written'] == 72
+  assert counts['written'] == (
+      counts['empty'] + counts['repeated'] + counts['kept'])
+  folder = tmp_path / 'work' / generate_questions.FOLDER
+  (folder / 'corpus.jsonl').write_bytes(
+      (root / 'data' / 'corpus.jsonl').read_bytes())
+  data = config_lib.DataConfig(source=f'beir:{folder}',
+                               prepared_dir=str(tmp_path / 'prepared'))
+  prepared = dataset_lib.Dataset(data).prepared
+  assert len(prepared.judgements('gen-train').query_rows) == counts['kept']
+  assert set(made['statistics']) == {'generated', 'gold', 'agreement'}
+
+
+def test_round_trip_keeps_what_is_found(root, tmp_path):
+  config = make_questions(root, synthetic__dir=str(tmp_path / 'made'),
+                          synthetic__round_trip_rank=4)
+  parsed = config_lib.parse(config)
+  job = generate_questions.GenerateQuestionsJob(parsed, tmp_path / 'work')
+  run(generate_questions.GenerateQuestionsJob, config, tmp_path / 'work')
+  kept = [(pair['query'], pair['passage_id'])
+          for pair in pairs_lib.read_pairs(job._questions.files())]
+  written = [(pair['query'], pair['passage_id'])
+             for path in job._questions.folder.glob('*/pairs.jsonl')
+             for pair in pairs_lib.read_pairs([path])]
+  assert 0 < len(kept) < len(written)
+  prepared = job._dataset.prepared
+  index = bm25_search.index_bm25(parsed.evaluation, job._dataset)
+  for query, name in written:
+    rows = index.search([query], 4).rows[0]
+    found = name in [prepared.passage_ids[int(r)].decode() for r in rows
+                     if r >= 0]
+    assert found == ((query, name) in kept)
+
+
+def test_processes_divide_the_shards(root, tmp_path, monkeypatch):
+  whole = make_questions(root, synthetic__dir=str(tmp_path / 'whole'))
+  run(generate_questions.GenerateQuestionsJob, whole, tmp_path / 'a')
+  config = config_lib.parse(make_questions(
+      root, synthetic__dir=str(tmp_path / 'shared')))
+  shards = lambda: sorted(path.parent.name for path in (
+      tmp_path / 'shared').glob('questions/*/*/manifest.json'))
+
+  class Killed(Exception):
+    pass
+
+  def write(self, shard, *args):
+    if index == 1 and len(shards()) == 4:
+      raise Killed
+    whole_write(self, shard, *args)
+
+  whole_write = questions.Questions._write_shard
+  monkeypatch.setattr(questions.Questions, '_write_shard', write)
+  for index, made in ((1, [1, 3, 5, 7]), (0, [*range(8)])):
+    monkeypatch.setattr(shards_lib, 'jax', types.SimpleNamespace(
+        process_count=lambda: 2, process_index=lambda index=index: index))
+    job = generate_questions.GenerateQuestionsJob(config, tmp_path / 'b')
+    with pytest.raises(Killed) if index else contextlib.nullcontext():
+      plan.run(job._questions.steps())
+    assert [int(name[:5]) for name in shards()] == made
+  assert files_of(tmp_path / 'whole') == files_of(tmp_path / 'shared')
+
+
+class TestRefusals:
+
+  def refused(self, job_type, config, match, tmp_path):
+    with pytest.raises(errors.UserError, match=match):
+      run(job_type, config, tmp_path / 'refused')
+
+  def test_generator_where_an_encoder_is_needed(self, root, tmp_path):
+    config = make_config(root, model__init=str(root / 'generator'))
+    self.refused(train.TrainJob, config, 'holds a question generator', tmp_path)
+
+  def test_bert_where_a_t5_is_needed(self, root, tmp_path):
+    config = make_generator(root, model__init=str(root / 'model'))
+    self.refused(train_generator.TrainGeneratorJob, config, 'bert', tmp_path)
+    config = make_questions(root, checkpoint=str(root / 'model'))
+    self.refused(generate_questions.GenerateQuestionsJob, config, 'bert',
+                 tmp_path)
+
+  def test_t5_where_a_bert_is_needed(self, root, tmp_path):
+    made = model_lib.load_generator_workdir(root / 'generator')
+    folder = tmp_path / 't5'
+    shutil.copytree(root / 'generator' / train_generator.FOLDER, folder)
+    config = make_config(root, model__init=str(folder))
+    self.refused(train.TrainJob, config, 't5', tmp_path)
+    from transformers import AutoTokenizer
+    text = ' '.join(tiny.WORDS[:3])
+    theirs = AutoTokenizer.from_pretrained(folder)
+    assert theirs(text).input_ids == [
+        *made.tokenizer.encode_batch([text])[0], made.config.eos_id]
+    again = model_lib.load_generator(
+        config_lib.parse(make_questions(root)), str(folder))
+    assert again.config == dataclasses.replace(made.config,
+                                               scale_head=again.config.scale_head)
+    path = folder / 'config.json'
+    values = json.loads(path.read_text())
+    values['eos_token_id'] = 7
+    path.write_text(json.dumps(values))
+    config = make_questions(root, checkpoint=str(folder))
+    self.refused(generate_questions.GenerateQuestionsJob, config,
+                 'the tokenizer belongs to another model', tmp_path)
+
+  def test_encoder_workdir_writes_no_questions(self, root, tmp_path):
+    workdir = tmp_path / 'encoder'
+    run(train.TrainJob, make_config(root, optim__steps=1,
+                                    evaluation__eval_steps=0), workdir)
+    config = make_questions(root, checkpoint=str(workdir))
+    self.refused(generate_questions.GenerateQuestionsJob, config,
+                 'writes no questions', tmp_path)
+
+  def test_tokenizer_was_exchanged(self, root, tmp_path):
+    shutil.copytree(root / 'generator', tmp_path / 'generator')
+    tiny.write_tokenizer(tmp_path / 'generator' / 'tokenizer',
+                         tiny.WORDS[::-1])
+    config = make_questions(root, checkpoint=str(tmp_path / 'generator'))
+    self.refused(generate_questions.GenerateQuestionsJob, config,
+                 'put the original back', tmp_path)
+
+  def test_empty_corpus(self, root, tmp_path):
+    (tmp_path / 'empty').mkdir()
+    (tmp_path / 'empty' / 'corpus.jsonl').write_text('')
+    config = make_questions(root)
+    config.data.source = f'beir:{tmp_path / "empty"}'
+    self.refused(generate_questions.GenerateQuestionsJob, config,
+                 'holds no passages', tmp_path)
+
+  def test_answers(self, root, tmp_path):
+    workdir = tmp_path / 'with_answer'
+    run(train_generator.TrainGeneratorJob,
+        make_generator(root, synthetic__with_answer=True, optim__steps=2),
+        workdir)
+    config = make_questions(root, checkpoint=str(workdir))
+    self.refused(generate_questions.GenerateQuestionsJob, config,
+                 'with_answer=False', tmp_path)
+
+  def test_nothing_to_make_pairs_of(self, root, tmp_path):
+    tiny.write_beir(tmp_path / 'short')
+    config = make_config(root, synthetic__pairs='crops')
+    config.data.source = f'beir:{tmp_path / "short"}'
+    self.refused(train.TrainJob, config, 'makes no pair', tmp_path)
+
+  @pytest.mark.parametrize('key, value, match', [
+      ('stage1.optim.epochs', -1.0, r'config\.stage1\.optim\.epochs'),
+      ('stage1.job', 'train_generator', r'config\.stage1\.job'),
+      ('stage1.workdir', '', r'config\.stage1\.workdir'),
+      ('synthetic.pairs', 'generated', 'config.checkpoint'),
+      ('synthetic.method', 'diverse', 'sample, beam, greedy'),
+      ('model.query_length', 20, r'set both'),
+      ('job', 'mine', ':stage1=none'),
+      ('loss.label_smoothing', 0.1, 'job=train_generator'),
+  ])
+  def test_config(self, root, key, value, match):
+    config = make_config(root)
+    config.stage1 = make_config(root, workdir='w')
+    config.update_from_flattened_dict({key: value})
+    with pytest.raises(errors.UserError, match=match):
+      config_lib.parse(config)

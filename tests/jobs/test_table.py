@@ -1,0 +1,191 @@
+"""A grid of tiny trainings, printed beside numbers of a paper."""
+
+import json
+import re
+import shutil
+
+import ml_collections
+import pytest
+
+from neg_contrast import errors
+from neg_contrast.artifacts import plan
+from neg_contrast.jobs import table
+from neg_contrast.models import by_name
+from neg_contrast.report import paper
+from neg_contrast.settings import config as config_lib
+from tests import tiny
+
+METRICS = ('accuracy@1', 'accuracy@5', 'mrr@10')
+
+
+def make_cell(root, strategy, stage1=False, **overrides):
+  """A training; from stage 1 on neighbours, or from the model itself."""
+  config = tiny.make_config(root, **{
+      'optim__steps': 3, 'evaluation__eval_steps': 0,
+      'evaluation__metrics': METRICS, 'evaluation__answer_ks': (1,),
+      'negatives__strategy': strategy,
+      'negatives__per_query': 0 if strategy == 'random' else 2,
+      'negatives__pool_size': 4, 'negatives__depth': 6,
+      'negatives__mined_dir': str(root / 'mined'),
+      'synthetic__dir': str(root / 'synthetic'), **overrides,
+  })
+  if stage1:
+    config.stage1 = make_cell(root, 'random', synthetic__pairs='neighbours',
+                              synthetic__per_passage=1,
+                              workdir=str(root / 'stage1'))
+  return config
+
+
+def make_table(root, **overrides):
+  config = make_cell(root, 'random', job='table', **overrides)
+  config.cells = ml_collections.ConfigDict({
+      'generated': {name: make_cell(root, name, stage1=True)
+                    for name in ('random', 'bm25')},
+      'none': {name: make_cell(root, name) for name in ('bm25', 'random')},
+      'baselines': {'dpr_single': make_cell(
+          root, 'bm25', model__shared=False, loss__bidirectional=False,
+          loss__scale=1.0,
+      )},
+  })
+  config.ensemble.hybrid_depth = 20
+  config.table.members = ('random', 'bm25')
+  config.table.metrics = ('answer_accuracy@1', 'mrr@10')
+  config.table.datasets = ('squad',)
+  config.table.paper = str(root / 'paper.csv')
+  if not (root / 'paper.csv').exists():
+    (root / 'paper.csv').write_text('\n'.join([
+        ','.join(paper.COLUMNS),
+        '2,squad,generated,random,answer_accuracy@1,30.1',
+        '2,squad,generated,fusion_rank,answer_accuracy@1,34.2',
+        '4,squad,none,bm25,answer_accuracy@1,25.3',
+        '2,squad,,DPR ours,answer_accuracy@1,25.3', '',
+    ]))
+  return config
+
+
+@pytest.fixture(scope='module')
+def finished(tmp_path_factory):
+  root = tmp_path_factory.mktemp('table')
+  tiny.run(table.TableJob, make_table(root), root / 'work')
+  return root
+
+
+def rows_of(markdown):
+  """Label -> cells, and the order of labels."""
+  lines = [[cell.strip() for cell in line.split('|')[1:-1]]
+           for line in markdown.splitlines() if line.startswith('| ')]
+  return [(label, cells) for label, *cells in lines]
+
+
+def value_of(folder, metric):
+  manifest = json.loads((folder / 'manifest.json').read_text())
+  return f'{round(100 * manifest["metrics"][metric], 1):.1f}'
+
+
+def test_the_table_is_the_papers(finished):
+  work = finished / 'work'
+  rows = rows_of((work / 'table.md').read_text())
+  assert [label for label, _ in rows] == [
+      '', '*Baselines*', 'BM25', 'DPR (Single)', 'DPR ours', 'BM25 + DPR',
+      '*Stage 1 with hard negatives*', 'Stage 1', 'Rnd', 'Rnd + BM25',
+      'Ensemble (embedding)', 'Ensemble (rank)', '*No stage 1*', 'Rnd',
+      'Rnd + BM25',
+  ]
+  places = {
+      2: work / 'evaluation' / 'data-test-bm25',
+      3: work / 'cells' / 'baselines-dpr_single' / 'evaluation',
+      4: work / 'cells' / 'none-bm25' / 'evaluation',
+      5: work / 'hybrid' / 'evaluation' / 'data-test-hybrid',
+      7: work / 'evaluation' / 'data-test-stage1',
+      8: work / 'cells' / 'generated-random' / 'evaluation',
+      9: work / 'cells' / 'generated-bm25' / 'evaluation',
+      10: work / 'ensemble' / 'evaluation' / 'data-test-fusion_embedding',
+      11: work / 'ensemble' / 'evaluation' / 'data-test-fusion_rank',
+      13: work / 'cells' / 'none-random' / 'evaluation',
+      14: work / 'cells' / 'none-bm25' / 'evaluation',
+  }
+  for number, folder in places.items():
+    if folder.name == 'evaluation':
+      folder /= 'data-test-trained'
+    for cell, metric in zip(rows[number][1], ('answer_accuracy@1', 'mrr@10'),
+                            strict=True):
+      assert value_of(folder, metric) in cell, rows[number]
+  assert '(30.1)' in rows[8][1][0] and '(34.2)' in rows[11][1][0]
+  assert '(25.3)' in rows[4][1][0] and '(25.3)' in rows[14][1][0]
+  text = (work / 'table.md').read_text()
+  assert 'not comparable: ours 48 passages, 12 queries; Lu et al. 21,015,' in (
+      text)
+  assert r'\begin{tabular}{lrr}' in (work / 'table.tex').read_text()
+  page = (work / 'report.html').read_text()
+  assert '<td>Ensemble (embedding)</td>' in page and 'id="table"' in page
+
+
+def test_what_cells_share_is_made_once(finished):
+  job = table.TableJob(config_lib.parse(make_table(finished)),
+                       finished / 'work')
+  steps = job.steps()
+  assert all(step.is_done() for step in steps)
+  names = [step.name for step in steps]
+  assert names.count('generated-random: stage 1: training') == 1
+  assert not any('stage 1' in name for name in names
+                 if not name.startswith('generated-random'))
+  mined = [name for name in names if re.search(': bm25$', name)]
+  assert mined == ['generated-bm25: bm25', 'baselines-dpr_single: bm25']
+  assert len(list((finished / 'mined' / 'candidates').glob('*-bm25-*'))) == 1
+
+
+def test_a_difference_is_printed_where_sizes_are_the_papers(
+    finished, monkeypatch
+):
+  monkeypatch.setitem(paper.SIZES, 'squad', paper.Size(48, 12))
+  job = tiny.run(table.TableJob, make_table(finished), finished / 'work')
+  text = (finished / 'work' / 'table.md').read_text()
+  assert 'not comparable' not in text
+  assert re.search(r'\(30\.1, [−+]\d', text)
+  monkeypatch.undo()
+  job.finish()
+
+
+def test_a_cell_that_was_removed_is_trained_again(finished, tmp_path):
+  work = tmp_path / 'work'
+  shutil.copytree(finished / 'work', work)
+  shutil.rmtree(work / 'cells' / 'generated-bm25')
+  job = table.TableJob(config_lib.parse(make_table(finished)), work)
+  undone = [step.name for step in job.steps() if not step.is_done()]
+  assert undone[:3] == ['generated-bm25: pool', 'generated-bm25: training',
+                        'generated-bm25: trained, test']
+  assert {'ensemble: weights', 'ensemble: fusion_embedding'} <= set(undone)
+
+
+def test_the_ensemble_is_a_checkpoint_and_cells_have_metrics(finished):
+  work = finished / 'work'
+  assert by_name.is_ensemble(str(work / 'ensemble'))
+  values = json.loads(
+      (work / 'cells' / 'none-bm25' / 'metrics.json').read_text()
+  )
+  assert 'data/test/trained/mrr@10' in values
+
+
+def test_members_must_be_cells(finished, tmp_path):
+  config = make_table(finished)
+  config.table.members = ('random', 'fine')
+  with pytest.raises(errors.UserError,
+                     match='there is no config.cells.generated.fine'):
+    table.TableJob(config_lib.parse(config), tmp_path)
+
+
+def test_errors_name_the_cell(finished, tmp_path):
+  config = make_table(finished)
+  config.cells.none.bm25.optim.steps = -1
+  with pytest.raises(errors.UserError, match=r'config\.cells\.none\.bm25\.opt'):
+    config_lib.parse(config)
+  config = make_table(finished)
+  config.cells = None
+  with pytest.raises(errors.UserError, match=r'config\.cells=None: is needed'):
+    config_lib.parse(config)
+  config = make_table(finished)
+  config.cells.none.bm25.model.init = str(tmp_path / 'gone')
+  told = plan.describe(
+      table.TableJob(config_lib.parse(config), tmp_path).steps()
+  )
+  assert 'MISSING' in told and 'gone' in told

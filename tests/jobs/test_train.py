@@ -1,0 +1,399 @@
+"""Whole jobs on a tiny corpus: train, interrupt, resume, evaluate, any mesh."""
+
+import json
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import jax
+import numpy as np
+import pytest
+
+from neg_contrast import checkpoints, errors
+from neg_contrast.artifacts import folders, plan
+from neg_contrast.evaluation import per_query, trec
+from neg_contrast.jobs import evaluate, train
+from neg_contrast.models import by_name, loading
+from neg_contrast.settings import config as config_lib
+from neg_contrast.training import chunking, encoder_run
+from tests import tiny
+
+
+def run_train(config, workdir):
+  return tiny.run(train.TrainJob, config, workdir)
+
+
+def losses_of(workdir):
+  lines = (workdir / 'log.jsonl').read_text().splitlines()
+  records = [json.loads(line) for line in lines]
+  return {r['step']: r['loss'] for r in records if 'loss' in r}
+
+
+def params_of(workdir, step):
+  spec, _, _ = loading.read_description(workdir)
+  opened = checkpoints.Checkpoints(workdir)
+  params = opened.restore_params('encoder', loading.shape_of(spec), step)
+  opened.close()
+  return params
+
+
+@pytest.fixture(scope='module')
+def finished(tmp_path_factory):
+  """A finished run: its folder and config."""
+  root = tmp_path_factory.mktemp('run')
+  config = tiny.make_config(root)
+  run_train(config, root / 'work')
+  return root
+
+
+def test_leaves_metrics_runs_checkpoint_and_log(finished):
+  work = finished / 'work'
+  metrics = json.loads((work / 'metrics.json').read_text())
+  for system in ('bm25', 'initial', 'trained'):
+    assert 0 <= metrics[f'data/test/{system}/accuracy@1'] <= 1
+    folder = work / 'evaluation' / f'data-test-{system}'
+    run = trec.read_run(folder / 'run.trec')
+    assert len(run) == 12
+  records = [json.loads(line) for line
+             in (work / 'log.jsonl').read_text().splitlines()]
+  steps = [r['step'] for r in records if 'loss' in r]
+  assert steps == list(range(1, 21))
+  assert [r['step'] for r in records if 'evaluation' in r] == [5, 10, 15, 20]
+  for key in ('forward_loss', 'backward_loss', 'gradient_norm', 'accuracy',
+              'learning_rate', 'queries_per_second', 'padding',
+              'useful_tokens_per_second', 'step_seconds', 'host_wait_seconds'):
+    assert key in records[0]
+  assert list((work / 'tensorboard').iterdir())
+
+
+def test_second_run_does_nothing(finished):
+  config = tiny.make_config(finished)
+  work = finished / 'work'
+  before = {p: p.stat().st_mtime_ns for p in (work / 'checkpoints').rglob('*')}
+  run_train(config, work)
+  after = {p: p.stat().st_mtime_ns for p in (work / 'checkpoints').rglob('*')}
+  assert before == after
+
+
+def test_other_settings_are_refused(finished):
+  config = tiny.make_config(finished, optim__learning_rate=2e-3)
+  with pytest.raises(errors.UserError,
+                     match='optim.learning_rate: 0.001 there, 0.002 here'):
+    run_train(config, finished / 'work')
+
+
+def test_a_key_that_came_later_had_its_default(finished, tmp_path):
+  """A run of an earlier revision is not refused for keys it did not know."""
+  shutil.copytree(finished / 'work', tmp_path / 'work')
+  path = tmp_path / 'work' / 'run.json'
+  saved = folders.read_json(path)
+  for section, keys in (('loss', ('candidates', 'adjusted')),
+                        ('model', ('score',)), ('optim', ('learning_rate',))):
+    for key in keys:
+      del saved['identity']['config'][section][key]
+  del saved['identity']['config']['evaluation']
+  folders.write_json(path, saved)
+  check = lambda **settings: train.TrainJob(
+      config_lib.parse(tiny.make_config(finished, **settings)),
+      tmp_path / 'work',
+  ).training_step().is_done()
+  default = {'optim__learning_rate': config_lib.OptimConfig().learning_rate,
+             'evaluation__eval_steps': 0}
+  assert check(**default)
+  with pytest.raises(errors.UserError) as refused:
+    check(**{**default, 'loss__candidates': 'own', 'loss__bidirectional': False,
+             'optim__learning_rate': 2e-3})
+  assert str(refused.value).splitlines()[1:-1] == [
+      '  config.loss.bidirectional: True there, False here',
+      "  config.loss.candidates: 'batch' there, 'own' here",
+      '  config.optim.learning_rate: 1e-05 there, 0.002 here',
+  ]
+
+
+def test_training_starts_from_a_workdir(finished):
+  config = tiny.make_config(finished)
+  config.model.init = str(finished / 'work')
+  made = encoder_run.DualEncoderTraining(
+      config_lib.parse(config), finished / 'next', lambda: None)
+  trained = by_name.load_workdir(finished / 'work')
+  assert made.model.fingerprint == trained.fingerprint
+  config.model.passage_length = 20
+  with pytest.raises(errors.UserError, match='was trained with 24'):
+    _ = encoder_run.DualEncoderTraining(
+        config_lib.parse(config), finished / 'next', lambda: None).model
+
+
+def test_evaluate_job_gives_the_same_numbers(finished, tmp_path):
+  config = tiny.make_config(finished, job='evaluate',
+                            checkpoint=str(finished / 'work'))
+  job = evaluate.EvaluateJob(config_lib.parse(config), tmp_path)
+  plan.run(job.steps())
+  job.finish()
+  again = json.loads((tmp_path / 'metrics.json').read_text())
+  first = json.loads((finished / 'work' / 'metrics.json').read_text())
+  assert again == {k: v for k, v in first.items() if '/initial/' not in k}
+
+
+def test_evaluate_bert_folder(finished, tmp_path):
+  config = tiny.make_config(
+      finished, job='evaluate', checkpoint=str(finished / 'model'),
+      evaluation__bm25=False, evaluation__answer_ks=(1, 5),
+      evaluation__dpr_results=True,
+  )
+  job = evaluate.EvaluateJob(config_lib.parse(config), tmp_path)
+  plan.run(job.steps())
+  job.finish()
+  folder = tmp_path / 'evaluation' / 'data-test-initial'
+  found = trec.read_run(folder / 'run.trec')
+  results = json.loads((folder / 'results.json').read_text())
+  assert [[context['id'] for context in result['ctxs']]
+          for result in results] == [
+              [name for name, _ in ranking] for ranking in found.values()
+          ]
+  table = per_query.read(folder / 'per_query.tsv')
+  assert table['answer_accuracy@1'] == {
+      query: float(result['ctxs'][0]['has_answer'])
+      for query, result in zip(found, results, strict=True)
+  }
+  line = (folder / 'per_query.tsv').read_text().splitlines()[1].split('\t')
+  query, ranking = next(iter(found.items()))
+  own = f'd{query[1:].replace("-", "p")}'  # Its positive, as tiny names it.
+  names = [name for name, _ in ranking]
+  assert line[0] == query and line[3] == names[0]
+  assert line[2] == (str(names.index(own) + 1) if own in names else '')
+  assert line[4] == str(int(names[0] == own))
+  values = json.loads((tmp_path / 'metrics.json').read_text())
+  first = json.loads((finished / 'work' / 'metrics.json').read_text())
+  assert (values['data/test/initial/accuracy@5']
+          == first['data/test/initial/accuracy@5'])
+  assert (values['data/test/initial/answer_accuracy@5']
+          >= values['data/test/initial/accuracy@5'])
+
+
+@pytest.mark.parametrize('mesh', [
+    {'mesh__data': 1}, {'mesh__data': 4, 'mesh__model': 2},
+    {'mesh__data': 2, 'mesh__model': 2, 'model__chunk_groups': 2},
+])
+def test_any_mesh_gives_the_same_losses(finished, tmp_path, mesh):
+  """Dropout on, N = 2, 20 steps; the other run used eight devices.
+
+  With a gradient cache on two times two of them, too.
+  """
+  assert len(jax.devices()) == 8
+  tiny.train_only(finished, tmp_path, **mesh)
+  want, got = losses_of(finished / 'work'), losses_of(tmp_path)
+  assert min(want.values()) > 0.5
+  assert want.keys() == got.keys()
+  for step, value in want.items():
+    # Relative 1e-5 where losses are above 1, as the contract says.
+    assert abs(got[step] - value) <= 1e-5 * max(1, value), step
+
+
+def test_automatic_chunks_are_settled_once(finished, tmp_path, monkeypatch):
+  """By what the compiler says; the run's folder remembers."""
+  config = tiny.make_config(
+      finished, evaluation__bm25=False, evaluation__eval_steps=0,
+      optim__steps=2, mesh__data=1, data__groups=2, model__chunk_groups=-1,
+  )
+  used, compiled = [], chunking.bytes_of_step
+  monkeypatch.setattr(chunking, 'bytes_of_step', lambda *args: (
+      used.append(compiled(*args)) or used[-1]
+  ))
+  monkeypatch.setattr(chunking, 'memory_limit', lambda: 0)
+  with pytest.raises(errors.UserError, match='not even one group'):
+    run_train(config, tmp_path)
+  plain, cached = used
+  assert cached < plain
+  monkeypatch.setattr(chunking, 'memory_limit', lambda: cached)
+  run_train(config, tmp_path)
+  saved = json.loads((tmp_path / 'run.json').read_text())
+  assert saved['config']['model']['chunk_groups'] == 1
+  assert used == [plain, cached] * 2
+  assert list(losses_of(tmp_path)) == [1, 2]
+
+
+def command(root, workdir, steps=20):
+  code = (
+      'import sys, pathlib\n'
+      f'sys.path.insert(0, {str(pathlib.Path.cwd())!r})\n'
+      'from absl import logging\n'
+      'from tests import test_jobs, tiny\n'
+      'logging.set_verbosity(logging.INFO)\n'
+      f'config = tiny.make_config(pathlib.Path({str(root)!r}), '
+      f'optim__steps={steps}, evaluation__bm25=False, '
+      'evaluation__patience=6)\n'
+      f'test_jobs.run_train(config, pathlib.Path({str(workdir)!r}))\n'
+  )
+  env = dict(os.environ, XLA_FLAGS='--xla_force_host_platform_device_count=1')
+  return subprocess.Popen([sys.executable, '-c', code], env=env,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+
+
+def wait(process):
+  output = process.communicate(timeout=300)[0].decode()
+  assert process.returncode == 0, output[-3000:]
+
+
+def wait_for(condition, process, seconds=120):
+  end = time.monotonic() + seconds
+  while time.monotonic() < end and process.poll() is None:
+    if condition():
+      return
+    time.sleep(0.005)
+  assert condition(), process.communicate()[0].decode()[-3000:]
+
+
+def assert_same_run(first, second, step):
+  assert losses_of(first) == losses_of(second)  # To the last bit.
+  jax.tree.map(np.testing.assert_array_equal, params_of(first, step),
+               params_of(second, step))
+
+
+# What the command prints when it gets there; None: a checkpoint is being made.
+MOMENTS = {
+    'compiling': 'training: ', 'in a step': 'step ', 'saving': None,
+    'evaluating': 'encoding passages', 'before the save': ': tune ',
+}
+
+
+def kill_at(process, moment, work, rng):
+  """kill -9 at a moment, plus a little; whether it came before the end."""
+  mark = MOMENTS[moment]
+  if mark is None:
+    while process.poll() is None and not list(
+        work.glob('checkpoints/*orbax-checkpoint-tmp*')):
+      time.sleep(0.001)
+  else:
+    trained = False
+    for line in process.stdout:
+      trained = trained or b'training: ' in line
+      if trained and mark.encode() in line:
+        break
+  time.sleep(rng.uniform(0, 0.1))
+  came = process.poll() is None
+  process.kill()
+  process.communicate()
+  return came
+
+
+def test_killed_at_any_moment_ends_the_same(finished, tmp_path):
+  """Nothing is lost and nothing differs; KILLS=10 does each moment twice."""
+  wait(command(finished, tmp_path / 'whole', steps=40))
+  work = tmp_path / 'killed'
+  rng = np.random.default_rng(int(time.time()))
+  moments = rng.permutation(list(MOMENTS) * 2)
+  for moment in moments[:int(os.environ.get('KILLS', '4'))]:
+    came = kill_at(command(finished, work, steps=40), moment, work, rng)
+    saved = sorted(int(p.name) for p in work.glob('checkpoints/*')
+                   if p.name.isdigit())
+    print(f'killed {moment} ({"in time" if came else "too late"}), '
+          f'checkpoints {saved}')
+  wait(command(finished, work, steps=40))
+  last = max(losses_of(work))
+  assert_same_run(tmp_path / 'whole', work, last)
+  steps = [json.loads(line)['step'] for line
+           in (work / 'log.jsonl').read_text().splitlines() if 'loss' in line]
+  assert steps == list(range(1, last + 1))
+
+
+def test_sigterm_saves_and_leaves(finished, tmp_path):
+  work = tmp_path / 'stopped'
+  process = command(finished, work, steps=2000)
+  log = work / 'log.jsonl'
+  wait_for(lambda: log.exists() and '"loss"' in log.read_text(), process)
+  process.send_signal(signal.SIGTERM)
+  process.communicate(timeout=120)
+  assert process.returncode == 128 + signal.SIGTERM
+  latest = max(int(p.name) for p in (work / 'checkpoints').iterdir()
+               if p.name.isdigit())
+  assert max(losses_of(work)) == latest
+
+
+def test_saved_state_is_the_state_at_saving(tmp_path, finished):
+  """Steps that donate their state after a save do not reach the checkpoint."""
+  del finished
+  adam_like = {'w': np.random.default_rng(0).normal(size=(300, 300))}
+  state = jax.tree.map(jax.numpy.float32, adam_like)
+  import optax
+
+  from neg_contrast.training import state as state_lib
+  optimizer = optax.adam(1e-1)
+  state = state_lib.init_state(state, optimizer)
+  step = jax.jit(
+      lambda s: state_lib.TrainState(
+          s.step + 1, jax.tree.map(lambda a: a * 1.01 + 0.5, s.params),
+          jax.tree.map(lambda a: a + 1, s.opt_state)),
+      donate_argnums=0,
+  )
+  state = step(state)
+  copy = jax.tree.map(lambda a: np.array(a, copy=True), state)
+  opened = checkpoints.Checkpoints(tmp_path, writes=True)
+  opened.save(state, checkpoints.Progress())
+  for _ in range(50):
+    state = step(state)
+  opened.wait()
+  like = jax.tree.map(
+      lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=a.sharding),
+      state)
+  restored, _ = opened.restore(like, 1)
+  opened.close()
+  jax.tree.map(np.testing.assert_array_equal, restored, copy)
+
+
+def test_nan_loss_names_step_and_checkpoint(finished, tmp_path):
+  config = tiny.make_config(finished, optim__learning_rate=1e38,
+                            evaluation__bm25=False)
+  with pytest.raises(errors.UserError,
+                     match=r'step \d+: the loss is (nan|inf)'):
+    run_train(config, tmp_path)
+
+
+def test_early_stopping_keeps_the_best(finished, tmp_path):
+  config = tiny.make_config(
+      finished, evaluation__bm25=False, evaluation__patience=1,
+      evaluation__eval_steps=2, optim__learning_rate=1e-12, optim__steps=20,
+  )
+  run_train(config, tmp_path)
+  assert max(losses_of(tmp_path)) == 4  # The second evaluation was no better.
+  opened = checkpoints.Checkpoints(tmp_path)
+  assert opened.selected_step() == 2
+  opened.close()
+
+
+def test_dpr_trains_in_one_direction(finished, tmp_path):
+  """Separate encoders, plain dot products, query to passage alone."""
+  config = tiny.make_config(
+      finished, model__shared=False, model__normalize=False, loss__scale=1.0,
+      loss__bidirectional=False, optim__steps=2, evaluation__eval_steps=0,
+  )
+  run_train(config, tmp_path)
+  records = [json.loads(line) for line
+             in (tmp_path / 'log.jsonl').read_text().splitlines()]
+  losses = [(r['loss'], r['forward_loss'], r['backward_loss'])
+            for r in records if 'loss' in r]
+  assert len(losses) == 2
+  for loss, forward, backward in losses:
+    assert loss == pytest.approx(forward) != pytest.approx(backward)
+
+
+def test_separate_towers_and_learned_scale(finished, tmp_path):
+  config = tiny.make_config(
+      finished, evaluation__bm25=False, model__shared=False,
+      model__projection_dim=5, loss__learn_scale=True, optim__steps=4,
+      negatives__strategy='corpus', optim__optimizer='adamw',
+      optim__weight_decay=0.01, optim__clip_norm=1.0,
+      optim__schedule='linear', optim__warmup_steps=2,
+  )
+  run_train(config, tmp_path)
+  params = params_of(tmp_path, 4)
+  kernels = [params[t]['projection']['kernel'] for t in ('query', 'passage')]
+  assert kernels[0].shape == (16, 5)
+  assert np.abs(kernels[0] - kernels[1]).max() > 0
+  lines = [json.loads(line) for line
+           in (tmp_path / 'log.jsonl').read_text().splitlines()]
+  assert lines[0]['scale'] == pytest.approx(20)
+  assert lines[0]['learning_rate'] == 0

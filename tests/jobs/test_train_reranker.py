@@ -1,0 +1,357 @@
+"""Rerankers: trained, stopped and gone on with, and at work on any run."""
+
+import json
+import pathlib
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from neg_contrast import checkpoints, errors
+from neg_contrast.artifacts import plan
+from neg_contrast.batches import packed, text_pairs
+from neg_contrast.data import dataset
+from neg_contrast.evaluation import linking, runs, trec
+from neg_contrast.jobs import evaluate, rerank, train, train_reranker
+from neg_contrast.mining import candidates as candidates_lib
+from neg_contrast.models import by_name as model_lib
+from neg_contrast.models import cross_encoder, loading
+from neg_contrast.retrieval import embedder
+from neg_contrast.settings import config as config_lib
+from neg_contrast.training import loop, reranker_run
+from tests import test_configs, tiny
+from tests.jobs import test_train
+
+DEPTH = 5
+JOINT = {'job': 'train_reranker', 'mesh__data': 1, 'data__groups': 1,
+         'negatives__strategy': 'bm25', 'negatives__per_query': 3,
+         'negatives__pool_size': 3, 'negatives__depth': 12,
+         'negatives__drop_answers': (), 'optim__steps': 12,
+         'optim__learning_rate': 3e-3, 'evaluation__eval_steps': 6,
+         'evaluation__depth': DEPTH, 'model__hidden_dropout': 0.1,
+         'evaluation__metrics': ('accuracy@1', 'accuracy@4',
+                                 'macro_accuracy@1')}
+
+
+def make_config(root, **overrides):
+  return tiny.make_config(root, **{
+      **JOINT, 'negatives__mined_dir': str(root / 'mined'), **overrides})
+
+
+@pytest.fixture(scope='module')
+def trained(tmp_path_factory):
+  """A folder with a reranker in `work`, and its config."""
+  root = tmp_path_factory.mktemp('joint')
+  config = make_config(root)
+  tiny.run(train_reranker.TrainRerankerJob, config, root / 'work')
+  return root, config
+
+
+def metrics_of(workdir):
+  return json.loads((workdir / 'metrics.json').read_text())
+
+
+def run_of(workdir, system, name='data-test'):
+  return trec.read_run(
+      workdir / 'evaluation' / f'{name}-{system}' / 'run.trec')
+
+
+def by_hand(config, model, query, names):
+  """Score of each passage with a query, in a row of its own."""
+  data = dataset.Dataset(config_lib.parse(config).data)
+  prepared = data.prepared
+  queries, passages = (data.tokenize(model, role)
+                       for role in ('query', 'passage'))
+  row = np.array([prepared.query_ids.row_of(query)])
+  scores = {}
+  score = jax.jit(lambda one: cross_encoder.CrossEncoder(model.spec).apply(
+      {'params': model.params}, one, True))
+  place = np.arange(model.longest, dtype=np.int32)[None]
+  for name in names:
+    pair = text_pairs.join(
+        queries.tokens(row),
+        passages.tokens(np.array([prepared.passage_ids.row_of(name)])))
+    ids = np.zeros_like(place)
+    ids[:, : pair.lengths[0]] = pair.sequences[0]
+    scores[name] = float(score(packed.PackedSequences(
+        ids, (place < pair.lengths[0]).astype(np.int32), place,
+        np.zeros(1, np.int32), (place >= pair.starts[0]).astype(np.int32),
+    ))[0, 0])
+  return scores
+
+
+def test_loss_falls(trained):
+  root, _ = trained
+  steps = [json.loads(line) for line
+           in (root / 'work' / 'log.jsonl').read_text().splitlines()]
+  losses = [step['loss'] for step in steps if 'loss' in step]
+  assert len(losses) == 12
+  assert np.mean(losses[-4:]) < np.mean(losses[:4])
+  tuned = [step['evaluation'] for step in steps if 'evaluation' in step]
+  assert {'accuracy@1', 'normalized_accuracy'} <= tuned[0].keys()
+  assert (root / 'work' / 'report.html').exists()
+
+
+def test_reranked_is_brute_force_over_the_candidates(trained):
+  root, config = trained
+  model = model_lib.load_reranker_workdir(root / 'work')
+  given, again = (run_of(root / 'work', system)
+                  for system in ('candidates', 'reranked'))
+  assert given.keys() == again.keys() and len(given) > 5
+  for query in list(given)[:6]:
+    want = by_hand(config, model, query, [name for name, _ in given[query]])
+    assert len(want) <= DEPTH
+    best = sorted(want, key=lambda name: (want[name], name), reverse=True)
+    assert [name for name, _ in again[query]] == best
+    np.testing.assert_allclose([score for _, score in again[query]],
+                               [want[name] for name in best], atol=2e-5)
+
+
+def test_numbers_are_those_of_linking(trained):
+  root, config = trained
+  prepared = dataset.Dataset(config_lib.parse(config).data).prepared
+  judged = prepared.judgements('test')
+  qrels = {}
+  for query, passage, grade in zip(judged.query_rows, judged.passage_rows,
+                                   judged.grades, strict=True):
+    qrels.setdefault(prepared.query_ids[query].decode(), {})[
+        prepared.passage_ids[passage].decode()] = int(grade)
+  want = linking.accuracies(qrels, run_of(root / 'work', 'candidates'),
+                            run_of(root / 'work', 'reranked'), depth=DEPTH)
+  values = metrics_of(root / 'work')
+  for name, value in want.mean.items():
+    assert values[f'data/test/reranked/{name}'] == pytest.approx(value)
+  assert values['data/test/reranked/accuracy@5'] >= (
+      values['data/test/candidates/accuracy@4'])
+  assert values['data/test/reranked/accuracy@1'] == pytest.approx(
+      values['data/test/reranked/micro_unnormalized_accuracy'])
+
+
+def test_batches_are_the_positive_and_the_top_of_the_pool(trained):
+  root, config = trained
+  parsed = config_lib.parse(config)
+  job = train_reranker.TrainRerankerJob(parsed, root / 'work')
+  batcher, count = job._training._make_batch()
+  batch, stats = batcher(0)
+  assert batch.candidate_slots.shape == (8, 4)
+  assert batch.is_candidate[:, 0].all()
+  numbers = np.arange(count)
+  queries = batcher.examples.query_rows
+  first, later = (batcher.draw(step, numbers, queries).rows for step in (0, 7))
+  np.testing.assert_array_equal(np.sort(first), np.sort(later))
+  pool = job._training._pool
+  for query, rows in zip(queries, first, strict=True):
+    line = pool.lines_of(np.array([query]))[0]
+    kept = pool.rows[line][pool.is_negative(np.array([line]))[0]][:3]
+    assert set(rows[rows >= 0]) == set(kept)
+  assert stats.useful_tokens == (batch.sequences.segment_ids > 0).sum()
+
+
+def test_stopped_and_gone_on_with_it_ends_the_same(trained, monkeypatch):
+  root, config = trained
+  pause = loop.Trainer._pause
+
+  def stop(self, state, progress, step):
+    progress = pause(self, state, progress, step)
+    self._checkpoints.wait()
+    if step == 6:
+      raise KeyboardInterrupt
+    return progress
+
+  monkeypatch.setattr(loop.Trainer, '_pause', stop)
+  with pytest.raises(KeyboardInterrupt):
+    tiny.run(train_reranker.TrainRerankerJob, config, root / 'stopped')
+  monkeypatch.undo()
+  tiny.run(train_reranker.TrainRerankerJob, config, root / 'stopped')
+  assert (test_train.losses_of(root / 'work')
+          == test_train.losses_of(root / 'stopped'))
+  spec = model_lib.load_reranker_workdir(root / 'work').spec
+  like = jax.eval_shape(
+      lambda: cross_encoder.init_params(spec, jax.random.key(0))
+  )
+  params = []
+  for name in ('work', 'stopped'):
+    opened = checkpoints.Checkpoints(root / name)
+    params.append(opened.restore_params('reranker', like, 12))
+    opened.close()
+  jax.tree.map(np.testing.assert_array_equal, *params)
+
+
+def test_any_run_is_reranked_and_kept(trained, monkeypatch):
+  root, config = trained
+  given = root / 'given.trec'
+  trec.write_run(given, {
+      query: ranking[:3] for query, ranking
+      in run_of(root / 'work', 'candidates').items()}, 'x')
+  job = make_config(root, job='rerank', checkpoint=str(root / 'work'),
+                    candidates=str(given))
+  tiny.run(rerank.RerankJob, job, root / 'again')
+  found, before = (run_of(root / name, 'reranked')
+                   for name in ('again', 'work'))
+  scores = {query: dict(ranking) for query, ranking in before.items()}
+  for query, ranking in found.items():
+    assert len(ranking) <= 3
+    for name, score in ranking:
+      assert score == pytest.approx(scores[query][name], abs=1e-5)
+  steps = rerank.RerankJob(config_lib.parse(job), root / 'again').steps()
+  assert all(step.is_done() for step in steps)
+
+
+def test_a_dual_encoder_reranks_by_its_score(trained):
+  root, _ = trained
+  config = make_config(
+      root, job='rerank', checkpoint=str(root / 'model'), candidates='bm25',
+      model__score='som')
+  tiny.run(rerank.RerankJob, config, root / 'som')
+  model = model_lib.load_checkpoint(config_lib.parse(config))
+  data = dataset.Dataset(config_lib.parse(config).data)
+  given, again = (run_of(root / 'som', system)
+                  for system in ('candidates', 'reranked'))
+  vectors = embedder.Embedder(config_lib.parse(config), data,
+                              embedder.make_encoder(config_lib.parse(config),
+                                                    model))
+  rows = data.prepared
+  for query in list(given)[:5]:
+    names = [name for name, _ in given[query]]
+    places = np.array([rows.passage_ids.row_of(name) for name in names])
+    want = np.asarray(model.spec.score(
+        jnp.asarray(vectors.query_vecs(
+            np.array([rows.query_ids.row_of(query)], np.int32))),
+        jnp.asarray(np.asarray(vectors.passage_vecs)[places])))[0]
+    got = dict(again[query])
+    np.testing.assert_allclose([got[name] for name in names], want, atol=1e-4)
+
+
+def test_worlds_and_runs_as_negatives(tmp_path):
+  """Zeshel's own candidates are negatives, and what is ranked anew."""
+  files = tuple(str(tmp_path / 'zeshel' / 'tfidf_candidates' / f'{split}.json')
+                for split in ('train', 'val', 'test'))
+  config = tiny.make_linking_config(tmp_path, **{
+      **JOINT, 'negatives__strategy': 'run', 'negatives__runs': files,
+      'negatives__mined_dir': str(tmp_path / 'mined'), 'optim__steps': 2,
+      'evaluation__eval_steps': 2, 'evaluation__depth': 4})
+  tiny.run(train_reranker.TrainRerankerJob, config, tmp_path / 'work')
+  values = metrics_of(tmp_path / 'work')
+  name = 'zeshel/test/reranked'
+  for kind in ('normalized_accuracy', 'unnormalized_accuracy',
+               'micro_normalized_accuracy', 'accuracy@4', 'macro_accuracy@1'):
+    assert 0 <= values[f'{name}/{kind}'] <= 1
+  assert values[f'{name}/macro_accuracy@1'] == pytest.approx(
+      values[f'{name}/unnormalized_accuracy'])
+  folder = next((tmp_path / 'mined' / 'candidates').glob('zeshel-run-*'))
+  mined, _ = candidates_lib.read(folder)
+  prepared = dataset.Dataset(config_lib.parse(config).data).prepared
+  run = runs.read_runs(map(pathlib.Path, files))
+  for query, rows in zip(prepared.judgements('train').queries, mined.rows,
+                         strict=True):
+    assert [prepared.passage_ids[row].decode() for row in rows if row >= 0] == [
+        name for name, _ in run[prepared.query_ids[query].decode()]]
+  with pytest.raises(errors.UserError, match='was in a run file before'):
+    runs.read_runs([pathlib.Path(files[0])] * 2)
+
+
+def test_zeshel_config_runs(tmp_path):
+  tiny.make_linking_config(tmp_path)
+  config = test_configs.load(
+      test_configs.ROOT / 'configs' / 'zeshel_reranker.py', 'size=small')
+  for key, value in {
+      'data.source': f'zeshel:{tmp_path / "zeshel"}', 'data.batch_size': 4,
+      'data.prepared_dir': str(tmp_path / 'prepared'),
+      'negatives.mined_dir': str(tmp_path / 'mined'),
+      'checkpoint': str(tmp_path / 'model'),
+      'model.init': str(tmp_path / 'model'), 'model.query_length': 16,
+      'model.passage_length': 16, 'mesh.data': 1, 'optim.steps': 2,
+  }.items():
+    config_lib.set_key(config, key, value)
+  tiny.run(train_reranker.TrainRerankerJob, config, tmp_path / 'work')
+  values = metrics_of(tmp_path / 'work')
+  assert values['zeshel/test/candidates/accuracy@64'] == 1
+  assert values['zeshel/test/reranked/normalized_accuracy'] == pytest.approx(
+      values['zeshel/test/reranked/unnormalized_accuracy'])
+
+
+def steps_of(config, workdir):
+  config = config_lib.parse(config)
+  job = (rerank.RerankJob if config.job == 'rerank'
+         else train_reranker.TrainRerankerJob)
+  return job(config, workdir).steps()
+
+
+@pytest.mark.parametrize(('ranking', 'told'), [
+    ({'nobody': [('d3p0', 1.0)]}, 'given.trec: it ranks nothing'),
+    ({'q3-0': [('elsewhere', 1.0)]}, '"elsewhere" is not in'),
+])
+def test_runs_of_other_data_are_refused(trained, tmp_path, ranking, told):
+  root, _ = trained
+  trec.write_run(tmp_path / 'given.trec', ranking, 'x')
+  config = make_config(root, job='rerank', checkpoint=str(root / 'work'),
+                       candidates=str(tmp_path / 'given.trec'))
+  with pytest.raises(errors.UserError, match=told):
+    tiny.run(rerank.RerankJob, config, tmp_path / 'work')
+
+
+def test_other_kinds_of_models_are_refused(trained, tmp_path):
+  root, _ = trained
+  joint = str(root / 'work')
+  retriever = tmp_path / 'retriever'
+  retriever.mkdir()
+  parsed = config_lib.parse(make_config(root))
+  loading.save_description(
+      model_lib.load_checkpoint(parsed, str(root / 'model')), retriever)
+
+  def refused(told, **overrides):
+    with pytest.raises(errors.UserError, match=told):
+      plan.run(steps_of(make_config(root, **overrides), tmp_path / 'x'))
+
+  refused('holds a trained dual encoder, and a reranker is needed',
+          model__init=str(retriever))
+  refused('holds a reranker .* and a dual encoder is needed', job='rerank',
+          checkpoint=joint, candidates=joint)
+  refused('theirs.trec: no such file', job='rerank', checkpoint=joint,
+          candidates='theirs.trec')
+  refused('holds a reranker .* and a dual encoder is needed',
+          negatives__strategy='model', checkpoint=joint)
+  config = make_config(root, job='evaluate', checkpoint=joint)
+  job = evaluate.EvaluateJob(config_lib.parse(config), tmp_path / 'x')
+  with pytest.raises(errors.UserError, match='holds a reranker'):
+    plan.run(job.steps())
+  config = make_config(root, job='train', model__init=joint)
+  job = train.TrainJob(config_lib.parse(config), tmp_path / 'x')
+  with pytest.raises(errors.UserError, match='holds a reranker'):
+    plan.run(job.steps())
+
+
+@pytest.mark.parametrize(('overrides', 'told'), [
+    ({'negatives__strategy': 'corpus'}, 'gives no pool'),
+    ({'negatives__per_query': 0}, 'per_query'),
+    ({'negatives__strategy': 'given'}, 'config.candidates'),
+    ({'negatives__strategy': 'run'}, 'config.negatives.runs'),
+    ({'model__score': 'som'}, 'is for dual encoders'),
+    ({'model__init': ''}, 'model.init'),
+    ({'job': 'rerank', 'checkpoint': 'x'}, 'config.candidates'),
+    ({'job': 'rerank', 'candidates': 'bm25'}, 'config.checkpoint'),
+    ({'evaluation__metrics': ('accuracy@6',)}, 'evaluation.depth'),
+])
+def test_what_does_not_go_together_is_refused(tmp_path, overrides, told):
+  config = make_config(tmp_path, **overrides)
+  with pytest.raises(errors.UserError, match=told):
+    config_lib.parse(config)
+
+
+def test_chunks_change_nothing(trained):
+  """The gradient cache serves pairs too."""
+  root, _ = trained
+  config = config_lib.parse(make_config(root, data__groups=4))
+  job = train_reranker.TrainRerankerJob(config, root / 'work')
+  training: reranker_run.RerankerTraining = job._training
+  batch = training._make_batch()[0](0)[0]
+  grads = [
+      jax.jit(jax.value_and_grad(training._loss(chunks), has_aux=True))(
+          training._params(), batch, jax.random.key(0))
+      for chunks in (0, 2)
+  ]
+  (loss, _), _ = grads[0]
+  np.testing.assert_allclose(loss, grads[1][0][0], rtol=1e-5)
+  jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5),
+               grads[0][1], grads[1][1])

@@ -1,0 +1,209 @@
+"""Score functions and hard-negative NCE in the one training loop."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from neg_contrast import errors
+from neg_contrast.artifacts import folders as folders_lib
+from neg_contrast.data import dataset as dataset_lib
+from neg_contrast.data import examples
+from neg_contrast.jobs import train
+from neg_contrast.models import by_name as model_lib
+from neg_contrast.negatives import sampled, sampling
+from neg_contrast.retrieval import embedder as embedder_lib
+from neg_contrast.retrieval import retriever as retriever_lib
+from neg_contrast.settings import config as config_lib
+from neg_contrast.training import state
+from tests import tiny
+from tests.jobs import test_train
+
+NCE = {'loss__candidates': 'own', 'loss__bidirectional': False,
+       'loss__scale': 1.5, 'model__shared': False, 'model__normalize': False,
+       'negatives__strategy': 'sampled', 'negatives__per_query': 7,
+       'evaluation__bm25': False, 'checkpointing__save_steps': 100,
+       'mesh__data': 1, 'data__groups': 1, 'optim__steps': 8,
+       'evaluation__eval_steps': 8}
+SCORES = ['dual', 'multi-4', 'poly-3', 'genpoly-3', 'som']
+
+
+class Parts:
+  """What drawing negatives is made of, for a model with random weights."""
+
+  def __init__(self, folder, **overrides):
+    self.config = config_lib.parse(
+        tiny.make_config(folder, **{**NCE, **overrides})
+    )
+    self.dataset = dataset_lib.Dataset(self.config.data)
+    self.model = model_lib.load_checkpoint(
+        self.config, self.config.model.init
+    )
+    self.pairs = examples.make_examples(
+        self.dataset.prepared, self.dataset.train_and_tune[0]
+    )
+    self.negatives = sampled.SampledNegatives(
+        self.config, self.dataset, self.pairs, self.model, folder / 'work'
+    )
+    self.params = state.dual_encoder_params(self.model.params, None)
+
+  def embedder(self):
+    return embedder_lib.Embedder(
+        self.config, self.dataset,
+        embedder_lib.make_encoder(self.config, self.model),
+    )
+
+  def scores_and_usable(self):
+    embedder = self.embedder()
+    scores = self.model.spec.score(
+        jnp.asarray(embedder.query_vecs(self.pairs.query_rows)),
+        jnp.asarray(np.asarray(embedder.passage_vecs)),
+    )
+    known = self.pairs.positive_groups[self.pairs.query_rows]
+    groups = self.dataset.prepared.passage_groups
+    usable = ~(groups[None, :, None] == known[:, None, :]).any(2)
+    return self.config.loss.scale * scores, usable
+
+
+@pytest.mark.parametrize('blocks', ['whole', 'small'])
+@pytest.mark.parametrize(('score', 'percent', 'greedy'), [
+    ('dual', 100, False), ('som', 50, False), ('poly-3', 50, True),
+])
+def test_negatives_are_those_of_the_sampler(
+    tmp_path, monkeypatch, score, percent, greedy, blocks
+):
+  """Of all labels at once; streamed in blocks over 4 devices."""
+  parts = Parts(tmp_path, model__score=score, negatives__greedy=greedy,
+                negatives__hard_percent=float(percent), mesh__data=4,
+                data__groups=4)
+  if blocks == 'small':
+    features = parts.model.spec.features('passage')
+    monkeypatch.setattr(sampled, '_BLOCK_BYTES', 4 * features * 5)
+    monkeypatch.setattr(sampled, 'EXAMPLES_AT_ONCE', 10)
+  how = sampling.mixed(7, percent, greedy)
+  scores, usable = parts.scores_and_usable()
+  count = len(parts.pairs)
+  for epoch in (0, 1):
+    step = epoch * parts.negatives.steps
+    parts.negatives.refresh(parts.params, step)
+    found = parts.negatives.draw(
+        step, np.arange(count), parts.pairs.query_rows
+    )
+    want = sampling.draw(
+        sampling.draw_key(parts.config.seed, epoch), np.arange(count), scores,
+        usable, how,
+    )
+    np.testing.assert_array_equal(found.rows, want.rows)
+    assert (found.sources == np.repeat(
+        [0, 1], [how.hard, how.random])).all()
+    assert np.take_along_axis(usable, found.rows, axis=1).all()
+
+
+def test_random_negatives_need_no_vectors(tmp_path, monkeypatch):
+  parts = Parts(tmp_path, negatives__hard_percent=0.0)
+  scores, usable = parts.scores_and_usable()
+  monkeypatch.setattr(embedder_lib, 'Embedder', None)
+  parts.negatives.refresh(parts.params, 0)
+  count = len(parts.pairs)
+  found = parts.negatives.draw(0, np.arange(count), parts.pairs.query_rows)
+  np.testing.assert_array_equal(found.rows, sampling.draw(
+      sampling.draw_key(parts.config.seed, 0), np.arange(count), scores, usable,
+      sampling.mixed(7, 0),
+  ).rows)
+
+
+def test_adjusted_draws_tell_their_chance(tmp_path):
+  parts = Parts(tmp_path, loss__adjusted=True)
+  parts.negatives.refresh(parts.params, 0)
+  found = parts.negatives.draw(0, np.arange(5), parts.pairs.query_rows[:5])
+  scores, usable = parts.scores_and_usable()
+  masked = np.where(usable, np.asarray(scores, np.float64), -np.inf)
+  want = masked - np.log(np.exp(masked).sum(axis=1, keepdims=True))
+  np.testing.assert_allclose(
+      found.log_proposal, np.take_along_axis(want[:5], found.rows, axis=1),
+      rtol=1e-4, atol=1e-4,
+  )
+
+
+def test_lost_negatives_are_told_of(tmp_path):
+  parts = Parts(tmp_path)
+  with pytest.raises(errors.UserError, match='sampled/00000: .* put them back'):
+    parts.negatives.draw(0, np.arange(2), parts.pairs.query_rows[:2])
+
+
+@pytest.mark.parametrize('score', SCORES)
+def test_search_goes_by_the_score(tmp_path, score):
+  parts = Parts(tmp_path, model__score=score)
+  embedder = parts.embedder()
+  retriever = retriever_lib.Retriever(parts.config, parts.dataset, embedder)
+  rows = np.arange(6, dtype=np.int32)
+  found = retriever.search_rows(rows, 48)
+  want = np.asarray(parts.model.spec.score(
+      jnp.asarray(embedder.query_vecs(rows)),
+      jnp.asarray(np.asarray(embedder.passage_vecs)),
+  ))
+  np.testing.assert_allclose(
+      found.scores, np.take_along_axis(want, found.rows, axis=1), atol=1e-4
+  )
+  assert (np.diff(found.scores, axis=1) <= 0).all()
+  np.testing.assert_allclose(
+      retriever.score(embedder.query_vecs(rows), found.rows), found.scores,
+      atol=1e-4,
+  )
+  text = parts.dataset.prepared.queries[0].text
+  assert retriever.find(text, 3)[0].match[1] > 0
+
+
+def drawn(workdir):
+  """Rows of every epoch, `[epochs, examples, K - 1]`."""
+  folders = sorted((workdir / sampled.FOLDER).glob('*'))
+  return np.stack([np.load(folder / 'rows.npy') for folder in folders
+                   if folders_lib.read_manifest(folder)])
+
+
+def test_a_run_stopped_between_epochs_goes_on_the_same(tmp_path, monkeypatch):
+  config = tiny.make_config(
+      tmp_path, model__score='multi-3', loss__adjusted=True, **NCE
+  )
+  tiny.run(train.TrainJob, config, tmp_path / 'whole')
+  rows = drawn(tmp_path / 'whole')
+  assert len(rows) >= 2 and not np.array_equal(rows[0], rows[1])
+  refresh = sampled.SampledNegatives.refresh
+
+  def stop(self, params, step):
+    if step:
+      raise KeyboardInterrupt
+    refresh(self, params, step)
+
+  monkeypatch.setattr(sampled.SampledNegatives, 'refresh', stop)
+  with pytest.raises(KeyboardInterrupt):
+    tiny.run(train.TrainJob, config, tmp_path / 'work')
+  monkeypatch.undo()
+  tiny.run(train.TrainJob, config, tmp_path / 'work')
+  test_train.assert_same_run(tmp_path / 'whole', tmp_path / 'work', 8)
+  np.testing.assert_array_equal(drawn(tmp_path / 'work'), rows)
+
+
+@pytest.mark.parametrize(('overrides', 'told'), [
+    ({'loss__bidirectional': True}, 'loss.bidirectional=False'),
+    ({'negatives__per_query': 0}, 'at least 1'),
+    ({'loss__adjusted': True, 'negatives__hard_percent': 50.0},
+     'hard_percent=100'),
+    ({'loss__adjusted': True, 'loss__candidates': 'batch'}, 'candidates=own'),
+    ({'negatives__hard_percent': 101.0}, 'between 0 and 100'),
+    ({'model__score': 'max'}, 'must be dual, som'),
+])
+def test_what_does_not_go_together_is_refused(tmp_path, overrides, told):
+  config = tiny.make_config(tmp_path, **{**NCE, **overrides})
+  with pytest.raises(errors.UserError, match=told):
+    config_lib.parse(config)
+
+
+@pytest.mark.parametrize(('overrides', 'told'), [
+    ({'model__score': 'poly-2', 'model__shared': True}, 'shared=False'),
+    ({'model__score': 'som', 'model__pooling': 'mean'}, 'pooling=cls'),
+])
+def test_towers_that_a_score_cannot_have_are_refused(
+    tmp_path, overrides, told
+):
+  with pytest.raises(errors.UserError, match=told):
+    Parts(tmp_path, **overrides)
