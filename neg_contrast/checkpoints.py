@@ -16,7 +16,6 @@ import orbax.checkpoint as ocp
 from orbax.checkpoint import checkpoint_managers
 
 from neg_contrast import errors, sharding
-from neg_contrast.training import state as state_lib
 
 FOLDER = 'checkpoints'
 
@@ -103,8 +102,8 @@ class Checkpoints:
     """The newest finished checkpoint."""
     return self._manager.latest_step()
 
-  def save(self, state: state_lib.TrainState, progress: Progress) -> None:
-    """Starts to save; returns when the state may be donated.
+  def save(self, state: Any, progress: Progress) -> None:
+    """Starts to save a `TrainState`; returns when it may be donated.
 
     On CPU an array handed over to be written may share its memory with the
     state, which the next step overwrites: so a copy is handed over.
@@ -126,12 +125,12 @@ class Checkpoints:
       raise RuntimeError(f'checkpoint {step} was not saved')
 
   def restore(
-      self, like: state_lib.TrainState, step: int
-  ) -> tuple[state_lib.TrainState, Progress]:
+      self, like: Any, step: int
+  ) -> tuple[Any, Progress]:
     """Restores a whole state, on any number of devices and processes.
 
     Args:
-      like: abstract state (shapes, dtypes, shardings) to restore into.
+      like: abstract `TrainState` (shapes, dtypes, shardings) to restore into.
       step: a saved step.
 
     Raises:
@@ -143,10 +142,10 @@ class Checkpoints:
         optimizer=ocp.args.StandardRestore(like.opt_state),
         progress=ocp.args.JsonRestore(),
     ))
-    state = state_lib.TrainState(
-        sharding.put(np.int32(step), like.step.sharding),
-        restored.params,
-        restored.optimizer,
+    state = like.replace(
+        step=sharding.put(np.int32(step), like.step.sharding),
+        params=restored.params,
+        opt_state=restored.optimizer,
     )
     progress = Progress(**restored.progress)
     self._best.step = progress.best_step

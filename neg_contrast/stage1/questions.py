@@ -25,11 +25,11 @@ from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import records, synthetic_pairs, tokenized
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.models import generator as generator_lib
+from neg_contrast.models import question_writer
 from neg_contrast.retrieval import bm25_search
 from neg_contrast.retrieval import embedder as embedder_lib
 from neg_contrast.retrieval import retriever as retriever_lib
 from neg_contrast.settings import config as config_lib
-from neg_contrast.stage1 import question_writer
 
 _FORMAT = 1  # Of the folder.
 _PAIRS = 'pairs.jsonl'

@@ -14,9 +14,8 @@ from neg_contrast.batches import packing, question_batches
 from neg_contrast.data import examples, sequences, tokenized
 from neg_contrast.losses import softmax
 from neg_contrast.models import by_name as model_lib
-from neg_contrast.models import decoding, generator
+from neg_contrast.models import decoding, generator, question_writer
 from neg_contrast.settings import config as config_lib
-from neg_contrast.stage1 import question_writer
 from neg_contrast.training import run
 from neg_contrast.training import step as step_lib
 

@@ -238,7 +238,8 @@ def identities() -> dict:
     elif 'fingerprint' in value:
       found[path.as_posix()] = _masked(
           {key: value[key] for key in value if 'fingerprint' in key})
-  names = {re.sub('-[0-9a-f]{12}(?=/|$)|/[0-9a-f]{12}(?=/|$)', '-<hash>', name):
+  code = re.compile('[-/](?:[0-9a-f]{12}|[0-9a-f]{8})(?=/|$)')
+  names = {code.sub('-<hash>', name):
            value for name, value in found.items()}
   return dict(sorted(names.items()))
 
