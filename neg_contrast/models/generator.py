@@ -16,7 +16,7 @@ from neg_contrast import errors
 from neg_contrast.artifacts import folders
 from neg_contrast.data import inputs, sequences
 from neg_contrast.data import tokenizer as tokenizer_lib
-from neg_contrast.models import random_init, t5, t5_pretrained
+from neg_contrast.models import random_init, t5, t5_config, t5_pretrained
 from neg_contrast.settings import config as config_lib
 
 FILE = 'generator.json'
@@ -57,7 +57,7 @@ class Generator:
     fingerprint: of weights and settings.
   """
 
-  config: t5.T5Config
+  config: t5_config.T5Config
   text: TextSpec
   tokenizer: tokenizer_lib.Seq2SeqTokenizer
   params: Any
@@ -115,7 +115,7 @@ def from_pretrained(
     UserError: the folder can't be used, or a setting does not fit it.
   """
   if random_init.is_random(name):
-    shape, folder = random_init.read(name, t5.T5_SIZES)
+    shape, folder = random_init.read(name, t5_config.T5_SIZES)
     tokenizer = tokenizer_lib.load_seq2seq_tokenizer(str(folder))
     shape = dataclasses.replace(
         shape, eos_id=tokenizer.eos_id, pad_id=tokenizer.pad_id,
@@ -140,12 +140,12 @@ def from_pretrained(
 
 def shape_by_name(
     name: str, config: config_lib.ModelConfig
-) -> tuple[t5.T5Config, TextSpec]:
+) -> tuple[t5_config.T5Config, TextSpec]:
   """Shapes and text settings of a generator, without its weights.
 
   Args:
     name: as of `from_pretrained`; what lies on this machine is read, the shapes
-      of others have to be in `t5.T5_SIZES`.
+      of others have to be in `t5_config.T5_SIZES`.
     config: lengths, prefix and dropout.
 
   Raises:
@@ -154,7 +154,7 @@ def shape_by_name(
   if random_init.has_folder(name):
     shape = t5_pretrained.load_t5(name).config
   else:
-    shape = random_init.shape_by_name(name, t5.T5_SIZES)
+    shape = random_init.shape_by_name(name, t5_config.T5_SIZES)
   if config.hidden_dropout is not None:
     shape = dataclasses.replace(shape, dropout=config.hidden_dropout)
   return shape, _text(config, with_answer=False)
@@ -199,7 +199,7 @@ def from_workdir(
   path = workdir / FILE
   saved = folders.read_json(path)
   try:
-    shape, text = t5.T5Config(**saved['t5']), TextSpec(**saved['text'])
+    shape, text = t5_config.T5Config(**saved['t5']), TextSpec(**saved['text'])
     sha256 = saved['tokenizer']
   except (KeyError, TypeError, ValueError) as e:
     raise errors.UserError(

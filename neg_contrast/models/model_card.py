@@ -1,4 +1,4 @@
-"""The README.md of an exported model: what is known of it, and no more. Pure.
+"""The README.md of an exported model: what is known of it, and no more.
 
 https://huggingface.co/docs/hub/model-cards
 """

@@ -11,7 +11,7 @@ import safetensors.numpy
 
 from neg_contrast import errors
 from neg_contrast.artifacts import folders
-from neg_contrast.models import pretrained, t5
+from neg_contrast.models import pretrained, t5, t5_config
 
 _MODEL_CLASS = 'AutoModelForSeq2SeqLM'
 _SHARED, _HEAD = 'shared.weight', 'lm_head.weight'
@@ -54,7 +54,7 @@ class PretrainedT5:
 
   folder: pathlib.Path
   fingerprint: str
-  config: t5.T5Config
+  config: t5_config.T5Config
   params: dict[str, Any]
 
 
@@ -91,7 +91,7 @@ def load_t5(name: str) -> PretrainedT5:
 
 
 def convert_t5(
-    tensors: Mapping[str, np.ndarray], config: t5.T5Config, source: str
+    tensors: Mapping[str, np.ndarray], config: t5_config.T5Config, source: str
 ) -> dict[str, Any]:
   """Our parameter tree from the tensors of a `T5ForConditionalGeneration`.
 
@@ -137,7 +137,7 @@ def convert_t5(
 
 
 def to_t5_state(
-    config: t5.T5Config, params: Mapping[str, Any]
+    config: t5_config.T5Config, params: Mapping[str, Any]
 ) -> dict[str, np.ndarray]:
   """The tensors of a `T5ForConditionalGeneration`: `convert_t5` inverted.
 
@@ -160,7 +160,7 @@ def to_t5_state(
 
 
 def export_t5(
-    folder: pathlib.Path, config: t5.T5Config, params: Mapping[str, Any]
+    folder: pathlib.Path, config: t5_config.T5Config, params: Mapping[str, Any]
 ) -> None:
   """Writes configs and weights as transformers reads them, and `load_t5`.
 
@@ -228,7 +228,7 @@ def _read_config(folder: pathlib.Path) -> dict[str, Any]:
 
 def _make_config(
     path: pathlib.Path, values: Mapping[str, Any], is_tied: bool
-) -> t5.T5Config:
+) -> t5_config.T5Config:
   missing = [key for key in _NEEDED if values.get(key) is None]
   if missing:
     raise errors.UserError(f'{path}: key {missing[0]!r} is missing')
@@ -244,7 +244,7 @@ def _make_config(
     fields['eos_id'] = fields['eos_id'][0]
   _check_numbers(path, fields)
   try:
-    return t5.T5Config(
+    return t5_config.T5Config(
         **fields,
         gated=gated,
         tie_embeddings=is_tied,
@@ -276,7 +276,7 @@ def _feed_forward(path: pathlib.Path, block: str) -> tuple[bool, str]:
 def _check_numbers(path: pathlib.Path, fields: Mapping[str, Any]) -> None:
   """Refuses values that are not of the type of the default."""
   for ours, value in fields.items():
-    like = getattr(t5.T5Config, ours)
+    like = getattr(t5_config.T5Config, ours)
     wanted = (int, float) if isinstance(like, float) else type(like)
     if isinstance(value, bool) or not isinstance(value, wanted):
       raise errors.UserError(f'{path}: {_KEYS[ours]}={value!r} is no number')
@@ -306,7 +306,7 @@ def _merge_copies(tensors: dict[str, np.ndarray], source: str) -> None:
 
 
 def _their_names(
-    path: tuple[str, ...], config: t5.T5Config
+    path: tuple[str, ...], config: t5_config.T5Config
 ) -> tuple[list[str], bool]:
   """The names of a leaf there, one a layer, and whether it is a matrix."""
   if path[0] == 'embeddings':

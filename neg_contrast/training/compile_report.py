@@ -20,7 +20,12 @@ from jax.experimental import topologies
 from jax.sharding import Mesh
 
 from neg_contrast import accelerators, errors, sharding
-from neg_contrast.batches import batcher, question_batches, text_pairs
+from neg_contrast.batches import (
+  batcher,
+  pair_batches,
+  question_batches,
+  text_pairs,
+)
 from neg_contrast.data import examples, random_texts, sequences
 from neg_contrast.models import (
   attention,
@@ -265,7 +270,7 @@ def _reranker(config: config_lib.Config, mesh: Mesh) -> Workload:
   )
   longest = text.query_length + text.passage_length - 1
   queries, passages, made = _made_up(config, text)
-  batch, stats = text_pairs.PairBatcher(
+  batch, stats = pair_batches.PairBatcher(
       **made, row_length=reranker_run.row_length(config, longest),
   )(0)
   pairs = text_pairs.pair_lengths(

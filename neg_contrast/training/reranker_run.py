@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from neg_contrast import sharding
-from neg_contrast.batches import packing, text_pairs
+from neg_contrast.batches import packing, pair_batches
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import examples
 from neg_contrast.evaluation import reranking
@@ -102,7 +102,7 @@ class RerankerTraining(pooled_run.PooledTraining):
     self._warn_of_small_pools(pairs.query_rows)
     queries, passages = reranking.texts_of(dataset, self.model)
     count, quotas = config.negatives.per_query, config.negatives.quotas
-    batcher = text_pairs.PairBatcher(
+    batcher = pair_batches.PairBatcher(
         examples=pairs,
         batch_size=config.data.batch_size,
         groups=config.data.groups,

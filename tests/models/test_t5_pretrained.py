@@ -8,7 +8,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from neg_contrast import errors
-from neg_contrast.models import pretrained, t5, t5_pretrained
+from neg_contrast.models import pretrained, t5, t5_config, t5_pretrained
 from tests import tiny
 from tests.models import test_t5
 
@@ -69,7 +69,7 @@ def test_a_config_as_old_as_t5_small(tmp_path):
   tensors[f'{unused}.weight'] = np.ones((8, 4), np.float32)
   save_file(tensors, path)
   loaded = t5_pretrained.load_t5(str(tmp_path))
-  assert loaded.config == t5.T5Config(
+  assert loaded.config == t5_config.T5Config(
       vocab_size=41, d_model=18, d_kv=5, d_ff=23, num_layers=2,
       num_decoder_layers=2, num_heads=4, relative_buckets=8,
       relative_max_distance=13, scale_head=True)
@@ -117,7 +117,7 @@ def test_exported_folders_are_read_by_transformers(
 
 
 def test_an_activation_without_a_name_there(tmp_path):
-  config = t5.T5Config(gated=True, activation='gelu')
+  config = t5_config.T5Config(gated=True, activation='gelu')
   with pytest.raises(errors.UserError, match='gelu_new'):
     t5_pretrained.export_t5(tmp_path, config, {})
 
