@@ -56,7 +56,9 @@ class RerankerTraining(pooled_run.PooledTraining):
       UserError: there is no such model, or it does not fit the config.
     """
     wanted = self._config.model
-    model = model_lib.load_reranker(self._config, wanted.init)
+    model = model_lib.load_reranker(
+        wanted.init, wanted, self._config.seed
+    )
     dropout = {key: getattr(wanted, key)
                for key in ('hidden_dropout', 'attention_dropout')
                if getattr(wanted, key) is not None}

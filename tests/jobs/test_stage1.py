@@ -427,7 +427,7 @@ class TestRefusals:
     assert theirs(text).input_ids == [
         *made.tokenizer.encode_batch([text])[0], made.config.eos_id]
     again = model_lib.load_generator(
-        config_lib.parse(make_questions(root)), str(folder))
+        str(folder), config_lib.parse(make_questions(root)).model, 0)
     assert again.config == dataclasses.replace(made.config,
                                                scale_head=again.config.scale_head)
     path = folder / 'config.json'

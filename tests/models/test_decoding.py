@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
-from neg_contrast.models import decoding, sampling, t5, t5_pretrained
+from neg_contrast.models import decoding, pretrained, sampling, t5
 from tests.models import test_sampling, test_t5
 
 torch = pytest.importorskip('torch')
@@ -63,7 +63,7 @@ def make_usual(reference, folder, token):
     for weight in {reference.shared.weight, reference.lm_head.weight}:
       weight[[EOS, token]] = weight[[token, EOS]]
   reference.save_pretrained(folder)
-  return t5_pretrained.load_t5(str(folder))
+  return pretrained.load_t5(str(folder))
 
 
 @pytest.fixture(scope='module', params=['v1.0', 'v1.1'])

@@ -8,7 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neg_contrast.models import t5, t5_config, t5_layers, t5_pretrained
+from neg_contrast.models import (
+  pretrained,
+  t5,
+  t5_config,
+  t5_layers,
+  t5_pretrained,
+)
 
 torch = pytest.importorskip('torch')
 transformers = pytest.importorskip('transformers')
@@ -108,7 +114,7 @@ def logits_of(module, params, batch):
 @pytest.mark.parametrize('version', VERSIONS)
 def test_logits_and_gradients_equal_transformers(tmp_path, version):
   reference = make_reference(tmp_path, **VERSIONS[version])
-  loaded = t5_pretrained.load_t5(str(tmp_path))
+  loaded = pretrained.load_t5(str(tmp_path))
   assert loaded.config.tie_embeddings == ('untied' not in VERSIONS[version])
   assert loaded.config.is_head_scaled == (
       VERSIONS[version].get('tie_word_embeddings') is not False)
@@ -245,7 +251,7 @@ def test_dropout_is_where_the_reference_has_it(tmp_path, monkeypatch):
   """
   reference = make_reference(
       tmp_path, dropout_rate=0.5, feed_forward_proj='gated-gelu')
-  loaded = t5_pretrained.load_t5(str(tmp_path))
+  loaded = pretrained.load_t5(str(tmp_path))
   assert loaded.config.dropout == 0.5
   source, target = (padded(list(s)) for s in zip(*pairs(), strict=True))
   monkeypatch.setattr(
