@@ -182,7 +182,7 @@ class _Gatherer:
         config, dataset,
         embedder_lib.make_encoder(
             config, model_lib.check_one_vector(
-                model_lib.load_as_it_comes(config, config.checkpoint),
+                model_lib.load_as_it_comes(config.checkpoint, config.seed),
                 'the judge of an audit has',
             ),
         ),
