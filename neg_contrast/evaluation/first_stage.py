@@ -1,6 +1,5 @@
 """The ranking that a reranker gets: BM25's, a run's, or a retriever's."""
 
-import dataclasses
 import functools
 import pathlib
 from collections.abc import Callable
@@ -9,7 +8,7 @@ from typing import Any
 from neg_contrast import errors
 from neg_contrast.artifacts import folders
 from neg_contrast.data import dataset as dataset_lib
-from neg_contrast.evaluation import rankings, runs
+from neg_contrast.evaluation import evaluations, rankings, runs
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.retrieval import bm25_search, fused_vectors
 from neg_contrast.retrieval import embedder as embedder_lib
@@ -62,10 +61,11 @@ class Candidates:
                        'b': config.evaluation.bm25_b}}
     if self._runs:
       return {'runs': list(map(folders.sha256_file, self._runs))}
-    settings = retriever_lib.index_settings(config, self._dataset().prepared)
     return {
         'embeddings': self._vectors.search_identity,
-        'index': 'exact' if settings is None else dataclasses.asdict(settings),
+        'index': evaluations.index_identity(retriever_lib.index_settings(
+            config, self._dataset().prepared
+        )),
     }
 
   def share(self) -> None:

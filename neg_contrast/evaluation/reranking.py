@@ -96,7 +96,9 @@ class Reranking:
   @property
   def _candidates_identity(self) -> dict[str, Any]:
     return {
-        **evaluations.data_identity(self._dataset(), self._config, self._split),
+        **evaluations.data_identity(
+            self._dataset(), self._config.evaluation, self._split
+        ),
         **self._candidates.identity,
     }
 
