@@ -11,6 +11,7 @@ import os
 import pathlib
 import subprocess
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -18,9 +19,9 @@ import numpy as np
 
 from neg_contrast import errors
 from neg_contrast.artifacts import folders
-from neg_contrast.benchmarks import tasks
-from neg_contrast.models import by_name as model_lib
+from neg_contrast.benchmarks import material as material_lib
 from neg_contrast.models import exporting
+from neg_contrast.settings import config as config_lib
 
 FOLDER = 'peer'  # Of a workdir.
 LAUNCH = pathlib.Path(__file__).parents[2] / 'launch'
@@ -31,13 +32,13 @@ _DEVICES = {'cpu': 'cpu', 'gpu': 'cuda'}  # Ours, and what torch calls it.
 def missing(library: str) -> str | None:
   """What lacks for a library to be measured beside."""
   if importlib.util.find_spec(library.replace('-', '_')) is None:
-    return (f'config.benchmark.versus={library}: is not installed here; '
+    return (f'settings.versus={library}: is not installed here; '
             'pip install -r tests/requirements.txt')
   if not script(library).is_file():
     return (f'{script(library)}: no such file; run this from a checkout of the '
             'repository, which has it')
   if jax.default_backend() not in _DEVICES:
-    return (f'config.benchmark.versus={library}: has no '
+    return (f'settings.versus={library}: has no '
             f'{jax.default_backend()}; compare on a CPU or GPU')
   return None
 
@@ -54,16 +55,33 @@ class Peer:
     versions: what it says it is.
   """
 
-  def __init__(self, material: tasks.Material):
+  def __init__(
+      self,
+      material: material_lib.Material,
+      loss: config_lib.LossConfig,
+      optim: config_lib.OptimConfig,
+      dtype: str,
+  ):
     """Hands it model, texts and settings; returns when it is ready.
+
+    Args:
+      material: model, texts and batches.
+      loss: scale and directions.
+      optim: learning rate and weight decay.
+      dtype: of matrix products, such as `float32`.
 
     Raises:
       UserError: it ended.
     """
-    library = material.config.benchmark.versus
-    self._script = script(library)
+    self._script = script(material.settings.versus)
     self._folder = material.workdir / FOLDER
-    _write(self._folder, material)
+    _write(self._folder, material, {
+        'dtype': dtype,
+        'scale': loss.scale,
+        'bidirectional': loss.bidirectional,
+        'learning_rate': optim.learning_rate,
+        'weight_decay': optim.weight_decay,
+    })
     with open(self._folder / _LOG, 'w') as log:
       self._process = subprocess.Popen(
           [sys.executable, self._script, self._folder], stdin=subprocess.PIPE,
@@ -109,16 +127,20 @@ class Peer:
     return json.loads(line)
 
 
-def _write(folder: pathlib.Path, material: tasks.Material) -> None:
+def _write(
+    folder: pathlib.Path,
+    material: material_lib.Material,
+    training: Mapping[str, Any],
+) -> None:
   """All that the other side needs, so that both do the same."""
-  config, model = material.config, material.model
+  settings, model = material.settings, material.model
   (folder / 'model').mkdir(parents=True, exist_ok=True)
   exporting.write_model(model, folder / 'model', 'For a benchmark.\n')
   queries = _Texts('query', material)
   passages = _Texts('passage', material)
   batches = []
-  if config.benchmark.task == 'train':
-    for step in range(config.benchmark.steps):
+  if settings.task == 'train':
+    for step in range(settings.steps):
       asked, positives, negatives = material.batch_rows(step)
       batches.append([queries.places(asked), passages.places(positives),
                       *map(passages.places, negatives.T)])
@@ -126,18 +148,14 @@ def _write(folder: pathlib.Path, material: tasks.Material) -> None:
     passages.places(material.passage_rows())
   cores = folders.environment()['cpu_count']
   folders.write_json(folder / _SETTINGS, {
-      'task': config.benchmark.task,
+      'task': settings.task,
       'device': _DEVICES[jax.default_backend()],
-      'dtype': np.dtype(model_lib.compute_dtype(config.model)).name,
       'threads': min(cores, int(os.environ.get('NPROC', cores))),
       'lengths': {'query': model.text.query_length,
                   'passage': model.text.passage_length},
-      'batch_size': config.data.batch_size,
-      'mini_batch': config.benchmark.mini_batch,
-      'scale': config.loss.scale,
-      'bidirectional': config.loss.bidirectional,
-      'learning_rate': config.optim.learning_rate,
-      'weight_decay': config.optim.weight_decay,
+      'batch_size': material.data.batch_size,
+      'mini_batch': settings.mini_batch,
+      **training,
       'queries': queries.texts,
       'passages': passages.texts,
       'batches': batches,
@@ -147,7 +165,7 @@ def _write(folder: pathlib.Path, material: tasks.Material) -> None:
 class _Texts:
   """Texts of a role, each once, as the other library takes them."""
 
-  def __init__(self, role: str, material: tasks.Material):
+  def __init__(self, role: str, material: material_lib.Material):
     prepared = material.dataset.prepared
     self._prefix = exporting.prompt(material.model.text.prefix(role))
     self._read = {

@@ -11,13 +11,8 @@ from absl import logging
 from neg_contrast import errors
 from neg_contrast.artifacts import folders, plan
 from neg_contrast.data import dataset as dataset_lib
-from neg_contrast.evaluation import (
-  rankings,
-  runs,
-  trec,
-)
-from neg_contrast.retrieval import bm25_search
-from neg_contrast.retrieval import retriever as retriever_lib
+from neg_contrast.evaluation import rankings, runs, trec
+from neg_contrast.retrieval import bm25_search, scann_index
 from neg_contrast.retrieval import searched as searched_lib
 from neg_contrast.settings import config as config_lib
 
@@ -92,7 +87,9 @@ def evaluation_step(
 
 
 def data_identity(
-    dataset: dataset_lib.Dataset, config: config_lib.Config, split: str
+    dataset: dataset_lib.Dataset,
+    settings: config_lib.EvaluationConfig,
+    split: str,
 ) -> dict[str, Any]:
   """What an evaluation depends on beside the system."""
   manifest = dataset.prepared.manifest
@@ -102,7 +99,7 @@ def data_identity(
       'data': manifest['fingerprint'],  # Judgements too.
       'evaluation': {
           key: list(value) if isinstance(value, tuple) else value
-          for key, value in config_lib.to_dict(config.evaluation).items()
+          for key, value in config_lib.to_dict(settings).items()
           if key in ('metrics', 'answer_ks', 'answer_rule', 'depth')
           or (key == 'dpr_results' and value)
       },
@@ -111,28 +108,35 @@ def data_identity(
 
 def dense_identity(
     dataset: dataset_lib.Dataset,
-    config: config_lib.Config,
+    settings: config_lib.EvaluationConfig,
     split: str,
     vectors: dict[str, Any],
+    index: scann_index.Settings | None,
 ) -> dict[str, Any]:
   """What the evaluation of a model depends on.
 
   Args:
     dataset: of the evaluation.
-    config: of the job.
+    settings: metrics and depth.
     split: name of the split.
     vectors: what a search of its vectors depends on.
+    index: of the search; None: it is exact.
   """
-  settings = retriever_lib.index_settings(config, dataset.prepared)
   return {
-      **data_identity(dataset, config, split),
+      **data_identity(dataset, settings, split),
       'embeddings': vectors,
-      'index': 'exact' if settings is None else dataclasses.asdict(settings),
+      'index': index_identity(index),
   }
 
 
+def index_identity(index: scann_index.Settings | None) -> Any:
+  """What a search depends on beside the vectors."""
+  return 'exact' if index is None else dataclasses.asdict(index)
+
+
 def bm25_step(
-    config: config_lib.Config,
+    data: config_lib.DataConfig,
+    settings: config_lib.EvaluationConfig,
     workdir: pathlib.Path,
     dataset: Callable[[], dataset_lib.Dataset],
     evaluation: Callable[[], rankings.Evaluation],
@@ -141,22 +145,23 @@ def bm25_step(
 ) -> plan.Step:
   """The step that evaluates BM25, with an index that is made for it or given.
   """
-  make = index or (lambda: bm25_search.Bm25Search(config.evaluation, dataset()))
+  make = index or (lambda: bm25_search.Bm25Search(settings, dataset()))
   return evaluation_step(
-      'bm25', config.data, workdir, evaluation, split,
+      'bm25', data, workdir, evaluation, split,
       identity=lambda: {
-          **data_identity(dataset(), config, split),
-          'k1': config.evaluation.bm25_k1,
-          'b': config.evaluation.bm25_b,
+          **data_identity(dataset(), settings, split),
+          'k1': settings.bm25_k1,
+          'b': settings.bm25_b,
       },
       search=lambda rows: searched_lib.Searched(
-          make().search_rows(rows, config.evaluation.depth)
+          make().search_rows(rows, settings.depth)
       ),
   )
 
 
 def run_step(
-    config: config_lib.Config,
+    data: config_lib.DataConfig,
+    settings: config_lib.EvaluationConfig,
     workdir: pathlib.Path,
     dataset: Callable[[], dataset_lib.Dataset],
     evaluation: Callable[[], rankings.Evaluation],
@@ -164,11 +169,10 @@ def run_step(
     path: pathlib.Path,
 ) -> plan.Step:
   """The step that evaluates a TREC run file, under the name of the file."""
-
   step = evaluation_step(
-      runs.run_name(path), config.data, workdir, evaluation, split,
+      runs.run_name(path), data, workdir, evaluation, split,
       identity=lambda: {
-          **data_identity(dataset(), config, split),
+          **data_identity(dataset(), settings, split),
           'run': folders.sha256_file(path),
       },
       search=lambda _: searched_lib.Searched(evaluation().read(path)),

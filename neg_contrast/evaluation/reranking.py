@@ -6,184 +6,29 @@ The retriever's ranking is evaluated first, as the system `candidates`; its
 
 import dataclasses
 import functools
-import hashlib
 import pathlib
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
-from neg_contrast import errors, hosts, progress, sharding
+from neg_contrast import errors
 from neg_contrast.artifacts import folders, plan
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import prepared as prepared_lib
-from neg_contrast.data import tokenized
 from neg_contrast.evaluation import (
+  candidate_scores,
   evaluations,
-  linking,
+  first_stage,
   metrics,
   rankings,
-  runs,
-  trec,
 )
-from neg_contrast.models import by_name as model_lib
 from neg_contrast.models import loading, reranker
-from neg_contrast.retrieval import (
-  bm25_search,
-  embeddings,
-  fused_vectors,
-  hits,
-  pair_scorer,
-  text_encoder,
-  vector_table,
-)
 from neg_contrast.retrieval import embedder as embedder_lib
-from neg_contrast.retrieval import retriever as retriever_lib
+from neg_contrast.retrieval import hits
 from neg_contrast.retrieval import searched as searched_lib
 from neg_contrast.settings import config as config_lib
 
 CANDIDATES, RERANKED = 'candidates', 'reranked'  # Systems.
 FOLDER = 'reranked'  # Of a workdir: scores of pairs.
-_RUN_SUFFIXES = ('.trec', '.run', '.txt', '.tsv', '.json', '.gz')
-_VECTOR_BYTES = 2**29  # Of passages, in memory.
-
-# `[queries, depth]` passage rows of queries -> their scores, -inf for padding.
-Score = Callable[[np.ndarray, np.ndarray], np.ndarray]
-
-
-@dataclasses.dataclass(frozen=True)
-class Evaluation(rankings.Evaluation):
-  """An evaluation of a ranking that ranks candidates anew.
-
-  Attributes:
-    candidates: makes the ranking of these, with rows as `query_rows`.
-  """
-
-  candidates: Callable[[], hits.Hits]
-
-  def score(
-      self,
-      run: trec.Run,
-      found: hits.Hits,
-      names: tuple[str, ...] | None = None,
-  ) -> metrics.Scores:
-    """As of any ranking, with the accuracies of `linking.accuracies`."""
-    scores = super().score(run, found, names)
-    if not self.qrels:
-      return scores
-    linked = linking.accuracies(
-        self.qrels, self.run_of(self.candidates()), run, self.world_names,
-        self.config.depth,
-    )
-    return metrics.Scores(
-        {**scores.per_query, **linked.per_query},
-        {**scores.mean, **linked.mean},
-        {world: {**scores.per_world.get(world, {}), **values}
-         for world, values in linked.per_world.items()},
-    )
-
-
-class Candidates:
-  """What is ranked anew: BM25's, a run's, or those of a checkpoint."""
-
-  def __init__(
-      self,
-      config: config_lib.Config,
-      dataset: Callable[[], dataset_lib.Dataset],
-      folder: pathlib.Path,
-  ):
-    """Reads nothing yet.
-
-    Args:
-      config: of the job.
-      dataset: corpus and queries.
-      folder: keeps the vectors of a retriever.
-    """
-    self._config, self._dataset, self._folder = config, dataset, folder
-    negatives = config.negatives
-    self._names: tuple[str, ...] = (config.candidates,)
-    if not config.candidates:
-      self._names = {
-          'bm25': ('bm25',),
-          'model': (negatives.checkpoint or config.checkpoint,),
-          'run': negatives.runs,
-      }[negatives.strategy]
-
-  def missing(self) -> str | None:
-    """What the user has to provide first."""
-    if self._runs:
-      lacks = map(runs.missing_run, self._runs)
-      return next((lack for lack in lacks if lack), None)
-    return None if self._is_bm25 else model_lib.missing(self._names[0])
-
-  @functools.cached_property
-  def identity(self) -> dict[str, Any]:
-    """What they depend on, beside data and split."""
-    config = self._config
-    if self._is_bm25:
-      return {'bm25': {'k1': config.evaluation.bm25_k1,
-                       'b': config.evaluation.bm25_b}}
-    if self._runs:
-      return {'runs': list(map(folders.sha256_file, self._runs))}
-    settings = retriever_lib.index_settings(config, self._dataset().prepared)
-    return {
-        'embeddings': self._vectors.search_identity,
-        'index': 'exact' if settings is None else dataclasses.asdict(settings),
-    }
-
-  def share(self) -> None:
-    """The part that several processes divide."""
-    if not (self._runs or self._is_bm25):
-      _ = self._vectors.passage_vecs
-
-  def search(self, evaluation: rankings.Evaluation) -> searched_lib.Searched:
-    """The candidates of a split.
-
-    Raises:
-      UserError: a run does not fit the corpus and the split.
-    """
-    rows, depth = evaluation.query_rows, self._config.evaluation.depth
-    if self._is_bm25:
-      return searched_lib.Searched(bm25_search.search_bm25(
-          self._config.evaluation, self._dataset(), rows, depth
-      ))
-    if not self._runs:
-      return searched_lib.search_dense(
-          self._config, self._dataset(), self._vectors, self._folder, rows
-      )
-    try:
-      return searched_lib.Searched(
-          evaluation.hits_of(runs.read_runs(self._runs))
-      )
-    except errors.UserError as e:
-      raise errors.UserError(f'{", ".join(self._names)}: {e}') from None
-
-  def release(self) -> None:
-    """Lets go of a retriever's weights; they are read again when asked for."""
-    vars(self).pop('_vectors', None)
-
-  @property
-  def _is_bm25(self) -> bool:
-    return self._names == ('bm25',)
-
-  @property
-  def _runs(self) -> list[pathlib.Path]:
-    paths = list(map(pathlib.Path, self._names))
-    are_runs = not self._is_bm25 and (
-        len(paths) > 1 or paths[0].is_file()
-        or (paths[0].suffix in _RUN_SUFFIXES and not paths[0].is_dir())
-    )
-    return paths if are_runs else []
-
-  @functools.cached_property
-  def _vectors(self) -> retriever_lib.Vectors:
-    config, dataset, name = self._config, self._dataset(), self._names[0]
-    if model_lib.is_ensemble(name):
-      return fused_vectors.load_vectors(config, dataset, name, self._folder)
-    model = model_lib.load_as_it_comes(name, config.seed)
-    return embedder_lib.Embedder(
-        config, dataset, embedder_lib.make_encoder(config, model), self._folder
-    )
 
 
 class Reranking:
@@ -196,7 +41,7 @@ class Reranking:
       dataset: Callable[[], dataset_lib.Dataset],
       judgements: Callable[[], prepared_lib.Judgements],
       split: str,
-      candidates: Candidates,
+      candidates: first_stage.Candidates,
       model: Callable[[], reranker.Reranker | loading.Model],
   ):
     """Reads nothing yet.
@@ -245,17 +90,15 @@ class Reranking:
     )
 
   @functools.cached_property
-  def _evaluation(self) -> Evaluation:
-    return Evaluation(
-        **{field.name: getattr(self._plain, field.name)
-           for field in dataclasses.fields(self._plain)},
-        candidates=lambda: self._given,
-    )
+  def _evaluation(self) -> rankings.Evaluation:
+    return dataclasses.replace(self._plain, candidates=lambda: self._given)
 
   @property
   def _candidates_identity(self) -> dict[str, Any]:
     return {
-        **evaluations.data_identity(self._dataset(), self._config, self._split),
+        **evaluations.data_identity(
+            self._dataset(), self._config.evaluation, self._split
+        ),
         **self._candidates.identity,
     }
 
@@ -286,141 +129,15 @@ class Reranking:
   def _reranked(self) -> hits.Hits:
     query_rows, rows = self._evaluation.query_rows, self._given.rows
     if isinstance(self._model, reranker.Reranker):
-      scores = self._cross_scores(self._model, query_rows, rows)
+      scores = candidate_scores.kept_scores(
+          candidate_scores.make_scorer(self._config, self._model),
+          self._dataset(), query_rows, rows, self._workdir / FOLDER,
+          self._scores_identity, self._config.index.table_rows,
+      )
     else:
-      scores = dual_scores(
+      scores = candidate_scores.dual_scores(
           self._config, self._dataset(),
           embedder_lib.make_encoder(self._config, self._model), query_rows,
           rows,
       )
-    return ranked(self._dataset(), rows, scores)
-
-  def _cross_scores(self, model, query_rows, rows) -> np.ndarray:
-    """Scores, kept on disk shard by shard, which processes divide."""
-    pairs, is_there = pairs_of(query_rows, rows)
-    scorer, dataset = make_scorer(self._config, model), self._dataset()
-    texts = texts_of(dataset, model)
-    identity = {
-        **self._scores_identity,
-        'queries': dataset.prepared.manifest['queries_fingerprint'],
-        'pairs': hashlib.sha256(pairs.tobytes()).hexdigest(),
-    }
-    block = scorer.block_rows(*texts, pairs)
-    wanted = -(-self._config.index.table_rows // block) * block
-    table = embeddings.make_table(
-        self._workdir / FOLDER / folders.sha256_json(identity)[:12],
-        identity, vector_table.Layout(len(pairs), 1, shard_rows=wanted),
-        lambda span, out, on_progress: scorer.score(
-            *texts, pairs, span=span, out=out, on_progress=on_progress
-        ),
-        lambda before: progress.Ticker('reranking', len(pairs), before=before),
-    )
-    scores = np.full(rows.shape, -np.inf, np.float32)
-    scores[is_there] = table[:][:, 0]
-    return scores
-
-
-def make_scorer(
-    config: config_lib.Config, model: reranker.Reranker
-) -> pair_scorer.PairScorer:
-  """The scorer of a cross-encoder, on this process's devices."""
-  return pair_scorer.PairScorer(
-      model, model_lib.make_cross_encoder(model.spec, config.model),
-      sharding.make_local_mesh(config.mesh), config.data.row_length,
-      model_lib.chunk_tokens(config.index),
-  )
-
-
-def texts_of(
-    dataset: dataset_lib.Dataset, model: reranker.Reranker
-) -> tuple[tokenized.TokenizedTexts, tokenized.TokenizedTexts]:
-  """Queries and passages as a cross-encoder reads them."""
-  return dataset.tokenize(model, 'query'), dataset.tokenize(model, 'passage')
-
-
-def cross_scores(
-    scorer: pair_scorer.PairScorer,
-    dataset: dataset_lib.Dataset,
-    query_rows: np.ndarray,
-    rows: np.ndarray,
-) -> np.ndarray:
-  """Scores by a cross-encoder, in memory; processes divide them.
-
-  Args:
-    scorer: the model at work.
-    dataset: corpus and queries.
-    query_rows: `[queries] int32`.
-    rows: `[queries, depth] int32` passages; -1 pads.
-
-  Returns:
-    `[queries, depth] float32`, -inf for padding.
-  """
-  pairs, is_there = pairs_of(query_rows, rows)
-  texts = texts_of(dataset, scorer.model)
-  block = scorer.block_rows(*texts, pairs)
-  blocks = hosts.share_of(-(-len(pairs) // block))
-  span = range(blocks.start * block, min(blocks.stop * block, len(pairs)))
-  scores = np.full(rows.shape, -np.inf, np.float32)
-  scores[is_there] = hosts.gather(scorer.score(
-      *texts, pairs, span=span,
-      on_progress=progress.Ticker('reranking', len(pairs)),
-  ))[:, 0]
-  return scores
-
-
-def dual_scores(
-    config: config_lib.Config,
-    dataset: dataset_lib.Dataset,
-    encoder: text_encoder.TextEncoder,
-    query_rows: np.ndarray,
-    rows: np.ndarray,
-) -> np.ndarray:
-  """Scores by a dual encoder; other arguments as of `cross_scores`.
-
-  Only candidates are encoded, those of some queries at a time.
-  """
-  query_vecs = embedder_lib.Embedder(config, dataset, encoder).query_vecs(
-      query_rows
-  )
-  scores = np.full(rows.shape, -np.inf, np.float32)
-  some = max(1, _VECTOR_BYTES // (4 * encoder.dim * rows.shape[1]))
-  for begin in range(0, len(rows), some):
-    lines = slice(begin, begin + some)
-    wanted = np.unique(rows[lines])
-    wanted = wanted[wanted >= 0]
-    if not len(wanted):
-      continue
-    retriever = retriever_lib.Retriever(
-        config, dataset,
-        embedder_lib.Embedder(config, dataset, encoder, rows=wanted),
-        rows=wanted,
-    )
-    places = np.where(rows[lines] >= 0, np.searchsorted(wanted, rows[lines]),
-                      -1)
-    scores[lines] = retriever.score(query_vecs[lines], places)
-  return scores
-
-
-def pairs_of(
-    query_rows: np.ndarray, rows: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-  """`[pairs, 2] int32` (query, passage), and where they are in `rows`."""
-  is_there = rows >= 0
-  lines, _ = np.nonzero(is_there)
-  return np.stack([query_rows[lines], rows[is_there]], axis=1), is_there
-
-
-def ranked(
-    dataset: dataset_lib.Dataset, rows: np.ndarray, scores: np.ndarray
-) -> hits.Hits:
-  """Candidates in the order of their scores.
-
-  Args:
-    dataset: the corpus, whose ids break ties.
-    rows: `[queries, depth] int32` passages; -1 pads.
-    scores: `[queries, depth] float32`, -inf for padding.
-  """
-  ranks = dataset.prepared.tie_ranks[np.maximum(rows, 0)]
-  best = hits.top_k(scores, ranks, rows.shape[1])
-  at = np.take_along_axis(rows, np.maximum(best.rows, 0), axis=1)
-  return hits.Hits(np.where(best.rows >= 0, at, np.int32(-1)), best.scores)
+    return candidate_scores.ranked(self._dataset(), rows, scores)

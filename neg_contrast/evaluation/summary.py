@@ -1,16 +1,13 @@
 """All evaluations of a workdir in one place."""
 
 import pathlib
+from collections.abc import Mapping
 from typing import Any
 
 from neg_contrast.artifacts import folders
 from neg_contrast.data import dataset as dataset_lib
-from neg_contrast.evaluation import (
-  linking,
-  metrics,
-  per_query,
-  significance,
-)
+from neg_contrast.evaluation import per_query, significance
+from neg_contrast.evaluation import worlds as worlds_lib
 
 
 def read_evaluations(
@@ -81,11 +78,36 @@ def gather(
           significance.compare(systems),
       )
   for group, of_systems in worlds.items():
-    linking.write_worlds(
+    worlds_lib.write_worlds(
         workdir / f'worlds-{group.replace("/", "-")}.tsv', of_systems
     )
   for title, rows in tables.items() if say else ():
-    print(f'\n{title}\n{metrics.format_table(rows)}')
+    print(f'\n{title}\n{format_table(rows)}')
   if recalls and say:
     print('\n'.join(recalls))
   return values
+
+
+def format_table(rows: Mapping[str, Mapping[str, float]]) -> str:
+  """A plain text table: a system a line, a metric a column.
+
+  Args:
+    rows: system → metric → value; '-' stands where a system lacks a metric.
+
+  Returns:
+    Aligned lines without a final newline, values to four decimals.
+  """
+  metrics = list(dict.fromkeys(name for row in rows.values() for name in row))
+  cells = [['system', *metrics]]
+  for system, row in rows.items():
+    cells.append([
+        system, *(f'{row[m]:.4f}' if m in row else '-' for m in metrics)
+    ])
+  widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+  return '\n'.join(
+      '  '.join([
+          line[0].ljust(widths[0]),
+          *(c.rjust(w) for c, w in zip(line[1:], widths[1:], strict=True)),
+      ]).rstrip()
+      for line in cells
+  )

@@ -47,7 +47,9 @@ class EvaluateJob:
     model = evaluations.evaluation_step(
         system, config.data, workdir, evaluation, split,
         identity=lambda: evaluations.dense_identity(
-            self._dataset, config, split, self._vectors.search_identity
+            self._dataset, config.evaluation, split,
+            self._vectors.search_identity,
+            retriever_lib.index_settings(config, self._dataset.prepared),
         ),
         search=lambda rows: searched_lib.search_dense(
             config, self._dataset, self._vectors,
@@ -56,10 +58,13 @@ class EvaluateJob:
         share=lambda: self._vectors.passage_vecs,
     )
     systems = [
-        *([evaluations.bm25_step(config, workdir, dataset, evaluation, split)]
+        *([evaluations.bm25_step(
+            config.data, config.evaluation, workdir, dataset, evaluation, split
+        )]
           if config.evaluation.bm25 else []),
         *(evaluations.run_step(
-            config, workdir, dataset, evaluation, split, path
+            config.data, config.evaluation, workdir, dataset, evaluation, split,
+            path,
         ) for path in map(pathlib.Path, config.evaluation.runs)),
         dataclasses.replace(
             model, missing=lambda: model_lib.missing(config.checkpoint)

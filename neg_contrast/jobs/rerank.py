@@ -5,7 +5,7 @@ import pathlib
 
 from neg_contrast.artifacts import plan
 from neg_contrast.data import dataset as dataset_lib
-from neg_contrast.evaluation import reranking, summary
+from neg_contrast.evaluation import first_stage, reranking, summary
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.models import loading, reranker
 from neg_contrast.report import workdir_report
@@ -28,7 +28,7 @@ class RerankJob:
     given, again = reranking.Reranking(
         config, workdir, dataset,
         lambda: self._dataset.prepared.judgements(split), split,
-        reranking.Candidates(config, dataset, folder), self._load,
+        first_stage.Candidates(config, dataset, folder), self._load,
     ).steps()
     return [
         dataset_lib.preparation_step(config.data, dataset), given,

@@ -4,7 +4,7 @@ import dataclasses
 import functools
 import os
 import pathlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import jax
@@ -14,54 +14,17 @@ from neg_contrast.artifacts import folders, plan
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.evaluation import (
   evaluations,
-  per_query,
   rankings,
-  significance,
   summary,
 )
 from neg_contrast.jobs import ensemble, prerequisites, train
-from neg_contrast.report import paper as paper_lib
-from neg_contrast.report import tables, workdir_report
+from neg_contrast.report import paper_grid, tables, workdir_report
 from neg_contrast.retrieval import bm25_search, fused_vectors
 from neg_contrast.retrieval import retriever as retriever_lib
 from neg_contrast.retrieval import searched as searched_lib
 from neg_contrast.settings import config as config_lib
 
-_TITLES = {
-    'generated': 'Stage 1 with hard negatives',
-    'no_hard_negatives': 'No hard negatives in stage 1',
-    'none': 'No stage 1',
-}
-_LABELS = {
-    'random': 'Rnd', 'coarse': 'Rnd + Coarse', 'fine': 'Rnd + Fine',
-    'bm25': 'Rnd + BM25', 'context': 'Rnd + Context', 'mixed': 'Rnd + Mixed',
-}
-_ENSEMBLES = {'fusion_embedding': 'Ensemble (embedding)',
-              'fusion_rank': 'Ensemble (rank)'}
-_BASELINES, _ENSEMBLE, _HYBRID = 'baselines', 'ensemble', 'hybrid'
-_DPR = 'dpr_single'
-_MARK, _ALPHA = '†', 0.05
-_OTHER_NAMES = {'BM25': 'BM25-Anserini'}  # Of Table 3.
 _T = TypeVar('_T')
-
-
-@dataclasses.dataclass(frozen=True)
-class _Entry:
-  """A row: where its evaluation lies, and what the paper calls it.
-
-  Attributes:
-    label: printed.
-    workdir: with its evaluation.
-    system: its name there.
-    stage1: of the paper's row.
-    row: of the paper.
-  """
-
-  label: str
-  workdir: pathlib.Path
-  system: str
-  stage1: str
-  row: str
 
 
 class TableJob:
@@ -79,8 +42,8 @@ class TableJob:
         for name, cell in cells.items()
     }
     self._cells = {
-        key: train.TrainJob(self._configs[key], self._cell_folder(*key))
-        for key in sorted(self._configs, key=_place)
+        key: train.TrainJob(self._configs[key], self._cell_folder(key))
+        for key in sorted(self._configs, key=paper_grid.order)
     }
     for name in config.table.members:
       if ('generated', name) not in self._cells:
@@ -96,8 +59,9 @@ class TableJob:
         self._config.data, lambda: self._dataset
     )]
     steps += [evaluations.bm25_step(
-        self._config, self._workdir, lambda: self._dataset,
-        functools.partial(self._evaluation, split), split, lambda: self._bm25,
+        self._config.data, self._config.evaluation, self._workdir,
+        lambda: self._dataset, functools.partial(self._evaluation, split),
+        split, lambda: self._bm25,
     ) for split in self._splits]
     seen: set[str] = set()
     for key, job in self._cells.items():
@@ -123,12 +87,14 @@ class TableJob:
     Cells get their `metrics.json`, and the ensemble becomes a checkpoint.
     """
     for key in self._cells:
-      summary.gather(self._cell_folder(*key), self._dataset, say=False)
+      summary.gather(self._cell_folder(key), self._dataset, say=False)
     for name, together, _ in self._put_together(self._splits[0]):
       summary.gather(self._workdir / name, self._dataset, say=False)
-      if name == _ENSEMBLE:
+      if name == paper_grid.ENSEMBLE:
         together.ensemble.save(self._workdir / name)
-    made = [self._table(split) for split in self._splits]
+    names = dict(zip(self._splits, self._config.table.datasets, strict=False))
+    made = [self._grid().table(split, names.get(split, ''))
+            for split in self._splits]
     for suffix, form in (('md', tables.markdown), ('tex', tables.latex)):
       path = self._workdir / f'table.{suffix}'
       partial = path.with_name(path.name + '.partial')
@@ -171,25 +137,16 @@ class TableJob:
                     plan.nothing),
     )
     name, at = '-'.join(key), f'cells.{key[0]}.{key[1]}'
+    compiling = functools.partial(_compiling, self._workdir)
     return [
         dataclasses.replace(
             step, name=f'{name}: {step.name}',
-            run=prerequisites.told_as(at, self._compiling(step.run)),
-            share=prerequisites.told_as(at, self._compiling(step.share)),
+            run=prerequisites.told_as(at, compiling(step.run)),
+            share=prerequisites.told_as(at, compiling(step.share)),
             is_done=prerequisites.told_as(at, step.is_done),
             missing=prerequisites.told_as(at, step.missing),
         ) for step in [*steps, job.training_step(), *evaluations]
     ]
-
-  def _compiling(self, run: Callable[[], object]) -> Callable[[], None]:
-    """The cells compute the same programs: each is compiled once."""
-    def with_cache() -> None:
-      jax.config.update('jax_compilation_cache_dir',
-                        str(self._workdir / 'compiled'))
-      jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.5)
-      run()
-
-    return with_cache
 
   @property
   def _stage1(self) -> str:
@@ -207,7 +164,10 @@ class TableJob:
         'stage1', self._config.data, self._workdir,
         functools.partial(self._evaluation, split), split,
         identity=lambda: evaluations.dense_identity(
-            self._dataset, self._config, split, vectors().search_identity
+            self._dataset, self._config.evaluation, split,
+            vectors().search_identity, retriever_lib.index_settings(
+                self._config, self._dataset.prepared
+            ),
         ),
         search=lambda rows: searched_lib.search_dense(
             self._config, self._dataset, vectors(), folder, rows
@@ -221,17 +181,21 @@ class TableJob:
     """(name, job, those of its steps that are wanted) of fusions."""
     settings, made = self._config.ensemble, []
     if len(self._config.table.members) > 1:
-      made.append((_ENSEMBLE, ('weights', *_ENSEMBLES), dataclasses.replace(
-          settings, hybrid=False, members=self._workdirs(_ENSEMBLE)
-      )))
-    if (_BASELINES, _DPR) in self._cells:
-      made.append((_HYBRID, ('weights', 'hybrid'), dataclasses.replace(
-          settings, hybrid=True, members=self._workdirs(_HYBRID), weights=(),
-          runs=(),
-      )))
+      made.append((
+          paper_grid.ENSEMBLE, ('weights', *paper_grid.ENSEMBLES),
+          dataclasses.replace(settings, hybrid=False),
+      ))
+    if (paper_grid.BASELINES, paper_grid.DPR) in self._cells:
+      made.append((
+          paper_grid.HYBRID, ('weights', 'hybrid'),
+          dataclasses.replace(settings, hybrid=True, weights=(), runs=()),
+      ))
     return [
         (name, ensemble.EnsembleJob(dataclasses.replace(
-            self._config, job='ensemble', cells=None, ensemble=of,
+            self._config, job='ensemble', cells=None,
+            ensemble=dataclasses.replace(of, members=tuple(
+                str(self._cell_folder(key)) for key in self._members(name)
+            )),
             data=dataclasses.replace(self._config.data, test_split=split),
         ), self._workdir / name, lambda: self._bm25), systems)
         for name, systems, of in made
@@ -239,12 +203,12 @@ class TableJob:
 
   def _members(self, name: str) -> list[tuple[str, str]]:
     """Cells that are put together as `ensemble` or `hybrid`."""
-    if name == _HYBRID:
-      return [(_BASELINES, _DPR)]
+    if name == paper_grid.HYBRID:
+      return [(paper_grid.BASELINES, paper_grid.DPR)]
     return [('generated', member) for member in self._config.table.members]
 
-  def _workdirs(self, name: str) -> tuple[str, ...]:
-    return tuple(str(self._cell_folder(*key)) for key in self._members(name))
+  def _cell_folder(self, key: tuple[str, str]) -> pathlib.Path:
+    return paper_grid.cell_folder(self._workdir, *key)
 
   def _are_trained(self, keys: list[tuple[str, str]]) -> bool:
     trained = all(self._cells[key].is_trained() for key in keys)
@@ -257,9 +221,6 @@ class TableJob:
     """Of the corpus, for BM25 alone and with others."""
     return bm25_search.Bm25Search(self._config.evaluation, self._dataset)
 
-  def _cell_folder(self, group: str, name: str) -> pathlib.Path:
-    return self._workdir / 'cells' / f'{group}-{name}'
-
   @functools.cached_property
   def _dataset(self) -> dataset_lib.Dataset:
     return dataset_lib.Dataset(self._config.data)
@@ -271,92 +232,15 @@ class TableJob:
         self._dataset.prepared.judgements(split),
     )
 
-  # The table.
-
-  def _layout(self) -> list[tuple[str, list[_Entry]]]:
-    """Titles and rows."""
-    cell = lambda group, name, label: _Entry(
-        label, self._cell_folder(group, name), 'trained', group, name
+  def _grid(self) -> paper_grid.Grid:
+    """What is to be printed."""
+    return paper_grid.Grid(
+        self._workdir, tuple(self._cells), bool(self._stage1),
+        len(self._config.table.members) > 1,
+        {cell.stage1.synthetic.pairs for cell in self._configs.values()
+         if cell.stage1 is not None},
+        self._config.table, self._config.data, self._dataset,
     )
-    baselines = [_Entry('BM25', self._workdir, 'bm25', '', 'BM25')]
-    if (_BASELINES, _DPR) in self._cells:
-      single = cell(_BASELINES, _DPR, 'DPR (Single)')
-      baselines += [
-          dataclasses.replace(single, stage1='', row='DPR (Single)'),
-          _Entry('BM25 + DPR', self._workdir / _HYBRID, 'hybrid', '',
-                 'BM25 + DPR'),
-      ]
-    if ('none', 'bm25') in self._cells:
-      ours = cell('none', 'bm25', 'DPR ours')
-      baselines.insert(2, dataclasses.replace(ours, stage1='', row='DPR ours'))
-    groups = [('Baselines', baselines)]
-    for group, title in _TITLES.items():
-      entries = [cell(group, name, _LABELS.get(name, name))
-                 for of, name in self._cells if of == group]
-      if group == 'generated' and entries:
-        if self._stage1:
-          entries.insert(0, _Entry('Stage 1', self._workdir, 'stage1',
-                                   'generated', 'Stage 1'))
-        if len(self._config.table.members) > 1:
-          entries += [
-              _Entry(label, self._workdir / _ENSEMBLE, name, 'generated', name)
-              for name, label in _ENSEMBLES.items()
-          ]
-      if entries:
-        groups.append((title, entries))
-    return groups
-
-  def _table(self, split: str) -> tables.Table:
-    """What was measured on a split, beside the paper."""
-    settings, prepared = self._config.table, self._dataset.prepared
-    names = dict(zip(self._splits, settings.datasets, strict=False))
-    name = names.get(split, '')
-    paper = paper_lib.read(pathlib.Path(settings.paper)) if (
-        settings.paper and name) else paper_lib.Paper({})
-    groups, size = [], None
-    for title, entries in self._layout():
-      found = {entry: self._read(entry, split) for entry in entries}
-      marks = _marks(found)
-      rows = []
-      for entry, (manifest, _) in found.items():
-        size = paper_lib.Size(manifest['passages'], manifest['queries'])
-        rows.append(tables.Row(
-            entry.label,
-            ours={metric: 100 * value
-                  for metric, value in manifest['metrics'].items()},
-            paper=_find(paper, name, entry.stage1, entry.row),
-            size=size,
-            comparable=size == paper_lib.SIZES.get(name),
-            marks=marks.get(entry, {}),
-        ))
-      groups.append(tables.Group(title, tuple(rows)))
-    pairs = {cell.synthetic.pairs for cell in self._stages()}
-    made_of = f'; stage 1: {", ".join(sorted(pairs))}' if pairs else ''
-    return tables.Table(
-        f'{self._dataset.name}/{split}: {len(prepared.passages):,} passages'
-        f'{made_of}',
-        settings.metrics, tuple(groups), paper_lib.SIZES.get(name),
-        {_MARK: f'differs from Rnd of its group (paired randomisation test, '
-                f'p < {_ALPHA} after Holm over the group)'},
-    )
-
-  def _stages(self) -> list[config_lib.Config]:
-    """All configs of stage 1."""
-    return [cell.stage1 for cell in self._configs.values()
-            if cell.stage1 is not None]
-
-  def _read(
-      self, entry: _Entry, split: str
-  ) -> tuple[dict[str, Any], dict[str, dict[str, float]]]:
-    """Manifest and values by query of a row."""
-    folder = evaluations.folder_of(
-        entry.workdir, self._config.data, split, entry.system
-    )
-    manifest = folders.read_manifest(folder)
-    if manifest is None:
-      raise errors.UserError(f'{folder}: the evaluation is not there any more; '
-                             'run the same command again')
-    return manifest, per_query.read(folder / per_query.FILE)
 
 
 def _then(
@@ -372,12 +256,16 @@ def _then(
   return called
 
 
-def _place(key: tuple[str, str]) -> tuple[int, int, tuple[str, str]]:
-  """Where a cell stands: as in the paper, others last."""
-  at = lambda name, names: (
-      list(names).index(name) if name in names else len(names)
-  )
-  return at(key[0], _TITLES), at(key[1], _LABELS), key
+def _compiling(
+    workdir: pathlib.Path, run: Callable[[], object]
+) -> Callable[[], None]:
+  """The cells compute the same programs: each is compiled once."""
+  def with_cache() -> None:
+    jax.config.update('jax_compilation_cache_dir', str(workdir / 'compiled'))
+    jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.5)
+    run()
+
+  return with_cache
 
 
 def _shared_settings(cell: config_lib.Config) -> dict[str, Any]:
@@ -388,29 +276,3 @@ def _shared_settings(cell: config_lib.Config) -> dict[str, Any]:
   for key in ('strategy', 'per_query', 'members', 'quotas'):
     values['negatives'].pop(key)
   return values
-
-
-def _find(
-    paper: paper_lib.Paper, dataset: str, stage1: str, row: str
-) -> Mapping[str, float]:
-  """The paper's row, whichever table it is in."""
-  for name in (row, _OTHER_NAMES.get(row, row)):
-    for table in map(int, paper_lib.TABLES):
-      if found := paper.find(table, dataset, stage1, name):
-        return found
-  return {}
-
-
-def _marks(
-    found: Mapping[_Entry, tuple[Any, dict[str, dict[str, float]]]],
-) -> dict[_Entry, dict[str, str]]:
-  """Marks of the rows of a group that differ from `random`, by metric."""
-  systems = {entry.row: values for entry, (_, values) in found.items()}
-  if 'random' not in systems:
-    return {}
-  pairs = significance.against('random', systems)
-  return {
-      entry: {pair.metric: _MARK for pair in pairs
-              if pair.system == entry.row and pair.p_holm < _ALPHA}
-      for entry in found
-  }

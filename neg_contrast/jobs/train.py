@@ -62,7 +62,8 @@ class TrainJob:
     )
     metrics.check_names(config.evaluation.metrics)
     bm25 = [] if not config.evaluation.bm25 else [evaluations.bm25_step(
-        config, workdir, lambda: self._gold, lambda: self._test, split
+        config.data, config.evaluation, workdir, lambda: self._gold,
+        lambda: self._test, split,
     )]
     initial = evaluations.evaluation_step(
         'initial', config.data, workdir, lambda: self._test, split,
@@ -159,8 +160,9 @@ class TrainJob:
 
   def _identity_of(self, model: loading.Model, split: str) -> dict[str, Any]:
     return evaluations.dense_identity(
-        self._gold, self._config, split,
+        self._gold, self._config.evaluation, split,
         embedder_lib.identity(self._config, self._gold, model),
+        retriever_lib.index_settings(self._config, self._gold.prepared),
     )
 
   def _search(

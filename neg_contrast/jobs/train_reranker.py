@@ -5,7 +5,7 @@ import pathlib
 
 from neg_contrast.artifacts import folders, plan
 from neg_contrast.data import dataset as dataset_lib
-from neg_contrast.evaluation import reranking, summary
+from neg_contrast.evaluation import first_stage, reranking, summary
 from neg_contrast.mining import mined_negatives as negatives_lib
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.report import workdir_report
@@ -24,7 +24,7 @@ class TrainRerankerJob:
     self._negatives = negatives_lib.Negatives(config, workdir, dataset)
     # Where mining leaves the vectors of its retriever.
     folder = pathlib.Path(config.negatives.mined_dir) / retriever_lib.FOLDER
-    candidates = reranking.Candidates(config, dataset, folder)
+    candidates = first_stage.Candidates(config, dataset, folder)
     self._training = reranker_run.RerankerTraining(
         config, workdir, dataset, self._negatives, candidates
     )

@@ -16,7 +16,7 @@ from neg_contrast import sharding
 from neg_contrast.batches import packing, pair_batches
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import examples
-from neg_contrast.evaluation import reranking
+from neg_contrast.evaluation import candidate_scores, first_stage, rankings
 from neg_contrast.mining import mined_negatives as negatives_lib
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.models import reranker
@@ -34,7 +34,7 @@ class RerankerTraining(pooled_run.PooledTraining):
       workdir: pathlib.Path,
       dataset: Callable[[], dataset_lib.Dataset],
       negatives: negatives_lib.Negatives,
-      candidates: reranking.Candidates,
+      candidates: first_stage.Candidates,
   ):
     """Reads nothing yet.
 
@@ -102,7 +102,7 @@ class RerankerTraining(pooled_run.PooledTraining):
     assert pool is not None
     pairs = examples.make_examples(dataset.prepared, dataset.train_and_tune[0])
     self._warn_of_small_pools(pairs.query_rows)
-    queries, passages = reranking.texts_of(dataset, self.model)
+    queries, passages = candidate_scores.texts_of(dataset, self.model)
     count, quotas = config.negatives.per_query, config.negatives.quotas
     batcher = pair_batches.PairBatcher(
         examples=pairs,
@@ -123,23 +123,23 @@ class RerankerTraining(pooled_run.PooledTraining):
   def _tune(self) -> Callable[[Any], dict[str, float]]:
     """Parameters -> metrics of the tune queries' candidates, ranked anew."""
     dataset = self._dataset
-    evaluation = reranking.Evaluation(
+    evaluation = rankings.Evaluation(
         self._config.evaluation, dataset, dataset.train_and_tune[1],
         lambda: found,
     )
     found = self._candidates.search(evaluation).found
     self._candidates.release()
-    scorer = reranking.make_scorer(self._config, self.model)
+    scorer = candidate_scores.make_scorer(self._config, self.model)
     names = tuple(dict.fromkeys(
         ('accuracy@1', *self._config.evaluation.metrics)
     ))
 
     def measure(params):
-      scores = reranking.cross_scores(
+      scores = candidate_scores.cross_scores(
           scorer.with_params(sharding.local(params['reranker'])), dataset,
           evaluation.query_rows, found.rows,
       )
-      best = reranking.ranked(dataset, found.rows, scores)
+      best = candidate_scores.ranked(dataset, found.rows, scores)
       return evaluation.score(evaluation.run_of(best), best, names).mean
 
     return measure

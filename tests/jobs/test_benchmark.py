@@ -13,7 +13,14 @@ import pytest
 from neg_contrast import accelerators, errors
 from neg_contrast.artifacts import folders, plan
 from neg_contrast.batches import batcher
-from neg_contrast.benchmarks import peer, profile, tasks
+from neg_contrast.benchmarks import (
+  peer,
+  profile,
+  results_table,
+  rounds,
+  tasks,
+)
+from neg_contrast.benchmarks import task as task_lib
 from neg_contrast.data import random_texts
 from neg_contrast.jobs import benchmark
 from neg_contrast.settings import config as config_lib
@@ -22,17 +29,14 @@ from tests import test_configs, tiny
 PEER = 'sentence-transformers'
 ALL = ('round, s', 'CPU time, s', 'first round, with compilation, s',
        'peak memory of the process, MiB')
+_COMMON = (task_lib.QUERIES, task_lib.TOKENS, task_lib.PADDING)
 ROWS = {
-    'train': (tasks.QUERIES, tasks.PASSAGES, tasks.TOKENS, tasks.PADDING,
-              tasks.HOST_WAIT),
-    'encode': (tasks.QUERIES, tasks.PASSAGES, tasks.TOKENS, tasks.PADDING,
-               tasks.HOST_WAIT),
-    'search': (tasks.QUERIES, 'queries/s, one at a time', tasks.TOKENS,
-               tasks.PADDING, tasks.HOST_WAIT, 'passages'),
-    'mine': (tasks.QUERIES, tasks.TOKENS, tasks.PADDING, tasks.HOST_WAIT,
-             'passages'),
-    'input': (tasks.QUERIES, 'queries/s of CPU time', tasks.TOKENS,
-              tasks.PADDING, 'token ids, CPU ms a batch'),
+    'train': (*_COMMON, task_lib.PASSAGES, task_lib.HOST_WAIT),
+    'encode': (*_COMMON, task_lib.PASSAGES, task_lib.HOST_WAIT),
+    'search': (*_COMMON, 'queries/s, one at a time', task_lib.HOST_WAIT,
+               'passages'),
+    'mine': (*_COMMON, task_lib.HOST_WAIT, 'passages'),
+    'input': (*_COMMON, 'queries/s of CPU time', 'token ids, CPU ms a batch'),
 }
 STAND_IN = """
 import json, sys, time
@@ -68,7 +72,7 @@ def make_task(root, workdir, task, **overrides):
   )
   folders.make_folder(workdir)
   plan.run(job.steps()[:1])
-  material = tasks.Material(job._config, workdir, job._dataset, True)
+  material = job._material()
   return tasks.make(material), material
 
 
@@ -87,20 +91,20 @@ def test_a_table_has_all_its_rows(root, tmp_path, task, capsys):
   for name, values in rows.items():
     assert np.isfinite(values).all() and min(values) >= 0, name
     assert len(values) in (1, 2), name
-  for name in {*ROWS[task], *ALL} - {tasks.PADDING, tasks.HOST_WAIT}:
+  for name in {*ROWS[task], *ALL} - {task_lib.PADDING, task_lib.HOST_WAIT}:
     assert min(rows[name]) > 0, name
-  for name in {tasks.PADDING, tasks.HOST_WAIT} & rows.keys():
+  for name in {task_lib.PADDING, task_lib.HOST_WAIT} & rows.keys():
     assert max(rows[name]) < 1, name
-  assert tasks.UTILISATION in made['reasons']
+  assert task_lib.UTILISATION in made['reasons']
   assert f'jax {jax.__version__}' in made['notes']['versions']
   assert made['notes']['devices'].startswith('8 x cpu')
   table = {line.split(' | ')[0].strip('| '): line for line in lines[2:]}
-  assert table.keys() >= {*ROWS[task], *ALL, tasks.UTILISATION, 'versions',
+  assert table.keys() >= {*ROWS[task], *ALL, task_lib.UTILISATION, 'versions',
                           'devices'}
   assert {line.count('|') for line in lines} == {5}
   assert '\n'.join(lines) in capsys.readouterr().out
-  values = rows[tasks.QUERIES]
-  assert benchmark._number(max(values)) in table[tasks.QUERIES]
+  values = rows[task_lib.QUERIES]
+  assert results_table.number(max(values)) in table[task_lib.QUERIES]
 
 
 def test_real_texts_are_encoded_before_they_are_searched(root, tmp_path):
@@ -133,9 +137,9 @@ def test_utilisation_is_useful_operations_by_the_peak(
             2 * length * dense + 2 * 2 * length**2 * bert.hidden_size
         )
     flops += 3 * 2 * size * (size * 3) * bert.hidden_size
-  seconds = 2 * size / measured[tasks.QUERIES]
-  assert measured[tasks.TOKENS] == pytest.approx(tokens / seconds)
-  assert measured[tasks.UTILISATION] == pytest.approx(
+  seconds = 2 * size / measured[task_lib.QUERIES]
+  assert measured[task_lib.TOKENS] == pytest.approx(tokens / seconds)
+  assert measured[task_lib.UTILISATION] == pytest.approx(
       flops / seconds / (8 * 1e9)
   )
 
@@ -165,7 +169,7 @@ def test_host_wait_is_the_time_without_input(root, tmp_path, monkeypatch):
   monkeypatch.setattr(batcher.Batcher, '__call__', slow_input)
   task.close()
   task.round()
-  waited = task.round()[tasks.HOST_WAIT]
+  waited = task.round()[task_lib.HOST_WAIT]
   assert waited > 0.5
   # The same input behind steps that take longer.
   step = task._ready.step
@@ -176,7 +180,7 @@ def test_host_wait_is_the_time_without_input(root, tmp_path, monkeypatch):
     return made
 
   task._ready = dataclasses.replace(task._ready, step=slow_step)
-  assert task.round()[tasks.HOST_WAIT] < 0.2
+  assert task.round()[task_lib.HOST_WAIT] < 0.2
   task.close()
 
 
@@ -244,11 +248,11 @@ def test_a_table_with_a_profile(root, tmp_path):
 def test_every_second_round_is_reversed():
   turns = []
 
-  class Alone(tasks.Task):
+  class Alone(task_lib.Task):
 
     def round(self):
       turns.append('ours')
-      return {tasks.QUERIES: 1.0}
+      return {task_lib.QUERIES: 1.0}
 
   class Peer(peer.Peer):
     versions = ''
@@ -260,7 +264,7 @@ def test_every_second_round_is_reversed():
       turns.append('theirs')
       return {'cpu_seconds': 1.0}
 
-  benchmark._run(Alone(), Peer(), config_lib.BenchmarkConfig(
+  rounds.run(Alone(), Peer(), config_lib.BenchmarkConfig(
       versus=PEER, rounds=3
   ))
   assert ''.join(turn[0] for turn in turns) == 'otottoot'

@@ -154,10 +154,9 @@ def test_weights_are_tuned_on_the_tune_split(finished):
   job = ensemble.EnsembleJob(config_lib.parse(make_config(finished, *MEMBERS)),
                              work)
   tune = rankings.Evaluation(job._config.evaluation, job._dataset,
-                             job._tune_judgements)
-  found = job._retriever(job._vectors, job._fused_folder).search_rows(
-      tune.query_rows, DEPTH
-  )
+                             job._tuning.judgements)
+  found = job._members.fused_retriever(
+      job._tuning.member_weights).search_rows(tune.query_rows, DEPTH)
   means = tune.score(tune.run_of(found), found).mean
   tuned = weights_of(work)['fusion_embedding']
   assert tuned['accuracy@1'] == pytest.approx(means['accuracy@1'])

@@ -12,7 +12,8 @@ from neg_contrast import checkpoints, errors
 from neg_contrast.artifacts import plan
 from neg_contrast.batches import packed, text_pairs
 from neg_contrast.data import dataset
-from neg_contrast.evaluation import linking, runs, trec
+from neg_contrast.evaluation import metrics, runs, trec
+from neg_contrast.evaluation.metrics import metric
 from neg_contrast.jobs import evaluate, rerank, train, train_reranker
 from neg_contrast.mining import candidates as candidates_lib
 from neg_contrast.models import by_name as model_lib
@@ -117,8 +118,11 @@ def test_numbers_are_those_of_linking(trained):
                                    judged.grades, strict=True):
     qrels.setdefault(prepared.query_ids[query].decode(), {})[
         prepared.passage_ids[passage].decode()] = int(grade)
-  want = linking.accuracies(qrels, run_of(root / 'work', 'candidates'),
-                            run_of(root / 'work', 'reranked'), depth=DEPTH)
+  want = metrics.score(metric.Ranking(
+      run_of(root / 'work', 'reranked'), qrels,
+      candidates=lambda: run_of(root / 'work', 'candidates'),
+  ), (f'accuracy@{DEPTH}', *metrics.names_with(metric.CANDIDATES)))
+  assert len(want.mean) == 5
   values = metrics_of(root / 'work')
   for name, value in want.mean.items():
     assert values[f'data/test/reranked/{name}'] == pytest.approx(value)

@@ -1,0 +1,101 @@
+"""What all tasks of a benchmark are made of."""
+
+import dataclasses
+import functools
+import pathlib
+from collections.abc import Callable
+
+import numpy as np
+
+from neg_contrast.batches import batcher
+from neg_contrast.data import dataset as dataset_lib
+from neg_contrast.models import loading
+from neg_contrast.retrieval import embedder as embedder_lib
+from neg_contrast.retrieval import retriever as retriever_lib
+from neg_contrast.retrieval import text_encoder
+from neg_contrast.settings import config as config_lib
+from neg_contrast.training import encoder_run, run
+
+
+@dataclasses.dataclass(frozen=True)
+class Material:
+  """What all tasks are made of.
+
+  Attributes:
+    settings: task, rounds and sizes.
+    data: batches and lengths.
+    negatives: of the training, or to be mined.
+    mesh: devices.
+    depth: passages that are searched for.
+    workdir: of the job.
+    dataset: texts.
+    is_made_up: whether its words mean nothing.
+    make_trainer: as of `job=train`.
+    make_encoder: of a model, as jobs and notebooks have it.
+    make_vectors: of the dataset, given their class, an encoder and the folder
+      that keeps them; None: memory.
+    make_retriever: of vectors, for a depth.
+  """
+
+  settings: config_lib.BenchmarkConfig
+  data: config_lib.DataConfig
+  negatives: config_lib.NegativesConfig
+  mesh: config_lib.MeshConfig
+  depth: int
+  workdir: pathlib.Path
+  dataset: dataset_lib.Dataset
+  is_made_up: bool
+  make_trainer: Callable[[], encoder_run.DualEncoderTraining]
+  make_encoder: Callable[[loading.Model], text_encoder.TextEncoder]
+  make_vectors: Callable[
+      [type[embedder_lib.Embedder], text_encoder.TextEncoder,
+       pathlib.Path | None], embedder_lib.Embedder
+  ]
+  make_retriever: Callable[
+      [retriever_lib.Vectors, int], retriever_lib.Retriever
+  ]
+
+  @functools.cached_property
+  def trainer(self) -> encoder_run.DualEncoderTraining:
+    """That of `job=train`; reads the model at first use."""
+    return self.make_trainer()
+
+  @property
+  def model(self) -> loading.Model:
+    """The model, with the dropout of the config."""
+    return self.trainer.model
+
+  @functools.cached_property
+  def ready(self) -> run.Ready:
+    """A training that may begin."""
+    return self.trainer.set_up()
+
+  @functools.cached_property
+  def encoder(self) -> text_encoder.TextEncoder:
+    """The encoder of the model."""
+    return self.make_encoder(self.model)
+
+  def lengths(self, role: str) -> np.ndarray:
+    """`[texts] int64` tokens of every `query` or `passage` input."""
+    return self.dataset.tokenize(self.model, role).lengths()
+
+  def passage_rows(self) -> np.ndarray:
+    """`[n] int32` passages to encode."""
+    count = len(self.dataset.prepared.passages)
+    return np.arange(min(count, self.settings.passages), dtype=np.int32)
+
+  def query_rows(self) -> np.ndarray:
+    """`[n] int32` judged queries to ask, ascending."""
+    judged = self.dataset.prepared.judgements(self.data.train_split)
+    rows = np.unique(judged.query_rows[judged.grades > 0]).astype(np.int32)
+    return rows[:self.settings.queries]
+
+  def batch_rows(self, step: int) -> tuple[np.ndarray, ...]:
+    """Queries `[B]`, positives `[B]` and negatives `[B, N]` of a step; -1 pads.
+    """
+    make = self.ready.make_batch
+    assert isinstance(make, batcher.Batcher)
+    numbers = make.example_numbers(step)
+    queries = make.examples.query_rows[numbers]
+    return (queries, make.examples.positive_rows[numbers],
+            make.draw(step, numbers, queries).rows)

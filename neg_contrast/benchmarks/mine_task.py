@@ -1,0 +1,53 @@
+"""Candidates by search, filters, and the pool: files and all."""
+
+import dataclasses
+
+import numpy as np
+
+from neg_contrast.benchmarks import material as material_lib
+from neg_contrast.benchmarks import search_task
+from neg_contrast.data import examples
+from neg_contrast.mining import candidates
+from neg_contrast.negatives import pool as pool_lib
+
+
+class Mine(search_task.Search):
+  """Candidates by search, filters, and the pool: files and all."""
+
+  def __init__(self, material: material_lib.Material):
+    """Makes the index for the depth of mining."""
+    super().__init__(material)
+    self._positives = examples.known_positives(material.dataset.prepared)
+
+  def round(self) -> dict[str, float]:
+    """The pool is made anew."""
+    return self.counted(self._mine)
+
+  def _depth_of(self, material: material_lib.Material) -> int:
+    return material.negatives.depth
+
+  def _mine(self) -> None:
+    material, folder = self._material, self._material.workdir / 'mined'
+    prepared = material.dataset.prepared
+    candidates.write(
+        folder / 'candidates', {}, self._rows, self._depth,
+        candidates.SearchMiner(
+            lambda rows, others: self._retriever.search_and_score(
+                rows, self._depth, others
+            ), self._positives,
+        ), _say_nothing,
+    )
+    mined, halves = candidates.read(folder / 'candidates')
+    pool_lib.write(
+        folder / pool_lib.FOLDER, {}, self._rows, {'model': mined}, halves,
+        pool_lib.Corpus(
+            prepared.passage_groups, self._positives,
+            lambda queries, rows, where: np.zeros_like(where),
+        ),
+        dataclasses.replace(material.negatives, strategy='model'),
+        _say_nothing,
+    )
+
+
+def _say_nothing(done: int) -> None:
+  del done

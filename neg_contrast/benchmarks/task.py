@@ -1,0 +1,59 @@
+"""Something to be measured, and the names of what is counted."""
+
+import abc
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from neg_contrast import accelerators
+
+QUERIES, PASSAGES = 'queries/s', 'passages/s'
+TOKENS, PADDING = 'useful tokens/s', 'padding'
+UTILISATION = 'model FLOPs utilisation'
+HOST_WAIT = 'host wait'
+
+
+class Task(abc.ABC):
+  """Something to be measured.
+
+  Attributes:
+    reasons: measure -> why it is not to be had.
+    facts: measure -> what is told of it once, and does not vary.
+  """
+
+  def __init__(self):
+    """Nothing to tell yet."""
+    self.reasons: dict[str, str] = {}
+    self.facts: dict[str, float] = {}
+
+  @abc.abstractmethod
+  def round(self) -> dict[str, float]:
+    """Does it once: measure -> value."""
+
+  def agreement(
+      self, peer: str, loss: float, vecs: Callable[[], np.ndarray]
+  ) -> dict[str, list[float]]:
+    """Measure -> values that show whether another library did the same work.
+
+    Args:
+      peer: its name.
+      loss: of its first training step.
+      vecs: reads `[passages, features] float32` that it encoded last.
+    """
+    del peer, loss, vecs
+    return {}
+
+  def close(self) -> None:  # noqa: B027 - most have nothing to end.
+    """Ends what was begun."""
+
+  def utilisation(
+      self, flops: float, seconds: float, mesh: Any
+  ) -> dict[str, float]:
+    """Useful operations as a part of what the devices could do."""
+    kind = mesh.devices.flat[0].device_kind
+    chip = accelerators.find(kind)
+    if chip is None:
+      self.reasons[UTILISATION] = f'the peak of {kind} is not known here'
+      return {}
+    return {UTILISATION: flops / seconds / (chip.flops * mesh.size)}
