@@ -21,6 +21,7 @@ from neg_contrast.evaluation import (
   runs,
   summary,
 )
+from neg_contrast.jobs import checks
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.report import workdir_report
 from neg_contrast.retrieval import bm25_search, fused_vectors, fusion, hits
@@ -34,6 +35,16 @@ WEIGHTS = 'weights'  # Folder of a workdir.
 # What `hybrid` tries as the weight of the dense score, BM25's being 1: cosines
 # need tens, unnormalised products of DPR about 1.
 _HYBRID_WEIGHTS = (0.0, *(2.0 ** (i / 2) for i in range(-8, 17)))
+
+
+def check(config: config_lib.Config) -> None:
+  """Refuses a config that does not suit `job=ensemble`."""
+  checks.check_source(config)
+  config.evaluation.check_depth()
+  if not config.ensemble.members and len(config.ensemble.runs) < 2:
+    raise config.error('ensemble.members', 'names trained workdirs, or folders,'
+                       " such as ('workdirs/fine','workdirs/bm25'); or name two"
+                       ' or more TREC files with ensemble.runs')
 
 
 class EnsembleJob:

@@ -15,6 +15,7 @@ from neg_contrast import errors, progress
 from neg_contrast.artifacts import folders as folders_lib
 from neg_contrast.artifacts import plan
 from neg_contrast.data import dataset as dataset_lib
+from neg_contrast.jobs import checks
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.models import exporting, loading, model_card, pretrained
 from neg_contrast.retrieval import embedder as embedder_lib
@@ -26,6 +27,11 @@ MODEL_FOLDER = 'model'
 EMBEDDINGS_FOLDER = 'embeddings'
 _FORMAT = 1  # Of the folder.
 _ROWS_AT_ONCE = 65536
+
+
+def check(config: config_lib.Config) -> None:
+  """Refuses a config that does not suit `job=export`."""
+  checks.check_checkpoint(config)
 
 
 class ExportJob:

@@ -19,7 +19,7 @@ from neg_contrast.evaluation import (
   significance,
   summary,
 )
-from neg_contrast.jobs import ensemble, prerequisites, train
+from neg_contrast.jobs import checks, ensemble, prerequisites, train
 from neg_contrast.report import paper as paper_lib
 from neg_contrast.report import tables, workdir_report
 from neg_contrast.retrieval import bm25_search, fused_vectors
@@ -62,6 +62,14 @@ class _Entry:
   system: str
   stage1: str
   row: str
+
+
+def check(config: config_lib.Config) -> None:
+  """Refuses a config that does not suit `job=table`."""
+  checks.check_source(config)
+  if not config.cells:
+    raise config.error('cells', 'is needed: the trainings of the grid, as in '
+                       'configs/squad_table.py')
 
 
 class TableJob:
