@@ -156,7 +156,9 @@ def load_retriever(
 
 
 def _config(settings: dict[str, Any], **values: Any) -> config_lib.Config:
-  return _set(config_lib.base_config(), {**values, **settings})
+  config = _set(config_lib.base_config(), {**values, **settings})
+  jobs.check(config)
+  return config
 
 
 def _set(

@@ -12,6 +12,7 @@ from neg_contrast import errors, progress
 from neg_contrast.artifacts import folders, plan
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import examples, likeness
+from neg_contrast.jobs import checks
 from neg_contrast.mining import analysis, filters
 from neg_contrast.mining import false_negatives as audit
 from neg_contrast.mining import mined_negatives as negatives_lib
@@ -34,6 +35,11 @@ _MOST = 0.9  # Of the positives: their answers are words of the passage.
 _MANY = 0.01  # Of the queries, to be told of.
 _VAGUE = 0.02  # Of random passages above the positive; 0.003 on SQuAD.
 _FORMAT = 1  # Of the file, raised when an estimate changes.
+
+
+def check(config: config_lib.Config) -> None:
+  """Refuses a config that does not suit `job=audit`."""
+  checks.check_source(config)
 
 
 class AuditJob:

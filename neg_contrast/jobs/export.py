@@ -9,6 +9,7 @@ import numpy as np
 
 from neg_contrast.artifacts import folders, plan
 from neg_contrast.data import dataset as dataset_lib
+from neg_contrast.jobs import checks
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.models import (
   card_facts,
@@ -25,6 +26,11 @@ from neg_contrast.settings import config as config_lib
 MODEL_FOLDER = 'model'
 EMBEDDINGS_FOLDER = 'embeddings'
 _FORMAT = 1  # Of the folder.
+
+
+def check(config: config_lib.Config) -> None:
+  """Refuses a config that does not suit `job=export`."""
+  checks.check_checkpoint(config)
 
 
 class ExportJob:

@@ -15,6 +15,7 @@ from neg_contrast import errors, progress
 from neg_contrast.artifacts import folders, plan
 from neg_contrast.bias import meter
 from neg_contrast.data import dataset as dataset_lib
+from neg_contrast.jobs import checks
 from neg_contrast.losses import softmax
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.models import loading
@@ -32,6 +33,13 @@ PAPER = {
     ('mixed-50', 'cross_entropy'): 1.20, ('mixed-50', 'random'): 0.90,
 }
 """‖b(θ)‖ of Zhang and Stratos, Appendix C, by negatives and parameters."""
+
+
+def check(config: config_lib.Config) -> None:
+  """Refuses a config that does not suit `job=nce_bias`."""
+  checks.check_source(config)
+  checks.check_init(config)
+  checks.check_steps(config)
 
 
 class NceBiasJob:

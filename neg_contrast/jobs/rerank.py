@@ -6,11 +6,22 @@ import pathlib
 from neg_contrast.artifacts import plan
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.evaluation import first_stage, reranking, summary
+from neg_contrast.jobs import checks
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.models import loading, reranker
 from neg_contrast.report import workdir_report
 from neg_contrast.retrieval import retriever as retriever_lib
 from neg_contrast.settings import config as config_lib
+
+
+def check(config: config_lib.Config) -> None:
+  """Refuses a config that does not suit `job=rerank`."""
+  checks.check_source(config)
+  if not config.candidates:
+    raise config.error('candidates', 'is needed: "bm25", a TREC run file, or '
+                       'the checkpoint of a retriever')
+  checks.check_checkpoint(config)
+  config.evaluation.check_depth()
 
 
 class RerankJob:
