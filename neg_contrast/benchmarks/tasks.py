@@ -21,6 +21,7 @@ from neg_contrast.mining import candidates
 from neg_contrast.models import dual_encoder, loading
 from neg_contrast.negatives import pool as pool_lib
 from neg_contrast.retrieval import embedder as embedder_lib
+from neg_contrast.retrieval import encoding, search_settings, text_encoder
 from neg_contrast.retrieval import retriever as retriever_lib
 from neg_contrast.settings import config as config_lib
 from neg_contrast.training import costs, encoder_run, prefetch, run
@@ -101,7 +102,10 @@ class Material:
   @functools.cached_property
   def encoder(self) -> Any:
     """The encoder of jobs and notebooks."""
-    return embedder_lib.make_encoder(self.config, self.model)
+    config = self.config
+    return text_encoder.TextEncoder(self.model, encoding.EncodingSettings(
+        config.model, config.index, config.mesh, config.data.row_length
+    ))
 
   def lengths(self, role: str) -> np.ndarray:
     """`[texts] int64` tokens of every `query` or `passage` input."""
@@ -267,12 +271,14 @@ class Search(Task):
     self._rows = material.query_rows()
     vectors = _MadeUp if material.is_made_up else embedder_lib.Embedder
     self._vectors = vectors(
-        config, material.dataset, material.encoder,
+        material.dataset, material.encoder,
         None if material.is_made_up else
         material.workdir / retriever_lib.FOLDER,
     )
     self._retriever = retriever_lib.Retriever(
-        config, material.dataset, self._vectors
+        search_settings.SearchSettings(
+            config.index, config.mesh, config.evaluation.depth
+        ), material.dataset, self._vectors,
     )
     self._depth = config.evaluation.depth
     passages = len(self._vectors.passage_vecs)
@@ -425,7 +431,8 @@ class _MadeUp(embedder_lib.Embedder):
   @functools.cached_property
   def passage_vecs(self) -> np.ndarray:
     """`[passages, features] float32` of the corpus."""
-    return random_texts.vectors(len(self._dataset.prepared.passages), self.dim)
+    return random_texts.vectors(len(self._dataset.prepared.passages),
+                                self.encoder.dim)
 
 
 def make(material: Material) -> Task:

@@ -16,8 +16,7 @@ from neg_contrast.evaluation import (
   runs,
   trec,
 )
-from neg_contrast.retrieval import bm25_search
-from neg_contrast.retrieval import retriever as retriever_lib
+from neg_contrast.retrieval import bm25_search, search_settings
 from neg_contrast.retrieval import searched as searched_lib
 from neg_contrast.settings import config as config_lib
 
@@ -123,11 +122,13 @@ def dense_identity(
     split: name of the split.
     vectors: what a search of its vectors depends on.
   """
-  settings = retriever_lib.index_settings(config, dataset.prepared)
+  settings = search_settings.SearchSettings(
+      config.index, config.mesh, config.evaluation.depth
+  )
   return {
       **data_identity(dataset, config, split),
       'embeddings': vectors,
-      'index': 'exact' if settings is None else dataclasses.asdict(settings),
+      'index': settings.index_identity(dataset.prepared),
   }
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from neg_contrast import errors, hosts, progress, sharding
+from neg_contrast import errors, hosts, progress
 from neg_contrast.artifacts import folders, plan
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import prepared as prepared_lib
@@ -31,15 +31,18 @@ from neg_contrast.models import loading, reranker
 from neg_contrast.retrieval import (
   bm25_search,
   embeddings,
+  encoding,
   fused_vectors,
   hits,
   pair_scorer,
+  search_settings,
   text_encoder,
   vector_table,
 )
 from neg_contrast.retrieval import embedder as embedder_lib
 from neg_contrast.retrieval import retriever as retriever_lib
 from neg_contrast.retrieval import searched as searched_lib
+from neg_contrast.retrieval import vectors as vectors_lib
 from neg_contrast.settings import config as config_lib
 
 CANDIDATES, RERANKED = 'candidates', 'reranked'  # Systems.
@@ -125,10 +128,10 @@ class Candidates:
                        'b': config.evaluation.bm25_b}}
     if self._runs:
       return {'runs': list(map(folders.sha256_file, self._runs))}
-    settings = retriever_lib.index_settings(config, self._dataset().prepared)
+    settings = _search_settings(config)
     return {
         'embeddings': self._vectors.search_identity,
-        'index': 'exact' if settings is None else dataclasses.asdict(settings),
+        'index': settings.index_identity(self._dataset().prepared),
     }
 
   def share(self) -> None:
@@ -149,7 +152,8 @@ class Candidates:
       ))
     if not self._runs:
       return searched_lib.search_dense(
-          self._config, self._dataset(), self._vectors, self._folder, rows
+          _search_settings(self._config), self._dataset(), self._vectors,
+          self._folder, rows,
       )
     try:
       return searched_lib.Searched(
@@ -176,13 +180,16 @@ class Candidates:
     return paths if are_runs else []
 
   @functools.cached_property
-  def _vectors(self) -> retriever_lib.Vectors:
+  def _vectors(self) -> vectors_lib.Vectors:
     config, dataset, name = self._config, self._dataset(), self._names[0]
     if model_lib.is_ensemble(name):
-      return fused_vectors.load_vectors(config, dataset, name, self._folder)
+      return fused_vectors.load_vectors(
+          _encoding_settings(config), dataset, name, self._folder, config.seed
+      )
     model = model_lib.load_as_it_comes(config, name)
     return embedder_lib.Embedder(
-        config, dataset, embedder_lib.make_encoder(config, model), self._folder
+        dataset, text_encoder.TextEncoder(model, _encoding_settings(config)),
+        self._folder,
     )
 
 
@@ -266,7 +273,7 @@ class Reranking:
   @functools.cached_property
   def _scores_identity(self) -> dict[str, Any]:
     return folders.as_json(embedder_lib.vectors_identity(
-        self._config, self._dataset(), self._model
+        _encoding_settings(self._config), self._dataset(), self._model
     ))
 
   @functools.cached_property
@@ -290,8 +297,9 @@ class Reranking:
     else:
       scores = dual_scores(
           self._config, self._dataset(),
-          embedder_lib.make_encoder(self._config, self._model), query_rows,
-          rows,
+          text_encoder.TextEncoder(
+              self._model, _encoding_settings(self._config)
+          ), query_rows, rows,
       )
     return ranked(self._dataset(), rows, scores)
 
@@ -324,10 +332,22 @@ def make_scorer(
     config: config_lib.Config, model: reranker.Reranker
 ) -> pair_scorer.PairScorer:
   """The scorer of a cross-encoder, on this process's devices."""
-  return pair_scorer.PairScorer(
-      model, model_lib.make_cross_encoder(model.spec, config.model),
-      sharding.make_local_mesh(config.mesh), config.data.row_length,
-      model_lib.chunk_tokens(config.index),
+  return pair_scorer.PairScorer(model, _encoding_settings(config))
+
+
+def _encoding_settings(
+    config: config_lib.Config
+) -> encoding.EncodingSettings:
+  return encoding.EncodingSettings(
+      config.model, config.index, config.mesh, config.data.row_length
+  )
+
+
+def _search_settings(
+    config: config_lib.Config
+) -> search_settings.SearchSettings:
+  return search_settings.SearchSettings(
+      config.index, config.mesh, config.evaluation.depth
   )
 
 
@@ -379,9 +399,7 @@ def dual_scores(
 
   Only candidates are encoded, those of some queries at a time.
   """
-  query_vecs = embedder_lib.Embedder(config, dataset, encoder).query_vecs(
-      query_rows
-  )
+  query_vecs = embedder_lib.Embedder(dataset, encoder).query_vecs(query_rows)
   scores = np.full(rows.shape, -np.inf, np.float32)
   some = max(1, _VECTOR_BYTES // (4 * encoder.dim * rows.shape[1]))
   for begin in range(0, len(rows), some):
@@ -391,8 +409,8 @@ def dual_scores(
     if not len(wanted):
       continue
     retriever = retriever_lib.Retriever(
-        config, dataset,
-        embedder_lib.Embedder(config, dataset, encoder, rows=wanted),
+        _search_settings(config), dataset,
+        embedder_lib.Embedder(dataset, encoder, rows=wanted),
         rows=wanted,
     )
     places = np.where(rows[lines] >= 0, np.searchsorted(wanted, rows[lines]),

@@ -21,12 +21,20 @@ from neg_contrast.evaluation import (
   runs,
   summary,
 )
+from neg_contrast.jobs import settings_of_rooms
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.report import workdir_report
-from neg_contrast.retrieval import bm25_search, fused_vectors, fusion, hits
+from neg_contrast.retrieval import (
+  bm25_search,
+  fused_vectors,
+  fusion,
+  hits,
+  search_settings,
+)
 from neg_contrast.retrieval import embedder as embedder_lib
 from neg_contrast.retrieval import retriever as retriever_lib
 from neg_contrast.retrieval import searched as searched_lib
+from neg_contrast.retrieval import vectors as vectors_lib
 from neg_contrast.settings import config as config_lib
 
 WEIGHTS = 'weights'  # Folder of a workdir.
@@ -233,9 +241,14 @@ class EnsembleJob:
   def _members(self) -> list[embedder_lib.Embedder]:
     return [
         fused_vectors.load_member(
-            self._config, self._dataset, member, self._folder
+            settings_of_rooms.encoding(self._config), self._dataset, member,
+            self._folder, self._config.seed,
         ) for member in self._settings.members
     ]
+
+  @property
+  def _search_settings(self) -> search_settings.SearchSettings:
+    return settings_of_rooms.search(self._config)
 
   @property
   def _folder(self) -> pathlib.Path:
@@ -260,26 +273,26 @@ class EnsembleJob:
   def _found(self, number: int) -> searched_lib.Searched:
     """What a member finds for the test queries."""
     return searched_lib.search_dense(
-        self._config, self._dataset, self._members[number],
+        self._search_settings, self._dataset, self._members[number],
         self._folder_of(self._settings.members[number]),
         self._test.query_rows,
     )
 
   @functools.cached_property
-  def _vectors(self) -> retriever_lib.Vectors:
+  def _vectors(self) -> vectors_lib.Vectors:
     """Of all members with their weights."""
     return self._fused(self._tuned['fusion_embedding']['weights'])
 
-  def _fused(self, weights: list[float]) -> retriever_lib.Vectors:
+  def _fused(self, weights: list[float]) -> vectors_lib.Vectors:
     if len(self._members) == 1:
       return self._members[0]
     return fused_vectors.FusedVectors(self._members, weights)
 
   def _retriever(
-      self, vectors: retriever_lib.Vectors, folder: pathlib.Path
+      self, vectors: vectors_lib.Vectors, folder: pathlib.Path
   ) -> retriever_lib.Retriever:
     return retriever_lib.Retriever(
-        self._config, self._dataset, vectors, folder
+        self._search_settings, self._dataset, vectors, folder
     )
 
   @functools.cached_property
@@ -288,7 +301,7 @@ class EnsembleJob:
     if len(self._members) == 1:
       return self._found(0)
     return searched_lib.search_dense(
-        self._config, self._dataset, self._vectors, self._fused_folder,
+        self._search_settings, self._dataset, self._vectors, self._fused_folder,
         self._test.query_rows,
     )
 
@@ -338,7 +351,7 @@ class EnsembleJob:
     return self._bm25.search_rows(rows, self._settings.hybrid_depth)
 
   def _rescored(
-      self, sparse: hits.Hits, rows: np.ndarray, vectors: retriever_lib.Vectors
+      self, sparse: hits.Hits, rows: np.ndarray, vectors: vectors_lib.Vectors
   ) -> fusion.Candidates:
     """What BM25 found for queries, with BM25's and the dense score."""
     found = fusion.align([sparse], self._tie_ranks, fusion.raw)
@@ -376,9 +389,7 @@ class EnsembleJob:
   @property
   def _weights_identity(self) -> dict[str, Any]:
     settings = self._settings
-    settings_of_index = retriever_lib.index_settings(
-        self._config, self._dataset.prepared
-    )
+    settings_of_index = self._search_settings.scann(self._dataset.prepared)
     return folders.as_json({
         'members': [member.search_identity for member in self._members],
         'data': self._dataset.prepared.manifest['fingerprint'],

@@ -15,10 +15,11 @@ from neg_contrast import errors, progress
 from neg_contrast.artifacts import folders as folders_lib
 from neg_contrast.artifacts import plan
 from neg_contrast.data import dataset as dataset_lib
+from neg_contrast.jobs import settings_of_rooms
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.models import exporting, loading, model_card, pretrained
 from neg_contrast.retrieval import embedder as embedder_lib
-from neg_contrast.retrieval import embeddings, fused_vectors
+from neg_contrast.retrieval import embeddings, fused_vectors, text_encoder
 from neg_contrast.retrieval import retriever as retriever_lib
 from neg_contrast.settings import config as config_lib
 
@@ -122,8 +123,9 @@ class ExportJob:
   def _vectors(self) -> fused_vectors.FusedVectors:
     """Of an ensemble."""
     made = fused_vectors.load_vectors(
-        self._config, self._dataset, self._config.checkpoint,
-        self._workdir / retriever_lib.FOLDER,
+        settings_of_rooms.encoding(self._config), self._dataset,
+        self._config.checkpoint, self._workdir / retriever_lib.FOLDER,
+        self._config.seed,
     )
     assert isinstance(made, fused_vectors.FusedVectors)
     return made
@@ -150,7 +152,7 @@ class ExportJob:
       vectors = self._vectors.search_identity
     else:
       vectors = embedder_lib.vectors_identity(
-          self._config, self._dataset, self._model
+          settings_of_rooms.encoding(self._config), self._dataset, self._model
       )
     return {
         **vectors,
@@ -179,8 +181,10 @@ class ExportJob:
   def _encoding(self) -> tuple[int, Callable[..., None]]:
     """Features, and what fills `out` with the vectors of a role."""
     if model_lib.is_ensemble(self._config.checkpoint):
-      return self._vectors.dim, self._copy
-    encoder = embedder_lib.make_encoder(self._config, self._model)
+      return self._vectors.encoder.dim, self._copy
+    encoder = text_encoder.TextEncoder(
+        self._model, settings_of_rooms.encoding(self._config)
+    )
 
     def encode(role: str, out: np.ndarray) -> None:
       encoder.encode(

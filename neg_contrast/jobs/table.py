@@ -19,7 +19,12 @@ from neg_contrast.evaluation import (
   significance,
   summary,
 )
-from neg_contrast.jobs import ensemble, prerequisites, train
+from neg_contrast.jobs import (
+  ensemble,
+  prerequisites,
+  settings_of_rooms,
+  train,
+)
 from neg_contrast.report import paper as paper_lib
 from neg_contrast.report import tables, workdir_report
 from neg_contrast.retrieval import bm25_search, fused_vectors
@@ -201,7 +206,8 @@ class TableJob:
   def _stage1_step(self, split: str) -> plan.Step:
     folder = pathlib.Path(self._stage1) / retriever_lib.FOLDER
     vectors = functools.cache(lambda: fused_vectors.load_vectors(
-        self._config, self._dataset, self._stage1, folder
+        settings_of_rooms.encoding(self._config), self._dataset, self._stage1,
+        folder, self._config.seed,
     ))
     return evaluations.evaluation_step(
         'stage1', self._config.data, self._workdir,
@@ -210,7 +216,8 @@ class TableJob:
             self._dataset, self._config, split, vectors().search_identity
         ),
         search=lambda rows: searched_lib.search_dense(
-            self._config, self._dataset, vectors(), folder, rows
+            settings_of_rooms.search(self._config), self._dataset, vectors(),
+            folder, rows,
         ),
         share=lambda: vectors().passage_vecs,
     )

@@ -10,7 +10,7 @@ import dataclasses
 import os
 import pathlib
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 
@@ -20,16 +20,12 @@ from neg_contrast.retrieval import vector_table
 
 _FORMAT = 1  # Of a table's folder.
 OnProgress = Callable[[int], None]
-"""Is told how many rows are done."""
+"""Gets the number of rows that are done."""
+Encode = Callable[[range, Any, OnProgress], Any]
+"""(rows, out, on_progress): writes `out[i:j] = [j - i, features] float32`.
 
-
-@runtime_checkable
-class Encode(Protocol):
-  """Writes `out[i:j] = [j - i, features] float32` for all of some rows."""
-
-  def __call__(self, rows: range, out: Any, on_progress: OnProgress) -> Any:
-    """Places in `out` and progress are counted from the first of the rows."""
-    ...
+Places in `out` and progress are counted from the first of the rows.
+"""
 
 
 def make_table(

@@ -30,6 +30,7 @@ from neg_contrast.artifacts import folders
 DTYPES = ('float32', 'bfloat16', 'int8')
 _STORED = {'float32': np.float32, 'bfloat16': np.uint16, 'int8': np.int8}
 _PARTIAL = '.partial'
+_CHECKED_ROWS = 16_384
 
 
 @runtime_checkable
@@ -164,8 +165,7 @@ class ShardWriter:
     Raises:
       ValueError: a vector is not finite.
     """
-    if not np.isfinite(vecs).all():
-      raise ValueError('a passage vector is not finite: the model is broken')
+    check_finite(vecs, 'passage')
     if self._dtype == 'bfloat16':
       self._arrays[0][rows] = vecs.astype(ml_dtypes.bfloat16).view(np.uint16)
     elif self._dtype == 'int8':
@@ -189,6 +189,21 @@ class ShardWriter:
     """Frees the space."""
     for path in self._paths:
       _partial(path).unlink(missing_ok=True)
+
+
+def check_finite(vecs: np.ndarray, what: str) -> None:
+  """Refuses vectors that hold NaN or infinity, a few rows at a time.
+
+  Args:
+    vecs: `[rows, features]`.
+    what: they are, for the message.
+
+  Raises:
+    ValueError: one is not finite.
+  """
+  parts = range(0, len(vecs), _CHECKED_ROWS)
+  if not all(np.isfinite(vecs[at : at + _CHECKED_ROWS]).all() for at in parts):
+    raise ValueError(f'a {what} vector is not finite: the model is broken')
 
 
 def _partial(path: pathlib.Path) -> pathlib.Path:
