@@ -108,9 +108,10 @@ def load_encoder(
     UserError: there is no such model, or a key or its value is wrong.
   """
   config = _config(settings, job='export', checkpoint=str(checkpoint))
-  return text_encoder.TextEncoder(
-      model_lib.load_checkpoint(config), settings_of_rooms.encoding(config)
+  model = model_lib.load_checkpoint(
+      config.checkpoint, config.model, config.seed
   )
+  return text_encoder.TextEncoder(model, settings_of_rooms.encoding(config))
 
 
 def load_corpus(source: str, **settings: Any) -> prepared.Prepared:

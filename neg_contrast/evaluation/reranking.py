@@ -186,7 +186,7 @@ class Candidates:
       return fused_vectors.load_vectors(
           _encoding_settings(config), dataset, name, self._folder, config.seed
       )
-    model = model_lib.load_as_it_comes(config, name)
+    model = model_lib.load_as_it_comes(name, config.seed)
     return embedder_lib.Embedder(
         dataset, text_encoder.TextEncoder(model, _encoding_settings(config)),
         self._folder,

@@ -183,7 +183,7 @@ class _Gatherer:
     embedder = embedder_lib.Embedder(
         dataset, text_encoder.TextEncoder(
             model_lib.check_one_vector(
-                model_lib.load_as_it_comes(config, config.checkpoint),
+                model_lib.load_as_it_comes(config.checkpoint, config.seed),
                 'the judge of an audit has',
             ), settings_of_rooms.encoding(config),
         ),

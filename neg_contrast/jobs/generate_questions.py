@@ -46,7 +46,7 @@ class GenerateQuestionsJob:
     """Says what came out, how fast, and how it compares with gold."""
     counts = self._questions.counts()
     compared = self._compare()
-    folders.write_json(self._workdir / folders.MANIFEST, {
+    folders.write_sealed(self._workdir / folders.MANIFEST, {
         'config': config_lib.to_dict(self._config),
         'environment': folders.environment(),
         'identity': self._questions.identity,

@@ -86,7 +86,9 @@ class NceBiasJob:
   @functools.cached_property
   def _model(self) -> loading.Model:
     wanted = self._config.model
-    model = model_lib.load_checkpoint(self._config, wanted.init)
+    model = model_lib.load_checkpoint(
+        wanted.init, wanted, self._config.seed
+    )
     if model.spec.shared != wanted.shared:
       raise errors.UserError(
           f'config.model.shared={wanted.shared}: {wanted.init} was trained '
@@ -199,7 +201,7 @@ class NceBiasJob:
       checkpoints.save(state, checkpoints_lib.Progress(finished=True))
     finally:
       checkpoints.close()  # Which waits for what is being written.
-    folders.write_json(folder / folders.MANIFEST, {
+    folders.write_sealed(folder / folders.MANIFEST, {
         'identity': self._identity(point),
         'environment': folders.environment(),
     })

@@ -49,9 +49,9 @@ class RerankJob:
 
   def _load(self) -> reranker.Reranker | loading.Model:
     config = self._config
-    if model_lib.is_reranker(config.checkpoint):
-      return model_lib.load_reranker(config, config.checkpoint)
-    return model_lib.load_checkpoint(config)
+    load = (model_lib.load_reranker if model_lib.is_reranker(config.checkpoint)
+            else model_lib.load_checkpoint)
+    return load(config.checkpoint, config.model, config.seed)
 
   @functools.cached_property
   def _dataset(self) -> dataset_lib.Dataset:

@@ -49,7 +49,10 @@ class SplitJob:
   def _tokenizer(self) -> tokenizer_lib.Tokenizer | None:
     if not self._config.data.passage_tokens:
       return None
-    return model_lib.load_checkpoint(self._config).tokenizer
+    config = self._config
+    return model_lib.load_checkpoint(
+        config.checkpoint, config.model, config.seed
+    ).tokenizer
 
   @property
   def _identity(self) -> dict[str, Any]:

@@ -124,7 +124,7 @@ class TrainJob:
   def finish(self) -> None:
     """Writes and prints the numbers."""
     values = summary.gather(self._workdir, self._gold)
-    folders.write_json(self._workdir / folders.MANIFEST, {
+    folders.write_sealed(self._workdir / folders.MANIFEST, {
         'config': config_lib.to_dict(self._config),
         'identity': self._training.identity,
         'environment': folders.environment(),

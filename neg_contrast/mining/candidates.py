@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from neg_contrast import errors, hosts
-from neg_contrast.artifacts import folders
+from neg_contrast.artifacts import arrays, folders
 from neg_contrast.data import examples
 from neg_contrast.data import prepared as prepared_lib
 from neg_contrast.retrieval import hits
@@ -192,7 +192,7 @@ def write(
   with folders.writing(
       folder, {'identity': identity, 'queries': count, **(facts or {})}
   ) as scratch:
-    make = lambda name, dtype, *shape: folders.create_array(
+    make = lambda name, dtype, *shape: arrays.create_array(
         scratch / f'{name}.npy', dtype, shape
     )
     made = Candidates(
@@ -246,7 +246,7 @@ def read(
   if manifest is None:
     raise errors.UserError(f'{folder}: holds no mined candidates')
   count = manifest['queries']
-  load = lambda name, *shape: folders.load_array(
+  load = lambda name, *shape: arrays.load_array(
       folder / f'{name}.npy', shape
   )
   return Candidates(

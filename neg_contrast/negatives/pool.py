@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, UInt8
 
 from neg_contrast import errors
-from neg_contrast.artifacts import folders
+from neg_contrast.artifacts import arrays, folders
 from neg_contrast.batches import batcher
 from neg_contrast.data import examples
 from neg_contrast.mining import candidates as candidates_lib
@@ -179,7 +179,7 @@ def write(
         [np.asarray(found.positive_scores) for found in mined.values()], 1
     ))
     files = {
-        name: folders.create_array(
+        name: arrays.create_array(
             scratch / f'{name}.npy', dtype, (count, depth)
         )
         for name, dtype in _ARRAYS.items()
@@ -235,7 +235,7 @@ def read(folder: pathlib.Path) -> Pool:
         f'{folder}: not a pool of negatives; configs/mine.py makes one'
     )
   count, sources = manifest['queries'], tuple(manifest['sources'])
-  load = lambda name, *shape: folders.load_array(
+  load = lambda name, *shape: arrays.load_array(
       folder / f'{name}.npy', shape
   )
   return Pool(

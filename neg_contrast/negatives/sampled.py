@@ -19,7 +19,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Float, Int, Key
 
 from neg_contrast import errors, hosts, progress, scoring, sharding
-from neg_contrast.artifacts import folders
+from neg_contrast.artifacts import arrays, folders
 from neg_contrast.batches import batcher
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import examples
@@ -134,7 +134,7 @@ class SampledNegatives:
           'and the model that drew them is gone; put them back, or train in '
           'another --workdir'
       )
-    return {path.stem: folders.load_array(path, (len(self._pairs), None))
+    return {path.stem: arrays.load_array(path, (len(self._pairs), None))
             for path in folder.glob('*.npy')}
 
   def _draw_all(

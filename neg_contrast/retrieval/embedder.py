@@ -48,7 +48,7 @@ def vectors_identity(
   """
   dtype = model_lib.compute_dtype(settings.model)
   computed = attention.choose(
-      model.spec.bert, settings.as_config(), dtype,
+      model.spec.bert, settings.model.attention, settings.row_length, dtype,
       sharding.make_local_mesh(settings.mesh),
   )
   return {

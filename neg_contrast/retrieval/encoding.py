@@ -51,14 +51,6 @@ class EncodingSettings:
     """Tokens that a device of this machine encodes at once."""
     return model_lib.chunk_tokens(self.index)
 
-  def as_config(self, seed: int = 0) -> config_lib.Config:
-    """What models/ is given as long as it takes a whole config."""
-    return config_lib.Config(
-        job='export', checkpoint='-', seed=seed, model=self.model,
-        mesh=self.mesh, index=self.index,
-        data=config_lib.DataConfig(row_length=self.row_length),
-    )
-
 
 @dataclasses.dataclass
 class Work:

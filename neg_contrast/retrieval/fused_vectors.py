@@ -12,6 +12,7 @@ from neg_contrast import errors, scoring
 from neg_contrast.artifacts import folders
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.models import by_name as model_lib
+from neg_contrast.models import kinds
 from neg_contrast.retrieval import embedder as embedder_lib
 from neg_contrast.retrieval import encoding, fusion, text_encoder
 from neg_contrast.retrieval import retriever as retriever_lib
@@ -35,7 +36,7 @@ class Ensemble:
 
   def save(self, workdir: pathlib.Path) -> None:
     """Makes the workdir a checkpoint."""
-    folders.write_json(workdir / model_lib.ENSEMBLE_FILE,
+    folders.write_json(workdir / kinds.ENSEMBLE.file,
                          dataclasses.asdict(self))
 
 
@@ -45,7 +46,7 @@ def read(workdir: pathlib.Path) -> Ensemble:
   Raises:
     UserError: the file is missing or is no ensemble.
   """
-  path = workdir / model_lib.ENSEMBLE_FILE
+  path = workdir / kinds.ENSEMBLE.file
   saved = folders.read_json(path)
   try:
     made = Ensemble(**{
@@ -176,7 +177,7 @@ def load_vectors(
       tuned.
   """
   if not model_lib.is_ensemble(checkpoint):
-    model = model_lib.load_checkpoint(settings.as_config(seed), checkpoint)
+    model = model_lib.load_checkpoint(checkpoint, settings.model, seed)
     return embedder_lib.Embedder(
         dataset, text_encoder.TextEncoder(model, settings), folder
     )
@@ -205,7 +206,7 @@ def load_member(
 ) -> embedder_lib.Embedder:
   """The vectors of a dataset by a model as it comes; see `load_vectors`."""
   model = model_lib.check_one_vector(
-      model_lib.load_as_it_comes(settings.as_config(seed), checkpoint),
+      model_lib.load_as_it_comes(checkpoint, seed),
       'a member of an ensemble has',
   )
   return embedder_lib.Embedder(

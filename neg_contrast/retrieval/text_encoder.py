@@ -30,8 +30,10 @@ class TextEncoder(vectors.Encoder):
     """
     self._model, self._settings = model, settings
     self._mesh = sharding.make_local_mesh(settings.mesh)
-    module = model_lib.make_module(model.spec, settings.as_config(), self._mesh)
     row_length = settings.row_length
+    module = model_lib.make_module(
+        model.spec, settings.model, row_length, self._mesh
+    )
     self._tables = {
         role: encoding.TableEncoder(
             module.clone(role=role), self._mesh, model.text.length(role),

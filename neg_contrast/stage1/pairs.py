@@ -98,7 +98,8 @@ class Synthetic:
 
   def _write(self) -> None:
     manifest: dict[str, Any] = {'identity': self._identity}
-    with folders.writing(self._folder, manifest) as scratch:
+    with folders.writing(self._folder, manifest,
+                         format=prepared_lib.QUERIES) as scratch:
       if self._questions is not None:
         files = self._questions.files()
       else:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from neg_contrast import errors
-from neg_contrast.artifacts import parts
+from neg_contrast.artifacts import folders, parts
 from neg_contrast.retrieval import embeddings, vector_table
 
 IDENTITY = {'model': 'some', 'sizes': (1, 2)}
@@ -209,8 +209,8 @@ def test_another_identity_and_the_old_layout_are_replaced(tmp_path):
       tmp_path / 'a', {**IDENTITY, 'dtype': 'float32'}) is None
   manifest = tmp_path / 'a' / 'manifest.json'
   np.save(tmp_path / 'a' / 'passages.npy', vecs)
-  manifest.write_text('{"identity": {"model": "some", "sizes": [1, 2], '
-                      '"dtype": "bfloat16"}}')
+  folders.write_sealed(manifest, {'identity': {
+      'model': 'some', 'sizes': [1, 2], 'dtype': 'bfloat16'}})
   write(tmp_path / 'a', vecs, 'bfloat16')
   assert not (tmp_path / 'a' / 'passages.npy').exists()
   # Begun, by another model.

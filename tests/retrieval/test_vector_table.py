@@ -17,7 +17,8 @@ def test_float32_is_exact(tmp_path):
   np.testing.assert_array_equal(made[:], vecs)
   assert made.nbytes == vecs.nbytes
   assert sorted(path.name for path in (tmp_path / 'a').iterdir()) == [
-      'manifest.json', *(f'passages-{n:05d}.npy' for n in range(7))]
+      'manifest.json', *(f'passages-{n:05d}.npy{end}' for n in range(7)
+                         for end in ('', '.checksums.json'))]
   np.testing.assert_array_equal(
       np.load(tmp_path / 'a' / 'passages-00006.npy'), vecs[48:])
 
@@ -124,7 +125,7 @@ def test_damaged_shards(tmp_path, how, file):
     with pytest.raises(errors.UserError) as e:
       _ = made[key]
     assert f'{tmp_path / "a" / file}: damaged' in str(e.value)
-    assert f'Remove {tmp_path / "a"} to have it made anew' in str(e.value)
+    assert f'Remove {tmp_path / "a"}; the same' in str(e.value)
 
 
 def test_too_many_open_files_are_no_damage(tmp_path, monkeypatch):
@@ -133,7 +134,7 @@ def test_too_many_open_files_are_no_damage(tmp_path, monkeypatch):
   def load(*_, **__):
     raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
-  monkeypatch.setattr(np, 'load', load)
+  monkeypatch.setattr(np, 'memmap', load)
   with pytest.raises(errors.UserError, match='ulimit -n') as e:
     _ = made[0]
   assert 'Remove' not in str(e.value)
