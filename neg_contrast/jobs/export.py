@@ -5,9 +5,7 @@ import functools
 import pathlib
 from typing import Any
 
-import numpy as np
-
-from neg_contrast.artifacts import folders, plan
+from neg_contrast.artifacts import arrays, folders, plan
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.jobs import settings_of_rooms
 from neg_contrast.models import by_name as model_lib
@@ -112,7 +110,9 @@ class ExportJob:
           f"SentenceTransformer('{folder}')" for folder in towers
       ) + f'\n{self._folder / "README.md"} tells the rest')
     if self._config.data.source:
-      vecs = np.load(self._embeddings / 'passages.npy', mmap_mode='r')
+      vecs = arrays.map_array(
+          self._embeddings / 'passages.npy', (None, None)
+      ).values
       print(f'{self._embeddings}: {len(vecs)} passages of {vecs.shape[1]} '
             'features; their ids are in passages.ids.txt, a line each')
 

@@ -36,18 +36,19 @@ class Ensemble:
 
   def save(self, workdir: pathlib.Path) -> None:
     """Makes the workdir a checkpoint."""
-    folders.write_json(workdir / kinds.ENSEMBLE.file,
-                         dataclasses.asdict(self))
+    folders.write_sealed(
+        workdir / kinds.ENSEMBLE.file, dataclasses.asdict(self)
+    )
 
 
 def read(workdir: pathlib.Path) -> Ensemble:
   """What `Ensemble.save` wrote.
 
   Raises:
-    UserError: the file is missing or is no ensemble.
+    UserError: the file is missing, damaged or no ensemble.
   """
   path = workdir / kinds.ENSEMBLE.file
-  saved = folders.read_json(path)
+  saved = folders.read_sealed(path, path)
   try:
     made = Ensemble(**{
         field.name: tuple(saved[field.name])

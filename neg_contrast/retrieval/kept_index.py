@@ -52,8 +52,12 @@ def make(
 
 
 def is_kept(folder: pathlib.Path, settings: scann_index.Settings) -> bool:
-  """Whether the folder has an index of these settings."""
-  manifest = folders.read_manifest(folder)
+  """Whether the folder has an index of these settings.
+
+  Raises:
+    UserError: its manifest is damaged or of another format.
+  """
+  manifest = folders.read_manifest(folder, scann_files.FORMAT)
   return manifest is not None and (
       manifest.get('settings') == dataclasses.asdict(settings)
   )

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from neg_contrast import errors
-from neg_contrast.artifacts import folders
+from neg_contrast.artifacts import arrays, checksums, folders
 from neg_contrast.retrieval import scann_index, scann_shards, vector_table
 
-_FORMAT = 1
+FORMAT = folders.Format('a ScaNN index', 1)
 _TIE_RANKS = 'tie_ranks.npy'
 _FINGERPRINT_ROWS = 4_096
 
@@ -27,8 +27,6 @@ def save(index: scann_index.ScannIndex, folder: pathlib.Path) -> None:
     folder: replaced if it exists.
   """
   manifest: dict[str, Any] = {
-      'kind': 'scann index',
-      'format': _FORMAT,
       'settings': dataclasses.asdict(index.settings),
       'measured': dataclasses.asdict(index.measured),
       'passages': len(index.passage_vecs),
@@ -37,7 +35,7 @@ def save(index: scann_index.ScannIndex, folder: pathlib.Path) -> None:
       'scann': importlib.metadata.version('scann'),
       'environment': folders.environment(),
   }
-  with folders.writing(folder, manifest) as scratch:
+  with folders.writing(folder, manifest, format=FORMAT) as scratch:
     np.save(scratch / _TIE_RANKS, index.tie_ranks)
     shards = []
     for number, shard in enumerate(index.shards):
@@ -48,11 +46,6 @@ def save(index: scann_index.ScannIndex, folder: pathlib.Path) -> None:
       shards.append({'folder': part.name, 'first': shard.first,
                      'last': shard.last, 'leaves': shard.leaves})
     manifest['shards'] = shards
-    manifest['files'] = {
-        name: {'bytes': (scratch / name).stat().st_size,
-               'sha256': folders.sha256_file(scratch / name)}
-        for name in _files(scratch)
-    }
 
 
 def load(
@@ -73,27 +66,23 @@ def load(
       damaged; or it belongs to other vectors.
   """
   library = scann_shards.load_library()
-  manifest = folders.read_manifest(folder)
+  manifest = folders.read_manifest(folder, FORMAT)
   if manifest is None:
     raise errors.UserError(
         f'{folder / folders.MANIFEST}: no such file, so there is no finished '
         'index here; build it again'
     )
+  _check_files(folder)
   try:
-    if (manifest['kind'], manifest['format']) != ('scann index', _FORMAT):
-      raise ValueError('not an index of this version')
     settings = dataclasses.replace(
         scann_index.Settings(**manifest['settings']), threads=threads
     )
     measured = scann_index.Measured(**manifest['measured'])
-    files = {name: (file['bytes'], file['sha256'])
-             for name, file in manifest['files'].items()}
     places = [(folder / shard['folder'], shard['first'], shard['last'],
                shard['leaves']) for shard in manifest['shards']]
     wanted = manifest['passages_sha256']
   except (AttributeError, KeyError, TypeError, ValueError) as e:
-    raise _broken(folder, folders.MANIFEST, repr(e)) from None
-  _check_files(folder, files)
+    raise checksums.damaged(folder / folders.MANIFEST, repr(e)) from None
   given = _fingerprint(passage_vecs)
   if given != wanted:
     raise errors.UserError(
@@ -106,9 +95,9 @@ def load(
     try:
       searcher = library.load_searcher(str(place), assets_backcompat_shim=False)
     except (IndexError, OSError, RuntimeError, ValueError) as e:
-      raise _broken(folder, place.name, str(e)) from None
+      raise checksums.damaged(place, e, folder) from None
     shards.append(scann_shards.Shard(first, last, leaves, searcher))
-  ranks = np.load(folder / _TIE_RANKS, allow_pickle=False)
+  ranks = arrays.load_array(folder / _TIE_RANKS, (None,), np.int32)
   return scann_index.ScannIndex(passage_vecs, ranks, settings, shards, measured)
 
 
@@ -121,38 +110,20 @@ def _fingerprint(vecs: vector_table.Rows) -> str:
   return digest.hexdigest()
 
 
-def _files(folder: pathlib.Path) -> list[str]:
-  """The files of an index but its manifest, as relative names in order."""
-  names = (path.relative_to(folder).as_posix() for path in folder.rglob('*')
-           if not path.is_dir())
-  return sorted(name for name in names if name != folders.MANIFEST)
-
-
-def _check_files(
-    folder: pathlib.Path, files: dict[str, tuple[int, str]]
-) -> None:
-  """Compares what lies there with the manifest, before ScaNN reads it.
+def _check_files(folder: pathlib.Path) -> None:
+  """Verifies all files, before ScaNN reads them.
 
   A file too many is refused as well: ScaNN would unpickle a scann_docids.pkl.
 
   Raises:
     UserError: something is missing, damaged or should not be there.
   """
-  there = _files(folder)
-  for name in sorted(set(there) ^ set(files)):
-    raise _broken(
-        folder, name,
-        'no such file' if name in files else 'not a file of this index',
+  there = {path.relative_to(folder).as_posix() for path in folder.rglob('*')
+           if not path.is_dir()}
+  written = folders.file_names(folder)
+  for name in sorted(there - written - {folders.MANIFEST}):
+    raise checksums.damaged(
+        folder / name, 'not a file of this index', folder
     )
-  for name, (size, sha256) in files.items():
-    actual = (folder / name).stat().st_size
-    if actual != size:
-      raise _broken(folder, name, f'has {actual} bytes instead of {size}')
-    if folders.sha256_file(folder / name) != sha256:
-      raise _broken(folder, name, 'has other contents than were written')
-
-
-def _broken(folder: pathlib.Path, name: str, what: str) -> errors.UserError:
-  return errors.UserError(
-      f'{folder / name}: {what}. Remove {folder} and build the index again'
-  )
+  for name in sorted(written):
+    arrays.map_file(folder / name, folder).check()
