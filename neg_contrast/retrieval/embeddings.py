@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from neg_contrast import errors
-from neg_contrast.artifacts import arrays, folders, parts
+from neg_contrast.artifacts import arrays, failures, folders, parts
 from neg_contrast.retrieval import vector_table
 
 FORMAT = folders.Format('a table of vectors', 1)
@@ -114,7 +114,7 @@ def _fill(
 
   def make(shard: int) -> None:
     before = rows_there()
-    with folders.saying_no_space(folder):
+    with failures.while_writing(folder):
       writer = vector_table.ShardWriter(folder, layout, shard)
       try:
         encode(layout.rows_of(shard), writer, lambda done: say(before + done))
