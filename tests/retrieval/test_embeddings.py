@@ -200,22 +200,29 @@ def test_files_of_another_size_are_kept(tmp_path):
   assert min(encoded) == 16 and len(encoded) == len(set(encoded))
 
 
-def test_another_identity_and_the_old_layout_are_replaced(tmp_path):
+def test_another_identity_is_replaced(tmp_path):
   vecs = make_vecs()
   write(tmp_path / 'a', vecs)
   made = write(tmp_path / 'a', vecs + 1, 'bfloat16')
   assert made.nbytes == vecs.nbytes / 2
   assert embeddings.open_table(
       tmp_path / 'a', {**IDENTITY, 'dtype': 'float32'}) is None
-  manifest = tmp_path / 'a' / 'manifest.json'
-  np.save(tmp_path / 'a' / 'passages.npy', vecs)
-  folders.write_sealed(manifest, {'identity': {
-      'model': 'some', 'sizes': [1, 2], 'dtype': 'bfloat16'}})
-  write(tmp_path / 'a', vecs, 'bfloat16')
-  assert not (tmp_path / 'a' / 'passages.npy').exists()
   # Begun, by another model.
+  manifest = tmp_path / 'a' / 'manifest.json'
   os.rename(manifest, manifest.with_name('unfinished.json'))
   np.testing.assert_array_equal(write(tmp_path / 'a', vecs)[:], vecs)
+
+
+@pytest.mark.parametrize('name', ['manifest.json', 'unfinished.json'])
+def test_another_format_is_refused(tmp_path, name):
+  vecs = make_vecs()
+  write(tmp_path / 'a', vecs)
+  made = folders.read_sealed(tmp_path / 'a' / 'manifest.json')
+  (tmp_path / 'a' / 'manifest.json').unlink()
+  folders.write_sealed(tmp_path / 'a' / name, {**made, 'format': 7})
+  with pytest.raises(errors.UserError, match='a table of vectors of format 7; '
+                     'this revision reads a table of vectors of format 1.*Rem'):
+    write(tmp_path / 'a', vecs)
 
 
 def test_what_others_left_is_not_replaced(tmp_path):

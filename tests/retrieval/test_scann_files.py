@@ -1,6 +1,5 @@
 """ScaNN indexes on disk: moved, damaged, planted, of other vectors."""
 
-import json
 import os
 import pathlib
 import subprocess
@@ -10,6 +9,7 @@ import numpy as np
 import pytest
 
 from neg_contrast import errors
+from neg_contrast.artifacts import folders
 from neg_contrast.retrieval import scann_files, scann_index
 from tests.retrieval.test_scann_index import SETTINGS, contents, same
 
@@ -78,9 +78,9 @@ def test_every_file_is_needed_and_checked(corpus, saved, copied):
   for name in names:
     whole = (copied / name).read_bytes()
     changed = whole[:-1] + bytes([whole[-1] ^ 1])
-    for broken, what in [(None, 'no such file'), (b'', 'has 0 bytes'),
-                         (whole[:-1], 'bytes instead of'),
-                         (changed, 'other contents')]:
+    for broken, what in [(None, 'No such file'), (b'', '0 bytes, not'),
+                         (whole[:-1], 'bytes, not'),
+                         (changed, 'the checksum of bytes')]:
       (copied / name).unlink()
       if broken is not None:
         (copied / name).write_bytes(broken)
@@ -102,16 +102,16 @@ def test_pickles_are_never_read(corpus, copied):
 
 @pytest.mark.parametrize('change', [
     lambda m: m.update(format=99), lambda m: m.pop('shards'),
-    lambda m: m.pop('files'), lambda m: m.update(measured=[]),
+    lambda m: m.pop('kind'), lambda m: m.update(measured=[]),
     lambda m: m['settings'].update(target_recall=7),
     lambda m: m['settings'].update(unknown=7),
 ])
 def test_strange_manifest(corpus, copied, change):
   vecs, _, _ = corpus
-  manifest = json.loads((copied / 'manifest.json').read_text())
+  manifest = folders.read_sealed(copied / 'manifest.json')
   change(manifest)
-  (copied / 'manifest.json').write_text(json.dumps(manifest))
-  with pytest.raises(errors.UserError, match=r'manifest\.json.*Remove'):
+  folders.write_sealed(copied / 'manifest.json', manifest)
+  with pytest.raises(errors.UserError, match=rf'Remove {copied}; the same'):
     scann_files.load(copied, vecs)
 
 
