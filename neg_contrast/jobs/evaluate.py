@@ -14,13 +14,14 @@ from neg_contrast.evaluation import (
   rankings,
   summary,
 )
-from neg_contrast.jobs import checks
+from neg_contrast.jobs import checks, settings_of_rooms
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.report import workdir_report
 from neg_contrast.retrieval import embedder as embedder_lib
 from neg_contrast.retrieval import fused_vectors
 from neg_contrast.retrieval import retriever as retriever_lib
 from neg_contrast.retrieval import searched as searched_lib
+from neg_contrast.retrieval import vectors as vectors_lib
 from neg_contrast.settings import config as config_lib
 
 
@@ -60,7 +61,7 @@ class EvaluateJob:
             retriever_lib.index_settings(config, self._dataset.prepared),
         ),
         search=lambda rows: searched_lib.search_dense(
-            config, self._dataset, self._vectors,
+            settings_of_rooms.search(config), self._dataset, self._vectors,
             workdir / retriever_lib.FOLDER, rows,
         ),
         share=lambda: self._vectors.passage_vecs,
@@ -110,8 +111,9 @@ class EvaluateJob:
     )
 
   @functools.cached_property
-  def _vectors(self) -> retriever_lib.Vectors:
+  def _vectors(self) -> vectors_lib.Vectors:
     return fused_vectors.load_vectors(
-        self._config, self._dataset, self._config.checkpoint,
-        self._workdir / retriever_lib.FOLDER,
+        settings_of_rooms.encoding(self._config), self._dataset,
+        self._config.checkpoint, self._workdir / retriever_lib.FOLDER,
+        self._config.seed,
     )

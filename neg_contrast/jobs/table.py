@@ -17,7 +17,13 @@ from neg_contrast.evaluation import (
   rankings,
   summary,
 )
-from neg_contrast.jobs import checks, ensemble, prerequisites, train
+from neg_contrast.jobs import (
+  checks,
+  ensemble,
+  prerequisites,
+  settings_of_rooms,
+  train,
+)
 from neg_contrast.report import paper_grid, tables, workdir_report
 from neg_contrast.retrieval import bm25_search, fused_vectors
 from neg_contrast.retrieval import retriever as retriever_lib
@@ -166,7 +172,8 @@ class TableJob:
   def _stage1_step(self, split: str) -> plan.Step:
     folder = pathlib.Path(self._stage1) / retriever_lib.FOLDER
     vectors = functools.cache(lambda: fused_vectors.load_vectors(
-        self._config, self._dataset, self._stage1, folder
+        settings_of_rooms.encoding(self._config), self._dataset, self._stage1,
+        folder, self._config.seed,
     ))
     return evaluations.evaluation_step(
         'stage1', self._config.data, self._workdir,
@@ -178,7 +185,8 @@ class TableJob:
             ),
         ),
         search=lambda rows: searched_lib.search_dense(
-            self._config, self._dataset, vectors(), folder, rows
+            settings_of_rooms.search(self._config), self._dataset, vectors(),
+            folder, rows,
         ),
         share=lambda: vectors().passage_vecs,
     )
