@@ -15,6 +15,7 @@ from neg_contrast import errors, progress
 from neg_contrast.artifacts import folders as folders_lib
 from neg_contrast.artifacts import plan
 from neg_contrast.data import dataset as dataset_lib
+from neg_contrast.evaluation import evaluations
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.models import exporting, loading, model_card, pretrained
 from neg_contrast.retrieval import embedder as embedder_lib
@@ -285,17 +286,19 @@ def _facts(checkpoint: str, model: loading.Model) -> model_card.Facts:
         base_model=pretrained.hub_name(checkpoint),
     )
   description = folders_lib.read_json(workdir / loading.ENCODER_FILE)
-  metrics = workdir / 'metrics.json'
-  manifests = map(folders_lib.read_manifest,
-                  sorted((workdir / 'evaluation').glob('*')))
+  manifests = [
+      manifest for folder in sorted((workdir / 'evaluation').glob('*'))
+      if (manifest := evaluations.read_manifest(folder)) and 'key' in manifest
+  ]
   return model_card.Facts(
       name=workdir.resolve().name,
       base_model=description.get('base_model'),
       init=description['init'],
       selected=_selected(workdir),
       run=folders_lib.read_json(workdir / 'run.json'),
-      evaluations=[m for m in manifests if m and 'key' in m],
-      metrics=folders_lib.read_json(metrics) if metrics.exists() else {},
+      evaluations=manifests,
+      metrics={f'{manifest["key"]}/{name}': value for manifest in manifests
+               for name, value in manifest['metrics'].items()},
   )
 
 

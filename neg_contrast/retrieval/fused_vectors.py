@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from neg_contrast import errors
-from neg_contrast.artifacts import folders
+from neg_contrast.artifacts import checksums, folders
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.models import loading
@@ -35,7 +35,7 @@ class Ensemble:
 
   def save(self, workdir: pathlib.Path) -> None:
     """Makes the workdir a checkpoint."""
-    folders.write_json(workdir / model_lib.ENSEMBLE_FILE,
+    folders.write_sealed(workdir / model_lib.ENSEMBLE_FILE,
                          dataclasses.asdict(self))
 
 
@@ -46,8 +46,8 @@ def read(workdir: pathlib.Path) -> Ensemble:
     UserError: the file is missing or is no ensemble.
   """
   path = workdir / model_lib.ENSEMBLE_FILE
-  saved = folders.read_json(path)
   try:
+    saved = checksums.opened(folders.read_json(path))
     made = Ensemble(**{
         field.name: tuple(saved[field.name])
         for field in dataclasses.fields(Ensemble)

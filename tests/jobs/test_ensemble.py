@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from neg_contrast import api, errors
-from neg_contrast.artifacts import plan
+from neg_contrast.artifacts import folders, plan
 from neg_contrast.evaluation import rankings, trec
 from neg_contrast.jobs import ensemble, evaluate, export, search
 from neg_contrast.settings import config as config_lib
@@ -216,9 +216,9 @@ def test_an_ensemble_is_exported(finished, tmp_path, capsys):
 
 
 def test_a_member_that_changed_is_refused(finished, tmp_path):
-  saved = json.loads((finished / 'work' / 'ensemble.json').read_text())
+  saved = folders.read_sealed(finished / 'work' / 'ensemble.json')
   saved['fingerprints'][1] = 'f' * 64
-  (tmp_path / 'ensemble.json').write_text(json.dumps(saved))
+  folders.write_sealed(tmp_path / 'ensemble.json', saved)
   config = make_config(finished, job='evaluate', checkpoint=str(tmp_path))
   with pytest.raises(errors.UserError, match=r'bob: .*ffffffffffff'):
     tiny.run(evaluate.EvaluateJob, config, tmp_path / 'work')
