@@ -9,12 +9,14 @@ import numpy as np
 from absl import logging
 
 from neg_contrast import errors
-from neg_contrast.artifacts import folders, plan
+from neg_contrast.artifacts import arrays, folders, plan
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.evaluation import rankings, runs, trec
 from neg_contrast.retrieval import bm25_search, scann_index
 from neg_contrast.retrieval import searched as searched_lib
 from neg_contrast.settings import config as config_lib
+
+FORMAT = folders.Format('an evaluation', 1)
 
 
 def folder_of(
@@ -26,6 +28,22 @@ def folder_of(
   """Where the evaluation of a system lies."""
   name = dataset_lib.name_of(config)
   return workdir / 'evaluation' / f'{name}-{split}-{system}'
+
+
+def read_manifest(folder: pathlib.Path) -> dict[str, Any] | None:
+  """The manifest of an evaluation whose files are whole.
+
+  Returns:
+    None where there is no evaluation.
+
+  Raises:
+    UserError: it is damaged or of another format; says what to remove.
+  """
+  manifest = folders.read_manifest(folder, FORMAT)
+  if manifest is not None:
+    for name in sorted(folders.file_names(folder)):
+      arrays.map_file(folder / name, folder).check()
+  return manifest
 
 
 def evaluation_step(
@@ -54,7 +72,7 @@ def evaluation_step(
   folder = folder_of(workdir, config, split, system)
 
   def is_done() -> bool:
-    manifest = folders.read_manifest(folder)
+    manifest = read_manifest(folder)
     return manifest is not None and manifest['identity'] == identity()
 
   def run() -> None:
@@ -73,7 +91,7 @@ def evaluation_step(
         'index': searched.index,
         'environment': folders.environment(),
     }
-    with folders.writing(folder, manifest) as scratch:
+    with folders.writing(folder, manifest, format=FORMAT) as scratch:
       try:
         trec.write_run(scratch / 'run.trec', ranked, system)
       except errors.UserError as e:

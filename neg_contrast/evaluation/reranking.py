@@ -115,9 +115,11 @@ class Reranking:
   @functools.cached_property
   def _given(self) -> hits.Hits:
     """What the step before left."""
-    path = evaluations.folder_of(
+    folder = evaluations.folder_of(
         self._workdir, self._config.data, self._split, CANDIDATES
-    ) / 'run.trec'
+    )
+    evaluations.read_manifest(folder)  # Whole, or an error.
+    path = folder / 'run.trec'
     if not path.exists():
       raise errors.UserError(
           f'{path}: the candidates could not be written, as an id holds white '

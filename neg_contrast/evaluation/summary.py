@@ -6,7 +6,7 @@ from typing import Any
 
 from neg_contrast.artifacts import folders
 from neg_contrast.data import dataset as dataset_lib
-from neg_contrast.evaluation import per_query, significance
+from neg_contrast.evaluation import evaluations, per_query, significance
 from neg_contrast.evaluation import worlds as worlds_lib
 
 
@@ -16,12 +16,15 @@ def read_evaluations(
   """Folders and manifests of the evaluations that are up to date.
 
   Those of the data set at hand, if it changed since then, are left out.
+
+  Raises:
+    UserError: one is damaged.
   """
   place = workdir / 'evaluation'
   found = []
   for folder in sorted(place.iterdir()) if place.is_dir() else ():
     is_left = folder.suffix in ('.partial', '.old')  # By a kill.
-    manifest = None if is_left else folders.read_manifest(folder)
+    manifest = None if is_left else evaluations.read_manifest(folder)
     if manifest is not None and not (
         manifest['key'].split('/')[0] == dataset.name
         and manifest['identity'].get('data', dataset.prepared.fingerprint)

@@ -17,6 +17,7 @@ from neg_contrast.retrieval import bm25_search, fusion, hits, scann_index
 from neg_contrast.settings import config as config_lib
 
 FOLDER = 'weights'  # Of a workdir.
+FORMAT = folders.Format('tuned weights', 1)
 
 # What `hybrid` tries as the weight of the dense score, BM25's being 1: cosines
 # need tens, unnormalised products of DPR about 1.
@@ -75,7 +76,7 @@ class WeightTuning:
 
   def is_tuned(self) -> bool:
     """Whether the folder has the weights of these members and settings."""
-    made = folders.read_manifest(self.folder)
+    made = folders.read_manifest(self.folder, FORMAT)
     return made is not None and made['identity'] == self._identity
 
   @property
@@ -84,7 +85,7 @@ class WeightTuning:
 
     Read again each time: the weights may have been tuned meanwhile.
     """
-    made = folders.read_manifest(self.folder)
+    made = folders.read_manifest(self.folder, FORMAT)
     assert made is not None
     return made['tuned']
 
@@ -97,7 +98,7 @@ class WeightTuning:
     """Finds the weights of every fusion that has some, and keeps them."""
     manifest = {'identity': self._identity, 'tuned': {},
                 'environment': folders.environment()}
-    with folders.writing(self.folder, manifest):
+    with folders.writing(self.folder, manifest, format=FORMAT):
       manifest['tuned'] = self._find_weights()
 
   @property

@@ -12,13 +12,12 @@ from neg_contrast import errors, progress
 from neg_contrast.artifacts import folders, plan
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import examples, likeness
-from neg_contrast.jobs import checks, settings_of_rooms
+from neg_contrast.jobs import checks, reporting, settings_of_rooms
 from neg_contrast.mining import analysis, filters
 from neg_contrast.mining import false_negatives as audit
 from neg_contrast.mining import mined_negatives as negatives_lib
 from neg_contrast.mining import texts as texts_lib
 from neg_contrast.models import by_name as model_lib
-from neg_contrast.report import workdir_report
 from neg_contrast.retrieval import embedder as embedder_lib
 from neg_contrast.retrieval import retriever as retriever_lib
 from neg_contrast.retrieval import text_encoder
@@ -77,7 +76,7 @@ class AuditJob:
 
   def finish(self) -> None:
     """Prints table and verdict, and makes the report of the candidates."""
-    workdir_report.write_report(self._workdir, self._config, self._dataset,
+    reporting.write_report(self._workdir, self._config, self._dataset,
                         negatives=self._negatives)
     print(describe(folders.read_json(self._path)), flush=True)
 

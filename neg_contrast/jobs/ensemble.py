@@ -20,9 +20,8 @@ from neg_contrast.evaluation import (
   summary,
   weight_tuning,
 )
-from neg_contrast.jobs import checks
+from neg_contrast.jobs import checks, reporting
 from neg_contrast.models import by_name as model_lib
-from neg_contrast.report import workdir_report
 from neg_contrast.retrieval import bm25_search, fused_vectors, scann_index
 from neg_contrast.retrieval import retriever as retriever_lib
 from neg_contrast.retrieval import searched as searched_lib
@@ -117,7 +116,7 @@ class EnsembleJob:
     summary.gather(self._workdir, self._dataset)
     if self._is_dense:
       self._print_weights()
-    workdir_report.write_report(self._workdir, self._config, self._dataset)
+    reporting.write_report(self._workdir, self._config, self._dataset)
 
   @property
   def ensemble(self) -> fused_vectors.Ensemble:

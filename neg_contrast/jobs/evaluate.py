@@ -14,9 +14,8 @@ from neg_contrast.evaluation import (
   rankings,
   summary,
 )
-from neg_contrast.jobs import checks, settings_of_rooms
+from neg_contrast.jobs import checks, reporting, settings_of_rooms
 from neg_contrast.models import by_name as model_lib
-from neg_contrast.report import workdir_report
 from neg_contrast.retrieval import embedder as embedder_lib
 from neg_contrast.retrieval import fused_vectors
 from neg_contrast.retrieval import retriever as retriever_lib
@@ -93,7 +92,7 @@ class EvaluateJob:
     """Writes and prints the numbers, and the report."""
     summary.gather(self._workdir, self._dataset)
     vectors = self._vectors
-    workdir_report.write_report(
+    reporting.write_report(
         self._workdir, self._config, self._dataset,
         vectors.encoder.model if isinstance(vectors, embedder_lib.Embedder)
         else None,

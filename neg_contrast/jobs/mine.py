@@ -11,11 +11,10 @@ from neg_contrast import progress
 from neg_contrast.artifacts import folders, plan
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import examples
-from neg_contrast.jobs import checks
+from neg_contrast.jobs import checks, reporting
 from neg_contrast.mining import filters, training_files
 from neg_contrast.mining import mined_negatives as negatives_lib
 from neg_contrast.negatives import pool as pool_lib
-from neg_contrast.report import workdir_report
 from neg_contrast.settings import config as config_lib
 
 FOLDER = 'for_trainers'  # Of a workdir: files for other libraries.
@@ -78,7 +77,7 @@ class MineJob:
         path = self._folder / name
         print(f'{path}: {counts["rows"]} rows, '
               f'{path.stat().st_size / 1000:,.0f} kB')
-    workdir_report.write_report(self._workdir, self._config, self._dataset,
+    reporting.write_report(self._workdir, self._config, self._dataset,
                         negatives=self._negatives)
 
   @functools.cached_property

@@ -18,6 +18,7 @@ from neg_contrast.jobs import checks
 from neg_contrast.losses import nce
 from neg_contrast.negatives import sampling
 from neg_contrast.report import figures
+from neg_contrast.report import svg as svg_lib
 from neg_contrast.settings import config as config_lib
 from neg_contrast.training import optimizer
 from neg_contrast.training import state as state_lib
@@ -57,7 +58,7 @@ class NceSyntheticJob:
     for name, svg in _draw(made).items():
       path = self._workdir / FIGURES[name]
       partial = path.with_name(path.name + '.partial')
-      partial.write_text(figures.standalone(svg), encoding='utf-8')
+      partial.write_text(svg_lib.standalone(svg), encoding='utf-8')
       os.replace(partial, path)
     folders.write_json(self._workdir / 'metrics.json', _metrics(made))
     print(describe(made), flush=True)

@@ -6,10 +6,9 @@ import pathlib
 from neg_contrast.artifacts import plan
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.evaluation import first_stage, reranking, summary
-from neg_contrast.jobs import checks
+from neg_contrast.jobs import checks, reporting
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.models import loading, reranker
-from neg_contrast.report import workdir_report
 from neg_contrast.retrieval import retriever as retriever_lib
 from neg_contrast.settings import config as config_lib
 
@@ -50,7 +49,7 @@ class RerankJob:
   def finish(self) -> None:
     """Writes and prints the numbers, and the report."""
     summary.gather(self._workdir, self._dataset)
-    workdir_report.write_report(self._workdir, self._config, self._dataset)
+    reporting.write_report(self._workdir, self._config, self._dataset)
 
   def _missing(self) -> str | None:
     checkpoint = self._config.checkpoint

@@ -21,10 +21,11 @@ from neg_contrast.jobs import (
   checks,
   ensemble,
   prerequisites,
+  reporting,
   settings_of_rooms,
   train,
 )
-from neg_contrast.report import paper_grid, tables, workdir_report
+from neg_contrast.report import paper_grid, tables
 from neg_contrast.retrieval import bm25_search, fused_vectors
 from neg_contrast.retrieval import retriever as retriever_lib
 from neg_contrast.retrieval import searched as searched_lib
@@ -116,7 +117,7 @@ class TableJob:
       os.replace(partial, path)
     summary.gather(self._workdir, self._dataset)
     print('\n' + '\n'.join(map(tables.markdown, made)))
-    workdir_report.write_report(self._workdir, self._config, self._dataset,
+    reporting.write_report(self._workdir, self._config, self._dataset,
                         tables=tuple(map(tables.html, made)))
 
   def _cell_steps(

@@ -10,11 +10,15 @@ import numpy as np
 from neg_contrast.artifacts import folders, plan
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.evaluation import evaluations, metrics, rankings, summary
-from neg_contrast.jobs import checks, prerequisites, settings_of_rooms
+from neg_contrast.jobs import (
+  checks,
+  prerequisites,
+  reporting,
+  settings_of_rooms,
+)
 from neg_contrast.mining import mined_negatives as negatives_lib
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.models import loading
-from neg_contrast.report import workdir_report
 from neg_contrast.retrieval import embedder as embedder_lib
 from neg_contrast.retrieval import retriever as retriever_lib
 from neg_contrast.retrieval import searched as searched_lib
@@ -167,7 +171,7 @@ class TrainJob:
         'environment': folders.environment(),
         'metrics': values,
     })
-    workdir_report.write_report(
+    reporting.write_report(
         self._workdir, self._config, self._gold, self._training.model,
         self._negatives if self._has_pool else None,
     )

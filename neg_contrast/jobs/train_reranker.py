@@ -6,10 +6,9 @@ import pathlib
 from neg_contrast.artifacts import folders, plan
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.evaluation import first_stage, reranking, summary
-from neg_contrast.jobs import checks
+from neg_contrast.jobs import checks, reporting
 from neg_contrast.mining import mined_negatives as negatives_lib
 from neg_contrast.models import by_name as model_lib
-from neg_contrast.report import workdir_report
 from neg_contrast.retrieval import retriever as retriever_lib
 from neg_contrast.settings import config as config_lib
 from neg_contrast.training import reranker_run
@@ -81,7 +80,7 @@ class TrainRerankerJob:
         'environment': folders.environment(),
         'metrics': values,
     })
-    workdir_report.write_report(
+    reporting.write_report(
         self._workdir, self._config, self._dataset, negatives=self._negatives
     )
 

@@ -1,20 +1,14 @@
-"""Charts as SVG text that takes its colours and fonts from the page around it.
+"""Charts as SVG text, of the kinds that reports show.
 
-Pure: no state of matplotlib is left changed, and equal arguments give equal
-bytes.
+Pure: see `svg`.
 """
 
 import dataclasses
-import html
-import io
-import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-SERIES = 8
-"""The page's style sheet defines the colours --series-0 to --series-7."""
+from neg_contrast.report import svg
 
 SHOWN_PART = 0.99
 """Of the sequences in a histogram of lengths; the rest is longer."""
@@ -22,47 +16,8 @@ SHOWN_PART = 0.99
 _POINTS = 200  # Of a curve: as many as a chart of this width can show.
 _BINS = 60
 
-# Colours that nobody would choose stand for names of the style sheet.
-_INK, _MUTED, _LINE = '#010101', '#010102', '#010103'
-_VARIABLES = {
-    _INK: 'var(--ink)', _MUTED: 'var(--muted)', _LINE: 'var(--line)',
-    **{f'#0102{n:02x}': f'var(--series-{n})' for n in range(SERIES)},
-}
-# Those of report.html.jinja, by day, for figures that stand alone.
-_PALETTE = {
-    'ink': '#1d2127', 'muted': '#646b75', 'line': '#e2e3e1',
-    'series-0': '#83888f', 'series-1': '#c0782a', 'series-2': '#1f5fa8',
-    'series-3': '#2f8158', 'series-4': '#8a4fa3', 'series-5': '#b4405b',
-    'series-6': '#2b8a95', 'series-7': '#7a6a2c',
-}
 _MARKERS = ('s', 'o', 'D', '^', 'v', 'P', 'X', '*')
 _DASHES = ('-', '--', ':', '-.')
-_SETTINGS: dict[Any, Any] = {
-    'svg.fonttype': 'none',  # Text stays text, in the font of the page.
-    'text.parse_math': False,  # A $ in a name is a $.
-    'font.family': 'DejaVu Sans',  # Comes with matplotlib.
-    'font.size': 9,
-    'axes.edgecolor': _LINE,
-    'axes.labelcolor': _MUTED,
-    'axes.titlecolor': _INK,
-    'axes.titlelocation': 'left',
-    'axes.titlesize': 10,
-    'axes.titleweight': 'bold',
-    'axes.spines.top': False,
-    'axes.spines.right': False,
-    'axes.grid': True,
-    'axes.axisbelow': True,
-    'axes.unicode_minus': False,
-    'grid.color': _LINE,
-    'grid.linewidth': 0.6,
-    'xtick.color': _LINE,
-    'ytick.color': _LINE,
-    'xtick.labelcolor': _MUTED,
-    'ytick.labelcolor': _MUTED,
-    'legend.frameon': False,
-    'legend.labelcolor': _INK,
-    'legend.fontsize': 8.5,
-}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,11 +33,6 @@ class Estimate:
   value: float
   low: float | None = None
   high: float | None = None
-
-
-def series_color(series: int) -> str:
-  """The placeholder of a series' colour."""
-  return f'#0102{series % SERIES:02x}'
 
 
 def cuts(
@@ -110,8 +60,8 @@ def cuts(
               [_or(values[k].high, values[k].value) for k in ks]]
       axes.errorbar(
           [k * shift for k in ks], means, np.abs(np.array(ends) - means),
-          label=system, color=series_color(series[system]), markersize=4.5,
-          marker=_MARKERS[series[system] % SERIES], linewidth=1.6,
+          label=system, color=svg.series_color(series[system]), markersize=4.5,
+          marker=_MARKERS[series[system] % svg.SERIES], linewidth=1.6,
           elinewidth=1.3, capsize=2.5,
       )
     axes.set_xscale('log')
@@ -121,7 +71,7 @@ def cuts(
     axes.set_xlabel('k')
     axes.legend(loc='lower right')
 
-  return _draw(name, f'{metric}@k', draw, (5.2, 3.2))
+  return svg.draw(name, f'{metric}@k', draw, (5.2, 3.2))
 
 
 def differences(
@@ -140,22 +90,22 @@ def differences(
     places = np.arange(len(values))[::-1]
     for place, value in zip(places, values.values(), strict=True):
       low, high = _or(value.low, value.value), _or(value.high, value.value)
-      color = _MUTED if low <= 0 <= high else series_color(series)
+      color = svg.MUTED if low <= 0 <= high else svg.series_color(series)
       axes.plot([low, high], [place, place], color=color, linewidth=1.6)
       axes.plot([value.value], [place], 'o', color=color, markersize=5.5)
-    axes.axvline(0, color=_INK, linewidth=0.9)
+    axes.axvline(0, color=svg.INK, linewidth=0.9)
     axes.set_yticks(places, list(values))
     axes.set_ylim(-0.7, len(values) - 0.3)
-    axes.tick_params(axis='y', length=0, labelcolor=_INK)
+    axes.tick_params(axis='y', length=0, labelcolor=svg.INK)
     axes.grid(axis='y', visible=False)
     axes.spines['left'].set_visible(False)
     axes.xaxis.set_major_locator(ticker.MaxNLocator(6))
     axes.xaxis.set_major_formatter(lambda value, _: signed(value, '+.3g'))
 
-  from matplotlib import ticker  # As in _draw.
+  from matplotlib import ticker  # As in svg.draw.
 
   height = min(7.0, max(1.5, 0.9 + 0.34 * len(values)))
-  return _draw(name, title, draw, (5.2, height))
+  return svg.draw(name, title, draw, (5.2, height))
 
 
 def curves(
@@ -185,19 +135,19 @@ def curves(
 
   def draw(axes):
     for place, (label, (steps, values)) in enumerate(lines.items()):
-      color = _MUTED if place else series_color(series)
+      color = svg.MUTED if place else svg.series_color(series)
       axes.plot(
           thin(steps), thin(values), _DASHES[place % len(_DASHES)],
           label=label, zorder=2 - 0.1 * place,
           linewidth=1 if place and colours is None else 1.5,
-          color=color if colours is None else series_color(colours[label]),
+          color=color if colours is None else svg.series_color(colours[label]),
           marker='o' if markers or len(steps) == 1 else None, markersize=3,
       )
     if mark is not None:
-      axes.axvline(mark[0], color=_MUTED, linewidth=1, linestyle=(0, (2, 2)))
+      axes.axvline(mark[0], color=svg.MUTED, linewidth=1, linestyle=(0, (2, 2)))
       # At the end of the title's line, where no curve can run through it.
       axes.set_title(
-          mark[1], loc='right', color=_MUTED, fontsize=8, fontweight='normal'
+          mark[1], loc='right', color=svg.MUTED, fontsize=8, fontweight='normal'
       )
     if from_zero:
       axes.set_ylim(bottom=0)
@@ -206,7 +156,7 @@ def curves(
     if any(lines):
       axes.legend(loc='best')
 
-  return _draw(name, title, draw, (4.2, 2.5))
+  return svg.draw(name, title, draw, (4.2, 2.5))
 
 
 def histogram(
@@ -230,15 +180,15 @@ def histogram(
     width = max(1, -(-end // _BINS))
     bins = np.arange(0, end + width, width)
     axes.hist(
-        np.arange(end), bins, weights=counts[:end], color=_MUTED, alpha=0.7,
+        np.arange(end), bins, weights=counts[:end], color=svg.MUTED, alpha=0.7,
         rwidth=0.9,
     )
     if cut <= 2 * end:  # Else the cut would squeeze all bars to the left.
-      axes.axvline(cut, color=_INK, linewidth=1.2, linestyle=(0, (4, 2)))
+      axes.axvline(cut, color=svg.INK, linewidth=1.2, linestyle=(0, (4, 2)))
       axes.annotate(
           f'cut at {cut}', (cut, 1), xycoords=('data', 'axes fraction'),
           xytext=(-4 if cut > end / 2 else 4, -2), textcoords='offset points',
-          ha='right' if cut > end / 2 else 'left', va='top', color=_INK,
+          ha='right' if cut > end / 2 else 'left', va='top', color=svg.INK,
           fontsize=8.5,
       )
     axes.set_xlim(left=0)
@@ -247,7 +197,7 @@ def histogram(
     axes.yaxis.set_major_formatter(lambda value, _: f'{value:,.0f}')
     axes.grid(axis='x', visible=False)
 
-  return _draw(name, title, draw, (4.6, 2.6))
+  return svg.draw(name, title, draw, (4.6, 2.6))
 
 
 def bars(
@@ -275,10 +225,10 @@ def bars(
 
   def draw(axes):
     axes.stairs(
-        shares, edges, fill=True, color=series_color(series), alpha=0.75
+        shares, edges, fill=True, color=svg.series_color(series), alpha=0.75
     )
     if mark is not None:
-      axes.axvline(mark, color=_INK, linewidth=1, linestyle=(0, (4, 2)))
+      axes.axvline(mark, color=svg.INK, linewidth=1, linestyle=(0, (4, 2)))
     axes.set_ylim(bottom=0)
     axes.set_xlabel(label)
     axes.set_ylabel(what)
@@ -292,9 +242,9 @@ def bars(
     axes.yaxis.set_major_formatter(lambda value, _: f'{100 * value:.3g}%')
     axes.grid(axis='x', visible=False)
 
-  from matplotlib import ticker  # As in _draw.
+  from matplotlib import ticker  # As in svg.draw.
 
-  return _draw(name, title, draw, (3.1, 2.0))
+  return svg.draw(name, title, draw, (3.1, 2.0))
 
 
 def heat_map(
@@ -313,7 +263,7 @@ def heat_map(
     shares: `[labels, labels]`, between 0 and 1; nan: unknown.
     sides: what rows and columns are.
   """
-  from matplotlib import patches  # As in _draw.
+  from matplotlib import patches  # As in svg.draw.
 
   def draw(axes):
     for (row, column), share in np.ndenumerate(shares):
@@ -321,12 +271,12 @@ def heat_map(
       axes.add_patch(patches.Rectangle(
           (column - 0.47, row - 0.45), 0.94, 0.9, linewidth=0,
           # At the most, so that the number stays readable.
-          **({'facecolor': series_color(2), 'alpha': 0.05 + 0.5 * share}
-             if known else {'facecolor': _LINE, 'alpha': 0.4}),
+          **({'facecolor': svg.series_color(2), 'alpha': 0.05 + 0.5 * share}
+             if known else {'facecolor': svg.LINE, 'alpha': 0.4}),
       ))
       axes.text(
           column, row, f'{100 * share:.0f}%' if known else '–', va='center',
-          ha='center', color=_INK if known else _MUTED, fontsize=10,
+          ha='center', color=svg.INK if known else svg.MUTED, fontsize=10,
       )
     places = np.arange(len(labels))
     axes.set_xticks(places, list(labels))
@@ -336,21 +286,12 @@ def heat_map(
     axes.set_xlabel(sides[1])
     axes.set_xlim(-0.5, len(labels) - 0.5)
     axes.set_ylim(len(labels) - 0.5, -0.5)
-    axes.tick_params(length=0, labelcolor=_INK)
+    axes.tick_params(length=0, labelcolor=svg.INK)
     axes.grid(visible=False)
     axes.spines[:].set_visible(False)
 
   width = 0.8 + 0.07 * max(map(len, labels)) + 0.85 * len(labels)
-  return _draw(name, title, draw, (width, 1.1 + 0.5 * len(labels)))
-
-
-def standalone(svg: str) -> str:
-  """A figure as a file of its own, on white."""
-  colours = ' '.join(f'--{name}: {value};' for name, value in _PALETTE.items())
-  style = (f'<style>svg {{ {colours} background: #fff; '
-           'font-family: sans-serif; }</style>')
-  head, _, rest = svg.partition('>')
-  return f'<?xml version="1.0" encoding="utf-8"?>\n{head}>{style}{rest}\n'
+  return svg.draw(name, title, draw, (width, 1.1 + 0.5 * len(labels)))
 
 
 def signed(value: float, form: str) -> str:
@@ -368,43 +309,3 @@ def thin(values: np.ndarray) -> np.ndarray:
 
 def _or(value: float | None, default: float) -> float:
   return default if value is None else value
-
-
-def _draw(
-    name: str,
-    title: str,
-    draw: Callable[[Any], None],
-    size: tuple[float, float],
-) -> str:
-  """A `<svg>` element without sizes, fonts and colours of its own."""
-  import matplotlib  # Slow to import, and only reports need it.
-  from matplotlib import figure
-
-  with matplotlib.rc_context({**_SETTINGS, 'svg.hashsalt': name}):
-    chart = figure.Figure(figsize=size, layout='constrained')
-    axes = chart.add_subplot()
-    axes.set_title(title)
-    axes.tick_params(length=3)
-    draw(axes)
-    buffer = io.StringIO()
-    chart.savefig(
-        buffer, format='svg', transparent=True,
-        metadata=dict.fromkeys(('Date', 'Creator', 'Format', 'Type')),
-    )
-  svg = buffer.getvalue()
-  svg = svg[svg.index('<svg'):]
-  # A style element would hold for the whole page.
-  svg = re.sub('<style.*?</style>', '', svg, count=1, flags=re.DOTALL)
-  svg = re.sub('<[^>]*>', lambda m: _adapt(m[0], name), svg)
-  head, _, rest = svg.partition('>')
-  return f'{head} role="img" aria-label="{html.escape(title)}">{rest}'
-
-
-def _adapt(tag: str, name: str) -> str:
-  """A tag with the page's colours, ids unique in it, and no size of its own."""
-  if tag.startswith('<svg'):
-    return re.sub(r' (?:width|height)="[0-9.]+pt"', '', tag)
-  # Several figures share one page: their ids must differ.
-  tag = re.sub(r'( id="|url\(#|href="#)', rf'\g<1>{name}-', tag)
-  tag = re.sub('; font-family: [^;"]*|font-family: [^;"]*; ', '', tag)
-  return re.sub('#0[0-9a-f]{5}', lambda m: _VARIABLES.get(m[0], m[0]), tag)

@@ -10,7 +10,6 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from neg_contrast import errors
-from neg_contrast.artifacts import folders
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.evaluation import evaluations, per_query, significance
 from neg_contrast.report import paper as paper_lib
@@ -152,7 +151,7 @@ class Grid:
     """Manifest and values by query of a row."""
     folder = evaluations.folder_of(entry.workdir, self.data, split,
                                    entry.system)
-    manifest = folders.read_manifest(folder)
+    manifest = evaluations.read_manifest(folder)
     if manifest is None:
       raise errors.UserError(f'{folder}: the evaluation is not there any more; '
                              'run the same command again')

@@ -6,6 +6,7 @@ import matplotlib
 import numpy as np
 
 from neg_contrast.report import figures
+from neg_contrast.report import svg as svg_lib
 
 NAME = 'a$x^2$ </svg><script>alert(1)</script> "#010101" id="b'
 
@@ -21,7 +22,7 @@ def cuts(**kwargs):
       NAME: {1: figures.Estimate(0.25, 0.2, 0.35)},
   }
   return figures.cuts('cuts', 'accuracy', systems,
-                      {'bm25': 0, NAME: figures.SERIES + 1})
+                      {'bm25': 0, NAME: svg_lib.SERIES + 1})
 
 
 def test_takes_colours_from_the_page_and_keeps_names_whole():
@@ -119,7 +120,7 @@ def test_signed():
 
 
 def test_standing_alone_a_figure_has_the_colours_of_the_report():
-  svg = figures.standalone(cuts())
+  svg = svg_lib.standalone(cuts())
   style = ET.fromstring(svg)[0].text
   page = pathlib.Path(figures.__file__).with_name('report.html.jinja')
   by_day = page.read_text().partition('@media')[0]

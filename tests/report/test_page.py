@@ -7,7 +7,13 @@ import pytest
 
 from neg_contrast.data import statistics
 from neg_contrast.mining import analysis, filters
-from neg_contrast.report import figures, negatives_page
+from neg_contrast.report import (
+  charts,
+  contents,
+  figures,
+  negatives_page,
+  wording,
+)
 from neg_contrast.report import page as page_lib
 
 EVIL = '<script>alert("1")</script></svg></style> $x^2$ & \' "'
@@ -50,7 +56,7 @@ def estimate(value, width=0.05):
 
 def system(name, *values):
   names = ('accuracy@1', 'accuracy@20', 'mrr@10')
-  return page_lib.System(
+  return contents.System(
       name, f'evaluation/test-{name}', 1234, 56789,
       {n: estimate(v) for n, v in zip(names, values, strict=False)},
   )
@@ -99,16 +105,16 @@ def negatives(names=('bm25', 'context', EVIL), shown=True):
 
 
 def make(name='data/test', text=EVIL, **kwargs):
-  shown = page_lib.ShownPassage(
+  shown = contents.ShownPassage(
       text, text, f'{text} the answer is {text}', ('positive', 'first after'),
-      page_lib.Place(37, 0.123456), page_lib.Place(1, 0.75), True, True,
+      contents.Place(37, 0.123456), contents.Place(1, 0.75), True, True,
   )
   other = dataclasses.replace(
       shown, id='gone', text=None, title='', roles=('first before',),
-      before=page_lib.Place(1, 1e-9), after=page_lib.Place(), is_positive=False,
+      before=contents.Place(1, 1e-9), after=contents.Place(), is_positive=False,
       has_answer=False,
   )
-  query = page_lib.MovedQuery(
+  query = contents.MovedQuery(
       text, text, (text, *'abcdefgh'), '37', '1', 2, (shown, other)
   )
   steps = np.arange(1, 9)
@@ -116,29 +122,29 @@ def make(name='data/test', text=EVIL, **kwargs):
       job='train', name=name, facts={'data': text, 'split': 'test'},
       made='2025-11-21 07:44 UTC',
       groups=(
-          page_lib.Group(
+          contents.Group(
               name,
               (system('bm25', 0.2, 0.5), system('initial', 0.3, 0.6, 0.4),
                system('trained', 0.4, 0.5, 0.5), system(text, 0.4)),
-              page_lib.Comparison('initial', 'trained', 1234, {
+              contents.Comparison('initial', 'trained', 1234, {
                   'accuracy@1': figures.Estimate(0.1, 0.05, 0.15),
                   'accuracy@20': figures.Estimate(-0.1, -0.2, 0.01),
                   'mrr@10': figures.Estimate(-0.1, -0.2, -0.01),
               }),
           ),
-          page_lib.Group(f'other/{text}', (system('bm25', 0.1),)),
+          contents.Group(f'other/{text}', (system('bm25', 0.1),)),
       ),
-      moves=page_lib.Moves(
+      moves=contents.Moves(
           'initial', text, 'first positive passage', (query,), (), 1, 0, 1233
       ),
-      training=page_lib.Training(
+      training=contents.Training(
           {'loss': (steps, 1 / steps), 'learning_rate': (steps, steps * 1e-5)},
           {'accuracy@1': (steps[::4], np.array([0.5, 0.6]))}, 5,
           {'steps': '8 of 10'},
           {kind: {source: (steps, 1 / steps) for source in ('batch', text)}
            for kind in negatives_page.KINDS},
       ),
-      data=page_lib.Data(
+      data=contents.Data(
           statistics.Corpus(56789, 12, 3, 40, 7, (1, 2, 30)),
           (('evaluation', statistics.Split(
               text, 20, 3, (1, 10, 4, 0, 0, 1), 5)),),
@@ -151,7 +157,7 @@ def make(name='data/test', text=EVIL, **kwargs):
                    'cpu_count': 2},
       negatives=negatives(),
   )
-  return page_lib.Report(**{**values, **kwargs})
+  return contents.Report(**{**values, **kwargs})
 
 
 def test_everything_is_escaped_and_nothing_is_loaded():
@@ -207,9 +213,9 @@ def test_says_what_came_out():
     ((-0.2, -0.01), 'worse'),
 ])
 def test_verdict(bounds, verdict):
-  group = page_lib.Group(
+  group = contents.Group(
       'g', (system('a', 0.1), system('b', 0.2)),
-      page_lib.Comparison('a', 'b', 9, {
+      contents.Comparison('a', 'b', 9, {
           'accuracy@1': figures.Estimate(0.1, *bounds)}),
   )
   found = page_lib.headline(group)
@@ -222,7 +228,7 @@ def test_least_report():
   bare = make(
       made='', groups=(), moves=None, training=None, negatives=None,
       environment={},
-      data=page_lib.Data(
+      data=contents.Data(
           statistics.Corpus(1, 0, 1, 0, 1, None), (), {}, {}, 0
       ),
   )
@@ -276,7 +282,7 @@ def test_negatives_without_training_and_the_other_way_round():
 @pytest.mark.parametrize('low', [None, 0.1])
 def test_one_system_only(low):
   value = figures.Estimate(0.25, low, low and 0.4)
-  group = page_lib.Group('g', (page_lib.System('bm25', 'evaluation/x', 1, 2, {
+  group = contents.Group('g', (contents.System('bm25', 'evaluation/x', 1, 2, {
       'answer_accuracy@5': value}),))
   text = Page(page_lib.render(make(groups=(group,), moves=None))).text
   assert 'bm25 reaches answer_accuracy@5 0.2500' in text
@@ -290,11 +296,11 @@ def test_best_and_families_and_colours():
   best = page_lib.best_systems(group)
   assert best['accuracy@1'] == {'trained', EVIL}
   assert best['accuracy@20'] == {'initial'}
-  families = page_lib.cut_families([group])
+  families = charts.cut_families([group])
   assert set(families) == {'accuracy'}
   assert set(families['accuracy'][EVIL]) == {1}
   assert set(families['accuracy']['bm25']) == {1, 20}
-  series = page_lib.series_of(make().groups)
+  series = charts.series_of(make().groups)
   assert series['trained'] == 2 and len(set(series.values())) == len(series)
 
 
@@ -306,23 +312,23 @@ def joined(pieces):
 
 
 def test_excerpt_of_a_begin():
-  assert page_lib.excerpt('a  b\n c', ()) == (('a b c', False),)
-  assert page_lib.excerpt('', ('x',)) == ()
-  pieces = page_lib.excerpt(TEXT, (), 50)
+  assert wording.excerpt('a  b\n c', ()) == (('a b c', False),)
+  assert wording.excerpt('', ('x',)) == ()
+  pieces = wording.excerpt(TEXT, (), 50)
   assert joined(pieces) == 'word0 word1 word2 word3 word4 word5 word6 word7 …'
 
 
 def test_excerpt_around_an_answer():
-  pieces = page_lib.excerpt(TEXT, ('WORD150', 'word1', ' '), 60)
+  pieces = wording.excerpt(TEXT, ('WORD150', 'word1', ' '), 60)
   assert [p for p, marked in pieces if marked] == ['word1']
-  pieces = page_lib.excerpt(TEXT, ('WORD150',), 60)
+  pieces = wording.excerpt(TEXT, ('WORD150',), 60)
   assert [p for p, marked in pieces if marked] == ['word150']
   assert joined(pieces).startswith('… word1') and len(joined(pieces)) <= 64
-  assert joined(page_lib.excerpt(TEXT, ('word199',), 60)).endswith('word199')
+  assert joined(wording.excerpt(TEXT, ('word199',), 60)).endswith('word199')
   # Whole words only; characters of patterns are characters.
-  assert page_lib.excerpt('a category', ('cat', 'c.t')) == (
+  assert wording.excerpt('a category', ('cat', 'c.t')) == (
       ('a category', False),)
-  assert page_lib.excerpt('in C++ (x)', ('C++',)) == (
+  assert wording.excerpt('in C++ (x)', ('C++',)) == (
       ('in ', False), ('C++', True), (' (x)', False))
 
 
@@ -333,7 +339,7 @@ def test_excerpt_is_bounded_and_keeps_the_text():
     begin = rng.integers(0, 60)
     answer = ' '.join(words[begin : begin + rng.integers(1, 30)])
     text = ' '.join(words)
-    pieces = page_lib.excerpt(text, (answer,), 80)
+    pieces = wording.excerpt(text, (answer,), 80)
     whole = joined(pieces).removeprefix('… ').removesuffix(' …')
     assert whole in text and len(whole) <= 160
     assert any(marked for _, marked in pieces) or len(answer) > 80
@@ -351,6 +357,6 @@ def test_config_sections():
 
 
 def test_percent():
-  assert [page_lib.percent(*p) for p in (
+  assert [wording.percent(*p) for p in (
       (0, 5), (5, 5), (1, 3), (1, 10**6), (10**6 - 1, 10**6), (0, 0))] == [
           '0.0%', '100.0%', '33.3%', '<0.1%', '>99.9%', '–']

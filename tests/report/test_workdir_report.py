@@ -13,13 +13,13 @@ from neg_contrast.artifacts import folders, plan
 from neg_contrast.data import answers as answers_lib
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import examples, records, sources
-from neg_contrast.evaluation import per_query, trec
-from neg_contrast.jobs import mine
+from neg_contrast.evaluation import evaluations, per_query, trec
+from neg_contrast.jobs import mine, reporting
 from neg_contrast.mining import candidates
 from neg_contrast.mining import texts as texts_lib
 from neg_contrast.models import loading
 from neg_contrast.negatives import pool as pool_lib
-from neg_contrast.report import negatives_facts, workdir_report
+from neg_contrast.report import negatives_facts
 from neg_contrast.settings import config as config_lib
 from tests import tiny
 from tests.report import test_page
@@ -69,7 +69,8 @@ def listed(tmp_path, monkeypatch):
   return make
 
 
-def write_system(workdir, name, run, by_query, split='test', key='thing'):
+def write_system(workdir, name, run, by_query, split='test', key='thing',
+                 by_query_file=True):
   manifest = {
       'identity': {}, 'key': f'{key}/{split}/{name}', 'queries': len(run),
       'passages': 4,
@@ -78,8 +79,11 @@ def write_system(workdir, name, run, by_query, split='test', key='thing'):
       'environment': folders.environment(),
   }
   folder = workdir / 'evaluation' / f'{split}-{name.replace("/", "_")}'
-  with folders.writing(folder, manifest) as scratch:
-    trec.write_run(scratch / 'run.trec', run, 'tag')
+  with folders.writing(folder, manifest, format=evaluations.FORMAT) as scratch:
+    if run:
+      trec.write_run(scratch / 'run.trec', run, 'tag')
+    if not by_query_file:
+      return folder
     queries = dict.fromkeys(q for of in by_query.values() for q in of)
     per_query.write(scratch / 'per_query.tsv', [
         per_query.Result(query, '', None, '', False, (), {
@@ -94,7 +98,7 @@ def ranking(*passages):
 
 
 def page_of(workdir, config, dataset, model=None, negatives=None):
-  path = workdir_report.write_report(workdir, config, dataset, model, negatives)
+  path = reporting.write_report(workdir, config, dataset, model, negatives)
   assert path == workdir / 'report.html'
   assert not list(workdir.glob('*.partial'))
   return test_page.Page(path.read_text(encoding='utf-8'))
@@ -169,13 +173,14 @@ def test_what_is_missing_is_left_out(tmp_path, listed):
   config, dataset = judged(listed)
   assert 'Results' not in page_of(tmp_path, config, dataset).text
   values = {'mrr': {f'q{n}': n % 2 / 2 + 0.5 for n in range(40)}}
-  folder = write_system(tmp_path, 'bm25', {'q1': ranking('c')}, values)
+  write_system(tmp_path, 'bm25', {'q1': ranking('c')}, values)
   page = page_of(tmp_path, config, dataset)
   assert 'bm25 reaches mrr 0.7500 (95%' in page.text
   other = write_system(tmp_path, 'initial', {'q1': ranking('c')}, values)
   assert 'moved most' in page_of(tmp_path, config, dataset).text
-  (folder / 'per_query.tsv').unlink()
-  (other / 'run.trec').unlink()
+  write_system(tmp_path, 'bm25', {'q1': ranking('c')}, values,
+               by_query_file=False)
+  write_system(tmp_path, 'initial', {}, values)
   page = page_of(tmp_path, config, dataset)
   assert re.search('0.7500 0.[67]...–0.8', page.text)  # Of initial alone.
   assert 'moved most' not in page.text

@@ -1,0 +1,95 @@
+"""What jobs say of themselves in `report.html`."""
+
+import pathlib
+
+from neg_contrast.artifacts import folders
+from neg_contrast.data import dataset as dataset_lib
+from neg_contrast.models import loading
+from neg_contrast.report import negatives_facts, workdir_report
+from neg_contrast.settings import config as config_lib
+
+_MINING = {'mine': 'mining', 'audit': 'audit'}  # Jobs, and their splits' use.
+_TRAINING = ('train', 'train_reranker')
+_TUNED = (*_TRAINING, 'table')
+_REPORTING = (*_TUNED, 'ensemble')  # Jobs that report on the test split.
+
+
+def write_report(
+    workdir: pathlib.Path,
+    config: config_lib.Config,
+    dataset: dataset_lib.Dataset,
+    model: loading.Model | None = None,
+    negatives: negatives_facts.Mined | None = None,
+    tables: tuple[str, ...] = (),
+) -> pathlib.Path:
+  """Writes the report of a job: see `workdir_report.write_report`."""
+  return workdir_report.write_report(
+      workdir, _about(config, model), config.data, config.evaluation, dataset,
+      model, negatives, tables,
+  )
+
+
+def _about(
+    config: config_lib.Config, model: loading.Model | None
+) -> workdir_report.About:
+  use = _MINING.get(config.job, 'evaluation')
+  split = (config.data.test_split if config.job in _REPORTING else
+           config.data.split if use == 'evaluation' else
+           config.data.train_split)
+  values = folders.as_json(config_lib.to_dict(config))
+  values.pop('cells', None)  # Whole configs, each in the workdir of its run.
+  return workdir_report.About(
+      config.job, split, use,
+      is_training=config.job in _TRAINING,
+      is_tuned=config.job in _TUNED,
+      facts={'data': config.data.source, 'split': split,
+             **_facts(config, model)},
+      config=values,
+      defaults=folders.as_json(config_lib.base_config().to_dict()),
+  )
+
+
+def _facts(
+    config: config_lib.Config, model: loading.Model | None
+) -> dict[str, str]:
+  """What was run."""
+  if config.job == 'audit':
+    return {'judge': config.checkpoint}
+  if config.job == 'mine':
+    return _mined(config)
+  if config.job in _TRAINING:
+    return _trained(config)
+  if config.job == 'ensemble':
+    return {'members': ', '.join((*config.ensemble.members,
+                                  *config.ensemble.runs))}
+  if config.job == 'table':
+    return {'cells': ', '.join(f'{group}: {" ".join(cells)}' for group, cells
+                               in (config.cells or {}).items())}
+  return {'model': model.name if model else config.checkpoint}
+
+
+def _mined(config: config_lib.Config) -> dict[str, str]:
+  negatives = config.negatives
+  members = (f' of {", ".join(negatives.members)}'
+             if negatives.strategy == 'mixed' else '')
+  facts = {'strategy': negatives.strategy + members}
+  if 'model' in negatives.sources:
+    facts['model'] = negatives.checkpoint or config.checkpoint
+  facts['pool'] = negatives.pool or (
+      f'best {negatives.pool_size} of {negatives.depth} of each source'
+  )
+  return facts
+
+
+def _trained(config: config_lib.Config) -> dict[str, str]:
+  negatives = config.negatives
+  return {
+      'start': config.model.init,
+      'negatives': 'other rows of the batch' + (
+          f' and {negatives.per_query} {negatives.strategy}'
+          if negatives.per_query else ''
+      ),
+      'batch': f'{config.data.batch_size} queries',
+      'learning rate':
+          f'{config.optim.learning_rate:g}, {config.optim.schedule}',
+  }
