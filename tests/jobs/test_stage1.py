@@ -14,7 +14,7 @@ import types
 import numpy as np
 import pytest
 
-from neg_contrast import errors
+from neg_contrast import errors, jobs
 from neg_contrast.artifacts import parts as shards_lib
 from neg_contrast.artifacts import plan
 from neg_contrast.data import dataset as dataset_lib
@@ -492,4 +492,4 @@ class TestRefusals:
     config.stage1 = make_config(root, workdir='w')
     config.update_from_flattened_dict({key: value})
     with pytest.raises(errors.UserError, match=match):
-      config_lib.parse(config)
+      jobs.check(config_lib.parse(config))

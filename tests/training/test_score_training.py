@@ -4,7 +4,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neg_contrast import errors
+from neg_contrast import errors, jobs
 from neg_contrast.artifacts import folders as folders_lib
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import examples
@@ -199,7 +199,7 @@ def test_a_run_stopped_between_epochs_goes_on_the_same(tmp_path, monkeypatch):
 def test_what_does_not_go_together_is_refused(tmp_path, overrides, told):
   config = tiny.make_config(tmp_path, **{**NCE, **overrides})
   with pytest.raises(errors.UserError, match=told):
-    config_lib.parse(config)
+    jobs.check(config_lib.parse(config))
 
 
 @pytest.mark.parametrize(('overrides', 'told'), [
