@@ -13,6 +13,7 @@ from neg_contrast.models import loading
 from neg_contrast.retrieval import embedder as embedder_lib
 from neg_contrast.retrieval import retriever as retriever_lib
 from neg_contrast.retrieval import text_encoder
+from neg_contrast.retrieval import vectors as vectors_lib
 from neg_contrast.settings import config as config_lib
 from neg_contrast.training import encoder_run, run
 
@@ -52,7 +53,7 @@ class Material:
        pathlib.Path | None], embedder_lib.Embedder
   ]
   make_retriever: Callable[
-      [retriever_lib.Vectors, int], retriever_lib.Retriever
+      [vectors_lib.Vectors, int], retriever_lib.Retriever
   ]
 
   @functools.cached_property

@@ -92,4 +92,6 @@ class MadeUpVectors(embedder_lib.Embedder):
   @functools.cached_property
   def passage_vecs(self) -> np.ndarray:
     """`[passages, features] float32` of the corpus."""
-    return random_texts.vectors(len(self._dataset.prepared.passages), self.dim)
+    return random_texts.vectors(
+        len(self._dataset.prepared.passages), self.encoder.dim
+    )

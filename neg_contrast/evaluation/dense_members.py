@@ -10,9 +10,10 @@ from neg_contrast.retrieval import embedder as embedder_lib
 from neg_contrast.retrieval import fused_vectors, fusion, hits
 from neg_contrast.retrieval import retriever as retriever_lib
 from neg_contrast.retrieval import searched as searched_lib
+from neg_contrast.retrieval import vectors as vectors_lib
 
 MakeRetriever = Callable[
-    [retriever_lib.Vectors, pathlib.Path], retriever_lib.Retriever
+    [vectors_lib.Vectors, pathlib.Path], retriever_lib.Retriever
 ]
 """Vectors, and the folder that keeps their index, -> what searches them."""
 
@@ -47,7 +48,7 @@ class DenseMembers:
     return list(map(self._load, self._names))
 
   @functools.cache  # noqa: B019 - they live as long as their job.
-  def fused(self, weights: tuple[float, ...]) -> retriever_lib.Vectors:
+  def fused(self, weights: tuple[float, ...]) -> vectors_lib.Vectors:
     """The vectors of all, with weights of their scores."""
     if len(self.vectors) == 1:
       return self.vectors[0]

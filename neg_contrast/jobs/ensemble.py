@@ -20,7 +20,7 @@ from neg_contrast.evaluation import (
   summary,
   weight_tuning,
 )
-from neg_contrast.jobs import checks, reporting
+from neg_contrast.jobs import checks, reporting, settings_of_rooms
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.retrieval import bm25_search, fused_vectors, scann_index
 from neg_contrast.retrieval import retriever as retriever_lib
@@ -68,10 +68,10 @@ class EnsembleJob:
     self._members = dense_members.DenseMembers(
         config.ensemble.members,
         lambda name: fused_vectors.load_member(
-            config, self._dataset, name, folder
+            settings_of_rooms.encoding(config), self._dataset, name, folder
         ),
         lambda vectors, place: retriever_lib.Retriever(
-            config, self._dataset, vectors, place
+            settings_of_rooms.search(config), self._dataset, vectors, place
         ), folder,
     )
     self._tuning = weight_tuning.WeightTuning(
@@ -205,7 +205,7 @@ class EnsembleJob:
     return self._make_bm25()
 
   def _index(self) -> scann_index.Settings | None:
-    return retriever_lib.index_settings(self._config, self._dataset.prepared)
+    return settings_of_rooms.search(self._config).scann(self._dataset.prepared)
 
   def _print_weights(self) -> None:
     for system, found in self._tuning.tuned.items():

@@ -1,5 +1,10 @@
 """The parts of a config that rooms get: no room sees the whole."""
 
+import pathlib
+from collections.abc import Callable
+
+from neg_contrast.data import dataset as dataset_lib
+from neg_contrast.evaluation import first_stage
 from neg_contrast.retrieval import encoding as encoding_lib
 from neg_contrast.retrieval import search_settings
 from neg_contrast.settings import config as config_lib
@@ -16,4 +21,30 @@ def search(config: config_lib.Config) -> search_settings.SearchSettings:
   """How passages are searched, as deep as an evaluation looks."""
   return search_settings.SearchSettings(
       config.index, config.mesh, config.evaluation.depth
+  )
+
+
+def candidates(
+    config: config_lib.Config,
+    dataset: Callable[[], dataset_lib.Dataset],
+    folder: pathlib.Path,
+) -> first_stage.Candidates:
+  """What a reranker gets: as `candidates` says, or what its negatives are of.
+
+  Args:
+    config: of the job.
+    dataset: corpus and queries.
+    folder: keeps the vectors of a retriever.
+  """
+  negatives = config.negatives
+  names: tuple[str, ...] = (config.candidates,)
+  if not config.candidates:
+    names = {
+        'bm25': ('bm25',),
+        'model': (negatives.checkpoint or config.checkpoint,),
+        'run': negatives.runs,
+    }[negatives.strategy]
+  return first_stage.Candidates(
+      names, config.evaluation, encoding(config), search(config), config.seed,
+      dataset, folder,
   )
