@@ -17,7 +17,7 @@ from neg_contrast import accelerators, sharding
 from neg_contrast.batches import batcher
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import examples, random_texts
-from neg_contrast.mining import candidates
+from neg_contrast.mining import candidates, pool_files
 from neg_contrast.models import dual_encoder, loading
 from neg_contrast.negatives import pool as pool_lib
 from neg_contrast.retrieval import embedder as embedder_lib
@@ -352,9 +352,9 @@ class Mine(Search):
         ), _say_nothing,
     )
     mined, halves = candidates.read(folder / 'candidates')
-    pool_lib.write(
+    pool_files.write(
         folder / pool_lib.FOLDER, {}, self._rows, {'model': mined}, halves,
-        pool_lib.Corpus(
+        pool_files.Corpus(
             prepared.passage_groups, self._positives,
             lambda queries, rows, where: np.zeros_like(where),
         ),

@@ -10,8 +10,7 @@ import numpy as np
 from neg_contrast.artifacts import folders, plan
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.evaluation import evaluations, metrics, rankings, summary
-from neg_contrast.jobs import prerequisites
-from neg_contrast.mining import mined_negatives as negatives_lib
+from neg_contrast.jobs import assembly, prerequisites
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.models import loading
 from neg_contrast.report import workdir_report
@@ -40,7 +39,7 @@ class TrainJob:
     elif config.synthetic.pairs:
       self._synthetic = pairs.Synthetic(config, lambda: self._gold)
     dataset = lambda: self._dataset
-    self._negatives = negatives_lib.Negatives(config, workdir, dataset)
+    self._negatives = assembly.negatives(config, workdir, dataset)
     self._has_pool = bool(config.negatives.pool or config.negatives.sources)
     self._stage1 = None if config.stage1 is None else TrainJob(
         config.stage1, pathlib.Path(config.stage1.workdir)

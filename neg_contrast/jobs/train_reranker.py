@@ -6,7 +6,7 @@ import pathlib
 from neg_contrast.artifacts import folders, plan
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.evaluation import reranking, summary
-from neg_contrast.mining import mined_negatives as negatives_lib
+from neg_contrast.jobs import assembly
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.report import workdir_report
 from neg_contrast.retrieval import retriever as retriever_lib
@@ -21,7 +21,7 @@ class TrainRerankerJob:
     """Reads nothing yet."""
     self._config, self._workdir = config, workdir
     dataset = lambda: self._dataset
-    self._negatives = negatives_lib.Negatives(config, workdir, dataset)
+    self._negatives = assembly.negatives(config, workdir, dataset)
     # Where mining leaves the vectors of its retriever.
     folder = pathlib.Path(config.negatives.mined_dir) / retriever_lib.FOLDER
     candidates = reranking.Candidates(config, dataset, folder)

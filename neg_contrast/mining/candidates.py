@@ -1,13 +1,13 @@
-"""Mined candidates of one source: what it proposes for every query, best first.
+"""Mined candidates of one source: what it proposes for each query, best first.
 
-Filters come later (`pool.py`): candidates keep the positives too, at the ranks
+Filters come later (`pool_files.py`): candidates keep the positives too, at the ranks
 where the source found them.
 """
 
 import collections
 import dataclasses
 import pathlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -16,7 +16,6 @@ from jaxtyping import Float, Int
 from neg_contrast import errors, hosts
 from neg_contrast.artifacts import folders
 from neg_contrast.data import examples
-from neg_contrast.data import prepared as prepared_lib
 from neg_contrast.retrieval import hits
 
 _QUERIES_AT_ONCE = 4096
@@ -75,71 +74,6 @@ class SearchMiner:
     found, own = self.search(queries, positives)
     own = own.max(axis=1)
     return Candidates(found.rows, found.scores, own.astype(np.float32))
-
-
-@dataclasses.dataclass(frozen=True)
-class GivenMiner:
-  """Passages judged not relevant, in corpus order.
-
-  Attributes:
-    query_rows: `[judgements] int32`, ascending, of the negative judgements.
-    passage_rows: `[judgements] int32`.
-    depth: of the candidates.
-  """
-
-  query_rows: Int[np.ndarray, ' judgements']
-  passage_rows: Int[np.ndarray, ' judgements']
-  depth: int
-
-  def mine(self, queries: Int[np.ndarray, ' queries']) -> Candidates:
-    """The candidates of some queries."""
-    begins, ends = (np.searchsorted(self.query_rows, queries, side)
-                    for side in ('left', 'right'))
-    return listed([self.passage_rows[begin:end]
-                   for begin, end in zip(begins, ends, strict=True)],
-                  None, self.depth)
-
-
-@dataclasses.dataclass(frozen=True)
-class RunMiner:
-  """The first passages of a run.
-
-  Attributes:
-    run: (passage id, score) pairs of each query id, best first.
-    prepared: whose passages and queries these are.
-    depth: of the candidates.
-  """
-
-  run: Mapping[str, Sequence[tuple[str, float]]]
-  prepared: prepared_lib.Prepared
-  depth: int
-
-  def mine(self, queries: Int[np.ndarray, ' queries']) -> Candidates:
-    """The candidates of some queries.
-
-    Raises:
-      UserError: a passage is not in the corpus.
-    """
-    rankings = [
-        self.run.get(self.prepared.query_ids[query].decode(), ())[:self.depth]
-        for query in queries
-    ]
-    rows = [[self._row_of(name) for name, _ in some] for some in rankings]
-    found = listed(rows, [[score for _, score in some] for some in rankings],
-                   self.depth)
-    return dataclasses.replace(
-        found, positive_scores=np.full(len(queries), np.nan, np.float32)
-    )
-
-  def _row_of(self, name: str) -> int:
-    row = self.prepared.passage_ids.row_of(name)
-    if row is None:
-      raise errors.UserError(
-          f'config.negatives.runs: passage "{name}" is not in '
-          f'{self.prepared.manifest["spec"]}; give the corpus that the run was '
-          'made with'
-      )
-    return row
 
 
 def listed(rows, scores, depth: int) -> Candidates:
