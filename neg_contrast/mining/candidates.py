@@ -1,7 +1,7 @@
 """Mined candidates of one source: what it proposes for each query, best first.
 
-Filters come later (`pool_files.py`): candidates keep the positives too, at the ranks
-where the source found them.
+Filters come later (`pool_files.py`): candidates keep the positives too, at the
+ranks where the source found them.
 """
 
 import collections

@@ -39,6 +39,10 @@ def make(queries=300, depth=DEPTH, false=None, sensitivity=0.6, chance=0.05,
   ), is_false
 
 
+def top_ten(share):
+  return lambda rank: share if rank <= 10 else 0.0
+
+
 ANSWERS = audit.Judging('answers', 0.6)
 
 

@@ -1,11 +1,13 @@
 """What moves a recommendation, on evidence with planted truth."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
 from neg_contrast.mining import false_negatives as audit
 from neg_contrast.mining import recommendation
-from tests.mining.test_false_negatives import ANSWERS, SCALE, make
+from tests.mining.test_false_negatives import ANSWERS, SCALE, make, top_ten
 
 
 def random_passages(queries=300):
@@ -17,12 +19,9 @@ def random_passages(queries=300):
   )
 
 
-def top_ten(share):
-  return lambda rank: share if rank <= 10 else 0.0
-
-
 def recommend(sources, judging, pool_size=100):
-  return recommendation.recommend(sources, random_passages(), judging, SCALE, pool_size)
+  return recommendation.recommend(
+      sources, random_passages(), judging, SCALE, pool_size)
 
 
 @pytest.mark.parametrize('judging', [ANSWERS, None])
@@ -47,7 +46,8 @@ def test_vague_queries_need_no_margin():
   random = dataclasses.replace(
       random, difference=random.difference + np.float32(0.6) * vague
   )
-  found = recommendation.recommend({'bm25': evidence}, random, ANSWERS, SCALE, 100)
+  found = recommendation.recommend(
+      {'bm25': evidence}, random, ANSWERS, SCALE, 100)
   assert (found.strategy, found.first_rank) == ('bm25', 1)
   assert found.relative_margin is None
 
