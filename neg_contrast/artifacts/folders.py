@@ -1,10 +1,15 @@
 """Folders that explain themselves: a manifest, written last and atomically.
 
-A folder without `manifest.json` is unfinished and is made anew; but one that is
-filled part by part has its manifest from the start, as `unfinished.json`.
+A folder without `manifest.json` is unfinished and is made again; but one that
+is filled part by part has its manifest from the start, as `unfinished.json`.
+
+The manifest holds the checksums of all files that were there when it was
+written, the format of the folder, and a checksum of its own content. A file
+that is added later (a part) has its checksums beside it, see `add_file`.
 """
 
 import contextlib
+import dataclasses
 import errno
 import fcntl
 import hashlib
@@ -16,16 +21,18 @@ import shutil
 import subprocess
 import tempfile
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
-import numpy as np
 from absl import logging
 
 from neg_contrast import errors
+from neg_contrast.artifacts import checksums
 
 MANIFEST = 'manifest.json'
 UNFINISHED = 'unfinished.json'
+SEAL = '.checksums.json'  # Ends the name of the checksums of a part.
+_CHECKSUMS, _FORMAT = 'checksums', 'format'  # Keys of a manifest.
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _held: set[tuple[pathlib.Path, int]] = set()  # Locks, and their threads.
 _VERSIONED = ('jax', 'jaxlib', 'flax', 'optax', 'orbax-checkpoint', 'numpy')
@@ -52,21 +59,104 @@ def read_json(path: pathlib.Path) -> Any:
     return json.loads(path.read_text(encoding='utf-8'))
   except FileNotFoundError:
     raise errors.UserError(f'{path}: no such file') from None
+  except OSError as e:
+    raise errors.UserError(f'{path}: {e.strerror}') from None
   except json.JSONDecodeError as e:
     raise errors.UserError(f'{path}:{e.lineno}: not valid json: {e}') from None
   except UnicodeDecodeError as e:
     raise errors.UserError(f'{path}: not UTF-8 ({e.reason})') from None
+  except (RecursionError, ValueError) as e:  # Nested or numbers too long.
+    raise errors.UserError(f'{path}: not valid json ({e})') from None
 
 
-def read_manifest(folder: pathlib.Path) -> dict[str, Any] | None:
-  """The manifest of a finished artifact, or None where there is none."""
-  path = folder / MANIFEST
-  return read_json(path) if path.exists() else None
+def write_sealed(path: pathlib.Path, value: dict[str, Any]) -> None:
+  """`write_json` with a checksum of the content in it."""
+  write_json(path, checksums.sealed(value))
+
+
+def read_sealed(
+    path: pathlib.Path, folder: pathlib.Path | None = None
+) -> dict[str, Any]:
+  """The content of a file that `write_sealed` wrote.
+
+  Args:
+    path: of the file.
+    folder: to remove if the file is damaged; default: that of the file.
+
+  Raises:
+    UserError: the file is missing, damaged, or has no checksum.
+  """
+  remedy = f'Remove {folder or path.parent}; the same command makes it again'
+  try:
+    return checksums.opened(read_json(path))
+  except ValueError as e:
+    raise errors.UserError(f'{path}: {e}. {remedy}') from None
+  except errors.UserError as e:
+    raise errors.UserError(f'{e}. {remedy}') from None
+
+
+@dataclasses.dataclass(frozen=True)
+class Format:
+  """What a kind of folder holds, and how.
+
+  Attributes:
+    kind: name for messages, such as `a token store`.
+    number: raised when the bytes or the algorithm change.
+  """
+
+  kind: str
+  number: int
+
+
+def read_manifest(
+    folder: pathlib.Path, format: Format | None = None, name: str = MANIFEST
+) -> dict[str, Any] | None:
+  """The manifest of an artifact, or None where there is none.
+
+  Args:
+    folder: of the artifact.
+    format: that it must have; default: any.
+    name: of the manifest's file.
+
+  Returns:
+    What was given to `writing`, with `kind` and `format` if that was given a
+    format.
+
+  Raises:
+    UserError: the manifest is damaged or of another format.
+  """
+  if not (folder / name).exists():
+    return None
+  manifest = read_sealed(folder / name)
+  if format is not None:
+    check_format(folder, manifest, format)
+  manifest.pop(_CHECKSUMS, None)
+  return manifest
+
+
+def check_format(
+    folder: pathlib.Path, manifest: dict[str, Any], format: Format
+) -> None:
+  """Refuses a folder of another format.
+
+  Raises:
+    UserError: says both formats and what to do.
+  """
+  there = manifest.get('kind', 'something'), manifest.get(_FORMAT, 'none')
+  if there != (format.kind, format.number):
+    raise errors.UserError(
+        f'{folder}: holds {there[0]} of format {there[1]}; this revision reads '
+        f'{format.kind} of format {format.number}. Remove {folder}; the same '
+        'command makes it again'
+    )
 
 
 @contextlib.contextmanager
 def writing(
-    folder: pathlib.Path, manifest: dict[str, Any], name: str = MANIFEST
+    folder: pathlib.Path,
+    manifest: dict[str, Any],
+    name: str = MANIFEST,
+    format: Format | None = None,
 ) -> Iterator[pathlib.Path]:
   """Yields a scratch folder that becomes `folder` when the block succeeds.
 
@@ -78,6 +168,7 @@ def writing(
     folder: of the artifact.
     manifest: to be written.
     name: of its file; `UNFINISHED` if parts will be added to the folder.
+    format: of the folder, written as `kind` and `format`.
 
   Raises:
     UserError: the folder holds something that is no artifact, which is not ours
@@ -93,7 +184,10 @@ def writing(
     try:
       with saying_no_space(folder):
         yield scratch
-        write_json(scratch / name, manifest)
+        if format is not None:
+          manifest |= {'kind': format.kind, _FORMAT: format.number}
+        write_sealed(scratch / name, {
+            **manifest, _CHECKSUMS: checksums.of_folder(scratch)})
     except BaseException:
       shutil.rmtree(scratch, ignore_errors=True)
       raise
@@ -101,6 +195,55 @@ def writing(
       os.replace(folder, old)
     os.replace(scratch, folder)
     shutil.rmtree(old, ignore_errors=True)
+
+
+def update_manifest(folder: pathlib.Path, changes: dict[str, Any]) -> None:
+  """Changes values of the manifest of a finished artifact, and no file."""
+  path = folder / MANIFEST
+  write_sealed(path, {**read_sealed(path), **changes})
+
+
+def finish(folder: pathlib.Path) -> None:
+  """Ends a folder that was begun as `UNFINISHED`; parts have their seals."""
+  os.replace(folder / UNFINISHED, folder / MANIFEST)
+
+
+def add_file(partial: pathlib.Path, path: pathlib.Path) -> None:
+  """Adds a part to a folder that has its manifest already.
+
+  The checksums come first, so that a part with its own name is whole.
+
+  Args:
+    partial: the part, written in the same folder under another name.
+    path: its name from now on; the checksums lie beside it.
+  """
+  write_sealed(path.with_name(path.name + SEAL), {
+      'name': path.name, **checksums.of_file(partial)})
+  os.replace(partial, path)
+
+
+def file_names(folder: pathlib.Path) -> frozenset[str]:
+  """Relative paths of the files that were there when `writing` ended."""
+  return frozenset(read_sealed(folder / MANIFEST).get(_CHECKSUMS, ()))
+
+
+def checksums_of(path: pathlib.Path, folder: pathlib.Path) -> dict[str, Any]:
+  """What `checksums.of_file` gave when a file of an artifact was written.
+
+  Raises:
+    UserError: it is nowhere to be found, or damaged.
+  """
+  manifest = read_sealed(folder / MANIFEST) if (
+      (folder / MANIFEST).exists()) else {}
+  known = manifest.get(_CHECKSUMS, {}).get(path.relative_to(folder).as_posix())
+  seal = path.with_name(path.name + SEAL)
+  if known is None and seal.exists():
+    known = read_sealed(seal, folder)
+    if known['name'] != path.name:
+      raise checksums.damaged(seal, f'of {known["name"]}', folder)
+  if known is None:
+    raise checksums.damaged(path, 'nothing holds its checksums', folder)
+  return known
 
 
 @contextlib.contextmanager
@@ -129,7 +272,7 @@ def check_ours(folder: pathlib.Path) -> None:
     UserError: it holds files, but no manifest.
   """
   is_other = folder.exists() and not (
-      folder.is_dir() and (read_manifest(folder) is not None
+      folder.is_dir() and ((folder / MANIFEST).exists()
                            or (folder / UNFINISHED).exists()
                            or not any(folder.iterdir()))
   )
@@ -194,54 +337,6 @@ def make_folder(folder: pathlib.Path) -> None:
         'Choose another with --workdir, --config.data.prepared_dir or '
         '--config.negatives.mined_dir'
     ) from None
-
-
-def create_array(
-    path: pathlib.Path, dtype: Any, shape: tuple[int, ...]
-) -> np.memmap:
-  """A mapped `.npy` file to fill in place; all its space is claimed at once.
-
-  A mapped file that can't grow would kill the process.
-  """
-  array = np.lib.format.open_memmap(path, mode='w+', dtype=dtype, shape=shape)
-  if hasattr(os, 'posix_fallocate'):
-    with open(path, 'r+b') as f:
-      os.posix_fallocate(f.fileno(), 0, path.stat().st_size)
-  return array
-
-
-def load_array(
-    path: pathlib.Path, shape: Sequence[int | None], dtype: Any = None
-) -> np.ndarray:
-  """Maps a `.npy` file of an artifact, read-only.
-
-  Args:
-    path: of the file.
-    shape: what it has to be; None: any.
-    dtype: what it has to be; None: any.
-
-  Raises:
-    UserError: the file is missing or damaged; says how to have it made anew. Or
-      the process has too many files open.
-  """
-  try:
-    array = np.load(path, mmap_mode='r', allow_pickle=False)
-    if len(array.shape) != len(shape) or any(
-        want not in (None, have)
-        for want, have in zip(shape, array.shape, strict=True)
-    ):
-      raise ValueError(f'holds {array.shape}, not {tuple(shape)}')
-    if dtype not in (None, array.dtype):
-      raise ValueError(f'holds {array.dtype}, not {np.dtype(dtype)}')
-  except (OSError, EOFError, ValueError) as e:
-    if isinstance(e, OSError) and e.errno == errno.EMFILE:
-      raise errors.UserError(
-          f'{path}: {e.strerror}; allow more with ulimit -n'
-      ) from None
-    raise errors.UserError(
-        f'{path}: damaged ({e}). Remove {path.parent} to have it made anew'
-    ) from None
-  return array
 
 
 def sha256_file(path: pathlib.Path) -> str:

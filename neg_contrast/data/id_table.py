@@ -5,30 +5,54 @@ memory, and ids are compared as they are, not by a hash that could collide.
 """
 
 import array
+import functools
 import hashlib
 import pathlib
 import sqlite3
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Int, UInt8
+
+from neg_contrast.artifacts import arrays
 
 _CACHE_KIB = 16 * 1024  # Of each of three; more is not faster.
 _BATCH = 10_000
+_END = np.dtype('<i8')
 
 
 class IdTable(Sequence[bytes]):
   """The ids of a finished table: row → id, and id → row."""
 
-  def __init__(self, path: pathlib.Path):
-    """Opens what `IdSorter.finish` wrote under this name."""
-    self._path = path
-    self._ends = np.memmap(path.with_suffix('.ends.bin'), '<i8', 'r')
-    self._bytes = np.memmap(path.with_suffix('.ids.bin'), np.uint8, 'r')
+  def __init__(self, path: pathlib.Path, is_finished: bool = True):
+    """Opens what `IdSorter.finish` wrote under this name.
+
+    Args:
+      path: of the files, without their suffixes.
+      is_finished: whether the folder around them is, see `arrays.map_file`.
+
+    Raises:
+      UserError: a file is missing, or of another size.
+    """
+    map_file = lambda suffix: arrays.map_file(
+        path.with_suffix(suffix), is_finished=is_finished
+    )
+    self._ends_file, self._ids_file, self._rows_file = map(
+        map_file, ('.ends.bin', '.ids.bin', '.sqlite')
+    )
+    self._count = len(self._ends_file.data) // _END.itemsize
     self._connection: sqlite3.Connection | None = None
 
+  @functools.cached_property
+  def _ends(self) -> Int[np.ndarray, ' rows']:
+    return self._ends_file.check().view(_END)
+
+  @functools.cached_property
+  def _bytes(self) -> UInt8[np.ndarray, ' bytes']:
+    return self._ids_file.check()
+
   def __len__(self) -> int:
-    return len(self._ends)
+    return self._count
 
   def __getitem__(self, row):
     """The UTF-8 bytes of an id.
@@ -44,20 +68,27 @@ class IdTable(Sequence[bytes]):
     return self._bytes[start : self._ends[row]].tobytes()
 
   def row_of(self, name: str) -> int | None:
-    """The row with this id; None if there is none."""
+    """The row with this id; None if there is none.
+
+    Raises:
+      UserError: the file of rows is damaged.
+    """
     if self._connection is None:
+      self._rows_file.check()
       self._connection = sqlite3.connect(
-          f'{self._path.with_suffix(".sqlite").absolute().as_uri()}'
-          '?mode=ro&immutable=1',
+          f'{self._rows_file.path.absolute().as_uri()}?mode=ro&immutable=1',
           uri=True, check_same_thread=False,
       )
     try:
       key = name.encode()
     except UnicodeEncodeError:
       return None  # Half of a surrogate pair: no stored id has one.
-    found = self._connection.execute(
-        'SELECT row FROM ids WHERE id = ?', (key,)
-    ).fetchone()
+    try:
+      found = self._connection.execute(
+          'SELECT row FROM ids WHERE id = ?', (key,)
+      ).fetchone()
+    except sqlite3.Error as e:
+      raise self._rows_file.damaged(e) from None
     return found[0] if found else None
 
 
@@ -183,7 +214,9 @@ class IdSorter:
 
 def load_tie_ranks(path: pathlib.Path) -> Int[np.ndarray, ' rows']:
   """`[rows] int32`, as `hits.tie_ranks`, of the table of this name."""
-  return np.load(path.with_suffix('.tie_ranks.npy'), mmap_mode='r')
+  return arrays.load_array(
+      path.with_suffix('.tie_ranks.npy'), (None,), np.int32
+  )
 
 
 def _connect(path: pathlib.Path) -> sqlite3.Connection:

@@ -18,7 +18,6 @@ import os
 import pathlib
 import re
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
@@ -27,11 +26,15 @@ from absl import logging
 from jaxtyping import Bool, Int
 
 from neg_contrast import errors
-from neg_contrast.artifacts import folders
+from neg_contrast.artifacts import arrays, folders
 from neg_contrast.data import id_table, records, sources
 
 Record = TypeVar('Record')
-FORMAT = 5  # Of the folder; another one is prepared anew.
+FORMAT = 5  # Of the folder; another one is refused.
+CORPUS = folders.Format('a prepared corpus', FORMAT)
+QUERIES = folders.Format('queries of a prepared corpus', FORMAT)
+_TITLES = folders.Format('the documents of titles', 1)
+_DOCUMENTS = 'documents.npy'
 _PROGRESS_EVERY = 100_000
 _READ_AT_ONCE = 1024
 _SINGULAR = {'passages': 'passage', 'queries': 'query'}
@@ -72,8 +75,8 @@ class Judgements:
 class Records(Sequence, Generic[Record]):
   """Random access to stored records."""
 
-  def __init__(self, source: Any, decode: Callable[[dict], Record]):
-    """Wraps a tensorflow-datasets data source."""
+  def __init__(self, source: Sequence, decode: Callable[[dict], Record]):
+    """Wraps rows."""
     self._source, self._decode = source, decode
 
   def __len__(self) -> int:
@@ -87,7 +90,7 @@ class Records(Sequence, Generic[Record]):
   def __iter__(self) -> Iterator[Record]:
     for start in range(0, len(self), _READ_AT_ONCE):
       rows = range(start, min(start + _READ_AT_ONCE, len(self)))
-      yield from map(self._decode, self._source.__getitems__(list(rows)))
+      yield from map(self._decode, self._source[rows.start : rows.stop])
 
 
 class Prepared:
@@ -120,7 +123,9 @@ class Prepared:
     Raises:
       UserError: it is not finished.
     """
-    manifest = folders.read_manifest(folder)
+    manifest = folders.read_manifest(
+        folder, QUERIES if corpus_folder else CORPUS
+    )
     if manifest is None:
       raise errors.UserError(f'{folder}: not a prepared corpus')
     self.folder, self.manifest = folder, manifest
@@ -153,7 +158,7 @@ class Prepared:
 
     Equal after folding case and white space.
     """
-    return np.load(self.corpus_folder / 'passage_groups.npy', mmap_mode='r')
+    return self._passage_numbers('passage_groups')
 
   @property
   def has_mentions(self) -> bool:
@@ -169,12 +174,14 @@ class Prepared:
   @functools.cached_property
   def passage_worlds(self) -> Int[np.ndarray, ' passages']:
     """`[passages] int32`: numbers of `worlds`; where there are some."""
-    return np.load(self.corpus_folder / 'passage_worlds.npy', mmap_mode='r')
+    return self._passage_numbers('passage_worlds')
 
   @functools.cached_property
   def query_worlds(self) -> Int[np.ndarray, ' queries']:
     """`[queries] int32`: numbers of `worlds`; where there are some."""
-    return np.load(self.folder / 'query_worlds.npy', mmap_mode='r')
+    return arrays.load_array(
+        self.folder / 'query_worlds.npy', (len(self.queries),), np.int32
+    )
 
   def rows_of_worlds(
       self, queries: Int[np.ndarray, ' queries']
@@ -195,7 +202,12 @@ class Prepared:
   @functools.cached_property
   def passage_documents(self) -> Int[np.ndarray, ' passages']:
     """`[passages] int32`: number of the document, -1 where unknown."""
-    return np.load(self.corpus_folder / 'passage_documents.npy', mmap_mode='r')
+    return self._passage_numbers('passage_documents')
+
+  def _passage_numbers(self, name: str) -> Int[np.ndarray, ' passages']:
+    return arrays.load_array(
+        self.corpus_folder / f'{name}.npy', (len(self.passages),), np.int32
+    )
 
   def judgements(self, split: str) -> Judgements:
     """The judgements of a split.
@@ -216,8 +228,12 @@ class Prepared:
           f'{spec}: no split "{split}"; it has {", ".join(self.splits)}. '
           f'{remedy}'
       )
-    table = np.load(self.folder / f'judgements-{split}.npy', mmap_mode='r')
-    unjudged = np.load(self.folder / f'unjudged-{split}.npy')
+    table = arrays.load_array(
+        self.folder / f'judgements-{split}.npy', (None, 4), np.int32
+    )
+    unjudged = arrays.load_array(
+        self.folder / f'unjudged-{split}.npy', (None,), np.int32
+    )
     if not len(table) and not len(unjudged):
       raise errors.UserError(
           f'{spec}: split "{split}" holds no judgements. {remedy}'
@@ -236,19 +252,19 @@ def documents_by_title(
   Returns:
     `[passages] int32`; kept beside the corpus, since every title is read.
   """
-  path = prepared.corpus_folder / 'title_documents.npy'
-  if not path.exists():
+  folder = prepared.corpus_folder / 'title_documents'
+  if folders.read_manifest(folder, _TITLES) is None:
     titles = np.fromiter(
         (_title_hash(passage.title) for passage in prepared.passages),
         np.uint64, len(prepared.passages),
     )
     numbers = np.unique(titles, return_inverse=True)[1].astype(np.int32)
-    with tempfile.NamedTemporaryFile(
-        dir=prepared.corpus_folder, suffix='.npy', delete=False
-    ) as f:
-      np.save(f, np.where(titles == 0, np.int32(-1), numbers))
-    os.replace(f.name, path)
-  return np.load(path, mmap_mode='r')
+    with folders.writing(folder, {}, format=_TITLES) as scratch:
+      np.save(scratch / _DOCUMENTS,
+              np.where(titles == 0, np.int32(-1), numbers))
+  return arrays.load_array(
+      folder / _DOCUMENTS, (len(prepared.passages),), np.int32
+  )
 
 
 def _title_hash(title: str) -> int:
@@ -320,7 +336,7 @@ def write_queries(
   Raises:
     UserError: a record can't be used.
   """
-  manifest |= {'format': FORMAT, 'spec': base.manifest['spec'], 'worlds': []}
+  manifest |= {'spec': base.manifest['spec'], 'worlds': []}
   invalid = records.InvalidRecords(skip=False)
   _Writer(source, invalid, folder).write_queries(
       manifest, base.passage_ids, base.manifest['corpus_fingerprint']
@@ -331,14 +347,13 @@ def _update_folder(spec, source, invalid, folder, known) -> None:
   """Prepares the source, or only notes new file times if no more changed."""
   files = _file_facts(source, known)
   if known and _contents(known) == _contents(files):
-    path = folder / folders.MANIFEST
-    folders.write_json(path, {**folders.read_json(path), 'files': files})
+    folders.update_manifest(folder, {'files': files})
     return
   if known:
     logging.info('%s changed since it was prepared', spec)
   logging.info('preparing %s into %s', spec, folder)
-  manifest = {'format': FORMAT, 'spec': spec, 'files': files}
-  with folders.writing(folder, manifest) as scratch:
+  manifest = {'spec': spec, 'files': files}
+  with folders.writing(folder, manifest, format=CORPUS) as scratch:
     _Writer(source, invalid, scratch).write(manifest)
   if invalid.counts:
     logging.warning('%s: skipped %s', spec, dict(invalid.counts))
@@ -375,9 +390,10 @@ class _Writer:
     if self._worlds:
       self._save('passage_worlds', np.array(self._worlds_of['passages']))
     manifest['worlds'] = list(self._worlds)
-    self.write_queries(
-        manifest, id_table.IdTable(self._folder / 'passages'), corpus
+    passage_ids = id_table.IdTable(
+        self._folder / 'passages', is_finished=False
     )
+    self.write_queries(manifest, passage_ids, corpus)
 
   def write_queries(
       self, manifest: dict[str, Any], passage_ids: Any, corpus: str
@@ -393,7 +409,7 @@ class _Writer:
                  np.array(self._worlds_of['queries'], np.int32))
     self._passage_ids = passage_ids
     self._query_row = (
-        id_table.IdTable(self._folder / 'queries').row_of
+        id_table.IdTable(self._folder / 'queries', is_finished=False).row_of
         if len(sorter) else lambda _: None
     )
     own = self._own_queries()
@@ -666,7 +682,7 @@ def _query_row(query: records.Query) -> dict[str, Any]:
 def _open(folder: pathlib.Path) -> Any:
   from neg_contrast.data import tfds_records
 
-  return tfds_records.read(folder)
+  return tfds_records.Rows(folder)
 
 
 def _to_passage(row: dict[str, Any]) -> records.Passage:
@@ -708,8 +724,8 @@ def _known_files(
     folder: pathlib.Path, skip_invalid: bool
 ) -> list[dict[str, Any]]:
   """The files that `folder` was prepared from; none if it can't be reused."""
-  manifest = folders.read_manifest(folder)
-  if manifest is None or manifest['format'] != FORMAT:
+  manifest = folders.read_manifest(folder, CORPUS)
+  if manifest is None:
     return []
   if manifest['counts']['skipped'] and not skip_invalid:
     return []

@@ -1,7 +1,7 @@
 """Token ids of many sequences in flat arrays, read when they are used. Pure."""
 
 import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 from jaxtyping import Int, Integer
@@ -15,11 +15,14 @@ class Sequences:
     ids: `[flat] int`, such as a mapped file.
     begins: `[sequences] int64`, index of the first token of each.
     ends: `[sequences] int64`, index to stop before.
+    before_reading: called with the begins and ends of the runs of `ids` that
+      are read next; a mapped file is verified there.
   """
 
   ids: Integer[np.ndarray, ' flat']
   begins: Int[np.ndarray, ' sequences']
   ends: Int[np.ndarray, ' sequences']
+  before_reading: Callable[[np.ndarray, np.ndarray], object] | None = None
 
   def __len__(self) -> int:
     return len(self.begins)
@@ -34,6 +37,9 @@ class Sequences:
       IndexError: there is no such row; -1, which pads pools, is none.
     """
     self._check(row, row)
+    one = slice(row, row + 1)
+    if self.before_reading:
+      self.before_reading(self.begins[one], self.ends[one])
     return self.ids[self.begins[row] : self.ends[row]]
 
   @property
@@ -45,7 +51,9 @@ class Sequences:
     """Some of them; raises as `sequences[row]` does."""
     if len(rows):
       self._check(int(rows.min()), int(rows.max()))
-    return Sequences(self.ids, self.begins[rows], self.ends[rows])
+    return dataclasses.replace(
+        self, begins=self.begins[rows], ends=self.ends[rows]
+    )
 
   def cut(
       self,
@@ -55,10 +63,14 @@ class Sequences:
     """Tokens `first` to `end` of each, as far as there are."""
     begins = self.begins + np.clip(first, 0, self.lengths)
     ends = self.begins + np.clip(end, 0, self.lengths)
-    return Sequences(self.ids, begins, np.maximum(begins, ends))
+    return dataclasses.replace(
+        self, begins=begins, ends=np.maximum(begins, ends)
+    )
 
   def flat(self) -> Integer[np.ndarray, ' tokens']:
     """`[tokens] int`: the token ids of all, sequence after sequence."""
+    if self.before_reading:
+      self.before_reading(self.begins, self.ends)
     return self.ids[runs(self.begins, self.lengths)]
 
   def _check(self, least: int, most: int) -> None:

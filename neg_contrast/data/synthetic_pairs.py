@@ -17,6 +17,7 @@ from typing import Any, TextIO
 import numpy as np
 from jaxtyping import Int
 
+from neg_contrast.artifacts import arrays, folders
 from neg_contrast.data import id_table, inputs, records
 from neg_contrast.data import prepared as prepared_lib
 
@@ -102,9 +103,12 @@ def write(
     manifest: gets counts and fingerprints; `fingerprint` covers the cuts.
   """
   prepared_lib.write_queries(base, PairSource(files), folder, manifest)
-  table = np.load(folder / f'judgements-{SPLIT}.npy', mmap_mode='r')
+  table = arrays.load_array(
+      folder / f'judgements-{SPLIT}.npy', (None, 4), np.int32,
+      is_finished=False,
+  )
   keys = table[:, 0].astype(np.int64) << 32 | table[:, 1]
-  queries = id_table.IdTable(folder / 'queries')
+  queries = id_table.IdTable(folder / 'queries', is_finished=False)
   cuts = np.tile(np.array(inputs.WHOLE, np.int32), (len(keys), 1))
   is_known = np.zeros(len(keys), bool)
   with_cuts = (pair for pair in read_pairs(files)
@@ -128,8 +132,9 @@ def read_cuts(
     prepared: prepared_lib.Prepared,
 ) -> Int[np.ndarray, 'judgements 3'] | None:
   """`examples.Examples.cuts` of all judgements of the split `synthetic`."""
-  path = prepared.folder / _CUTS
-  return np.load(path, mmap_mode='r') if path.exists() else None
+  if _CUTS not in folders.file_names(prepared.folder):
+    return None
+  return arrays.load_array(prepared.folder / _CUTS, (None, 3), np.int32)
 
 
 def _blocks(pairs: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:

@@ -4,16 +4,22 @@ Written shard by shard: tensorflow-datasets' own writer holds and sorts a whole
 split in memory.
 """
 
+import contextlib
 import itertools
 import pathlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow_datasets as tfds
 from array_record.python import array_record_module
 from tensorflow_datasets.core import example_serializer
 
+from neg_contrast import errors
+from neg_contrast.artifacts import arrays, checksums
+
 _NAME, _SPLIT = 'text_records', 'rows'
+_DESCRIPTIONS = ('dataset_info.json', 'features.json')
 _LISTS = frozenset(('answers', 'context'))  # Fields that hold several texts.
 _ROWS_PER_SHARD = 200_000  # An open writer holds some bytes of each row.
 
@@ -80,6 +86,68 @@ def _write_shard(path: pathlib.Path, rows: Iterable[bytes]) -> tuple[int, int]:
   return count, size
 
 
-def read(folder: pathlib.Path) -> Any:
-  """The rows below `folder`, by number; texts are bytes."""
-  return tfds.builder_from_directory(str(folder)).as_data_source(_SPLIT)
+class Rows(Sequence[dict[str, Any]]):
+  """The rows of a finished data set; texts are bytes.
+
+  A shard is verified as a whole before the first of its rows is read.
+  """
+
+  def __init__(self, folder: pathlib.Path):
+    """Opens what `write` wrote; the artifact is the folder around it.
+
+    Raises:
+      UserError: a file is missing or damaged.
+    """
+    self._folder = folder
+    for name in _DESCRIPTIONS:
+      self._map(folder / name).check()
+    with self._reading():
+      builder = tfds.builder_from_directory(str(folder))
+      split = builder.info.splits[_SPLIT]
+      self._ends = np.cumsum(split.shard_lengths)
+      self._shards = [self._map(pathlib.Path(path))
+                      for path in split.filepaths]
+      self._source = builder.as_data_source(_SPLIT)
+    self._is_verified = np.zeros(len(self._shards), bool)
+
+  def __len__(self) -> int:
+    return int(self._ends[-1])
+
+  def __getitem__(self, row):
+    """A row; raises as `take` does."""
+    if isinstance(row, slice):
+      return self.take(range(*row.indices(len(self))))
+    return self.take([row])[0]
+
+  def take(self, rows: Sequence[int]) -> list[dict[str, Any]]:
+    """Some rows.
+
+    Raises:
+      IndexError: there is no such row.
+      UserError: a shard is damaged.
+    """
+    rows = [int(row) for row in rows]
+    for row in rows:
+      if not 0 <= row < len(self):  # -1, which pads pools, is no row.
+        raise IndexError(f'row {row} of {len(self)}')
+    for shard in np.unique(np.searchsorted(self._ends, rows, 'right')):
+      if not self._is_verified[shard]:
+        self._shards[shard].check()
+        self._is_verified[shard] = True
+    with self._reading():
+      return list(self._source.__getitems__(rows))
+
+  def _map(self, path: pathlib.Path) -> checksums.MappedFile:
+    return arrays.map_file(path, self._folder.parent)
+
+  @contextlib.contextmanager
+  def _reading(self) -> Iterator[None]:
+    """The libraries raise all sorts of things."""
+    try:
+      yield
+    except errors.UserError:
+      raise
+    except Exception as e:
+      raise checksums.damaged(
+          self._folder, f'{type(e).__name__}: {e}', self._folder.parent
+      ) from e

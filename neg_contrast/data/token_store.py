@@ -12,14 +12,16 @@ import dataclasses
 import itertools
 import pathlib
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import numpy as np
 
 from neg_contrast import errors
-from neg_contrast.artifacts import folders
+from neg_contrast.artifacts import arrays, folders
 from neg_contrast.data import sequences
 from neg_contrast.data import tokenizer as tokenizer_lib
 
+FORMAT = folders.Format('a token store', 1)
 _BATCH = 4096
 _FIELDS = ('title', 'text')
 _CONTEXTS = ('left', 'right')
@@ -67,16 +69,17 @@ def make_token_store(
   """
   wanted = {'fingerprint': fingerprint, 'tokenizer': tokenizer.sha256}
   fields = _FIELDS + (_CONTEXTS if has_contexts else ())
-  if folders.read_manifest(folder) is None:
+  made = folders.read_manifest(folder, FORMAT)
+  if made is None:
     with folders.only_one(folder):
-      if folders.read_manifest(folder) is None:  # Not made while waiting.
-        _make(texts, tokenizer, folder, wanted, fields)
-  made = folders.read_json(folder / folders.MANIFEST)
+      made = folders.read_manifest(folder, FORMAT)
+      if made is None:  # Not made while waiting.
+        made = _make(texts, tokenizer, folder, wanted, fields)
   for key, value in wanted.items():
     if made[key] != value:
       raise errors.UserError(
           f'{folder}: made for {key} {made[key]}, but {value} is at '
-          'hand. Remove the folder to have it made anew'
+          'hand. Remove the folder; the same command makes it again'
       )
   title, text, *contexts = (_read(folder, field, made['dtype'])
                             for field in fields)
@@ -84,11 +87,12 @@ def make_token_store(
                     (contexts[0], contexts[1]) if contexts else None)
 
 
-def _make(texts, tokenizer, folder, wanted, fields) -> None:
+def _make(texts, tokenizer, folder, wanted, fields) -> dict[str, Any]:
   dtype = np.dtype('uint16' if tokenizer.vocab_size <= 2**16 else 'uint32')
   manifest = {**wanted, 'dtype': dtype.name, 'rows': 0}
-  with folders.writing(folder, manifest) as scratch:
+  with folders.writing(folder, manifest, format=FORMAT) as scratch:
     manifest['rows'] = _write(texts, tokenizer, scratch, dtype, fields)
+  return manifest
 
 
 def _write(texts, tokenizer, folder, dtype, fields) -> int:
@@ -130,14 +134,12 @@ def _batches(items: Iterable) -> Iterator[list]:
 def _read(
     folder: pathlib.Path, field: str, dtype: str
 ) -> sequences.Sequences:
-  offsets = _map(folder / f'{field}_offsets.bin', 'int64')
-  return sequences.Sequences(
-      _map(folder / f'{field}_ids.bin', dtype), offsets[:-1], offsets[1:]
+  offsets = arrays.map_file(folder / f'{field}_offsets.bin').check().view(
+      np.int64
   )
-
-
-def _map(path: pathlib.Path, dtype: str) -> np.ndarray:
-  if path.stat().st_size == 0:  # An empty file can't be mapped.
-    return np.zeros(0, dtype)
-  # A plain array of the same memory: slices of a memmap cost far more.
-  return np.asarray(np.memmap(path, dtype, mode='r'))
+  ids = arrays.map_file(folder / f'{field}_ids.bin')
+  size = np.dtype(dtype).itemsize
+  return sequences.Sequences(
+      ids.data.view(dtype), offsets[:-1], offsets[1:],
+      lambda begins, ends: ids.check_runs(begins * size, ends * size),
+  )

@@ -16,11 +16,15 @@ from neg_contrast.data import synthetic_pairs
 from neg_contrast.mining import given_pool, mined_pool, pool_folder
 from neg_contrast.mining import task as task_lib
 from neg_contrast.models import by_name as model_lib
-from neg_contrast.models import loading
+from neg_contrast.models import generator as generator_lib
+from neg_contrast.models import loading, question_writer
 from neg_contrast.negatives import pool as pool_lib
 from neg_contrast.retrieval import embedder as embedder_lib
 from neg_contrast.retrieval import retriever as retriever_lib
 from neg_contrast.settings import config as config_lib
+from neg_contrast.stage1 import pairs as pairs_lib
+from neg_contrast.stage1 import questions as questions_lib
+from neg_contrast.stage1 import round_trip
 from neg_contrast.training import encoder_run
 
 MakeDataset = Callable[[], dataset_lib.Dataset]
@@ -127,3 +131,39 @@ def _miner(
           epochs=settings.miner_epochs or config.optim.epochs,
       ),
   ), workdir, lambda: dataset().gold)
+
+
+def questions(
+    config: config_lib.Config,
+    dataset: MakeDataset,
+    generator: Callable[[], generator_lib.Generator],
+) -> questions_lib.Questions:
+  """The generated questions of a corpus, filtered if the config says so."""
+  settings = config.synthetic
+  return questions_lib.Questions(
+      settings, config.model, config.seed, dataset, generator,
+      lambda model: question_writer.QuestionWriter(
+          model, config, question_writer.settings_of(
+              settings, model.text.question_length
+          ),
+      ),
+      # One of its own is trained first.
+      lambda: None if config.generator is not None
+      else model_lib.missing_generator(config.checkpoint),
+      round_trip.RoundTrip(
+          settings, config.evaluation, dataset,
+          ModelSearch(config, dataset, settings.round_trip_rank),
+      ) if settings.round_trip_rank else None,
+  )
+
+
+def pairs(
+    config: config_lib.Config,
+    dataset: MakeDataset,
+    asked: questions_lib.Questions | None = None,
+) -> pairs_lib.Synthetic:
+  """The pairs of stage 1: of generated questions, or of passages alone."""
+  return pairs_lib.Synthetic(
+      config.synthetic, config.data, config.model.init, config.seed, dataset,
+      asked,
+  )

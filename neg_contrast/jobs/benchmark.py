@@ -69,7 +69,7 @@ class BenchmarkJob:
     """Prints the table, and keeps it."""
     table = _table(self._title(), self._made)
     (self._workdir / TABLE).write_text(table + '\n', encoding='utf-8')
-    folders.write_json(self._workdir / folders.MANIFEST, {
+    folders.write_sealed(self._workdir / folders.MANIFEST, {
         'config': config_lib.to_dict(self._config),
         'environment': folders.environment(),
         'measured': self._made,

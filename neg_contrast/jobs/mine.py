@@ -51,7 +51,7 @@ class MineJob:
     """Says what came out and how to train with it."""
     negatives = self._config.negatives
     pool = self._negatives.pool
-    folders.write_json(self._workdir / folders.MANIFEST, {
+    folders.write_sealed(self._workdir / folders.MANIFEST, {
         'config': config_lib.to_dict(self._config),
         'environment': folders.environment(),
         'pool': pool.manifest,

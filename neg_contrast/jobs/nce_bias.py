@@ -199,7 +199,7 @@ class NceBiasJob:
       checkpoints.save(state, checkpoints_lib.Progress(finished=True))
     finally:
       checkpoints.close()  # Which waits for what is being written.
-    folders.write_json(folder / folders.MANIFEST, {
+    folders.write_sealed(folder / folders.MANIFEST, {
         'identity': self._identity(point),
         'environment': folders.environment(),
     })

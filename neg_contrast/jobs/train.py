@@ -18,7 +18,6 @@ from neg_contrast.retrieval import embedder as embedder_lib
 from neg_contrast.retrieval import retriever as retriever_lib
 from neg_contrast.retrieval import searched as searched_lib
 from neg_contrast.settings import config as config_lib
-from neg_contrast.stage1 import pairs, questions
 from neg_contrast.training import encoder_run
 
 
@@ -32,12 +31,12 @@ class TrainJob:
     self._synthetic = None
     if config.synthetic.pairs == 'generated':
       self._prepare, make = prerequisites.generator(config)
-      self._synthetic = pairs.Synthetic(
+      self._synthetic = assembly.pairs(
           config, lambda: self._gold,
-          questions.Questions(config, lambda: self._gold, make),
+          assembly.questions(config, lambda: self._gold, make),
       )
     elif config.synthetic.pairs:
-      self._synthetic = pairs.Synthetic(config, lambda: self._gold)
+      self._synthetic = assembly.pairs(config, lambda: self._gold)
     dataset = lambda: self._dataset
     self._negatives = assembly.negatives(config, workdir, dataset)
     self._has_pool = bool(config.negatives.pool or config.negatives.sources)
@@ -122,7 +121,7 @@ class TrainJob:
   def finish(self) -> None:
     """Writes and prints the numbers."""
     values = summary.gather(self._workdir, self._gold)
-    folders.write_json(self._workdir / folders.MANIFEST, {
+    folders.write_sealed(self._workdir / folders.MANIFEST, {
         'config': config_lib.to_dict(self._config),
         'identity': self._training.identity,
         'environment': folders.environment(),

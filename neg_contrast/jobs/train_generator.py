@@ -52,7 +52,7 @@ class TrainGeneratorJob:
     opened = checkpoints.Checkpoints(self._workdir)
     progress = opened.progress(opened.selected_step())
     opened.close()
-    folders.write_json(self._workdir / folders.MANIFEST, {
+    folders.write_sealed(self._workdir / folders.MANIFEST, {
         'config': config_lib.to_dict(self._config),
         'identity': self._training.identity,
         'environment': folders.environment(),

@@ -48,7 +48,7 @@ class TrainRerankerJob:
   def finish(self) -> None:
     """Writes and prints the numbers, and the report."""
     values = summary.gather(self._workdir, self._dataset)
-    folders.write_json(self._workdir / folders.MANIFEST, {
+    folders.write_sealed(self._workdir / folders.MANIFEST, {
         'config': config_lib.to_dict(self._config),
         'identity': self._training.identity,
         'environment': folders.environment(),

@@ -63,11 +63,13 @@ class CandidateFolder:
     strategy = self.strategy
     if strategy.trains_miner and not strategy.training.is_trained():
       return False
-    return folders.read_manifest(self.folder) is not None
+    return folders.read_manifest(self.folder, candidates.FORMAT) is not None
 
   def read(self) -> tuple[candidates.Candidates, np.ndarray]:
     """The candidates and their half passages; raises if there are none."""
-    return candidates.read(self.folder)
+    return candidates.read(
+        self.folder, len(self._task.dataset.prepared.passages)
+    )
 
   def _mine(self) -> None:
     task = self._task

@@ -14,10 +14,12 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from neg_contrast import errors, hosts
-from neg_contrast.artifacts import folders
+from neg_contrast.artifacts import arrays, checksums, folders
 from neg_contrast.data import examples
+from neg_contrast.negatives import pool as pool_lib
 from neg_contrast.retrieval import hits
 
+FORMAT = folders.Format('mined candidates', 1)
 _QUERIES_AT_ONCE = 4096
 
 
@@ -124,9 +126,10 @@ def write(
     collections.deque(mined, maxlen=0)
     return
   with folders.writing(
-      folder, {'identity': identity, 'queries': count, **(facts or {})}
+      folder, {'identity': identity, 'queries': count, **(facts or {})},
+      format=FORMAT,
   ) as scratch:
-    make = lambda name, dtype, *shape: folders.create_array(
+    make = lambda name, dtype, *shape: arrays.create_array(
         scratch / f'{name}.npy', dtype, shape
     )
     made = Candidates(
@@ -169,21 +172,35 @@ def _mine(
 
 
 def read(
-    folder: pathlib.Path,
+    folder: pathlib.Path, passages: int | None = None
 ) -> tuple[Candidates, Int[np.ndarray, 'halves 3']]:
   """Maps candidates, and the half passages that belong to them.
 
+  Args:
+    folder: that `write` made.
+    passages: of the corpus; None: rows are not compared with it.
+
   Raises:
-    UserError: there are none, or a file is damaged.
+    UserError: there are none, they are of another format, or a file is damaged.
   """
-  manifest = folders.read_manifest(folder)
+  manifest = folders.read_manifest(folder, FORMAT)
   if manifest is None:
     raise errors.UserError(f'{folder}: holds no mined candidates')
   count = manifest['queries']
-  load = lambda name, *shape: folders.load_array(
-      folder / f'{name}.npy', shape
+  load = lambda name, dtype, *shape: arrays.load_array(
+      folder / f'{name}.npy', shape, dtype
   )
-  return Candidates(
-      load('rows', count, None), load('scores', count, None),
-      load('positive_scores', count),
-  ), load('halves', None, 3)
+  found = Candidates(
+      load('rows', np.int32, count, None),
+      load('scores', np.float32, count, None),
+      load('positive_scores', np.float32, count),
+  )
+  halves = load('halves', np.int32, None, 3)
+  if found.rows.shape != found.scores.shape:
+    raise checksums.damaged(folder / 'scores.npy',
+                            f'holds {found.scores.shape}, and rows.npy '
+                            f'{found.rows.shape}')
+  most = np.iinfo(np.int32).max if passages is None else (
+      passages + len(halves) - 1)
+  pool_lib.check_range(folder / 'rows.npy', found.rows, -1, most)
+  return found, halves

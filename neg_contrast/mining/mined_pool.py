@@ -47,7 +47,8 @@ class MinedPool(pool_folder.PoolFolder):
     Raises:
       UserError: one of another corpus, other queries or another checkpoint is.
     """
-    made, wanted = folders.read_manifest(self.folder), self.identity
+    made = folders.read_manifest(self.folder, pool_lib.FORMAT)
+    wanted = self.identity
     if made is None or wanted is None:
       return False
     self._refuse(_foreign(made['identity'], wanted))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
-from neg_contrast.artifacts import folders
+from neg_contrast.artifacts import arrays, folders
 from neg_contrast.data import examples
 from neg_contrast.mining import candidates as candidates_lib
 from neg_contrast.mining import filters
@@ -66,17 +66,17 @@ def write(
   depth = sum(found.rows.shape[1] for found in mined.values())
   manifest: dict[str, Any] = {
       'identity': identity, 'sources': list(mined), 'queries': count,
-      'depth': depth, 'dropped_by': list(pool_lib.DROPPED_BY),
-      **(facts or {}),
+      'depth': depth, 'passages': len(corpus.groups),
+      'dropped_by': list(pool_lib.DROPPED_BY), **(facts or {}),
   }
-  with folders.writing(folder, manifest) as scratch:
+  with folders.writing(folder, manifest, format=pool_lib.FORMAT) as scratch:
     np.save(scratch / 'query_rows.npy', query_rows.astype(np.int32))
     np.save(scratch / 'halves.npy', halves)
     np.save(scratch / 'positive_scores.npy', np.stack(
         [np.asarray(found.positive_scores) for found in mined.values()], 1
     ))
     files = {
-        name: folders.create_array(
+        name: arrays.create_array(
             scratch / f'{name}.npy', dtype, (count, depth)
         )
         for name, dtype in pool_lib.ARRAYS.items()

@@ -10,14 +10,15 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float, Int, UInt8
+from jaxtyping import Bool, Float, Int, Integer, UInt8
 
 from neg_contrast import errors
-from neg_contrast.artifacts import folders
+from neg_contrast.artifacts import arrays, checksums, folders
 from neg_contrast.batches import batcher
 from neg_contrast.negatives import drawing
 
 FOLDER = 'pool'  # Of a workdir.
+FORMAT = folders.Format('a pool of negatives', 1)
 DROPPED_BY = ('', 'positive', 'rank', 'margin', 'relative_margin', 'answer',
               'duplicate', 'pool_size')
 """Names of filters by code; 0: it is in the pool. `pool_size`: M better ones
@@ -131,22 +132,63 @@ def read(folder: pathlib.Path) -> Pool:
   """Maps a pool.
 
   Raises:
-    UserError: there is none, or a file is damaged.
+    UserError: there is none, it is of another format, or a file is damaged.
   """
   manifest = folders.read_manifest(folder)
-  if manifest is None or 'sources' not in manifest:
+  if manifest is None or not ('sources' in manifest or 'kind' in manifest):
     raise errors.UserError(
         f'{folder}: not a pool of negatives; configs/mine.py makes one'
     )
+  folders.check_format(folder, manifest, FORMAT)
   count, sources = manifest['queries'], tuple(manifest['sources'])
-  load = lambda name, *shape: folders.load_array(
-      folder / f'{name}.npy', shape
+  load = lambda name, dtype, *shape: arrays.load_array(
+      folder / f'{name}.npy', shape, dtype
   )
-  return Pool(
-      query_rows=load('query_rows', count),
-      **{name: load(name, count, manifest['depth']) for name in ARRAYS},
-      positive_scores=load('positive_scores', count, len(sources)),
-      halves=load('halves', None, 3),
+  pool = Pool(
+      query_rows=load('query_rows', np.int32, count),
+      **{name: load(name, dtype, count, manifest['depth'])
+         for name, dtype in ARRAYS.items()},
+      positive_scores=load('positive_scores', np.float32, count, len(sources)),
+      halves=load('halves', np.int32, None, 3),
       sources=sources,
       manifest=manifest,
   )
+  _check_ranges(pool, folder)
+  return pool
+
+
+def _check_ranges(pool: Pool, folder: pathlib.Path) -> None:
+  """Raises UserError where a file holds what nothing can stand for."""
+  passages, depth = pool.manifest['passages'], pool.rows.shape[1]
+  for name, least, most in (
+      ('rows', -1, passages + len(pool.halves) - 1),
+      ('source', 0, len(pool.sources) - 1),
+      ('rank', 1, depth),
+      ('dropped_by', 0, len(DROPPED_BY) - 1),
+  ):
+    check_range(folder / f'{name}.npy', getattr(pool, name), least, most)
+  check_range(folder / 'halves.npy', pool.halves[:, 0], 0, passages - 1)
+  if (np.diff(pool.query_rows) <= 0).any() or (pool.query_rows[:1] < 0).any():
+    raise checksums.damaged(folder / 'query_rows.npy', 'rows do not ascend')
+
+
+def check_range(
+    path: pathlib.Path, values: Integer[np.ndarray, '...'], least: int,
+    most: int,
+) -> None:
+  """Checks the numbers of a file.
+
+  Args:
+    path: of the file.
+    values: its numbers, or some.
+    least: allowed.
+    most: allowed.
+
+  Raises:
+    UserError: one is less or more.
+  """
+  if values.size and not (least <= values.min() and values.max() <= most):
+    raise checksums.damaged(
+        path, f'holds {values.min()} to {values.max()}, where {least} to '
+        f'{most} are possible'
+    )

@@ -7,7 +7,6 @@ shards are, and gets its name when all of them are.
 """
 
 import dataclasses
-import os
 import pathlib
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol, runtime_checkable
@@ -15,7 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from neg_contrast import errors
-from neg_contrast.artifacts import folders, parts
+from neg_contrast.artifacts import arrays, folders, parts
 from neg_contrast.retrieval import vector_table
 
 _FORMAT = 1  # Of a table's folder.
@@ -60,7 +59,7 @@ def make_table(
     _fill(folder, layout, encode, ticker)
     with folders.only_one(folder):
       if (folder / folders.UNFINISHED).exists():  # Not yet another's work.
-        os.replace(folder / folders.UNFINISHED, folder / folders.MANIFEST)
+        folders.finish(folder)
     found = vector_table.Table(folder, layout)
   return found
 
@@ -145,7 +144,7 @@ def write_vectors(
     encode: Callable[..., Any],
 ) -> None:
   """Writes an `.npy` file that `encode(out=...)` fills in place."""
-  vecs = folders.create_array(path, np.float32, shape)
+  vecs = arrays.create_array(path, np.float32, shape)
   encode(out=vecs)
   vecs.flush()
 

@@ -16,7 +16,6 @@ max|x_i| / 254 · Σ|q_i|; the errors of features being independent, by far less
 
 import contextlib
 import dataclasses
-import os
 import pathlib
 import resource
 from typing import Any, Protocol, runtime_checkable
@@ -25,7 +24,7 @@ import ml_dtypes
 import numpy as np
 from jaxtyping import Float32, Int
 
-from neg_contrast.artifacts import folders
+from neg_contrast.artifacts import arrays, folders
 
 DTYPES = ('float32', 'bfloat16', 'int8')
 _STORED = {'float32': np.float32, 'bfloat16': np.uint16, 'int8': np.int8}
@@ -150,7 +149,7 @@ class ShardWriter:
     try:
       for path, dtype, shape in files:
         self._arrays.append(
-            folders.create_array(_partial(path), dtype, shape)
+            arrays.create_array(_partial(path), dtype, shape)
         )
     except BaseException:
       self.discard()
@@ -183,7 +182,7 @@ class ShardWriter:
     for array in self._arrays:
       array.flush()
     for path in reversed(self._paths):
-      os.replace(_partial(path), path)
+      folders.add_file(_partial(path), path)
 
   def discard(self) -> None:
     """Frees the space."""
@@ -300,7 +299,7 @@ class Table:
 
   def _map(self, path: pathlib.Path, dtype: Any, shape: Any) -> np.ndarray:
     """A plain view: `np.memmap` is slow to index."""
-    return folders.load_array(path, shape, dtype).view(np.ndarray)
+    return arrays.load_array(path, shape, dtype).view(np.ndarray)
 
 
 def _allow_open_files(count: int) -> None:

@@ -63,7 +63,7 @@ def test_beir_round_trip(tmp_path, gz):
   assert list(corpus.passage_ids) == [b'a', b'7', b'c', b'a2']
   assert list(corpus.query_ids) == [b'q1', b'q2']
   assert corpus.passages[1:3] == [corpus.passages[1], corpus.passages[2]]
-  with pytest.raises(ValueError, match='num_records'):
+  with pytest.raises(IndexError, match='row -1 of 4'):
     corpus.passages[-1]  # What pads pools is no passage.
   judgements = corpus.judgements('test')
   np.testing.assert_array_equal(judgements.query_rows, [0, 0, 1])
@@ -359,7 +359,7 @@ def test_changes_are_noticed_and_touches_are_not(tmp_path, monkeypatch):
   assert prepared.is_prepared(spec, out, False)
   again = prepared.prepare(spec, out, False)
   assert (again.folder / 'passages.ids.bin').stat().st_mtime_ns == made
-  monkeypatch.setattr(prepared.artifacts, 'sha256_file', None)
+  monkeypatch.setattr(prepared.folders, 'sha256_file', None)
   prepared.prepare(spec, out, False)  # The new time is known: nothing hashed.
   monkeypatch.undo()
   make_beir(data, corpus=[*CORPUS, {'_id': 'new', 'text': 'new'}])

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from neg_contrast import errors, progress
-from neg_contrast.artifacts import parts
+from neg_contrast.artifacts import folders, parts
 from neg_contrast.retrieval import embeddings, hits, vector_table
 from neg_contrast.training import run_log
 
@@ -62,7 +62,8 @@ def test_float32_is_exact(tmp_path):
   np.testing.assert_array_equal(made[:], vecs)
   assert made.nbytes == vecs.nbytes
   assert sorted(path.name for path in (tmp_path / 'a').iterdir()) == [
-      'manifest.json', *(f'passages-{n:05d}.npy' for n in range(7))]
+      'manifest.json', *(f'passages-{n:05d}.npy{end}' for n in range(7)
+                         for end in ('', '.checksums.json'))]
   np.testing.assert_array_equal(
       np.load(tmp_path / 'a' / 'passages-00006.npy'), vecs[48:])
 
@@ -296,8 +297,8 @@ def test_another_identity_and_the_old_layout_are_replaced(tmp_path):
       tmp_path / 'a', {**IDENTITY, 'dtype': 'float32'}) is None
   manifest = tmp_path / 'a' / 'manifest.json'
   np.save(tmp_path / 'a' / 'passages.npy', vecs)
-  manifest.write_text('{"identity": {"model": "some", "sizes": [1, 2], '
-                      '"dtype": "bfloat16"}}')
+  folders.write_sealed(manifest, {'identity': {
+      'model': 'some', 'sizes': [1, 2], 'dtype': 'bfloat16'}})
   write(tmp_path / 'a', vecs, 'bfloat16')
   assert not (tmp_path / 'a' / 'passages.npy').exists()
   # Begun, by another model.
@@ -348,7 +349,7 @@ def test_damaged_shards(tmp_path, how, file):
     with pytest.raises(errors.UserError) as e:
       _ = made[key]
     assert f'{tmp_path / "a" / file}: damaged' in str(e.value)
-    assert f'Remove {tmp_path / "a"} to have it made anew' in str(e.value)
+    assert f'Remove {tmp_path / "a"}; the same' in str(e.value)
 
 
 def test_too_many_open_files_are_no_damage(tmp_path, monkeypatch):
@@ -357,7 +358,7 @@ def test_too_many_open_files_are_no_damage(tmp_path, monkeypatch):
   def load(*_, **__):
     raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
-  monkeypatch.setattr(np, 'load', load)
+  monkeypatch.setattr(np, 'memmap', load)
   with pytest.raises(errors.UserError, match='ulimit -n') as e:
     _ = made[0]
   assert 'Remove' not in str(e.value)

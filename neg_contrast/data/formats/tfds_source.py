@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from neg_contrast import errors
-from neg_contrast.artifacts import folders
+from neg_contrast.artifacts import arrays, folders
 from neg_contrast.data import id_table, records
 from neg_contrast.data.formats import files
 
@@ -297,15 +297,13 @@ class PreparedFolder:
     """The judgements of a split, by query and passage."""
     name = f'judgements-{split}.npy'
     table = self._load(name)
-    with _reading(self._folder):
-      passage_ids = id_table.IdTable(self._folder / 'passages')
-      query_ids = id_table.IdTable(self._folder / 'queries')
+    passage_ids = id_table.IdTable(self._folder / 'passages')
+    query_ids = id_table.IdTable(self._folder / 'queries')
     for start in range(0, len(table), _READ_AT_ONCE):
       part = table[start : start + _READ_AT_ONCE].tolist()
       for number, row in enumerate(part, start):
-        with _reading(self._folder):
-          query, passage, grade, is_example = row
-          names = query_ids[query].decode(), passage_ids[passage].decode()
+        query, passage, grade, is_example = row
+        names = query_ids[query].decode(), passage_ids[passage].decode()
         yield records.Judgement(*names, grade,
                                 f'{self._folder / name}: row {number}',
                                 bool(is_example))
@@ -318,17 +316,19 @@ class PreparedFolder:
             for number in self._load(f'{kind}_worlds.npy').tolist())
 
   def _load(self, name: str) -> np.ndarray:
-    with _reading(self._folder / name):
-      return np.load(self._folder / name, mmap_mode='r')
+    columns = (4,) if name.startswith('judgements-') else ()
+    return arrays.load_array(
+        self._folder / name, (None, *columns), np.int32
+    )
 
   def _rows(self, kind: str) -> Iterator[tuple[str, dict[str, Any]]]:
     from neg_contrast.data import tfds_records  # Slow to import.
 
     folder = self._folder / kind
-    with _reading(folder):
-      source = tfds_records.read(folder)
-    for number, row in _in_order(folder, source):
-      yield f'{folder}: row {number}', row
+    rows = tfds_records.Rows(folder)
+    for start in range(0, len(rows), _READ_AT_ONCE):
+      for number, row in enumerate(rows[start : start + _READ_AT_ONCE], start):
+        yield f'{folder}: row {number}', row
 
 
 @contextlib.contextmanager

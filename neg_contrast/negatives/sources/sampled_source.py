@@ -15,7 +15,7 @@ import numpy as np
 from absl import logging
 
 from neg_contrast import errors, hosts, progress, scoring, sharding
-from neg_contrast.artifacts import folders
+from neg_contrast.artifacts import arrays, folders
 from neg_contrast.batches import batcher
 from neg_contrast.negatives import pool as pool_lib
 from neg_contrast.negatives import sampled, sampling
@@ -24,6 +24,7 @@ from neg_contrast.retrieval import embedder as embedder_lib
 from neg_contrast.retrieval import vector_table
 
 FOLDER = 'sampled'  # Of a workdir.
+FORMAT = folders.Format('sampled negatives', 1)
 
 
 class Sampled(source.Source):
@@ -55,7 +56,7 @@ class Sampled(source.Source):
       step: where an epoch begins.
     """
     folder = self._folder_of(step)
-    if hosts.on_first(lambda: folders.read_manifest(folder) is not None):
+    if hosts.on_first(lambda: folders.read_manifest(folder, FORMAT) is not None):
       return
     embedder = None
     if self._sampling.hard:
@@ -68,7 +69,8 @@ class Sampled(source.Source):
     drawn = self._draw_all(embedder, scale, step)
 
     def write():
-      with folders.writing(folder, {'step': step, 'scale': scale}) as scratch:
+      manifest = {'step': step, 'scale': scale}
+      with folders.writing(folder, manifest, format=FORMAT) as scratch:
         for name, values in drawn.items():
           np.save(scratch / f'{name}.npy', values)
 
@@ -98,15 +100,20 @@ class Sampled(source.Source):
   @functools.lru_cache(maxsize=2)  # noqa: B019 - lives as long as a run.
   def _read(self, epoch: int) -> dict[str, np.ndarray]:
     folder = self._folder_of(epoch * self.refresh_steps)
-    if folders.read_manifest(folder) is None:
+    if folders.read_manifest(folder, FORMAT) is None:
       raise errors.UserError(
           f'{folder}: the negatives that this epoch began with are not there, '
           'and the model that drew them is gone; put them back, or train in '
           'another --workdir'
       )
     shape = len(self._material.pairs), None
-    return {path.stem: folders.load_array(path, shape)
+    made = {path.stem: arrays.load_array(path, shape)
             for path in folder.glob('*.npy')}
+    pool_lib.check_range(
+        folder / 'rows.npy', made['rows'], -1,
+        len(self._material.dataset.prepared.passages) - 1,
+    )
+    return made
 
   def _draw_all(
       self, embedder: embedder_lib.Embedder | None, scale: float, step: int
