@@ -81,8 +81,7 @@ def _run_step(args: argparse.Namespace) -> None:
 
   from neg_contrast import sharding
   from neg_contrast.data import examples
-  from neg_contrast.mining import candidates
-  from neg_contrast.negatives import pool as pool_lib
+  from neg_contrast.mining import candidates, pool_files
   from neg_contrast.retrieval import (
     exact,
     hits,
@@ -128,9 +127,9 @@ def _run_step(args: argparse.Namespace) -> None:
   else:
     mined, halves = candidates.read(folder / step.split()[1])
     nearest = np.asarray(mined.rows[:, 0])
-    pool_lib.write(
+    pool_files.write(
         folder / step, {'step': step}, rows, {'model': mined}, halves,
-        pool_lib.Corpus(
+        pool_files.Corpus(
             np.arange(len(vecs), dtype=np.int32), positives(nearest),
             lambda queries, rows, where: np.zeros_like(where),
         ),

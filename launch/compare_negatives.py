@@ -39,8 +39,7 @@ from neg_contrast.artifacts import folders, plan
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import examples
 from neg_contrast.evaluation import confidence, rankings
-from neg_contrast.jobs import settings_of_rooms
-from neg_contrast.mining import mined_negatives as negatives_lib
+from neg_contrast.jobs import assembly, settings_of_rooms
 from neg_contrast.retrieval import bm25_search, hits, text_encoder
 from neg_contrast.retrieval import embedder as embedder_lib
 from neg_contrast.settings import config as config_lib
@@ -112,7 +111,7 @@ class Comparison:
     ))
     negatives = None
     if mined.negatives.sources:
-      negatives = negatives_lib.Negatives(
+      negatives = assembly.negatives(
           mined, self._workdir / 'pools' / name, lambda: self._dataset
       )
       self._do(negatives.steps())

@@ -32,13 +32,13 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
 from neg_contrast.artifacts import folders, plan
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.evaluation import confidence, rankings
-from neg_contrast.jobs import settings_of_rooms
+from neg_contrast.jobs import assembly, settings_of_rooms
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.retrieval import embedder as embedder_lib
 from neg_contrast.retrieval import retriever as retriever_lib
 from neg_contrast.retrieval import text_encoder
 from neg_contrast.settings import config as config_lib
-from neg_contrast.stage1 import pairs, questions
+from neg_contrast.stage1 import pretexts
 from neg_contrast.training import encoder_run
 
 _METRICS = ('accuracy@1', 'accuracy@5', 'accuracy@20', 'accuracy@100', 'mrr@10')
@@ -69,7 +69,7 @@ class Comparison:
 
   def run(self) -> None:
     """Trains, measures and prints."""
-    kinds = [_NONE, *config_lib.PRETEXTS]
+    kinds = [_NONE, *pretexts.PRETEXTS]
     kinds += ['generated'] if self._args.generator else []
     values: dict[str, list[dict[str, np.ndarray]]] = {}
     for seed in range(self._args.seeds):
@@ -125,13 +125,13 @@ class Comparison:
         'synthetic', pairs=kind,
         per_passage=self._args.questions if kind == 'generated' else 1,
     )
-    asked = None if kind != 'generated' else questions.Questions(
+    asked = None if kind != 'generated' else assembly.questions(
         config, lambda: self._gold,
         lambda: model_lib.load_generator(
             self._args.generator, config.model, config.seed
         ),
     )
-    made = pairs.Synthetic(config, lambda: self._gold, asked)
+    made = assembly.pairs(config, lambda: self._gold, asked)
     plan.run(made.steps())
     return made.dataset
 

@@ -6,8 +6,7 @@ import pathlib
 from neg_contrast.artifacts import folders, plan
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.evaluation import reranking, summary
-from neg_contrast.jobs import checks, reporting, settings_of_rooms
-from neg_contrast.mining import mined_negatives as negatives_lib
+from neg_contrast.jobs import assembly, checks, reporting, settings_of_rooms
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.retrieval import retriever as retriever_lib
 from neg_contrast.settings import config as config_lib
@@ -47,7 +46,7 @@ class TrainRerankerJob:
     """Reads nothing yet."""
     self._config, self._workdir = config, workdir
     dataset = lambda: self._dataset
-    self._negatives = negatives_lib.Negatives(config, workdir, dataset)
+    self._negatives = assembly.negatives(config, workdir, dataset)
     # Where mining leaves the vectors of its retriever.
     folder = pathlib.Path(config.negatives.mined_dir) / retriever_lib.FOLDER
     candidates = settings_of_rooms.candidates(config, dataset, folder)

@@ -19,7 +19,7 @@ from neg_contrast.evaluation import rankings
 from neg_contrast.losses import gradient_cache
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.models import dual_encoder, loading, text_spec
-from neg_contrast.negatives import drawing, sampled, sampling
+from neg_contrast.negatives import sampling, sources
 from neg_contrast.retrieval import (
   bm25_search,
   encoding,
@@ -48,7 +48,7 @@ class DualEncoderTraining(pooled_run.PooledTraining):
   ):
     """Reads nothing yet; arguments as of any training with a pool."""
     super().__init__(config, workdir, dataset, negatives)
-    self._sampled: sampled.SampledNegatives | None = None
+    self._source: sources.Source | None = None
 
   @functools.cached_property
   def model(self) -> loading.Model:
@@ -81,11 +81,11 @@ class DualEncoderTraining(pooled_run.PooledTraining):
   @property
   def _sources(self) -> tuple[str, ...]:
     """Names of the sources of hard negatives, by number."""
-    if self._config.negatives.strategy == 'corpus':
-      return ('corpus',)
-    if self._config.negatives.strategy == 'sampled':
-      return sampled.SOURCES
-    return () if self._pool is None else self._pool.sources
+    return self._source_type.names(self._pool)
+
+  @property
+  def _source_type(self) -> type[sources.Source]:
+    return sources.source_of(self._config.negatives.strategy, self._pool)
 
   def _save_description(self) -> None:
     loading.save_description(self.model, self.workdir)
@@ -140,34 +140,33 @@ class DualEncoderTraining(pooled_run.PooledTraining):
 
   @property
   def _refresh_steps(self):
-    return 0 if self._sampled is None else self._sampled.steps
+    return 0 if self._source is None else self._source.refresh_steps
 
   def _refresh(self, params, step):
-    if self._sampled is not None:
-      self._sampled.refresh(params, step)
+    if self._source is not None:
+      self._source.refresh(params, step)
 
   def _draw(self, pairs: examples.Examples) -> batcher_lib.Draw:
-    config, prepared = self._config.negatives, self._dataset.prepared
-    count, seed, pool = config.per_query, self._config.seed, self._pool
-    if config.strategy == 'corpus':
-      among = prepared.rows_of_worlds(pairs.query_rows)
-      return lambda step, numbers, queries: drawing.draw_from_corpus(
-          len(prepared.passages), prepared.passage_groups,
-          pairs.positive_groups[queries], count, seed, step, numbers,
-          among,
+    config, dataset = self._config, self._dataset
+
+    def embed(params, rows):
+      return embedder_lib.Embedder(
+          dataset, encoder().with_params(params), rows=rows
       )
-    if config.strategy == 'sampled':
-      self._sampled = sampled.SampledNegatives(
-          self._config, self._dataset, pairs, self.model, self.workdir
-      )
-      return self._sampled.draw
-    if pool is None:
-      return lambda step, numbers, queries: batcher_lib.Drawn(
-          *np.full((2, len(queries), 0), -1, np.int32)
-      )
-    return lambda step, numbers, queries: pool.draw(
-        queries, count, seed, step, numbers, config.quotas
+
+    encoder = functools.cache(
+        lambda: text_encoder.TextEncoder(
+            self.model, encoding.EncodingSettings(
+                config.model, config.index, config.mesh, config.data.row_length
+            )
+        )
     )
+    self._source = self._source_type(sources.Material(
+        config.negatives, config.loss, config.seed, config.data.batch_size,
+        dataset, pairs, self._pool, sharding.make_local_mesh(config.mesh),
+        embed, self.workdir,
+    ))
+    return self._source.draw
 
   def _tune(self):
     """Parameters -> metrics on the tune split, over the stop corpus."""

@@ -31,8 +31,8 @@ class PooledTraining(run.Training):
       config: of the run.
       workdir: of its checkpoints and logs.
       dataset: makes the data.
-      negatives: a `jobs.negatives.Negatives`, which gives pool and identity;
-        None: it needs none.
+      negatives: a `mining.pool_folder.PoolFolder`, which gives pool and
+        identity; None: it needs none.
     """
     super().__init__(config, workdir, dataset)
     self._negatives = negatives

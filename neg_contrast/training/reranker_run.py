@@ -17,7 +17,6 @@ from neg_contrast.batches import packing, pair_batches
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import examples
 from neg_contrast.evaluation import candidate_scores, first_stage, rankings
-from neg_contrast.mining import mined_negatives as negatives_lib
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.models import reranker
 from neg_contrast.retrieval import encoding, pair_scorer
@@ -34,7 +33,7 @@ class RerankerTraining(pooled_run.PooledTraining):
       config: config_lib.Config,
       workdir: pathlib.Path,
       dataset: Callable[[], dataset_lib.Dataset],
-      negatives: negatives_lib.Negatives,
+      negatives: Any,
       candidates: first_stage.Candidates,
   ):
     """Reads nothing yet.
@@ -43,7 +42,7 @@ class RerankerTraining(pooled_run.PooledTraining):
       config: of the run.
       workdir: of its checkpoints and logs.
       dataset: makes the data.
-      negatives: give the pool.
+      negatives: give pool and identity.
       candidates: of the tune queries, that early stopping ranks anew.
     """
     super().__init__(config, workdir, dataset, negatives)

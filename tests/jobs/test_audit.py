@@ -13,8 +13,7 @@ from neg_contrast.data import answers as answers_lib
 from neg_contrast.data import likeness
 from neg_contrast.data import prepared as prepared_lib
 from neg_contrast.jobs import audit as audit_job
-from neg_contrast.mining import false_negatives as audit
-from neg_contrast.mining import filters
+from neg_contrast.mining import audit_verdict, recommendation
 from neg_contrast.negatives import pool as pool_lib
 from neg_contrast.settings import config as config_lib
 from tests import tiny
@@ -68,7 +67,7 @@ def test_shares_equal_loops(tmp_path):
               pool.rows[line], pool.source[line], pool.rank[line],
               pool.dropped_by[line], strict=True,
           ) if source == number and 0 <= row < len(data.passages) and rank <= 5
-          and why != filters.code('positive')
+          and why != pool_lib.code('positive')
       ]
       means += [np.mean(hits)] if hits else []
     facts = made['sources'][name]['1-5']
@@ -80,7 +79,7 @@ def test_shares_equal_loops(tmp_path):
   assert made['facts']['context'] == {
       'at_least_1': 1.0, 'at_least_2': 1.0, 'at_least_10': 0.0, 'halves': 0.0,
       'none': 0.0}
-  first = pool.dropped_by[:, 40:45] == filters.code('positive')
+  first = pool.dropped_by[:, 40:45] == pool_lib.code('positive')
   assert made['facts']['accuracy']['bm25']['@5'] == pytest.approx(
       first.any(axis=1).mean(), abs=1e-4)
 
@@ -153,9 +152,10 @@ def test_some_queries_have_their_own_candidates(tmp_path, monkeypatch):
 @pytest.mark.parametrize('members', [(), ('bm25',), ('model', 'context')])
 def test_flags_are_flags(tmp_path, members):
   """They set a config that trains, as a shell passes them."""
-  found = audit.Recommendation(members, 6, 50, 0.05, members[:1], {}, {}, {})
+  found = recommendation.Recommendation(
+      members, 6, 50, 0.05, members[:1], {}, {}, {})
   config = tiny.make_config(tmp_path)
-  flags = audit_job._flags(found, 'minilm')
+  flags = audit_verdict.flags_of(found, 'minilm')
   for flag in shlex.split(' '.join(flags)):
     key, _, value = flag.removeprefix('--config.').partition('=')
     holder = config

@@ -9,6 +9,7 @@ from neg_contrast import errors
 from neg_contrast.artifacts import folders, plan
 from neg_contrast.data import prepared
 from neg_contrast.jobs import mine
+from neg_contrast.mining import texts as texts_lib
 from neg_contrast.negatives import pool as pool_lib
 from neg_contrast.settings import config as config_lib
 from tests import tiny
@@ -275,11 +276,11 @@ def test_a_failure_leaves_no_files(root, tmp_path, monkeypatch):
       raise OSError('no such luck')
     return right(self, row)
 
-  right = mine.negatives_lib.texts_lib.Texts.__call__
+  right = texts_lib.Texts.__call__
   job = make_job(root, tmp_path, 'given')
   plan.run(job.steps()[:-1])
   with monkeypatch.context() as patch:
-    patch.setattr(mine.negatives_lib.texts_lib.Texts, '__call__', fail)
+    patch.setattr(texts_lib.Texts, '__call__', fail)
     with pytest.raises(OSError, match='no such luck'):
       job.steps()[-1].run()
   assert not list(tmp_path.glob(f'{mine.FOLDER}*'))

@@ -20,6 +20,7 @@ from neg_contrast.artifacts import plan
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import synthetic_pairs as pairs_lib
 from neg_contrast.jobs import (
+  assembly,
   generate_questions,
   train,
   train_generator,
@@ -28,8 +29,7 @@ from neg_contrast.models import by_name as model_lib
 from neg_contrast.models import t5_config
 from neg_contrast.retrieval import bm25_search
 from neg_contrast.settings import config as config_lib
-from neg_contrast.stage1 import pairs as synthetic_lib
-from neg_contrast.stage1 import questions
+from neg_contrast.stage1 import pretexts, questions
 from neg_contrast.training import generator_run
 from tests import tiny
 
@@ -98,12 +98,12 @@ def losses_of(workdir):
 def make_pairs(config):
   parsed = config_lib.parse(config)
   dataset = dataset_lib.Dataset(parsed.data)
-  made = synthetic_lib.Synthetic(parsed, lambda: dataset)
+  made = assembly.pairs(parsed, lambda: dataset)
   plan.run(made.steps())
   return made.dataset
 
 
-@pytest.mark.parametrize('kind', config_lib.PRETEXTS)
+@pytest.mark.parametrize('kind', pretexts.PRETEXTS)
 def test_pretext_pairs_are_data_to_train_on(root, kind):
   made = make_pairs(make_config(root, synthetic__pairs=kind,
                                 synthetic__per_passage=1))
@@ -381,13 +381,13 @@ def test_processes_divide_the_shards(root, tmp_path, monkeypatch):
   class Killed(Exception):
     pass
 
-  def write(self, shard, *args):
+  def write(*args):
     if index == 1 and len(shards()) == 4:
       raise Killed
-    whole_write(self, shard, *args)
+    whole_write(*args)
 
-  whole_write = questions.Questions._write_shard
-  monkeypatch.setattr(questions.Questions, '_write_shard', write)
+  whole_write = questions.write_shard
+  monkeypatch.setattr(questions, 'write_shard', write)
   for index, made in ((1, [1, 3, 5, 7]), (0, [*range(8)])):
     monkeypatch.setattr(shards_lib, 'jax', types.SimpleNamespace(
         process_count=lambda: 2, process_index=lambda index=index: index))

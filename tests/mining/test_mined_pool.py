@@ -12,9 +12,7 @@ from neg_contrast import errors
 from neg_contrast.artifacts import plan
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import examples, inputs
-from neg_contrast.jobs import mine, train
-from neg_contrast.mining import filters
-from neg_contrast.mining import mined_negatives as negatives_lib
+from neg_contrast.jobs import assembly, mine, train
 from neg_contrast.negatives import pool as pool_lib
 from neg_contrast.settings import config as config_lib
 from neg_contrast.training import encoder_run
@@ -31,7 +29,7 @@ def make_config(tmp_path, **overrides):
 def make_pool(config, workdir):
   """The finished pool, and the steps that ran."""
   dataset = dataset_lib.Dataset(config.data)
-  negatives = negatives_lib.Negatives(config, workdir, lambda: dataset)
+  negatives = assembly.negatives(config, workdir, lambda: dataset)
   steps = negatives.steps()
   done = [step.name for step in steps if step.is_done()]
   plan.run(steps)
@@ -143,7 +141,7 @@ def test_bm25_pool_is_the_librarys_ranking_without_the_filtered(tmp_path):
     for row, code in zip(pool.rows[line][have], pool.dropped_by[line][have],
                          strict=True):
       holds = bool(answers & set(passages[row].text.split()))
-      name = filters.DROPPED_BY[code]
+      name = pool_lib.DROPPED_BY[code]
       assert name in ('', 'positive', 'answer')
       assert name == 'positive' or holds == (name == 'answer')
 
@@ -237,7 +235,7 @@ def test_context_trains_on_halves_too(tmp_path):
       negatives__strategy='context', optim__steps=4,
       evaluation__bm25=False)
   dataset = dataset_lib.Dataset(config.data)
-  negatives = negatives_lib.Negatives(config, tmp_path / 'w', lambda: dataset)
+  negatives = assembly.negatives(config, tmp_path / 'w', lambda: dataset)
   plan.run(negatives.steps())
   pool = negatives.pool
   assert len(pool.halves)
@@ -296,7 +294,7 @@ class TestRefusals:
     """Refused when given, and where it would be mined."""
     for settings, place in ((self.given(config, workdir), workdir / 'other'),
                             (config, workdir)):
-      negatives = negatives_lib.Negatives(
+      negatives = assembly.negatives(
           settings, place,
           lambda data=settings.data: dataset_lib.Dataset(data))
       with pytest.raises(errors.UserError, match=match) as caught:
@@ -367,7 +365,7 @@ class TestRefusals:
 
   def test_no_pool_there(self, mined):
     config, workdir = mined
-    steps = negatives_lib.Negatives(
+    steps = assembly.negatives(
         self.given(config, workdir / 'nowhere'), workdir, lambda: None).steps()
     assert 'not a pool of negatives' in steps[0].missing()
 
@@ -392,8 +390,8 @@ def test_miner_needs_no_test_split_and_an_untrained_start(tmp_path):
   assert ran == ['coarse miner', 'coarse', 'pool']
   miner = next((tmp_path / 'mined' / 'miners').glob('*-coarse-*'))
   later = make_config(tmp_path, model__init=str(miner), **flags)
-  steps = negatives_lib.Negatives(
-      later, tmp_path / 'later', negatives._dataset).steps()
+  steps = assembly.negatives(
+      later, tmp_path / 'later', negatives._task.make_dataset).steps()
   assert 'negatives.miner_init' in steps[0].missing()
   assert not steps[-1].is_done()
 
