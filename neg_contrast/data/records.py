@@ -3,7 +3,7 @@
 import collections
 import dataclasses
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Protocol, runtime_checkable
 
 from neg_contrast import errors
@@ -143,3 +143,33 @@ class Source(Protocol):
   def judgements(self, split: str) -> Iterator[Judgement]:
     """The judgements of one split."""
     ...
+
+
+@dataclasses.dataclass(frozen=True)
+class SourceFormat:
+  """A format of sources: how it is read, and how it is recognised.
+
+  Attributes:
+    example: `scheme:place`, as it may be written.
+    open: makes the reader of a place.
+    names: patterns of names of files, without `.gz`, by which it is recognised
+      first.
+    keys: of json files, by which it is recognised else.
+    last_names: patterns of names by which it is recognised where no other
+      format is.
+    is_folder: whether a place is a folder, never a single file.
+    needs_place: whether there must be a place after the scheme.
+  """
+
+  example: str
+  open: Callable[[str, InvalidRecords], Source]
+  names: tuple[str, ...] = ()
+  keys: tuple[str, ...] = ()
+  last_names: tuple[str, ...] = ()
+  is_folder: bool = False
+  needs_place: bool = True
+
+  @property
+  def scheme(self) -> str:
+    """What stands before the colon."""
+    return self.example.partition(':')[0]
