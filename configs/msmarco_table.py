@@ -12,12 +12,12 @@ Arguments, as in `msmarco_table.py:size=small`:
   size: `full` (the paper's values) or `small`, for data that is.
 """
 
-from neg_contrast import presets
+from neg_contrast import table_preset
 
 
 def get_config(arg=None):
   """Takes `size`."""
-  config = presets.make_table(
+  config = table_preset.make_table(
       __file__, arg, stage1='generated',
       datasets=('msmarco_dev', 'trec_dl_2019'),
       strategies=('random', 'coarse', 'fine', 'bm25', 'mixed'),

@@ -11,11 +11,11 @@ Arguments, as in `nq_table.py:size=small`:
   size: `full` (the paper's values) or `small`, for data that is.
 """
 
-from neg_contrast import presets
+from neg_contrast import table_preset
 
 
 def get_config(arg=None):
   """Takes `size`."""
-  return presets.make_table(
+  return table_preset.make_table(
       __file__, arg, stage1='generated', datasets=('nq',)
   )

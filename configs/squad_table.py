@@ -26,11 +26,11 @@ share is set at the top (`--config.optim.steps=...`), what a group shares in
 stage 1 in its first cell: `--config.cells.generated.random.stage1.optim.steps`.
 """
 
-from neg_contrast import presets
+from neg_contrast import table_preset
 
 
 def get_config(arg=None):
   """Takes `size`."""
-  return presets.make_table(
+  return table_preset.make_table(
       __file__, arg, stage1='nq', datasets=('squad',)
   )

@@ -61,9 +61,9 @@ def _measure(args: argparse.Namespace) -> None:
   import jax
   import jax.numpy as jnp
 
-  from neg_contrast.models import decoding, t5
+  from neg_contrast.models import decoding, t5, t5_config
 
-  config = t5.T5_SIZES[args.size]
+  config = t5_config.T5_SIZES[args.size]
   module = t5.T5(config, jnp.dtype(args.dtype))
   params = _endless(
       jax.jit(t5.init_params, static_argnums=0)(config, jax.random.key(0)),

@@ -124,7 +124,9 @@ class Comparison:
     )
     asked = None if kind != 'generated' else questions.Questions(
         config, lambda: self._gold,
-        lambda: model_lib.load_generator(config, self._args.generator),
+        lambda: model_lib.load_generator(
+            self._args.generator, config.model, config.seed
+        ),
     )
     made = pairs.Synthetic(config, lambda: self._gold, asked)
     plan.run(made.steps())

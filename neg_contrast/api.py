@@ -108,7 +108,9 @@ def load_encoder(
     UserError: there is no such model, or a key or its value is wrong.
   """
   config = _config(settings, job='export', checkpoint=str(checkpoint))
-  return embedder_lib.make_encoder(config, model_lib.load_checkpoint(config))
+  return embedder_lib.make_encoder(config, model_lib.load_checkpoint(
+      config.checkpoint, config.model, config.seed
+  ))
 
 
 def load_corpus(source: str, **settings: Any) -> prepared.Prepared:
@@ -154,7 +156,9 @@ def load_retriever(
 
 
 def _config(settings: dict[str, Any], **values: Any) -> config_lib.Config:
-  return _set(config_lib.base_config(), {**values, **settings})
+  config = _set(config_lib.base_config(), {**values, **settings})
+  jobs.check(config)
+  return config
 
 
 def _set(

@@ -1,4 +1,18 @@
-"""The one exception type that stands for a user's mistake."""
+"""Mistakes of users, and how their messages name keys of the config.
+
+A config may hold other configs (`stage1`, `generator`, `cells`). Code that
+reads an inner one knows nothing of the outer one; `within` says where it lies,
+and `key` then names its keys as a flag would set them.
+"""
+
+import contextlib
+import contextvars
+from collections.abc import Iterator
+from typing import Any
+
+_PLACE: contextvars.ContextVar[tuple[str, ...]] = contextvars.ContextVar(
+    'place', default=()
+)
 
 
 class UserError(Exception):
@@ -7,3 +21,47 @@ class UserError(Exception):
   `main` prints the message alone, without a traceback, and exits with 2. The
   message names the place (file, line, key or id) and the remedy.
   """
+
+
+class SettingError(UserError):
+  """A key of the config has a value that it can't have.
+
+  Attributes:
+    key: as `key` names it.
+    value: the refused value.
+    rule: what the value breaks, and the remedy.
+  """
+
+  def __init__(self, name: str, value: Any, rule: str):
+    """Names the key by where the config lies now; see `within`.
+
+    Args:
+      name: section and key, such as `data.source`.
+      value: of the key.
+      rule: the rest of the message.
+    """
+    self.key, self.value, self.rule = key(name), value, rule
+    super().__init__(f'{self.key}={value!r}: {rule}')
+
+
+def key(name: str) -> str:
+  """A key as messages and flags name it, such as `config.stage1.data.source`.
+
+  Args:
+    name: section and key, such as `data.source`.
+  """
+  return '.'.join(('config', *_PLACE.get(), name))
+
+
+@contextlib.contextmanager
+def within(name: str) -> Iterator[None]:
+  """What runs inside reads the config that lies at a key of the outer config.
+
+  Args:
+    name: of that key, such as `stage1` or `cells.none.bm25`.
+  """
+  token = _PLACE.set((*_PLACE.get(), name))
+  try:
+    yield
+  finally:
+    _PLACE.reset(token)

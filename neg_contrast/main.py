@@ -73,6 +73,7 @@ def main(argv: Sequence[str]) -> None:
     raise errors.UserError(f'--config={path}: no such file')
   config = config_lib.parse(_CONFIG.value)
   if _COMPILE_ONLY.value:
+    jobs.check(config)
     print(_compile_report(config), flush=True)
     return
   hosts.start(_COORDINATOR.value, _PROCESSES.value, _PROCESS.value)

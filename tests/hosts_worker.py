@@ -15,7 +15,7 @@ import numpy as np
 
 from neg_contrast import checkpoints, hosts, sharding
 from neg_contrast.mining import candidates
-from neg_contrast.models import t5
+from neg_contrast.models import t5_config
 from neg_contrast.settings import config as config_lib
 from neg_contrast.training import state as state_lib
 from tests import tiny
@@ -80,7 +80,7 @@ def _run(*flags: str) -> None:
   from tests.jobs import test_stage1
 
   candidates._QUERIES_AT_ONCE = 16
-  t5.T5_SIZES['t5-nano'] = test_stage1.NANO
+  t5_config.T5_SIZES['t5-nano'] = test_stage1.NANO
   sys.argv = ['main', *flags]
   main._run()
 

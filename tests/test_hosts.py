@@ -18,7 +18,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from neg_contrast import checkpoints, sharding
 from neg_contrast.jobs import generate_questions, mine, train, train_generator
 from neg_contrast.mining import candidates
-from neg_contrast.models import t5
+from neg_contrast.models import t5_config
 from neg_contrast.settings import config as config_lib
 from tests import hosts_worker, tiny
 from tests.jobs import test_nce_bias, test_stage1, test_train
@@ -299,7 +299,7 @@ def test_two_processes_mine_the_same_bytes(tmp_path, monkeypatch):
 def test_two_processes_train_a_generator_and_write_the_same(
     tmp_path, monkeypatch
 ):
-  monkeypatch.setitem(t5.T5_SIZES, 't5-nano', test_stage1.NANO)
+  monkeypatch.setitem(t5_config.T5_SIZES, 't5-nano', test_stage1.NANO)
   make = test_stage1.make_generator
   run = test_stage1.run
   run(train_generator.TrainGeneratorJob, make(tmp_path),

@@ -10,13 +10,15 @@ others wait: so every file has one writer, and a step begins when all have
 ended the one before.
 """
 
+import collections
 import dataclasses
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from absl import logging
 
 from neg_contrast import errors, hosts, progress
+from neg_contrast.artifacts import artifact as artifact_lib
 
 
 def nothing() -> None:
@@ -45,47 +47,104 @@ class Step:
   opens_rest: bool = False
   share: Callable[[], object] = nothing
 
+  def describe(self) -> str:
+    """As of an `Artifact`."""
+    return self.makes
 
-def describe(steps: Sequence[Step]) -> str:
+  def is_made(self) -> bool:
+    """As of an `Artifact`."""
+    return self.is_done()
+
+  def lacks(self) -> str | None:
+    """As of an `Artifact`."""
+    return self.missing()
+
+  def needs(self) -> Mapping[str, artifact_lib.Artifact]:
+    """None: the steps of a job are in order."""
+    return {}
+
+
+def describe(targets: Sequence[Step | artifact_lib.Artifact]) -> str:
   """The plan as text: done, to do, or lacking something."""
   lines = ['plan:']
   blocked = False
+  steps = ordered(targets)
   width = max(10, *(len(step.name) for step in steps))
   for number, step in enumerate(steps, 1):
-    lack = step.missing()
+    lack = step.lacks()
     if lack:
       state = 'MISSING'
-    elif not blocked and step.is_done():
+    elif not blocked and step.is_made():
       state = 'done'
     else:
       state = 'to do'
-    blocked = blocked or (step.opens_rest and state != 'done')
-    lines.append(f'  {number}. [{state:7}] {step.name:{width}} {step.makes}')
+    blocked = blocked or (
+        isinstance(step, Step) and step.opens_rest and state != 'done'
+    )
+    lines.append(
+        f'  {number}. [{state:7}] {step.name:{width}} {step.describe()}'
+    )
     if lack:
       lines += ['     ' + line for line in lack.splitlines()]
   return '\n'.join(lines)
 
 
-def run(steps: Sequence[Step]) -> None:
-  """Does, in order, what is not done.
+def run(targets: Sequence[Step | artifact_lib.Artifact]) -> None:
+  """Makes, in order, what is not made.
+
+  What was loaded is let go of after the last step that needs it.
 
   Raises:
     UserError: something is missing that the user has to provide.
   """
+  steps = ordered(targets)
   hosts.on_first(lambda: _check_inputs(steps))
+  users = collections.Counter(
+      need for step in steps for need in step.needs().values()
+  )
   for step in steps:
-    if hosts.on_first(step.is_done):
+    if hosts.on_first(step.is_made):
       logging.info('%s: done before, kept', step.name)
-      continue
-    began = time.monotonic()
+    else:
+      began = time.monotonic()
+      _build(step)
+      logging.info('%s: done in %s', step.name,
+                   progress.format_seconds(time.monotonic() - began))
+    for need in step.needs().values():
+      users[need] -= 1
+      if not users[need] and need not in targets:
+        need.release()
+
+
+def ordered(
+    targets: Sequence[Step | artifact_lib.Artifact]
+) -> list[Step | artifact_lib.Artifact]:
+  """Targets and all they need, each once, needs before those that need them."""
+  steps: dict[Step | artifact_lib.Artifact, None] = {}
+
+  def visit(step):
+    if step not in steps:
+      for need in step.needs().values():
+        visit(need)
+      steps[step] = None
+
+  for target in targets:
+    visit(target)
+  return list(steps)
+
+
+def _build(step: Step | artifact_lib.Artifact) -> None:
+  if isinstance(step, Step):
     step.share()
     hosts.on_first(step.run)
-    logging.info('%s: done in %s', step.name,
-                 progress.format_seconds(time.monotonic() - began))
+  elif step.is_divided:
+    step.build()
+  else:
+    hosts.on_first(step.build)
 
 
-def _check_inputs(steps: Sequence[Step]) -> None:
+def _check_inputs(steps: Sequence[Step | artifact_lib.Artifact]) -> None:
   for step in steps:
-    lack = step.missing()
+    lack = step.lacks()
     if lack:
       raise errors.UserError(lack)

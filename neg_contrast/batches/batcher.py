@@ -1,4 +1,4 @@
-"""From a step number to a packed batch: pure, restorable, ready to shard."""
+"""From a step number to a packed batch: a function of (seed, step) alone."""
 
 import dataclasses
 from collections.abc import Callable, Mapping

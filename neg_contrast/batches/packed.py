@@ -1,4 +1,4 @@
-"""The layout in which encoders take their input: several sequences a row."""
+"""The layout of encoders' input: several sequences a row. Pure."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Puts many sequences into few rows, the same way on any machine.
+"""Puts many sequences into few rows, the same way on any machine. Pure.
 
 Sequences are dealt to groups so that every group gets the same number of slots
 and nearly the same number of tokens, then packed into rows by best fit. The

@@ -83,7 +83,7 @@ class BiasMeter:
     self._encoder = model_lib.make_module(
         dataclasses.replace(model.spec, bert=dataclasses.replace(
             model.spec.bert, hidden_dropout=0.0, attention_dropout=0.0
-        )), config, mesh, is_training=True,
+        )), config.model, config.data.row_length, mesh, is_training=True,
     )
     texts = {}
     for role, rows in (('query', space.query_rows),

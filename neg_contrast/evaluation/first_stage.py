@@ -117,7 +117,7 @@ class Candidates:
     config, dataset, name = self._config, self._dataset(), self._names[0]
     if model_lib.is_ensemble(name):
       return fused_vectors.load_vectors(config, dataset, name, self._folder)
-    model = model_lib.load_as_it_comes(config, name)
+    model = model_lib.load_as_it_comes(name, config.seed)
     return embedder_lib.Embedder(
         config, dataset, embedder_lib.make_encoder(config, model), self._folder
     )

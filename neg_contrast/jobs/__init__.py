@@ -1,18 +1,69 @@
-"""One verb a file; `make_job` imports only what it needs."""
+"""One verb a file; `JOBS` names them, and only what is needed is imported."""
 
 import importlib
 import pathlib
+import types
+from typing import Any
 
+from neg_contrast import errors
+from neg_contrast.jobs import checks
 from neg_contrast.settings import config as config_lib
 
+JOBS = {
+    'train': 'TrainJob',
+    'evaluate': 'EvaluateJob',
+    'search': 'SearchJob',
+    'export': 'ExportJob',
+    'split': 'SplitJob',
+    'mine': 'MineJob',
+    'audit': 'AuditJob',
+    'train_generator': 'TrainGeneratorJob',
+    'generate_questions': 'GenerateQuestionsJob',
+    'ensemble': 'EnsembleJob',
+    'table': 'TableJob',
+    'benchmark': 'BenchmarkJob',
+    'nce_synthetic': 'NceSyntheticJob',
+    'nce_bias': 'NceBiasJob',
+    'train_reranker': 'TrainRerankerJob',
+    'rerank': 'RerankJob',
+}
+"""Value of `config.job` -> class, in the module of the job's name.
 
-def make_job(config: config_lib.Config, workdir: pathlib.Path):
+The module has a function `check(config)` too, which refuses a config that does
+not suit the job.
+"""
+
+
+def check(config: config_lib.Config) -> None:
+  """Refuses a config whose sections do not suit its job.
+
+  Configs within it are checked first.
+
+  Raises:
+    UserError: names the key and the remedy.
+  """
+  if config.job not in JOBS:
+    raise config.error('job', f'must be one of {", ".join(JOBS)}')
+  for name, inner in config_lib.inner_configs(config):
+    with errors.within(name):
+      check(inner)
+  checks.check_models_before(config)
+  _module(config.job).check(config)
+
+
+def make_job(config: config_lib.Config, workdir: pathlib.Path) -> Any:
   """The job that `config.job` names.
 
   Args:
     config: of the job.
     workdir: what it writes to.
+
+  Raises:
+    UserError: the config does not suit the job.
   """
-  module = importlib.import_module(f'neg_contrast.jobs.{config.job}')
-  name = ''.join(word.capitalize() for word in config.job.split('_'))
-  return getattr(module, f'{name}Job')(config, workdir)
+  check(config)
+  return getattr(_module(config.job), JOBS[config.job])(config, workdir)
+
+
+def _module(job: str) -> types.ModuleType:
+  return importlib.import_module(f'neg_contrast.jobs.{job}')

@@ -12,7 +12,7 @@ from neg_contrast import errors, progress
 from neg_contrast.artifacts import folders, plan
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import examples, likeness
-from neg_contrast.jobs import reporting
+from neg_contrast.jobs import checks, reporting
 from neg_contrast.mining import analysis, filters
 from neg_contrast.mining import false_negatives as audit
 from neg_contrast.mining import mined_negatives as negatives_lib
@@ -34,6 +34,11 @@ _MOST = 0.9  # Of the positives: their answers are words of the passage.
 _MANY = 0.01  # Of the queries, to be told of.
 _VAGUE = 0.02  # Of random passages above the positive; 0.003 on SQuAD.
 _FORMAT = 1  # Of the file, raised when an estimate changes.
+
+
+def check(config: config_lib.Config) -> None:
+  """Refuses a config that does not suit `job=audit`."""
+  checks.check_source(config)
 
 
 class AuditJob:
@@ -182,7 +187,7 @@ class _Gatherer:
         config, dataset,
         embedder_lib.make_encoder(
             config, model_lib.check_one_vector(
-                model_lib.load_as_it_comes(config, config.checkpoint),
+                model_lib.load_as_it_comes(config.checkpoint, config.seed),
                 'the judge of an audit has',
             ),
         ),

@@ -15,6 +15,7 @@ from neg_contrast.benchmarks import peer as peer_lib
 from neg_contrast.benchmarks import results_table, rounds, tasks
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import random_texts
+from neg_contrast.jobs import checks
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.retrieval import embedder as embedder_lib
 from neg_contrast.retrieval import retriever as retriever_lib
@@ -24,6 +25,21 @@ from neg_contrast.training import encoder_run
 TABLE = 'benchmark.md'
 _CORPUS, _PREPARED = 'corpus', 'prepared'  # Of a workdir, if made up.
 _FEW_TOKENS = 12  # Of passages that are not encoded.
+
+
+def check(config: config_lib.Config) -> None:
+  """Refuses a config that does not suit `job=benchmark`."""
+  checks.check_init(config)
+  checks.check_drawn(config)
+  if config.negatives.strategy not in ('random', 'corpus'):
+    raise config.error('negatives.strategy', 'must be random or corpus in a '
+                       'benchmark: mined negatives take as long to train with')
+  peer = config.benchmark.versus
+  for key, value in (('model.shared', True), ('loss.learn_scale', False),
+                     ('optim.optimizer', 'adamw'), ('optim.clip_norm', 0)):
+    error = config.error(key, f'must be {value} beside {peer}')
+    if peer and error.value != value:
+      raise error
 
 
 class BenchmarkJob:

@@ -20,12 +20,22 @@ from neg_contrast.evaluation import (
   summary,
   weight_tuning,
 )
-from neg_contrast.jobs import reporting
+from neg_contrast.jobs import checks, reporting
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.retrieval import bm25_search, fused_vectors, scann_index
 from neg_contrast.retrieval import retriever as retriever_lib
 from neg_contrast.retrieval import searched as searched_lib
 from neg_contrast.settings import config as config_lib
+
+
+def check(config: config_lib.Config) -> None:
+  """Refuses a config that does not suit `job=ensemble`."""
+  checks.check_source(config)
+  config.evaluation.check_depth()
+  if not config.ensemble.members and len(config.ensemble.runs) < 2:
+    raise config.error('ensemble.members', 'names trained workdirs, or folders,'
+                       " such as ('workdirs/fine','workdirs/bm25'); or name two"
+                       ' or more TREC files with ensemble.runs')
 
 
 class EnsembleJob:

@@ -14,13 +14,20 @@ from neg_contrast.evaluation import (
   rankings,
   summary,
 )
-from neg_contrast.jobs import reporting
+from neg_contrast.jobs import checks, reporting
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.retrieval import embedder as embedder_lib
 from neg_contrast.retrieval import fused_vectors
 from neg_contrast.retrieval import retriever as retriever_lib
 from neg_contrast.retrieval import searched as searched_lib
 from neg_contrast.settings import config as config_lib
+
+
+def check(config: config_lib.Config) -> None:
+  """Refuses a config that does not suit `job=evaluate`."""
+  checks.check_source(config)
+  checks.check_checkpoint(config)
+  config.evaluation.check_depth()
 
 
 class EvaluateJob:

@@ -12,13 +12,20 @@ from absl import logging
 from neg_contrast.artifacts import folders, plan
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import synthetic_pairs
-from neg_contrast.jobs import prerequisites
+from neg_contrast.jobs import checks, prerequisites
 from neg_contrast.settings import config as config_lib
 from neg_contrast.stage1 import question_statistics as statistics
 from neg_contrast.stage1 import questions as questions_lib
 
 FOLDER = 'beir'  # Of a workdir.
 _COMPARED = 5000  # Passages that generated and gold questions are compared on.
+
+
+def check(config: config_lib.Config) -> None:
+  """Refuses a config that does not suit `job=generate_questions`."""
+  checks.check_source(config)
+  checks.check_question_writer(config)
+  checks.check_no_answers(config)
 
 
 class GenerateQuestionsJob:

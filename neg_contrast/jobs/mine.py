@@ -11,7 +11,7 @@ from neg_contrast import progress
 from neg_contrast.artifacts import folders, plan
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import examples
-from neg_contrast.jobs import reporting
+from neg_contrast.jobs import checks, reporting
 from neg_contrast.mining import filters, training_files
 from neg_contrast.mining import mined_negatives as negatives_lib
 from neg_contrast.negatives import pool as pool_lib
@@ -20,6 +20,15 @@ from neg_contrast.settings import config as config_lib
 FOLDER = 'for_trainers'  # Of a workdir: files for other libraries.
 _FORMAT = 1  # Of that folder.
 _PASSAGES_HELD = 4096  # Texts in memory; several queries share a negative.
+
+
+def check(config: config_lib.Config) -> None:
+  """Refuses a config that does not suit `job=mine`."""
+  checks.check_source(config)
+  if not (config.negatives.sources or config.negatives.pool):
+    raise config.error('negatives.strategy', 'has nothing to mine; choose '
+                       f'{", ".join(config_lib.MINED)} or mixed')
+  checks.check_mined(config)
 
 
 class MineJob:

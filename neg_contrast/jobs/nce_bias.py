@@ -15,6 +15,7 @@ from neg_contrast import errors, progress
 from neg_contrast.artifacts import folders, plan
 from neg_contrast.bias import meter
 from neg_contrast.data import dataset as dataset_lib
+from neg_contrast.jobs import checks
 from neg_contrast.losses import softmax
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.models import loading
@@ -32,6 +33,13 @@ PAPER = {
     ('mixed-50', 'cross_entropy'): 1.20, ('mixed-50', 'random'): 0.90,
 }
 """‖b(θ)‖ of Zhang and Stratos, Appendix C, by negatives and parameters."""
+
+
+def check(config: config_lib.Config) -> None:
+  """Refuses a config that does not suit `job=nce_bias`."""
+  checks.check_source(config)
+  checks.check_init(config)
+  checks.check_steps(config)
 
 
 class NceBiasJob:
@@ -86,7 +94,9 @@ class NceBiasJob:
   @functools.cached_property
   def _model(self) -> loading.Model:
     wanted = self._config.model
-    model = model_lib.load_checkpoint(self._config, wanted.init)
+    model = model_lib.load_checkpoint(
+        wanted.init, wanted, self._config.seed
+    )
     if model.spec.shared != wanted.shared:
       raise errors.UserError(
           f'config.model.shared={wanted.shared}: {wanted.init} was trained '

@@ -14,6 +14,7 @@ from jaxtyping import Array, Float, Int, Key
 
 from neg_contrast import progress
 from neg_contrast.artifacts import folders, plan
+from neg_contrast.jobs import checks
 from neg_contrast.losses import nce
 from neg_contrast.negatives import sampling
 from neg_contrast.report import figures
@@ -29,6 +30,11 @@ FIGURES = {'loss': 'figure-loss.svg', 'bias': 'figure-bias.svg'}
 _FORMAT = 1  # Of the file, raised when what is computed changes.
 _LEAST = 1e-6  # Mass of the rarest labels, together, that are never the gold.
 _SERIES = {'cross-entropy': 3, 'entropy': 0, 'random': 2, 'hard': 5}
+
+
+def check(config: config_lib.Config) -> None:
+  """Refuses a config that does not suit `job=nce_synthetic`."""
+  checks.check_steps(config)
 
 
 class NceSyntheticJob:

@@ -28,7 +28,9 @@ def generator(
       config = dataclasses.replace(config, model=config_lib.ModelConfig(
           init=config.model.init, dtype=config.model.dtype
       ))
-    return [], lambda: model_lib.load_generator(config, name)
+    return [], lambda: model_lib.load_generator(
+        name, config.model, config.seed
+    )
   job = train_generator.TrainGeneratorJob(
       config.generator, pathlib.Path(config.generator.workdir)
   )

@@ -6,11 +6,21 @@ import pathlib
 from neg_contrast.artifacts import plan
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.evaluation import first_stage, reranking, summary
-from neg_contrast.jobs import reporting
+from neg_contrast.jobs import checks, reporting
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.models import loading, reranker
 from neg_contrast.retrieval import retriever as retriever_lib
 from neg_contrast.settings import config as config_lib
+
+
+def check(config: config_lib.Config) -> None:
+  """Refuses a config that does not suit `job=rerank`."""
+  checks.check_source(config)
+  if not config.candidates:
+    raise config.error('candidates', 'is needed: "bm25", a TREC run file, or '
+                       'the checkpoint of a retriever')
+  checks.check_checkpoint(config)
+  config.evaluation.check_depth()
 
 
 class RerankJob:
@@ -49,9 +59,9 @@ class RerankJob:
 
   def _load(self) -> reranker.Reranker | loading.Model:
     config = self._config
-    if model_lib.is_reranker(config.checkpoint):
-      return model_lib.load_reranker(config, config.checkpoint)
-    return model_lib.load_checkpoint(config)
+    load = (model_lib.load_reranker if model_lib.is_reranker(config.checkpoint)
+            else model_lib.load_checkpoint)
+    return load(config.checkpoint, config.model, config.seed)
 
   @functools.cached_property
   def _dataset(self) -> dataset_lib.Dataset:

@@ -9,6 +9,7 @@ import textwrap
 
 from neg_contrast.artifacts import plan
 from neg_contrast.data import dataset as dataset_lib
+from neg_contrast.jobs import checks
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.retrieval import fused_vectors
 from neg_contrast.retrieval import retriever as retriever_lib
@@ -16,6 +17,14 @@ from neg_contrast.settings import config as config_lib
 
 _BOLD, _PLAIN = '\033[1m', '\033[0m'
 _WORDS_AROUND = 40
+
+
+def check(config: config_lib.Config) -> None:
+  """Refuses a config that does not suit `job=search`."""
+  checks.check_source(config)
+  checks.check_checkpoint(config)
+  if config.query and not config.query.strip():
+    raise config.error('query', 'is blank; ask something')
 
 
 class SearchJob:

@@ -13,8 +13,16 @@ from neg_contrast.artifacts import folders, plan
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import splitting
 from neg_contrast.data import tokenizer as tokenizer_lib
+from neg_contrast.jobs import checks
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.settings import config as config_lib
+
+
+def check(config: config_lib.Config) -> None:
+  """Refuses a config that does not suit `job=split`."""
+  checks.check_source(config)
+  if config.data.passage_tokens:
+    checks.check_checkpoint(config)
 
 
 class SplitJob:
@@ -49,7 +57,10 @@ class SplitJob:
   def _tokenizer(self) -> tokenizer_lib.Tokenizer | None:
     if not self._config.data.passage_tokens:
       return None
-    return model_lib.load_checkpoint(self._config).tokenizer
+    config = self._config
+    return model_lib.load_checkpoint(
+        config.checkpoint, config.model, config.seed
+    ).tokenizer
 
   @property
   def _identity(self) -> dict[str, Any]:

@@ -17,7 +17,13 @@ from neg_contrast.evaluation import (
   rankings,
   summary,
 )
-from neg_contrast.jobs import ensemble, prerequisites, reporting, train
+from neg_contrast.jobs import (
+  checks,
+  ensemble,
+  prerequisites,
+  reporting,
+  train,
+)
 from neg_contrast.report import paper_grid, tables
 from neg_contrast.retrieval import bm25_search, fused_vectors
 from neg_contrast.retrieval import retriever as retriever_lib
@@ -25,6 +31,14 @@ from neg_contrast.retrieval import searched as searched_lib
 from neg_contrast.settings import config as config_lib
 
 _T = TypeVar('_T')
+
+
+def check(config: config_lib.Config) -> None:
+  """Refuses a config that does not suit `job=table`."""
+  checks.check_source(config)
+  if not config.cells:
+    raise config.error('cells', 'is needed: the trainings of the grid, as in '
+                       'configs/squad_table.py')
 
 
 class TableJob:

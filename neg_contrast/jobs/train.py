@@ -10,7 +10,7 @@ import numpy as np
 from neg_contrast.artifacts import folders, plan
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.evaluation import evaluations, metrics, rankings, summary
-from neg_contrast.jobs import prerequisites, reporting
+from neg_contrast.jobs import checks, prerequisites, reporting
 from neg_contrast.mining import mined_negatives as negatives_lib
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.models import loading
@@ -20,6 +20,42 @@ from neg_contrast.retrieval import searched as searched_lib
 from neg_contrast.settings import config as config_lib
 from neg_contrast.stage1 import pairs, questions
 from neg_contrast.training import encoder_run
+
+
+def check(config: config_lib.Config) -> None:
+  """Refuses a config that does not suit `job=train`."""
+  checks.check_source(config)
+  checks.check_init(config)
+  checks.check_same_model(config)
+  if config.synthetic.pairs == 'generated':
+    checks.check_question_writer(config)
+  if config.synthetic.pairs:
+    checks.check_no_answers(config)
+  if config.loss.label_smoothing:
+    raise config.error('loss.label_smoothing', 'is for job=train_generator')
+  config.evaluation.check_depth()
+  _check_negatives(config)
+
+
+def _check_negatives(config: config_lib.Config) -> None:
+  """Raises UserError where strategy, number, loss and model disagree."""
+  negatives = config.negatives
+  if negatives.pool and negatives.strategy in ('random', 'corpus', 'sampled'):
+    raise config.error('negatives.strategy', 'draws nothing from '
+                       f'negatives.pool={negatives.pool}; name the strategy '
+                       'that the pool was made by, or "mixed"')
+  checks.check_drawn(config)
+  if config.loss.candidates == 'own' and negatives.per_query == 0:
+    raise config.error('loss.candidates', 'leaves a query without any '
+                       'negative; choose a negatives.strategy and per_query')
+  if config.loss.adjusted and (
+      negatives.strategy != 'sampled' or negatives.hard_percent < 100
+      or negatives.greedy
+  ):
+    raise config.error('loss.adjusted', 'needs negatives that are drawn '
+                       'independently: negatives.strategy=sampled with '
+                       'hard_percent=100 and greedy=False')
+  checks.check_mined(config)
 
 
 class TrainJob:

@@ -6,12 +6,38 @@ import pathlib
 from neg_contrast.artifacts import folders, plan
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.evaluation import first_stage, reranking, summary
-from neg_contrast.jobs import reporting
+from neg_contrast.jobs import checks, reporting
 from neg_contrast.mining import mined_negatives as negatives_lib
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.retrieval import retriever as retriever_lib
 from neg_contrast.settings import config as config_lib
 from neg_contrast.training import reranker_run
+
+
+def check(config: config_lib.Config) -> None:
+  """Refuses a config that does not suit `job=train_reranker`."""
+  checks.check_source(config)
+  checks.check_no_bias_log(config)
+  checks.check_init(config)
+  for name in ('pooling', 'projection_dim', 'normalize', 'score'):
+    if getattr(config.model, name) is not None:
+      raise config.error(f'model.{name}', 'is for dual encoders; leave it out')
+  negatives = config.negatives
+  if negatives.strategy not in ('mixed', *config_lib.MINED):
+    raise config.error('negatives.strategy', 'gives no pool, which a reranker '
+                       'is trained on; choose '
+                       f'{", ".join(config_lib.MINED)} or mixed')
+  if negatives.per_query < 1:
+    raise config.error('negatives.per_query', 'must be at least 1')
+  if not config.candidates and (
+      negatives.pool or negatives.strategy not in ('bm25', 'model', 'run')
+  ):
+    raise config.error('candidates', 'is needed: what is to be ranked anew is '
+                       'known of strategies bm25, model and run only; name '
+                       '"bm25", a TREC run file, or the checkpoint of a '
+                       'retriever')
+  config.evaluation.check_depth()
+  checks.check_mined(config)
 
 
 class TrainRerankerJob:

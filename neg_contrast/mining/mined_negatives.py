@@ -218,7 +218,7 @@ class Negatives:
   @functools.cached_property
   def _given_model(self) -> loading.Model:
     return model_lib.load_as_it_comes(
-        self._config, self._checkpoint_of('model')
+        self._checkpoint_of('model'), self._config.seed
     )
 
   @functools.cached_property
@@ -567,7 +567,7 @@ class Negatives:
                       'with is not checked; it is not there', self._folder,
                       checkpoint, source)
       return []
-    model = model_lib.load_as_it_comes(self._config, checkpoint)
+    model = model_lib.load_as_it_comes(checkpoint, self._config.seed)
     return folders.differences(
         mined_with, model.fingerprint, f'the model of {source} ({checkpoint})'
     )

@@ -20,7 +20,8 @@ _MOST_ERROR = 4  # Of a kernel, in errors of XLA's in the same dtype.
 
 def choose(
     shape: bert.BertConfig,
-    config: config_lib.Config,
+    wanted: str,
+    row_length: int,
     dtype: Any,
     mesh: Mesh,
     is_training: bool = False,
@@ -33,7 +34,8 @@ def choose(
 
   Args:
     shape: of the transformer.
-    config: of the run.
+    wanted: `config.model.attention`.
+    row_length: tokens of a packed row; 0: `packing.default_row_length`.
     dtype: of the operands of attention.
     mesh: devices that it runs on.
     is_training: whether with dropout.
@@ -41,8 +43,7 @@ def choose(
   Raises:
     UserError: `flash` is asked for where it can't work.
   """
-  wanted = config.model.attention
-  length = config.data.row_length or packing.default_row_length(
+  length = row_length or packing.default_row_length(
       shape.max_positions
   )
   problem = _problem(shape, length, dtype, mesh, is_training)
@@ -58,15 +59,16 @@ def choose(
 
 def make(
     shape: bert.BertConfig,
-    config: config_lib.Config,
+    wanted: str,
+    row_length: int,
     dtype: Any,
     mesh: Mesh,
     is_training: bool,
 ) -> flash_attention.Attention | None:
   """What `bert.Bert` is given; arguments and errors as of `choose`."""
-  chosen = choose(shape, config, dtype, mesh, is_training)
+  chosen = choose(shape, wanted, row_length, dtype, mesh, is_training)
   logging.info('model.attention=%s: %s computes that of %s',
-               config.model.attention, chosen,
+               wanted, chosen,
                'training' if is_training else 'encoding')
   if chosen == 'xla':
     return None

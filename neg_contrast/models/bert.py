@@ -1,4 +1,4 @@
-"""BERT over packed rows, equal to the PyTorch reference.
+"""BERT over packed rows, equal to the PyTorch reference. Pure.
 
 Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers", as in
 transformers' BertModel without its pooler.

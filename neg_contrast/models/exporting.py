@@ -11,7 +11,6 @@ from typing import Any
 
 import jax
 import numpy as np
-import safetensors.numpy
 import tokenizers
 from jaxtyping import Float
 from tokenizers import processors
@@ -20,7 +19,14 @@ from neg_contrast import errors
 from neg_contrast.artifacts import folders as folders_lib
 from neg_contrast.batches import packing
 from neg_contrast.data import sequences, tokenized
-from neg_contrast.models import bert, dual_encoder, loading, pretrained
+from neg_contrast.models import (
+  bert_pretrained,
+  dual_encoder,
+  loading,
+  pretrained,
+  tensor_files,
+  text_spec,
+)
 from neg_contrast.settings import config as config_lib
 
 _TOLERANCE = 1e-5
@@ -59,7 +65,7 @@ def prompt(prefix: str) -> str:
   return prefix if not prefix or prefix[-1].isspace() else prefix + ' '
 
 
-def max_length(text: loading.TextSpec, tower: str) -> int:
+def max_length(text: text_spec.TextSpec, tower: str) -> int:
   """Tokens at which a tower's folder cuts.
 
   A folder has one length for all its inputs. A shared tower gets that of
@@ -97,7 +103,7 @@ def write_model(
     place.mkdir(exist_ok=True)
     length = max_length(model.text, tower)
     pad_id = _write_tokenizer(model, place, length)
-    folders_lib.write_json(place / 'config.json', _bert_json(
+    folders_lib.write_json(place / 'config.json', bert_pretrained.to_json(
         model.spec.bert, pad_id
     ))
     folders_lib.write_json(place / 'sentence_bert_config.json', {
@@ -116,7 +122,9 @@ def write_model(
         },
     })
     params = model.params[tower]
-    _save_tensors(place, bert_tensors(params['bert'], model.spec.bert))
+    tensor_files.save(place, bert_pretrained.bert_tensors(
+        params['bert'], model.spec.bert
+    ))
     _write_modules(place, model.spec, params.get('projection'))
     (place / 'README.md').write_text(card, encoding='utf-8')
   (folder / 'README.md').write_text(card, encoding='utf-8')
@@ -212,76 +220,6 @@ def _encode(spec, params, batch):
   return dual_encoder.encode(dual_encoder.Encoder(spec), params, batch, None)
 
 
-def bert_tensors(
-    params: Any, config: bert.BertConfig
-) -> dict[str, np.ndarray]:
-  """The tensors of transformers' `BertModel`: the inverse of `convert_bert`.
-
-  A `BertModel` has a pooler, a layer on [CLS] that is no part of our encoders.
-  It is filled with zeros: left out, transformers would draw it at random and
-  warn of new weights, and the initial one was not trained with the rest.
-
-  Args:
-    params: the tree of a `bert.Bert`.
-    config: its shapes.
-
-  Returns:
-    Name -> float32, contiguous; matrices are [out, in].
-  """
-  embeddings, hidden = params['embeddings'], config.hidden_size
-  tensors = {
-      f'embeddings.{name}_embeddings.weight': embeddings[name]['embedding']
-      for name in ('word', 'position', 'token_type')
-  }
-  tensors['embeddings.LayerNorm.weight'] = embeddings['norm']['scale']
-  tensors['embeddings.LayerNorm.bias'] = embeddings['norm']['bias']
-  for ours, (theirs, is_matrix) in pretrained.LAYER_NAMES.items():
-    layers = params['layers']
-    for name in ours:
-      layers = layers[name]
-    for i in range(config.num_layers):
-      weight = layers['kernel'][i].T if is_matrix else layers['scale'][i]
-      tensors[f'encoder.layer.{i}.{theirs}.weight'] = weight
-      tensors[f'encoder.layer.{i}.{theirs}.bias'] = layers['bias'][i]
-  tensors['pooler.dense.weight'] = np.zeros((hidden, hidden))
-  tensors['pooler.dense.bias'] = np.zeros(hidden)
-  return tensors
-
-
-def _save_tensors(
-    folder: pathlib.Path, tensors: dict[str, np.ndarray]
-) -> None:
-  safetensors.numpy.save_file(
-      {name: np.ascontiguousarray(tensor, np.float32)
-       for name, tensor in tensors.items()},
-      folder / 'model.safetensors',
-      metadata={'format': 'pt'},  # Older transformers insist on it.
-  )
-  (folder / 'model.safetensors').chmod(0o644)  # As files are, not 0600.
-
-
-def _bert_json(config: bert.BertConfig, pad_id: int) -> dict[str, Any]:
-  return {
-      'architectures': ['BertModel'],
-      'model_type': 'bert',
-      'vocab_size': config.vocab_size,
-      'hidden_size': config.hidden_size,
-      'num_hidden_layers': config.num_layers,
-      'num_attention_heads': config.num_heads,
-      'intermediate_size': config.intermediate_size,
-      'max_position_embeddings': config.max_positions,
-      'type_vocab_size': config.type_vocab_size,
-      'hidden_act': config.hidden_act,
-      'hidden_dropout_prob': config.hidden_dropout,
-      'attention_probs_dropout_prob': config.attention_dropout,
-      'layer_norm_eps': config.layer_norm_eps,
-      'initializer_range': config.initializer_range,
-      'pad_token_id': pad_id,
-      'position_embedding_type': 'absolute',
-      'torch_dtype': 'float32',
-  }
-
-
 def _write_modules(
     folder: pathlib.Path,
     spec: dual_encoder.EncoderSpec,
@@ -310,7 +248,7 @@ def _write_modules(
         'bias': 'bias' in projection,
         'activation_function': _DENSE_ACTIVATIONS[spec.projection_activation],
     })
-    _save_tensors(place, {
+    tensor_files.save(place, {
         'linear.weight': projection['kernel'].T,
         **({'linear.bias': projection['bias']} if 'bias' in projection else {}),
     })

@@ -1,9 +1,9 @@
-"""Attention over packed rows as one kernel, without its matrices in memory.
+"""Attention over packed rows as one kernel, without matrices in memory. Pure.
 
 Dao, Fu, Ermon, Rudra and Re, "FlashAttention: Fast and Memory-Efficient Exact
 Attention with IO-Awareness", 2022, for rows so short that all keys of a row are
 at hand at once: nothing is rescaled, and the backward pass computes the weights
-again from queries and keys, in one kernel too. Pure.
+again from queries and keys, in one kernel too.
 """
 
 import dataclasses

@@ -6,7 +6,7 @@ Reads files; the T5 itself is pure.
 import dataclasses
 import functools
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -16,11 +16,17 @@ from neg_contrast import errors
 from neg_contrast.artifacts import folders
 from neg_contrast.data import inputs, sequences
 from neg_contrast.data import tokenizer as tokenizer_lib
-from neg_contrast.models import random_init, t5, t5_pretrained
+from neg_contrast.models import (
+  descriptions,
+  model_names,
+  named_sizes,
+  pretrained,
+  t5,
+  t5_config,
+)
 from neg_contrast.settings import config as config_lib
 
 FILE = 'generator.json'
-_TOKENIZER_FOLDER = 'tokenizer'
 # What a T5 gets that does not say otherwise; room for a passage of 100 words.
 _PASSAGE_LENGTH, _QUESTION_LENGTH = 384, 64
 _PREFIX = 'generate question: '
@@ -57,7 +63,7 @@ class Generator:
     fingerprint: of weights and settings.
   """
 
-  config: t5.T5Config
+  config: t5_config.T5Config
   text: TextSpec
   tokenizer: tokenizer_lib.Seq2SeqTokenizer
   params: Any
@@ -114,8 +120,8 @@ def from_pretrained(
   Raises:
     UserError: the folder can't be used, or a setting does not fit it.
   """
-  if random_init.is_random(name):
-    shape, folder = random_init.read(name, t5.T5_SIZES)
+  if model_names.is_random(name):
+    shape, folder = named_sizes.read(name, 'generator')
     tokenizer = tokenizer_lib.load_seq2seq_tokenizer(str(folder))
     shape = dataclasses.replace(
         shape, eos_id=tokenizer.eos_id, pad_id=tokenizer.pad_id,
@@ -126,9 +132,11 @@ def from_pretrained(
     )
     fingerprint = f'{name}, seed {seed}'
   else:
-    found = t5_pretrained.load_t5(name)
-    shape, params, fingerprint = found.config, found.params, found.fingerprint
-    tokenizer = tokenizer_lib.load_seq2seq_tokenizer(str(found.folder))
+    source = pretrained.load_t5(name)
+    shape, params, fingerprint = (
+        source.config, source.params, source.fingerprint
+    )
+    tokenizer = tokenizer_lib.load_seq2seq_tokenizer(str(source.folder))
     _check_tokenizer(name, tokenizer, shape)
   if config.hidden_dropout is not None:
     shape = dataclasses.replace(shape, dropout=config.hidden_dropout)
@@ -140,21 +148,21 @@ def from_pretrained(
 
 def shape_by_name(
     name: str, config: config_lib.ModelConfig
-) -> tuple[t5.T5Config, TextSpec]:
+) -> tuple[t5_config.T5Config, TextSpec]:
   """Shapes and text settings of a generator, without its weights.
 
   Args:
     name: as of `from_pretrained`; what lies on this machine is read, the shapes
-      of others have to be in `t5.T5_SIZES`.
+      of others have to be in `t5_config.T5_SIZES`.
     config: lengths, prefix and dropout.
 
   Raises:
     UserError: nothing is known of it.
   """
-  if random_init.has_folder(name):
-    shape = t5_pretrained.load_t5(name).config
+  if model_names.has_folder(name):
+    shape = pretrained.load_t5(name).config
   else:
-    shape = random_init.shape_by_name(name, t5.T5_SIZES)
+    shape = named_sizes.shape_by_name(name, 'generator')
   if config.hidden_dropout is not None:
     shape = dataclasses.replace(shape, dropout=config.hidden_dropout)
   return shape, _text(config, with_answer=False)
@@ -172,18 +180,18 @@ def _text(config: config_lib.ModelConfig, with_answer: bool) -> TextSpec:
 
 def save_description(generator: Generator, workdir: pathlib.Path) -> None:
   """Writes all of a generator but its weights."""
-  generator.tokenizer.save(workdir / _TOKENIZER_FOLDER)
-  folders.write_json(workdir / FILE, {
+  descriptions.save(workdir / FILE, {
       't5': dataclasses.asdict(generator.config),
       'text': dataclasses.asdict(generator.text),
-      'tokenizer': generator.tokenizer.sha256,
       'init': generator.name,
       'init_fingerprint': generator.fingerprint,
-  })
+  }, generator.tokenizer)
 
 
 def from_workdir(
-    workdir: pathlib.Path, params_of: Any, name: str
+    workdir: pathlib.Path,
+    params_of: Callable[[Any], tuple[Any, str]],
+    name: str,
 ) -> Generator:
   """The generator that a workdir describes.
 
@@ -194,24 +202,16 @@ def from_workdir(
     name: what to call it.
 
   Raises:
-    UserError: a file is missing or broken, or the tokenizer is another one.
+    UserError: a file is missing or damaged, or the tokenizer is another one.
   """
   path = workdir / FILE
-  saved = folders.read_json(path)
-  try:
-    shape, text = t5.T5Config(**saved['t5']), TextSpec(**saved['text'])
-    sha256 = saved['tokenizer']
-  except (KeyError, TypeError, ValueError) as e:
-    raise errors.UserError(
-        f'{path}: not a description of a question generator: {e}'
-    ) from None
-  folder = workdir / _TOKENIZER_FOLDER
-  tokenizer = tokenizer_lib.load_seq2seq_tokenizer(str(folder))
-  if tokenizer.sha256 != sha256:
-    raise errors.UserError(
-        f'{folder}: tokenizer {tokenizer.sha256[:12]} is not the one the model '
-        f'was trained with ({sha256[:12]}); put the original back'
-    )
+  saved = descriptions.read(path)
+  shape, text = descriptions.parse(path, saved, lambda values: (
+      t5_config.T5Config(**values['t5']), TextSpec(**values['text'])
+  ), 'a question generator')
+  tokenizer = descriptions.read_tokenizer(
+      path, saved, tokenizer_lib.load_seq2seq_tokenizer
+  )
   params, weights = params_of(t5.shape_of(shape))
   return _make(shape, text, tokenizer, params, name, weights)
 

@@ -1,4 +1,4 @@
-"""The README.md of an exported model: what is known of it, and no more. Pure.
+"""The README.md of an exported model: what is known of it, and no more.
 
 https://huggingface.co/docs/hub/model-cards
 """
@@ -11,7 +11,7 @@ from typing import Any
 
 import jax
 
-from neg_contrast.models import loading
+from neg_contrast.models import loading, text_spec
 
 _TAGS = ('sentence-transformers', 'feature-extraction', 'dense-retrieval',
          'neg_contrast')
@@ -265,7 +265,7 @@ def _scores(facts: Facts) -> list[str]:
   return parts
 
 
-def _limits(text: loading.TextSpec, is_shared: bool) -> str:
+def _limits(text: text_spec.TextSpec, is_shared: bool) -> str:
   points = [
       f'Queries are cut after {text.query_length} tokens and passages after '
       f'{text.passage_length}, special tokens included; what follows is not '

@@ -41,23 +41,27 @@ class QuestionWriter:
   def __init__(
       self,
       model: generator.Generator,
-      config: config_lib.Config,
+      config: config_lib.ModelConfig,
       settings: decoding.Decoding,
+      batch_passages: int,
+      seed: int,
   ):
     """Compiles nothing yet.
 
     Args:
       model: the generator.
-      config: of the job; gives dtype, batch size and seed.
+      config: how its T5 is computed.
       settings: of decoding.
+      batch_passages: sources that are decoded at once, at most.
+      seed: of sampling.
     """
     self._model, self._settings = model, settings
-    self._batch = config.synthetic.batch_passages
-    self._key = jax.random.key(config.seed)
+    self._batch = batch_passages
+    self._key = jax.random.key(seed)
     self._mesh: Mesh = sharding.make_mesh(
         config_lib.MeshConfig(), jax.local_devices()
     )
-    module = model_lib.make_t5(model.config, config.model)
+    module = model_lib.make_t5(model.config, config)
 
     def run(params, token_ids, is_source, seeds):
       keys = jax.vmap(lambda seed: jax.random.fold_in(self._key, seed))(seeds)

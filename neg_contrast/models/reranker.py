@@ -5,6 +5,7 @@ Reads files; the module itself is pure.
 
 import dataclasses
 import pathlib
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -15,14 +16,17 @@ from neg_contrast.artifacts import folders
 from neg_contrast.data import tokenizer as tokenizer_lib
 from neg_contrast.models import (
   cross_encoder,
+  descriptions,
+  encoder_settings,
+  families,
   loading,
+  model_names,
   pretrained,
-  random_init,
+  text_spec,
 )
 from neg_contrast.settings import config as config_lib
 
 FILE = 'reranker.json'
-_CLASSIFIER = 'BertForSequenceClassification'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,7 +43,7 @@ class Reranker:
   """
 
   spec: cross_encoder.CrossEncoderSpec
-  text: loading.TextSpec
+  text: text_spec.TextSpec
   tokenizer: tokenizer_lib.Tokenizer
   params: Any
   name: str
@@ -55,13 +59,11 @@ def is_classifier(name: str) -> bool:
   """Whether a folder or hub name holds transformers' cross-encoder.
 
   Raises:
-    UserError: there is no such folder, and it can't be downloaded.
+    UserError: there is no such folder, and it can't be downloaded; or its
+      config.json is broken.
   """
-  if random_init.is_random(name):
-    return False
-  path = pretrained.locate(name) / 'config.json'
-  return path.exists() and _CLASSIFIER in (
-      folders.read_json(path).get('architectures') or ()
+  return not model_names.is_random(name) and families.is_classifier(
+      model_names.locate(name)
   )
 
 
@@ -89,14 +91,14 @@ def from_pretrained(
         f'{name}: holds a query and a passage tower, and a cross-encoder has '
         'one BERT for both; name one of its two folders'
     )
-  source = loading.first_layers(towers['shared'], config.layers, name)
+  source = pretrained.first_layers(towers['shared'], config.layers, name)
   tokenizer = tokenizer_lib.load_tokenizer(str(source.folder))
-  text = loading.text_of({'shared': source}, config, name)
+  text = encoder_settings.text_of({'shared': source}, config, name)
   has_head = is_classifier(name)
   spec = cross_encoder.CrossEncoderSpec(source.bert, pooler=has_head)
   params: dict[str, Any] = {'bert': source.bert_params}
   if has_head:
-    params |= _read_head(source.folder, source.bert.hidden_size)
+    params |= families.read_head(source.folder)
   else:
     params['score'] = cross_encoder.init_score(spec, jax.random.key(seed))
   return _make(
@@ -107,18 +109,18 @@ def from_pretrained(
 
 def save_description(model: Reranker, workdir: pathlib.Path) -> None:
   """Writes all of a cross-encoder but its weights."""
-  model.tokenizer.save(workdir / loading.TOKENIZER_FOLDER)
-  folders.write_json(workdir / FILE, {
+  descriptions.save(workdir / FILE, {
       'cross_encoder': model.spec.to_json(),
       'text': dataclasses.asdict(model.text),
-      'tokenizer': model.tokenizer.sha256,
       'init': model.name,
       'init_fingerprint': model.fingerprint,
-  })
+  }, model.tokenizer)
 
 
 def from_workdir(
-    workdir: pathlib.Path, params_of: Any, name: str
+    workdir: pathlib.Path,
+    params_of: Callable[[Any], tuple[Any, str]],
+    name: str,
 ) -> Reranker:
   """The cross-encoder that a workdir describes.
 
@@ -129,23 +131,17 @@ def from_workdir(
     name: what to call it.
 
   Raises:
-    UserError: a file is missing or broken, or the tokenizer is another one.
+    UserError: a file is missing or damaged, or the tokenizer is another one.
   """
   path = workdir / FILE
-  saved = folders.read_json(path)
-  try:
-    spec = cross_encoder.CrossEncoderSpec.from_json(saved['cross_encoder'])
-    text, sha256 = loading.TextSpec(**saved['text']), saved['tokenizer']
-  except (KeyError, TypeError, ValueError) as e:
-    raise errors.UserError(f'{path}: not a description of a reranker: {e}'
-                           ) from None
-  folder = workdir / loading.TOKENIZER_FOLDER
-  tokenizer = tokenizer_lib.load_tokenizer(str(folder))
-  if tokenizer.sha256 != sha256:
-    raise errors.UserError(
-        f'{folder}: tokenizer {tokenizer.sha256[:12]} is not the one the model '
-        f'was trained with ({sha256[:12]}); put the original back'
-    )
+  saved = descriptions.read(path)
+  spec, text = descriptions.parse(path, saved, lambda values: (
+      cross_encoder.CrossEncoderSpec.from_json(values['cross_encoder']),
+      text_spec.TextSpec(**values['text']),
+  ), 'a reranker')
+  tokenizer = descriptions.read_tokenizer(
+      path, saved, tokenizer_lib.load_tokenizer
+  )
   params, weights = params_of(jax.eval_shape(
       lambda: cross_encoder.init_params(spec, jax.random.key(0))
   ))
@@ -170,28 +166,3 @@ def _make(spec, text, tokenizer, params, name, weights) -> Reranker:
       'weights': weights, 'spec': spec.to_json(), 'text': text.identity,
       'tokenizer': tokenizer.sha256,
   }))
-
-
-def _read_head(folder: pathlib.Path, hidden: int) -> dict[str, Any]:
-  """Pooler and score layer of a BertForSequenceClassification.
-
-  Raises:
-    UserError: one is missing, or it has another number of labels than one.
-  """
-  tensors = pretrained.read_tensors(folder, _CLASSIFIER)
-
-  def dense(name: str, features: int) -> dict[str, np.ndarray]:
-    shapes = {'weight': (features, hidden), 'bias': (features,)}
-    for kind, shape in shapes.items():
-      tensor = tensors.get(f'{name}.{kind}')
-      if tensor is None or tensor.shape != shape:
-        have = 'missing' if tensor is None else list(tensor.shape)
-        raise errors.UserError(
-            f'{folder}: {name}.{kind} is {have}, and a reranker, which has one '
-            f'label, needs {list(shape)}'
-        )
-    return {'kernel': np.asarray(tensors[f'{name}.weight'], np.float32).T,
-            'bias': np.asarray(tensors[f'{name}.bias'], np.float32)}
-
-  return {'pooler': dense('bert.pooler.dense', hidden),
-          'score': dense('classifier', 1)}

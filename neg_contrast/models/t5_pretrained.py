@@ -1,17 +1,21 @@
 """Reads and writes T5 folders as transformers does, without torch."""
 
-import dataclasses
 import pathlib
 from collections.abc import Mapping
 from typing import Any
 
 import flax.traverse_util
 import numpy as np
-import safetensors.numpy
 
 from neg_contrast import errors
 from neg_contrast.artifacts import folders
-from neg_contrast.models import pretrained, t5
+from neg_contrast.models import (
+  family,
+  json_objects,
+  t5,
+  t5_config,
+  tensor_files,
+)
 
 _MODEL_CLASS = 'AutoModelForSeq2SeqLM'
 _SHARED, _HEAD = 'shared.weight', 'lm_head.weight'
@@ -41,25 +45,10 @@ _NEEDED = ('vocab_size', 'd_model', 'd_kv', 'd_ff', 'num_layers', 'num_heads')
 _ATTENTION = {'query': 'q', 'key': 'k', 'value': 'v', 'output': 'o'}
 
 
-@dataclasses.dataclass(frozen=True)
-class PretrainedT5:
-  """What a folder brings.
-
-  Attributes:
-    folder: where it lies on this machine.
-    fingerprint: sha256 of weights and configs.
-    config: shapes and constants.
-    params: float32 numpy tree of a `t5.T5`, layers stacked.
-  """
-
-  folder: pathlib.Path
-  fingerprint: str
-  config: t5.T5Config
-  params: dict[str, Any]
-
-
-def load_t5(name: str) -> PretrainedT5:
-  """Reads a T5, T5 v1.1, FLAN-T5 or mT5 with safetensors weights.
+def read(
+    values: json_objects.JsonObject,
+) -> tuple[t5_config.T5Config, dict[str, Any]]:
+  """Shapes and parameters of a T5, T5 v1.1, FLAN-T5 or mT5 folder.
 
   Whether the output matrix is tied, and its input scaled, is decided as in
   transformers 5: tied unless there is another `lm_head.weight`; scaled as
@@ -67,31 +56,30 @@ def load_t5(name: str) -> PretrainedT5:
   never in an mT5.
 
   Args:
-    name: a folder, or a name on the Hugging Face hub.
+    values: of its config.json; filled up from `generation_config.json`.
 
   Raises:
-    UserError: it is missing, of another architecture, or does not fit its own
-      config; names the file and key.
+    UserError: weights do not fit them, or are not safetensors.
   """
-  folder = pretrained.locate(name)
-  values = _read_config(folder)
-  tensors = dict(pretrained.read_tensors(folder, _MODEL_CLASS))
+  folder = values.path.parent
+  generation = json_objects.read_if_there(folder / 'generation_config.json')
+  values = json_objects.JsonObject(
+      values.path, {**generation.values, **values.values}
+  )
+  tensors = dict(tensor_files.read_tensors(folder, _MODEL_CLASS))
   _merge_copies(tensors, str(folder))
   tensors.pop(_UNUSED + '.weight', None)
-  is_tied = values.get('tie_word_embeddings', True)
+  is_tied = values.flag('tie_word_embeddings', True)
   if _HEAD in tensors:
     is_tied = np.array_equal(tensors[_HEAD], tensors[_SHARED])
     if is_tied:
       del tensors[_HEAD]
-  config = _make_config(folder / 'config.json', values, bool(is_tied))
-  params = convert_t5(tensors, config, str(folder))
-  return PretrainedT5(
-      folder, pretrained.fingerprint_of(folder), config, params
-  )
+  config = _make_config(values, is_tied)
+  return config, convert_t5(tensors, config, str(folder))
 
 
 def convert_t5(
-    tensors: Mapping[str, np.ndarray], config: t5.T5Config, source: str
+    tensors: Mapping[str, np.ndarray], config: t5_config.T5Config, source: str
 ) -> dict[str, Any]:
   """Our parameter tree from the tensors of a `T5ForConditionalGeneration`.
 
@@ -107,15 +95,15 @@ def convert_t5(
 
   def take(name: str, shape: tuple[int, ...]) -> np.ndarray:
     taken.add(name)
-    tensor = tensors.get(name)
-    if tensor is None or tensor.shape != shape:
-      have = 'missing' if tensor is None else list(tensor.shape)
-      raise errors.UserError(
-          f'{source}: {name} is {have}, config.json asks for {list(shape)}; '
-          'weights and config are of two models'
-      )
-    return np.asarray(tensor, np.float32)
+    return tensor_files.take(tensors, name, shape, source)
 
+  most = len(tensors)
+  if max(config.num_layers, config.num_decoder_layers) > most:
+    raise errors.UserError(
+        f'{source}: config.json asks for {config.num_layers} and '
+        f'{config.num_decoder_layers} layers, and there are {most} tensors; '
+        'weights and config are of two models'
+    )
   params = {}
   shapes = flax.traverse_util.flatten_dict(t5.shape_of(config))
   for path, leaf in shapes.items():
@@ -137,7 +125,7 @@ def convert_t5(
 
 
 def to_t5_state(
-    config: t5.T5Config, params: Mapping[str, Any]
+    config: t5_config.T5Config, params: Mapping[str, Any]
 ) -> dict[str, np.ndarray]:
   """The tensors of a `T5ForConditionalGeneration`: `convert_t5` inverted.
 
@@ -160,7 +148,7 @@ def to_t5_state(
 
 
 def export_t5(
-    folder: pathlib.Path, config: t5.T5Config, params: Mapping[str, Any]
+    folder: pathlib.Path, config: t5_config.T5Config, params: Mapping[str, Any]
 ) -> None:
   """Writes configs and weights as transformers reads them, and `load_t5`.
 
@@ -197,67 +185,46 @@ def export_t5(
       key: values[key]
       for key in ('pad_token_id', 'eos_token_id', 'decoder_start_token_id')
   })
-  path = folder / 'model.safetensors'
-  safetensors.numpy.save_file(
-      to_t5_state(config, params), path,
-      metadata={'format': 'pt'},  # Older transformers insist on it.
-  )
-  path.chmod(0o644)  # As files are, not 0600.
-
-
-def _read_config(folder: pathlib.Path) -> dict[str, Any]:
-  """`config.json`, filled up from `generation_config.json`."""
-  path = folder / 'config.json'
-  if not path.exists():
-    raise errors.UserError(
-        f'{path}: no such file. A T5 is a folder with config.json, '
-        'model.safetensors and a tokenizer'
-    )
-  values = folders.read_json(path)
-  kind = values.get('model_type')
-  if kind not in ('t5', 'mt5'):
-    raise errors.UserError(
-        f'{path}: model_type "{kind}" can not generate here; "t5" and "mt5" '
-        'can. Name a T5 folder, such as a download of google/t5-v1_1-small'
-    )
-  generation = folder / 'generation_config.json'
-  if generation.exists():
-    values = {**folders.read_json(generation), **values}
-  return values
+  tensor_files.save(folder, to_t5_state(config, params))
 
 
 def _make_config(
-    path: pathlib.Path, values: Mapping[str, Any], is_tied: bool
-) -> t5.T5Config:
-  missing = [key for key in _NEEDED if values.get(key) is None]
-  if missing:
-    raise errors.UserError(f'{path}: key {missing[0]!r} is missing')
-  is_mt5 = values['model_type'] == 'mt5'
-  fields = {ours: values[theirs] for ours, theirs in _KEYS.items()
-            if values.get(theirs) is not None}
+    values: json_objects.JsonObject, is_tied: bool
+) -> t5_config.T5Config:
+  for key in _NEEDED:
+    values.integer(key)
+  is_mt5 = values.text('model_type') == 'mt5'
+  fields = {ours: _value(values, ours, theirs)
+            for ours, theirs in _KEYS.items() if values.has(theirs)}
   fields.setdefault('num_decoder_layers', fields['num_layers'])
   fields.setdefault('decoder_start_id', fields.get('pad_id', 0))
   gated, fields['activation'] = _feed_forward(
-      path, str(fields.get('activation', 'gated-gelu' if is_mt5 else 'relu'))
+      values.path, fields.get('activation', 'gated-gelu' if is_mt5 else 'relu')
   )
-  if isinstance(fields.get('eos_id'), list):  # The first is the usual one.
-    fields['eos_id'] = fields['eos_id'][0]
-  _check_numbers(path, fields)
   try:
-    return t5.T5Config(
+    return t5_config.T5Config(
         **fields,
         gated=gated,
         tie_embeddings=is_tied,
-        scale_head=not is_mt5 and values.get(
-            'scale_decoder_outputs',
-            values.get('tie_word_embeddings') is not False,
+        scale_head=not is_mt5 and values.flag(
+            'scale_decoder_outputs', values.flag('tie_word_embeddings', True)
         ),
     )
   except ValueError as e:
     ours, equals, rest = str(e).partition('=')
-    raise errors.UserError(
-        f'{path}: {_KEYS.get(ours, ours)}{equals}{rest}'
-    ) from None
+    raise values.error(f'{_KEYS.get(ours, ours)}{equals}{rest}') from None
+
+
+def _value(values: json_objects.JsonObject, ours: str, theirs: str) -> Any:
+  """The value of a key, of the type of our field."""
+  if ours == 'eos_id' and isinstance(values.values[theirs], list):
+    listed = values.values[theirs]  # The first is the usual one.
+    values = json_objects.JsonObject(
+        values.path, {theirs: listed[0] if listed else None}
+    )
+  like = getattr(t5_config.T5Config, ours)
+  read_as = {str: values.text, float: values.number}
+  return read_as.get(type(like), values.integer)(theirs)
 
 
 def _feed_forward(path: pathlib.Path, block: str) -> tuple[bool, str]:
@@ -271,15 +238,6 @@ def _feed_forward(path: pathlib.Path, block: str) -> tuple[bool, str]:
         'or "gated-" and an activation, is'
     )
   return bool(dash), activation
-
-
-def _check_numbers(path: pathlib.Path, fields: Mapping[str, Any]) -> None:
-  """Refuses values that are not of the type of the default."""
-  for ours, value in fields.items():
-    like = getattr(t5.T5Config, ours)
-    wanted = (int, float) if isinstance(like, float) else type(like)
-    if isinstance(value, bool) or not isinstance(value, wanted):
-      raise errors.UserError(f'{path}: {_KEYS[ours]}={value!r} is no number')
 
 
 def _merge_copies(tensors: dict[str, np.ndarray], source: str) -> None:
@@ -306,7 +264,7 @@ def _merge_copies(tensors: dict[str, np.ndarray], source: str) -> None:
 
 
 def _their_names(
-    path: tuple[str, ...], config: t5.T5Config
+    path: tuple[str, ...], config: t5_config.T5Config
 ) -> tuple[list[str], bool]:
   """The names of a leaf there, one a layer, and whether it is a matrix."""
   if path[0] == 'embeddings':
@@ -340,3 +298,7 @@ def _their_names(
            else config.num_decoder_layers)
   return [f'{side}.block.{i}.layer.{place}.{name}.weight'
           for i in range(count)], not rest[0].endswith('_norm')
+
+
+T5 = family.Family('t5', 'generator', read, t5_config.T5_SIZES)
+MT5 = family.Family('mt5', 'generator', read)

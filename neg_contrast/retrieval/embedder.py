@@ -28,7 +28,9 @@ def make_encoder(
   mesh = sharding.make_local_mesh(config.mesh)
   return text_encoder.TextEncoder(
       model,
-      model_lib.make_module(model.spec, config, mesh),
+      model_lib.make_module(
+          model.spec, config.model, config.data.row_length, mesh
+      ),
       mesh,
       config.data.row_length,
       model_lib.chunk_tokens(config.index),
@@ -59,7 +61,8 @@ def vectors_identity(
   """
   dtype = model_lib.compute_dtype(config.model)
   computed = attention.choose(
-      model.spec.bert, config, dtype, sharding.make_local_mesh(config.mesh)
+      model.spec.bert, config.model.attention, config.data.row_length, dtype,
+      sharding.make_local_mesh(config.mesh),
   )
   return {
       'corpus': dataset.prepared.manifest['corpus_fingerprint'],

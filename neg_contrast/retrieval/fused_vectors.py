@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from neg_contrast import errors
-from neg_contrast.artifacts import checksums, folders
+from neg_contrast.artifacts import folders
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.models import by_name as model_lib
-from neg_contrast.models import loading
+from neg_contrast.models import kinds, loading
 from neg_contrast.retrieval import embedder as embedder_lib
 from neg_contrast.retrieval import fusion, text_encoder
 from neg_contrast.retrieval import retriever as retriever_lib
@@ -35,7 +35,7 @@ class Ensemble:
 
   def save(self, workdir: pathlib.Path) -> None:
     """Makes the workdir a checkpoint."""
-    folders.write_sealed(workdir / model_lib.ENSEMBLE_FILE,
+    folders.write_json(workdir / kinds.ENSEMBLE.file,
                          dataclasses.asdict(self))
 
 
@@ -45,9 +45,9 @@ def read(workdir: pathlib.Path) -> Ensemble:
   Raises:
     UserError: the file is missing or is no ensemble.
   """
-  path = workdir / model_lib.ENSEMBLE_FILE
+  path = workdir / kinds.ENSEMBLE.file
+  saved = folders.read_json(path)
   try:
-    saved = checksums.opened(folders.read_json(path))
     made = Ensemble(**{
         field.name: tuple(saved[field.name])
         for field in dataclasses.fields(Ensemble)
@@ -144,7 +144,9 @@ def load_vectors(
   """
   if not model_lib.is_ensemble(checkpoint):
     return _vectors_of(config, dataset, folder,
-                       model_lib.load_checkpoint(config, checkpoint))
+                       model_lib.load_checkpoint(
+                           checkpoint, config.model, config.seed
+                       ))
   made = read(pathlib.Path(checkpoint))
   members = [load_member(config, dataset, name, folder)
              for name in made.members]
@@ -170,7 +172,7 @@ def load_member(
   """The vectors of a dataset by a model as it comes; see `load_vectors`."""
   return _vectors_of(config, dataset, folder_of(checkpoint, folder),
                      model_lib.check_one_vector(
-                         model_lib.load_as_it_comes(config, checkpoint),
+                         model_lib.load_as_it_comes(checkpoint, config.seed),
                          'a member of an ensemble has',
                      ))
 

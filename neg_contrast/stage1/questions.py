@@ -190,9 +190,9 @@ class Questions:
     model, prepared = self._generator, self._dataset().prepared
     texts = tokenized.store_of(prepared, 'passage', model.tokenizer)
     writer = question_writer.QuestionWriter(
-        model, self._config, question_writer.settings_of(
+        model, self._config.model, question_writer.settings_of(
             self._settings, model.text.question_length
-        ),
+        ), self._config.synthetic.batch_passages, self._config.seed,
     )
     params = writer.put(model.params)
     there = lambda: sum(
@@ -290,7 +290,7 @@ class Questions:
   @functools.cached_property
   def _retriever_model(self):
     return model_lib.load_as_it_comes(
-        self._config, self._settings.round_trip_checkpoint
+        self._settings.round_trip_checkpoint, self._config.seed
     )
 
   def _filter(self) -> None:

@@ -20,16 +20,22 @@ from jax.experimental import topologies
 from jax.sharding import Mesh
 
 from neg_contrast import accelerators, errors, sharding
-from neg_contrast.batches import batcher, question_batches, text_pairs
+from neg_contrast.batches import (
+  batcher,
+  pair_batches,
+  question_batches,
+  text_pairs,
+)
 from neg_contrast.data import examples, random_texts, sequences
 from neg_contrast.models import (
   attention,
   cross_encoder,
   generator,
   loading,
-  random_init,
+  model_names,
   reranker,
   t5,
+  text_spec,
 )
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.settings import config as config_lib
@@ -231,7 +237,8 @@ def _retriever(config: config_lib.Config, mesh: Mesh) -> Workload:
   sources = (('corpus',) if config.negatives.strategy == 'corpus'
              else config.negatives.sources)
   chosen = attention.choose(
-      spec.bert, config, config.model.dtype, mesh, is_training=True
+      spec.bert, config.model.attention, config.data.row_length,
+      config.model.dtype, mesh, is_training=True,
   )
   return Workload(
       what=f'{_described(config, params)}, attention {chosen}',
@@ -261,11 +268,11 @@ def _reranker(config: config_lib.Config, mesh: Mesh) -> Workload:
   found, text = loading.shape_by_name(init, config.model)
   spec = cross_encoder.CrossEncoderSpec(
       found.bert,
-      pooler=random_init.has_folder(init) and reranker.is_classifier(init),
+      pooler=model_names.has_folder(init) and reranker.is_classifier(init),
   )
   longest = text.query_length + text.passage_length - 1
   queries, passages, made = _made_up(config, text)
-  batch, stats = text_pairs.PairBatcher(
+  batch, stats = pair_batches.PairBatcher(
       **made, row_length=reranker_run.row_length(config, longest),
   )(0)
   pairs = text_pairs.pair_lengths(
@@ -295,7 +302,7 @@ def _reranker(config: config_lib.Config, mesh: Mesh) -> Workload:
 
 
 def _made_up(
-    config: config_lib.Config, text: loading.TextSpec
+    config: config_lib.Config, text: text_spec.TextSpec
 ) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
   """Lengths of queries and passages, and what all batchers of them take.
 

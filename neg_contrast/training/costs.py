@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from neg_contrast.models import dual_encoder, t5
+from neg_contrast.models import dual_encoder, t5_config
 
 _BYTES = {'pred': 1, 's8': 1, 'u8': 1, 'bf16': 2, 'f16': 2, 's16': 2, 'u16': 2,
           's32': 4, 'u32': 4, 'f32': 4, 's64': 8, 'u64': 8, 'f64': 8}
@@ -99,7 +99,7 @@ def score_flops(queries: int, candidates: int, features: int) -> float:
 
 
 def question_flops(
-    shape: t5.T5Config, sources: Sequence[int] | np.ndarray,
+    shape: t5_config.T5Config, sources: Sequence[int] | np.ndarray,
     targets: Sequence[int] | np.ndarray,
 ) -> float:
   """The same of a question generator, with teacher forcing.

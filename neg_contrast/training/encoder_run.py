@@ -18,7 +18,7 @@ from neg_contrast.data import examples, synthetic_pairs, tokenized
 from neg_contrast.evaluation import rankings
 from neg_contrast.losses import gradient_cache
 from neg_contrast.models import by_name as model_lib
-from neg_contrast.models import dual_encoder, loading
+from neg_contrast.models import dual_encoder, loading, text_spec
 from neg_contrast.negatives import drawing, sampled, sampling
 from neg_contrast.retrieval import bm25_search
 from neg_contrast.retrieval import embedder as embedder_lib
@@ -53,7 +53,9 @@ class DualEncoderTraining(pooled_run.PooledTraining):
       UserError: there is no such model, or it does not fit the config.
     """
     wanted = self._config.model
-    model = model_lib.load_checkpoint(self._config, wanted.init)
+    model = model_lib.load_checkpoint(
+        wanted.init, wanted, self._config.seed
+    )
     if model.spec.shared != wanted.shared:
       raise errors.UserError(
           f'config.model.shared={wanted.shared}: {wanted.init} was trained '
@@ -222,7 +224,9 @@ def make_loss(
   Raises:
     UserError: `config.model.attention` can't work with that.
   """
-  encoder = model_lib.make_module(spec, config, mesh, is_training=True)
+  encoder = model_lib.make_module(
+      spec, config.model, config.data.row_length, mesh, is_training=True
+  )
   if config.loss.candidates == 'own':
     return step_lib.nce_loss(encoder, config.loss.scale, sources, chunks)
   return step_lib.contrastive_loss(
@@ -231,7 +235,7 @@ def make_loss(
 
 
 def row_lengths(
-    config: config_lib.Config, text: loading.TextSpec
+    config: config_lib.Config, text: text_spec.TextSpec
 ) -> dict[str, int]:
   """Tokens a packed row holds, by tower."""
   longest = {'query': text.query_length, 'passage': text.passage_length}

@@ -158,8 +158,9 @@ class GeneratorTraining(run.Training):
     prepared, text = self._dataset.prepared, self.model.text
     folder = self.workdir / SHOWN_FOLDER
     writer = question_writer.QuestionWriter(
-        self.model, self._config,
+        self.model, self._config.model,
         decoding.Decoding('greedy', max_tokens=text.question_length),
+        self._config.synthetic.batch_passages, self._config.seed,
     )
     sources = self._sources(pairs, numbers)
 

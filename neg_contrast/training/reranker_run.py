@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from neg_contrast import sharding
-from neg_contrast.batches import packing, text_pairs
+from neg_contrast.batches import packing, pair_batches
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import examples
 from neg_contrast.evaluation import candidate_scores, first_stage, rankings
@@ -56,7 +56,9 @@ class RerankerTraining(pooled_run.PooledTraining):
       UserError: there is no such model, or it does not fit the config.
     """
     wanted = self._config.model
-    model = model_lib.load_reranker(self._config, wanted.init)
+    model = model_lib.load_reranker(
+        wanted.init, wanted, self._config.seed
+    )
     dropout = {key: getattr(wanted, key)
                for key in ('hidden_dropout', 'attention_dropout')
                if getattr(wanted, key) is not None}
@@ -102,7 +104,7 @@ class RerankerTraining(pooled_run.PooledTraining):
     self._warn_of_small_pools(pairs.query_rows)
     queries, passages = candidate_scores.texts_of(dataset, self.model)
     count, quotas = config.negatives.per_query, config.negatives.quotas
-    batcher = text_pairs.PairBatcher(
+    batcher = pair_batches.PairBatcher(
         examples=pairs,
         batch_size=config.data.batch_size,
         groups=config.data.groups,

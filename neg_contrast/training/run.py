@@ -18,6 +18,7 @@ from neg_contrast.artifacts import folders, plan
 from neg_contrast.batches import batcher
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.settings import config as config_lib
+from neg_contrast.settings import keys
 from neg_contrast.training import chunking, loop, optimizer, run_log
 from neg_contrast.training import state as state_lib
 from neg_contrast.training import step as step_lib
@@ -127,7 +128,7 @@ class Training(abc.ABC):
     manifest = self._dataset.prepared.manifest
     gold = self._dataset.gold.prepared.manifest['fingerprint']
     return {
-        'config': settings_of(self._config),
+        'config': keys.counting(self._config),
         'corpus': manifest['corpus_fingerprint'],
         'data': manifest['fingerprint'],  # Judgements too.
         **({} if gold == manifest['fingerprint'] else {'tuned_on': gold}),
@@ -444,36 +445,3 @@ def total_steps(config: config_lib.Config, examples_count: int) -> int:
       examples_count * config.optim.epochs // config.data.batch_size
   )
   return config.optim.steps or max(1, by_epochs)
-
-
-def settings_of(config: config_lib.Config) -> dict[str, Any]:
-  """The part of a config that the trained parameters depend on."""
-  values = config_lib.to_dict(config)
-  # These change no result, or its last bits only, or tell in the data's or the
-  # first checkpoint's fingerprint.
-  for key in ('mesh', 'checkpointing', 'index', 'job', 'checkpoint', 'query',
-              'candidates', 'workdir', 'stage1', 'generator', 'ensemble',
-              'table', 'cells', 'benchmark', 'nce'):
-    values.pop(key)
-  values['synthetic'] = {'with_answer': values['synthetic']['with_answer']}
-  for key in ('prepared_dir', 'how_to_get', 'split', 'passage_words',
-              'passage_tokens', 'expected_query_tokens',
-              'expected_passage_tokens'):
-    values['data'].pop(key)
-  for key in ('attention', 'remat', 'scan_unroll', 'chunk_groups',
-              'mention_start', 'mention_end'):
-    values['model'].pop(key)
-  for key in ('test_split', 'on_invalid'):
-    values['data'].pop(key)
-  values['evaluation'] = {
-      key: values['evaluation'][key]
-      for key in ('eval_steps', 'patience', 'stop_corpus_passages', 'bm25_k1',
-                  'bm25_b')
-  }
-  values['negatives'] = {  # The rest is in the identity of the pool.
-      key: values['negatives'][key]
-      for key in ('strategy', 'per_query', 'quotas',
-                  *(('hard_percent', 'greedy', 'refresh_epochs')
-                    if config.negatives.strategy == 'sampled' else ()))
-  }
-  return values

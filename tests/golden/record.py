@@ -126,7 +126,7 @@ def mistakes() -> str:
           config_lib.set_key(config, f'{key}x', 1)
         else:
           config_lib.set_key(config, key, wrong)
-        config_lib.parse(config)
+        jobs.check(config_lib.parse(config))
         said = 'accepted'
       except errors.UserError as e:
         said = str(e)

@@ -90,10 +90,9 @@ def test_tokenizer_of_another_vocabulary(root, tmp_path):
 
 
 def test_checkpoint_of_another_shape(root, tmp_path):
-  import json
-
   from neg_contrast.artifacts import plan
   from neg_contrast.jobs import train
+  from neg_contrast.models import descriptions
   from neg_contrast.settings import config as config_lib
 
   work = tmp_path / 'work'
@@ -104,9 +103,9 @@ def test_checkpoint_of_another_shape(root, tmp_path):
     plan.run(job.steps())
     job.finish()
   path = work / 'encoder.json'
-  saved = json.loads(path.read_text())
+  saved = descriptions.read(path)
   saved['encoder']['bert']['intermediate_size'] = 32
-  path.write_text(json.dumps(saved))
+  descriptions.write(path, saved)
   message = run(root, '--config.job=evaluate', f'--config.checkpoint={work}')
   assert 'the checkpoint does not fit the model' in message
   assert 'is float32[2, 24] there and float32[2, 32] here' in message

@@ -11,7 +11,13 @@ from neg_contrast import api, errors
 from neg_contrast.artifacts import folders, plan
 from neg_contrast.jobs import evaluate
 from neg_contrast.jobs import export as export_job
-from neg_contrast.models import exporting, loading, pretrained
+from neg_contrast.models import (
+  bert_pretrained,
+  descriptions,
+  exporting,
+  loading,
+  model_names,
+)
 from neg_contrast.settings import config as config_lib
 from tests import tiny
 from tests.jobs import test_train
@@ -140,16 +146,16 @@ def test_card_says_what_lies_in_the_workdir(root):
 def test_base_model_is_a_hub_name(root, tmp_path):
   shutil.copytree(root / 'work', tmp_path / 'work')
   path = tmp_path / 'work' / 'encoder.json'
-  values = json.loads(path.read_text())
+  values = descriptions.read(path)
   assert values['base_model'] is None
-  path.write_text(json.dumps({**values, 'base_model': 'owner/some-bert'}))
+  descriptions.write(path, {**values, 'base_model': 'owner/some-bert'})
   text = (run(tmp_path / 'work', tmp_path / 'out') / 'README.md').read_text()
   assert '\nbase_model: "owner/some-bert"\n' in text
-  assert pretrained.hub_name('minilm') == (
+  assert model_names.hub_name('minilm') == (
       'sentence-transformers/all-MiniLM-L6-v2')
-  assert pretrained.hub_name('owner/some-bert') == 'owner/some-bert'
+  assert model_names.hub_name('owner/some-bert') == 'owner/some-bert'
   for local in ('', str(tmp_path), 'a/b/c', './a', 'tests'):
-    assert pretrained.hub_name(local) is None
+    assert model_names.hub_name(local) is None
 
 
 def test_second_run_keeps_it(root, capsys):
@@ -245,8 +251,8 @@ def test_a_wrong_folder_leaves_nothing(root, tmp_path, monkeypatch):
       name: tensor + np.float32(1e-3) for name, tensor
       in right(params, config).items()
   }
-  right = exporting.bert_tensors
-  monkeypatch.setattr(exporting, 'bert_tensors', wrong)
+  right = bert_pretrained.bert_tensors
+  monkeypatch.setattr(bert_pretrained, 'bert_tensors', wrong)
   with pytest.raises(errors.UserError, match='weights changed'):
     run(root / 'work', tmp_path)
   assert [p.name for p in tmp_path.iterdir()] == ['.locks']

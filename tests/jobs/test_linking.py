@@ -72,7 +72,8 @@ def test_bm25_searches_each_world_as_a_corpus(evaluated):
 def test_models_search_each_world_as_a_corpus(evaluated):
   root, config = evaluated
   parsed, found = config_lib.parse(config), run_of(root, 'initial')
-  loaded = by_name.load_checkpoint(parsed)
+  loaded = by_name.load_checkpoint(
+      parsed.checkpoint, parsed.model, parsed.seed)
   data = dataset.Dataset(parsed.data)
   vectors = embedder.Embedder(
       parsed, data, embedder.make_encoder(parsed, loaded))
@@ -184,14 +185,15 @@ def test_training_as_the_config_of_zeshel_does(evaluated, tmp_path):
 def test_markers_are_part_of_a_model(evaluated, tmp_path):
   root, _ = evaluated
   config = tiny.make_linking_config(root)
-  usual = by_name.load_checkpoint(config_lib.parse(config),
-                                str(root / 'model'))
+  load = lambda config: by_name.load_checkpoint(
+      str(root / 'model'), config_lib.parse(config).model, 0)
+  usual = load(config)
   config.model.mention_start = config.model.mention_end = 'word7'
-  other = by_name.load_checkpoint(config_lib.parse(config), str(root / 'model'))
+  other = load(config)
   assert other.text.markers == ('word7', 'word7')
   assert usual.text.markers == ('[unused0]', '[unused1]')
   assert other.fingerprint != usual.fingerprint
   config.model.mention_start = '[unused0]'
   config.model.mention_end = '[unused1]'
-  same = by_name.load_checkpoint(config_lib.parse(config), str(root / 'model'))
+  same = load(config)
   assert same.fingerprint == usual.fingerprint

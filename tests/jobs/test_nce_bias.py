@@ -204,7 +204,8 @@ def test_a_training_that_is_measured_is_the_same(tmp_path):
   tune = dataset.train_and_tune[1]
   space = meter_lib.choose_labels(config, dataset, tune, '')
   assert set(space.query_rows) <= set(tune.query_rows)
-  model = model_lib.load_checkpoint(config, config.model.init)
+  model = model_lib.load_checkpoint(
+      config.model.init, config.model, config.seed)
   meter = meter_lib.BiasMeter(config, dataset, model, space)
   params = {'encoder': test_train.params_of(work, 6), 'loss': {}}
   key = sampling.draw_key(config.seed, 0)

@@ -25,7 +25,7 @@ from neg_contrast.jobs import (
   train_generator,
 )
 from neg_contrast.models import by_name as model_lib
-from neg_contrast.models import t5
+from neg_contrast.models import t5_config
 from neg_contrast.retrieval import bm25_search
 from neg_contrast.settings import config as config_lib
 from neg_contrast.stage1 import pairs as synthetic_lib
@@ -33,7 +33,7 @@ from neg_contrast.stage1 import questions
 from neg_contrast.training import generator_run
 from tests import tiny
 
-NANO = t5.T5Config(
+NANO = t5_config.T5Config(
     d_model=16, d_kv=4, d_ff=32, num_layers=1, num_decoder_layers=1,
     num_heads=4, gated=True, activation='gelu_new', dropout=0.1,
 )
@@ -63,7 +63,7 @@ def make_generator(root, **overrides):
 
 @pytest.fixture(autouse=True)
 def nano(monkeypatch):
-  monkeypatch.setitem(t5.T5_SIZES, 't5-nano', NANO)
+  monkeypatch.setitem(t5_config.T5_SIZES, 't5-nano', NANO)
 
 
 @pytest.fixture(scope='module')
@@ -71,7 +71,7 @@ def root(tmp_path_factory):
   """A folder with a corpus, a BERT and a trained generator."""
   folder = tmp_path_factory.mktemp('stage1')
   with pytest.MonkeyPatch.context() as patch:
-    patch.setitem(t5.T5_SIZES, 't5-nano', NANO)
+    patch.setitem(t5_config.T5_SIZES, 't5-nano', NANO)
     run(train_generator.TrainGeneratorJob, make_generator(folder),
         folder / 'generator')
   return folder
@@ -427,7 +427,7 @@ class TestRefusals:
     assert theirs(text).input_ids == [
         *made.tokenizer.encode_batch([text])[0], made.config.eos_id]
     again = model_lib.load_generator(
-        config_lib.parse(make_questions(root)), str(folder))
+        str(folder), config_lib.parse(make_questions(root)).model, 0)
     assert again.config == dataclasses.replace(made.config,
                                                scale_head=again.config.scale_head)
     path = folder / 'config.json'

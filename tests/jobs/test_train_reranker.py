@@ -208,7 +208,9 @@ def test_a_dual_encoder_reranks_by_its_score(trained):
       root, job='rerank', checkpoint=str(root / 'model'), candidates='bm25',
       model__score='som')
   tiny.run(rerank.RerankJob, config, root / 'som')
-  model = model_lib.load_checkpoint(config_lib.parse(config))
+  parsed = config_lib.parse(config)
+  model = model_lib.load_checkpoint(
+      parsed.checkpoint, parsed.model, parsed.seed)
   data = dataset.Dataset(config_lib.parse(config).data)
   given, again = (run_of(root / 'som', system)
                   for system in ('candidates', 'reranked'))
@@ -302,7 +304,8 @@ def test_other_kinds_of_models_are_refused(trained, tmp_path):
   retriever.mkdir()
   parsed = config_lib.parse(make_config(root))
   loading.save_description(
-      model_lib.load_checkpoint(parsed, str(root / 'model')), retriever)
+      model_lib.load_checkpoint(
+          str(root / 'model'), parsed.model, parsed.seed), retriever)
 
   def refused(told, **overrides):
     with pytest.raises(errors.UserError, match=told):

@@ -40,17 +40,10 @@ AMD = devices('gpu', 'AMD Instinct MI300X', capability='gfx942')
 GPU, CPU = devices('gpu', 'NVIDIA H200'), devices('cpu', 'cpu')
 
 
-def make_config(wanted, row_length=0):
-  config = config_lib.base_config()
-  config.data.source, config.model.init = 'python_docs', 'minilm'
-  config.model.attention, config.data.row_length = wanted, row_length
-  return config_lib.parse(config)
-
-
 def choose(wanted, shape, mesh, is_training=False, dtype=jnp.bfloat16,
            row_length=0):
   return attention.choose(
-      shape, make_config(wanted, row_length), dtype, mesh, is_training
+      shape, wanted, row_length, dtype, mesh, is_training
   )
 
 
@@ -183,7 +176,8 @@ def test_memory_that_others_have_is_no_reason(monkeypatch):
 def test_a_module_is_made_for_its_mesh():
   spec = dual_encoder.EncoderSpec(BASE)
   make = lambda wanted: model_lib.make_module(
-      spec, make_config(wanted), sharding.make_mesh(config_lib.MeshConfig())
+      spec, config_lib.ModelConfig(init='minilm', attention=wanted), 0,
+      sharding.make_mesh(config_lib.MeshConfig())
   )
   assert make('auto').attention is None
   with pytest.raises(errors.UserError, match='no such kernel for cpu'):

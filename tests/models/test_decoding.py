@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
-from neg_contrast.models import decoding, t5, t5_pretrained
-from tests.models import test_t5
+from neg_contrast.models import decoding, pretrained, sampling, t5
+from tests.models import test_sampling, test_t5
 
 torch = pytest.importorskip('torch')
 transformers = pytest.importorskip('transformers')
@@ -63,7 +63,7 @@ def make_usual(reference, folder, token):
     for weight in {reference.shared.weight, reference.lm_head.weight}:
       weight[[EOS, token]] = weight[[token, EOS]]
   reference.save_pretrained(folder)
-  return t5_pretrained.load_t5(str(folder))
+  return pretrained.load_t5(str(folder))
 
 
 @pytest.fixture(scope='module', params=['v1.0', 'v1.1'])
@@ -264,7 +264,8 @@ def test_samples_follow_the_model():
   tokens, _ = decode(config, params, SOURCES[:2], settings)
   source = test_t5.padded(SOURCES[:2])
 
-  cut = test_t5.jit(lambda logits: decoding.candidates(logits, settings))
+  cut = test_t5.jit(lambda logits: sampling.candidates(
+      logits, settings.temperature, settings.top_k, settings.top_p))
 
   def probabilities(first):
     before = np.array([[0, t] for t in first], np.int32)
@@ -280,84 +281,14 @@ def test_samples_follow_the_model():
     assert (first > 0).sum() > 2
     for token in np.flatnonzero(first):
       is_token = tokens[row, :, 0] == token
-      assert_frequency(is_token.mean(), first[token], 4000)
+      test_sampling.assert_frequency(is_token.mean(), first[token], 4000)
       if token == 11:
         continue
       second = probabilities([token, token])[row, 1]
       got = np.bincount(tokens[row, is_token, 1], minlength=41)
       assert not got[second == 0].any()
-      assert_frequency(got / got.sum(), second, got.sum())
+      test_sampling.assert_frequency(got / got.sum(), second, got.sum())
     assert not np.isin(tokens[row, :, 0], np.flatnonzero(first == 0)).any()
-
-
-def assert_frequency(got, probability, count):
-  """Within five standard deviations, and five draws of what is rare."""
-  spread = np.sqrt(probability * (1 - probability) / count)
-  np.testing.assert_array_less(
-      np.abs(got - probability), 5 * (spread + 1 / count))
-
-
-@pytest.mark.parametrize('settings', [
-    dict(temperature=0.6), dict(top_k=5), dict(top_p=0.7), dict(top_k=999),
-    dict(temperature=1.7, top_k=12, top_p=0.8), dict(top_p=1e-4),
-    dict(temperature=0.5, top_p=0.999),
-])
-def test_candidates_equal_transformers(settings):
-  logits = np.random.default_rng(5).normal(size=(3, 8, 53), scale=2.5)
-  logits = logits.astype(np.float32)
-  weights, ids = decoding.candidates(
-      jnp.asarray(logits), decoding.Decoding('sample', **settings))
-  got = np.zeros_like(logits)
-  ids = np.broadcast_to(np.arange(53), logits.shape) if ids is None else ids
-  np.put_along_axis(got, np.asarray(ids), np.asarray(weights), -1)
-  process = transformers.generation.logits_process
-  theirs = torch.tensor(logits.reshape(-1, 53))
-  for name, warper in (('temperature', process.TemperatureLogitsWarper),
-                       ('top_k', process.TopKLogitsWarper),
-                       ('top_p', process.TopPLogitsWarper)):
-    if name in settings:
-      theirs = warper(settings[name])(None, theirs)
-  want = theirs.softmax(-1).numpy().reshape(logits.shape)
-  np.testing.assert_array_equal(got > 0, want > 0)
-  np.testing.assert_allclose(
-      got / got.sum(-1, keepdims=True), want, atol=1e-6)
-
-
-@pytest.mark.parametrize('top_p,spread', [(0.3, 1), (0.9, 0.1), (0.99, 6)])
-def test_a_nucleus_is_the_least_that_is_enough(top_p, spread):
-  logits = np.random.default_rng(6).normal(size=(60, 97), scale=spread)
-  weights, _ = decoding.candidates(
-      jnp.asarray(logits, jnp.float32),
-      decoding.Decoding('sample', top_p=top_p))
-  weights = np.asarray(weights, np.float64)
-  all_of = np.exp(logits - logits.max(-1, keepdims=True))
-  for kept, row in zip(weights, all_of, strict=True):
-    assert kept.sum() >= (top_p - 1e-5) * row.sum()
-    least = kept[kept > 0].min()
-    assert kept.sum() - least < (top_p + 1e-5) * row.sum()
-    assert least >= row[kept == 0].max(initial=0) * (1 - 1e-5)
-
-
-def test_draws_follow_weights():
-  """Over several blocks, with zeros at every border."""
-  rng = np.random.default_rng(0)
-  weights = rng.gamma(0.4, size=(2, 700)).astype(np.float32)
-  weights[:, [0, 255, 256, 511, 699]] = 0
-  weights[:, rng.choice(700, 300)] = 0
-  count = 40_000
-  all_weights = jnp.asarray(weights)
-  places = np.asarray(jax.jit(jax.vmap(
-      lambda key: decoding.draw(all_weights, jax.random.uniform(key, (2, 2)))
-  ))(jax.random.split(jax.random.key(1), count)))
-  for row in range(2):
-    got = np.bincount(places[:, row], minlength=700)
-    assert not got[weights[row] == 0].any()
-    assert_frequency(
-        got / count, weights[row] / weights[row].sum(dtype=np.float64), count)
-  for extreme, end in ((0.0, 0), (1 - 2**-24, -1)):
-    at = decoding.draw(all_weights, jnp.full((2, 2), extreme))
-    want = [np.flatnonzero(row)[end] for row in weights]
-    np.testing.assert_array_equal(at, want)
 
 
 @pytest.mark.parametrize('settings', [

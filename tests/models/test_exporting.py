@@ -86,7 +86,7 @@ def make_model(folder, name='plain'):
   )
   values = {'query_length': 9, 'passage_length': 14, **text}
   return loading.Model(
-      spec, loading.TextSpec(**values), tokenizer, params, name, 'fingerprint'
+      spec, text_spec.TextSpec(**values), tokenizer, params, name, 'fingerprint'
   )
 
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from neg_contrast.data import sequences, tokenizer
-from neg_contrast.models import generator, t5
+from neg_contrast.models import generator, t5_config
 
 TITLES, TEXTS = [[7, 8], [], [9]], [[20, 21, 22, 23], [24], []]
 
@@ -24,7 +24,7 @@ class Letters(tokenizer.Seq2SeqTokenizer):
 def test_sources(length, with_answer):
   text = generator.TextSpec(length, 8, 'ask: ', with_answer)
   made = generator.Generator(
-      t5.T5Config(eos_id=1), text, Letters(), {}, 'test', 'test')
+      t5_config.T5Config(eos_id=1), text, Letters(), {}, 'test', 'test')
   answers = ['yes', '', 'a "b"'] if with_answer else []
   sources = made.sources(
       sequences.listed(np.array(ids, np.int32) for ids in TITLES),

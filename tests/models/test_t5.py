@@ -8,7 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neg_contrast.models import t5, t5_pretrained
+from neg_contrast.models import (
+  pretrained,
+  t5,
+  t5_config,
+  t5_layers,
+  t5_pretrained,
+)
 
 torch = pytest.importorskip('torch')
 transformers = pytest.importorskip('transformers')
@@ -60,7 +66,7 @@ def make_reference(folder, seed=0, untied=False, model='T5', **kwargs):
 @functools.cache
 def random_t5(gated=True, tied=True, **kwargs):
   """A config and parameters without a reference; no two are the same."""
-  config = t5.T5Config(
+  config = t5_config.T5Config(
       vocab_size=41, d_model=18, d_kv=5, d_ff=23, num_layers=2,
       num_decoder_layers=3, num_heads=4, relative_buckets=8,
       relative_max_distance=13, gated=gated, tie_embeddings=tied,
@@ -108,7 +114,7 @@ def logits_of(module, params, batch):
 @pytest.mark.parametrize('version', VERSIONS)
 def test_logits_and_gradients_equal_transformers(tmp_path, version):
   reference = make_reference(tmp_path, **VERSIONS[version])
-  loaded = t5_pretrained.load_t5(str(tmp_path))
+  loaded = pretrained.load_t5(str(tmp_path))
   assert loaded.config.tie_embeddings == ('untied' not in VERSIONS[version])
   assert loaded.config.is_head_scaled == (
       VERSIONS[version].get('tie_word_embeddings') is not False)
@@ -148,9 +154,9 @@ def test_logits_and_gradients_equal_transformers(tmp_path, version):
 def test_buckets_equal_transformers(is_decoder):
   attention = transformers.models.t5.modeling_t5.T5Attention
   for buckets, distance in ((32, 128), (8, 13), (64, 200), (4, 20), (6, 9)):
-    config = t5.T5Config(
+    config = t5_config.T5Config(
         relative_buckets=buckets, relative_max_distance=distance)
-    ours = t5.relative_buckets(config, 700, 600, is_decoder)
+    ours = t5_layers.relative_buckets(config, 700, 600, is_decoder)
     theirs = attention._relative_position_bucket(
         torch.arange(-699, 600), bidirectional=not is_decoder,
         num_buckets=buckets, max_distance=distance)
@@ -245,11 +251,11 @@ def test_dropout_is_where_the_reference_has_it(tmp_path, monkeypatch):
   """
   reference = make_reference(
       tmp_path, dropout_rate=0.5, feed_forward_proj='gated-gelu')
-  loaded = t5_pretrained.load_t5(str(tmp_path))
+  loaded = pretrained.load_t5(str(tmp_path))
   assert loaded.config.dropout == 0.5
   source, target = (padded(list(s)) for s in zip(*pairs(), strict=True))
   monkeypatch.setattr(
-      t5.layers, 'dropout', lambda x, key, rate: x / (1 - rate))
+      t5_layers.layers, 'dropout', lambda x, key, rate: x / (1 - rate))
   monkeypatch.setattr(torch.nn.functional, 'dropout',
                       lambda x, p, training, inplace=False:
                       x / (1 - p) if training else x)
@@ -277,7 +283,7 @@ def test_dropout_draws_anew():
 
 
 def test_random_weights_are_spread_as_in_transformers():
-  config = t5.T5Config(
+  config = t5_config.T5Config(
       vocab_size=300, d_model=96, d_kv=24, d_ff=160, num_layers=2,
       num_decoder_layers=2, num_heads=8, initializer_factor=0.7, gated=True,
       tie_embeddings=False)
@@ -302,13 +308,13 @@ def test_random_weights_are_spread_as_in_transformers():
 ])
 def test_ranges(name, value):
   with pytest.raises(ValueError, match=f'^{name}={value!r}'):
-    t5.T5Config(**{name: value})
+    t5_config.T5Config(**{name: value})
 
 
 def test_sizes_have_the_parameters_they_are_known_for():
   millions = {
       name: sum(leaf.size for leaf in jax.tree.leaves(t5.shape_of(config)))
-      / 1e6 for name, config in t5.T5_SIZES.items()
+      / 1e6 for name, config in t5_config.T5_SIZES.items()
   }
   assert {name: round(count, 1) for name, count in millions.items()} == {
       't5-small': 60.5, 't5-base': 222.9, 't5-large': 737.7,

@@ -8,7 +8,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from neg_contrast import errors
-from neg_contrast.models import pretrained, t5, t5_pretrained
+from neg_contrast.models import pretrained, t5, t5_config, t5_pretrained
 from tests import tiny
 from tests.models import test_t5
 
@@ -44,7 +44,7 @@ def test_an_mt5_in_several_files(tmp_path):
       tmp_path / 'whole', model='MT5', untied=True)
   reference.save_pretrained(tmp_path / 'parts', max_shard_size='5KB')
   assert (tmp_path / 'parts' / 'model.safetensors.index.json').exists()
-  whole, parts = (t5_pretrained.load_t5(str(tmp_path / name))
+  whole, parts = (pretrained.load_t5(str(tmp_path / name))
                   for name in ('whole', 'parts'))
   jax.tree.map(np.testing.assert_array_equal, whole.params, parts.params)
   assert whole.fingerprint != parts.fingerprint
@@ -68,8 +68,8 @@ def test_a_config_as_old_as_t5_small(tmp_path):
   unused = 'decoder.block.0.layer.1.EncDecAttention.relative_attention_bias'
   tensors[f'{unused}.weight'] = np.ones((8, 4), np.float32)
   save_file(tensors, path)
-  loaded = t5_pretrained.load_t5(str(tmp_path))
-  assert loaded.config == t5.T5Config(
+  loaded = pretrained.load_t5(str(tmp_path))
+  assert loaded.config == t5_config.T5Config(
       vocab_size=41, d_model=18, d_kv=5, d_ff=23, num_layers=2,
       num_decoder_layers=2, num_heads=4, relative_buckets=8,
       relative_max_distance=13, scale_head=True)
@@ -79,7 +79,7 @@ def test_a_config_as_old_as_t5_small(tmp_path):
 def test_half_precision_is_widened(tmp_path):
   reference = test_t5.make_reference(tmp_path)
   reference.bfloat16().save_pretrained(tmp_path)
-  loaded = t5_pretrained.load_t5(str(tmp_path))
+  loaded = pretrained.load_t5(str(tmp_path))
   for leaf in jax.tree.leaves(loaded.params):
     assert isinstance(leaf, np.ndarray) and leaf.dtype == np.float32
   np.testing.assert_array_equal(
@@ -97,7 +97,7 @@ def test_exported_folders_are_read_by_transformers(
   config, params = test_t5.random_t5(
       gated, tied, scale_head=scaled, pad_id=3, eos_id=7, decoder_start_id=5)
   if block == 'gated-relu':
-    config = t5.dataclasses.replace(config, activation='relu')
+    config = dataclasses.replace(config, activation='relu')
   t5_pretrained.export_t5(tmp_path, config, params)
   reference = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path)
   assert type(reference) is transformers.T5ForConditionalGeneration
@@ -108,8 +108,8 @@ def test_exported_folders_are_read_by_transformers(
   state = reference.state_dict()
   for name, tensor in t5_pretrained.to_t5_state(config, params).items():
     np.testing.assert_array_equal(state[name], tensor)
-  again = t5_pretrained.load_t5(str(tmp_path))
-  assert again.config == t5.dataclasses.replace(
+  again = pretrained.load_t5(str(tmp_path))
+  assert again.config == dataclasses.replace(
       config, scale_head=config.is_head_scaled)
   jax.tree.map(np.testing.assert_array_equal, again.params, params)
   if block != 'gated-relu':
@@ -117,14 +117,14 @@ def test_exported_folders_are_read_by_transformers(
 
 
 def test_an_activation_without_a_name_there(tmp_path):
-  config = t5.T5Config(gated=True, activation='gelu')
+  config = t5_config.T5Config(gated=True, activation='gelu')
   with pytest.raises(errors.UserError, match='gelu_new'):
     t5_pretrained.export_t5(tmp_path, config, {})
 
 
 def refused(folder, match):
   with pytest.raises(errors.UserError, match=match) as caught:
-    t5_pretrained.load_t5(str(folder))
+    pretrained.load_t5(str(folder))
   assert str(folder) in str(caught.value)
 
 
@@ -136,7 +136,7 @@ def test_other_models_are_refused(tmp_path):
     pretrained.load_towers(str(tmp_path / 't5'))
   refused(tmp_path, 'config.json: no such file')
   with pytest.raises(errors.UserError, match='no such model folder'):
-    t5_pretrained.load_t5(str(tmp_path / 'nowhere'))
+    pretrained.load_t5(str(tmp_path / 'nowhere'))
 
 
 @pytest.mark.parametrize('values,match', [

@@ -8,7 +8,7 @@ import pytest
 
 from neg_contrast.data import records
 from neg_contrast.data import tokenizer as tokenizer_lib
-from neg_contrast.models import pretrained
+from neg_contrast.models import model_names
 from neg_contrast.settings import config as config_lib
 from neg_contrast.stage1 import pretexts, sentences
 from tests import tiny
@@ -32,7 +32,7 @@ def pieces_of(pair, tokens):
 
 @pytest.fixture(scope='module')
 def wordpiece():
-  return tokenizer_lib.load_tokenizer(str(pretrained.packaged_minilm()))
+  return tokenizer_lib.load_tokenizer(str(model_names.packaged_minilm()))
 
 
 @pytest.fixture(scope='module')

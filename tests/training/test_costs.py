@@ -10,7 +10,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from neg_contrast import sharding
 from neg_contrast.batches import packed
-from neg_contrast.models import dual_encoder, flash_attention, t5
+from neg_contrast.models import dual_encoder, flash_attention, t5, t5_config
 from neg_contrast.settings import config as config_lib
 from neg_contrast.training import costs
 from tests import tiny
@@ -56,7 +56,7 @@ def test_formula_of_an_encoder_is_what_an_unpadded_one_does(length, is_fused):
 
 @pytest.mark.parametrize('gated', [False, True])
 def test_formula_of_a_generator_is_what_an_unpadded_one_does(gated):
-  shape = t5.T5Config(
+  shape = t5_config.T5Config(
       vocab_size=40, d_model=12, d_kv=5, d_ff=20, num_layers=2,
       num_decoder_layers=3, num_heads=2, gated=gated,
   )

@@ -36,7 +36,7 @@ class Parts:
     )
     self.dataset = dataset_lib.Dataset(self.config.data)
     self.model = model_lib.load_checkpoint(
-        self.config, self.config.model.init
+        self.config.model.init, self.config.model, self.config.seed
     )
     self.pairs = examples.make_examples(
         self.dataset.prepared, self.dataset.train_and_tune[0]

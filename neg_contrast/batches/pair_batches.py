@@ -1,0 +1,89 @@
+"""Batches of pairs of a query and a passage, for training a cross-encoder."""
+
+import dataclasses
+from typing import Any
+
+import flax.struct
+import numpy as np
+
+from neg_contrast.batches import batcher, packed, packing, text_pairs
+from neg_contrast.data import examples as examples_lib
+from neg_contrast.data import inputs
+
+
+@flax.struct.dataclass
+class PairBatch:
+  """What a cross-encoder is trained on. B queries, K candidates of each.
+
+  Attributes:
+    sequences: packed pairs, with a leading `groups` axis.
+    candidate_slots: `[B, K] int32`, index of each pair among the
+      `groups * slots` scores; the positive in column 0; 0 where there is none.
+    is_candidate: `[B, K] bool`.
+    negative_sources: `[B, K - 1] int32`, number of the source of each negative;
+      -1: there is none.
+  """
+
+  sequences: packed.PackedSequences
+  candidate_slots: Any
+  is_candidate: Any
+  negative_sources: Any
+
+
+@dataclasses.dataclass(frozen=True)
+class PairBatcher:
+  """Makes the batch of any step by random access.
+
+  Attributes:
+    examples: the training examples.
+    batch_size: B.
+    groups: groups a batch is packed into.
+    row_length: tokens a packed row holds.
+    seed: of the order of the data.
+    draw: draws K - 1 negatives of each query.
+    query_tokens: input sequences of query rows.
+    passage_tokens: input sequences of passage rows, whole or cut.
+  """
+
+  examples: examples_lib.Examples
+  batch_size: int
+  groups: int
+  row_length: int
+  seed: int
+  draw: batcher.Draw
+  query_tokens: batcher.Tokens
+  passage_tokens: batcher.CutTokens
+
+  def __call__(self, step: int) -> tuple[PairBatch, batcher.BatchStats]:
+    """The batch of a step, as numpy arrays."""
+    numbers = batcher.example_numbers(
+        len(self.examples), self.batch_size, self.seed, step
+    )
+    query_rows = self.examples.query_rows[numbers]
+    drawn = self.draw(step, numbers, query_rows)
+    rows = np.concatenate(
+        [self.examples.positive_rows[numbers, None], drawn.rows], axis=1
+    )
+    is_candidate = rows >= 0
+    queries, _ = np.nonzero(is_candidate)
+    whole = np.tile(np.array(inputs.WHOLE, np.int32), (len(queries), 1))
+    pairs = text_pairs.join(
+        self.query_tokens(query_rows).take(queries),
+        self.passage_tokens(rows[is_candidate], whole),
+    )
+    layout = packing.plan(
+        pairs.lengths, self.groups, self.row_length,
+        slots=-(-rows.size // self.groups),
+    )
+    slots = np.zeros(rows.shape, np.int32)
+    slots[is_candidate] = layout.flat_slot
+    return PairBatch(
+        sequences=text_pairs.fill(layout, pairs),
+        candidate_slots=slots,
+        is_candidate=is_candidate,
+        negative_sources=drawn.sources,
+    ), batcher.BatchStats(
+        useful_tokens=int(pairs.lengths.sum()),
+        processed_tokens=layout.tokens,
+        values={'missing_negatives': int((~is_candidate).sum())},
+    )

@@ -1,0 +1,139 @@
+"""Checks of a config that several jobs share; each job adds its own."""
+
+from neg_contrast import errors
+from neg_contrast.settings import config as config_lib
+
+_SAME_MODEL = (
+    'shared', 'layers', 'pooling', 'projection_dim', 'normalize',
+    'query_length', 'passage_length', 'query_prefix', 'passage_prefix',
+    'mention_start', 'mention_end',
+)  # Keys of stage 1's model that stage 2 can't change.
+
+
+def check_models_before(config: config_lib.Config) -> None:
+  """Refuses models that are trained first and do not suit any job so.
+
+  Raises:
+    UserError: names the key and the remedy.
+  """
+  for name, inner, job in (('stage1', config.stage1, 'train'),
+                           ('generator', config.generator, 'train_generator')):
+    if inner is None:
+      continue
+    if inner.job != job:
+      raise config.error(f'{name}.job', f'must be {job}')
+    if not inner.workdir:
+      raise config.error(f'{name}.workdir', 'is needed: where it is trained')
+  if config.generator is not None and config.checkpoint:
+    raise config.error(
+        'checkpoint', f'and {errors.key("generator")} both name a question '
+        'generator; leave one of them out'
+    )
+  if config.job == 'train':
+    return
+  if config.stage1 is not None:
+    raise errors.SettingError(
+        'stage1', '...', f'is for job=train, not {config.job}; add '
+        ':stage1=none to the name of the config file'
+    )
+  if config.synthetic.pairs:
+    raise config.error('synthetic.pairs',
+                       f'is for job=train, not {config.job}')
+
+
+def check_same_model(config: config_lib.Config) -> None:
+  """Refuses another model than that of stage 1, which training goes on with.
+
+  Raises:
+    UserError: names the key and the remedy.
+  """
+  if config.stage1 is None:
+    return
+  for name in _SAME_MODEL:
+    value = getattr(config.model, name)
+    first = getattr(config.stage1.model, name)
+    if value is not None and first != value:
+      raise config.error(
+          f'model.{name}', f'is {first!r} in {errors.key("stage1")}, whose '
+          'model this goes on with; set both'
+      )
+
+
+def check_source(config: config_lib.Config) -> None:
+  """Refuses a config without data."""
+  if not config.data.source:
+    raise config.error('data.source', 'is needed, e.g. beir:data/msmarco or '
+                       'squad:data/squad')
+
+
+def check_init(config: config_lib.Config) -> None:
+  """Refuses a training without a BERT to start from."""
+  if not config.model.init:
+    raise config.error('model.init', 'is needed: a folder or hub name of a '
+                       'BERT-family model, or "minilm"')
+
+
+def check_checkpoint(config: config_lib.Config) -> None:
+  """Refuses a job that reads a model, without one."""
+  if not config.checkpoint:
+    raise config.error('checkpoint', 'is needed: a trained workdir, or a '
+                       'BERT-family or sentence-transformers folder')
+
+
+def check_question_writer(config: config_lib.Config) -> None:
+  """Refuses to write questions without a generator."""
+  if config.generator is None and not config.checkpoint:
+    raise config.error('checkpoint', 'is needed: the workdir of a trained '
+                       'question generator, or a T5 folder that writes '
+                       'questions')
+
+
+def check_no_answers(config: config_lib.Config) -> None:
+  """Refuses generators that read an answer, where passages have none."""
+  if config.synthetic.with_answer:
+    raise config.error('synthetic.with_answer', 'is for generators that are '
+                       'trained to be studied: passages of a corpus have no '
+                       'answers to ask for')
+
+
+def check_no_bias_log(config: config_lib.Config) -> None:
+  """Refuses to measure gradient bias in a training that has none."""
+  if config.nce.log_steps:
+    raise config.error('nce.log_steps', 'is for dual encoders (job=train), and '
+                       f'this is job={config.job}; leave it out')
+
+
+def check_steps(config: config_lib.Config) -> None:
+  """Refuses a job without epochs to run for no steps."""
+  if not config.optim.steps:
+    raise config.error('optim.steps', f'is needed by job={config.job}, which '
+                       'knows no epochs')
+
+
+def check_drawn(config: config_lib.Config) -> None:
+  """Refuses a number of drawn negatives that the strategy does not give."""
+  negatives = config.negatives
+  if (negatives.strategy == 'random') != (negatives.per_query == 0):
+    raise config.error(
+        'negatives.per_query', 'is 0 for strategy "random" and at least 1 for '
+        f'any other; negatives.strategy is "{negatives.strategy}"'
+    )
+
+
+def check_mined(config: config_lib.Config) -> None:
+  """Refuses to mine without the models that the strategies mine with."""
+  negatives = config.negatives
+  if negatives.pool:
+    return
+  if 'model' in negatives.sources and not (
+      negatives.checkpoint or config.checkpoint
+  ):
+    raise config.error(
+        'negatives.checkpoint', 'is needed by strategy "model": a trained '
+        'workdir, or a BERT-family or sentence-transformers folder'
+    )
+  if not config.model.init and {'coarse', 'fine', 'context'} & set(
+      negatives.sources
+  ):
+    raise config.error('model.init', 'is needed: coarse and fine train from '
+                       'it, and context halves passages by its tokens')

@@ -1,0 +1,57 @@
+"""The facts of a model card, read from a workdir."""
+
+import pathlib
+
+from neg_contrast import checkpoints as checkpoints_lib
+from neg_contrast.artifacts import folders
+from neg_contrast.models import (
+  descriptions,
+  kinds,
+  loading,
+  model_card,
+  model_names,
+)
+
+
+def read(checkpoint: str) -> model_card.Facts:
+  """What is known of a model: what lies in its workdir, or its name.
+
+  Args:
+    checkpoint: a workdir, or a folder or name of others.
+
+  Raises:
+    UserError: a file of the workdir is missing or damaged.
+  """
+  workdir = pathlib.Path(checkpoint)
+  if kinds.kind_of(checkpoint) is not kinds.ENCODER:
+    return model_card.Facts(
+        name=workdir.resolve().name, source=checkpoint,
+        base_model=model_names.hub_name(checkpoint),
+    )
+  description = descriptions.read(workdir / loading.FILE)
+  metrics = workdir / 'metrics.json'
+  manifests = map(folders.read_manifest,
+                  sorted((workdir / 'evaluation').glob('*')))
+  return model_card.Facts(
+      name=workdir.resolve().name,
+      base_model=description.get('base_model'),
+      init=description['init'],
+      selected=_selected(workdir),
+      run=folders.read_json(workdir / 'run.json'),
+      evaluations=[m for m in manifests if m and 'key' in m],
+      metrics=folders.read_json(metrics) if metrics.exists() else {},
+  )
+
+
+def _selected(workdir: pathlib.Path) -> str:
+  """A sentence on how the checkpoint was chosen."""
+  checkpoints = checkpoints_lib.Checkpoints(workdir)
+  step = checkpoints.selected_step()
+  latest = checkpoints.latest_step()
+  progress = checkpoints.progress(step if latest is None else latest)
+  checkpoints.close()
+  ending = '' if progress.finished else ', of a run that had not ended'
+  if progress.best_step < 0:
+    return f'The weights are those after step {step}, the last saved{ending}.'
+  return (f'The weights are those after step {step}, the best on the tune '
+          f'split (accuracy@1 {progress.best_value:.4f}){ending}.')

@@ -1,0 +1,157 @@
+"""The settings of an encoder: what a folder brings, and what a config asks for.
+
+A key of `config.model` overrides the folder; None: as the folder has it.
+"""
+
+import dataclasses
+from typing import Any
+
+from neg_contrast import errors, scoring
+from neg_contrast.models import dual_encoder, pretrained, text_spec
+from neg_contrast.settings import config as config_lib
+
+# What a plain BERT gets (Lu et al., section 5.3, "size 64 and 384").
+_PAPER_QUERY_LENGTH = 64
+_PAPER_PASSAGE_LENGTH = 384
+
+
+def layers_of(
+    source: pretrained.Pretrained, config: config_lib.ModelConfig
+) -> dual_encoder.EncoderSpec:
+  """The layers of a tower, with the score function `dual`."""
+  own = source.projection
+  own_dim = 0 if own is None else own['kernel'].shape[1]
+  dim = own_dim if config.projection_dim is None else config.projection_dim
+  is_own = own is not None and dim == own_dim
+  dropout = {
+      key: getattr(config, key)
+      for key in ('hidden_dropout', 'attention_dropout')
+      if getattr(config, key) is not None
+  }
+  return dual_encoder.EncoderSpec(
+      bert=dataclasses.replace(source.bert, **dropout),
+      pooling=config.pooling or source.pooling or 'cls',
+      projection_dim=dim or None,
+      projection_bias='bias' in own if own is not None and is_own else True,
+      projection_activation=(
+          source.projection_activation if is_own else 'identity'
+      ),
+      normalize=_first(config.normalize, source.normalize, True),
+      shared=config.shared,
+  )
+
+
+def with_score(
+    spec: dual_encoder.EncoderSpec, text: text_spec.TextSpec,
+    config: config_lib.ModelConfig,
+) -> dual_encoder.EncoderSpec:
+  """The spec with the score function of the config.
+
+  Raises:
+    UserError: it does not go with pooling or shared towers.
+  """
+  try:
+    return dataclasses.replace(
+        spec, score=score_by_name(config.score, text)
+    )
+  except ValueError as e:
+    raise errors.UserError(
+        f'config.model.score={config.score!r}: {e} (config.model)'
+    ) from None
+
+
+def score_by_name(
+    name: str | None, text: text_spec.TextSpec
+) -> scoring.ScoreFunction:
+  """The score function of `config.model.score`; `dual`, where it is None."""
+  return scoring.named(
+      name or 'dual', text.query_length, text.passage_length
+  )
+
+
+def text_of(
+    sources: dict[str, pretrained.Pretrained],
+    config: config_lib.ModelConfig,
+    name: str,
+) -> text_spec.TextSpec:
+  """Lengths and prefixes; of two towers, each has its own role's."""
+  query, passage = (sources.get(role) or sources['shared']
+                    for role in ('query', 'passage'))
+  text = text_spec.TextSpec(
+      query_length=_first(
+          config.query_length, query.query_length, query.max_length,
+          min(_PAPER_QUERY_LENGTH, query.bert.max_positions),
+      ),
+      passage_length=_first(
+          config.passage_length, passage.passage_length, passage.max_length,
+          min(_PAPER_PASSAGE_LENGTH, passage.bert.max_positions),
+      ),
+      query_prefix=_first(config.query_prefix, query.query_prompt, ''),
+      passage_prefix=_first(config.passage_prefix, passage.passage_prompt, ''),
+      mention_start=_first(config.mention_start, text_spec.MENTION_MARKERS[0]),
+      mention_end=_first(config.mention_end, text_spec.MENTION_MARKERS[1]),
+  )
+  for role in ('query', 'passage'):
+    if text.length(role) > query.bert.max_positions:
+      raise errors.UserError(
+          f'config.model.{role}_length={text.length(role)}: {name} has '
+          f'{query.bert.max_positions} positions; choose at most that'
+      )
+  return text
+
+
+def is_projection_new(
+    spec: dual_encoder.EncoderSpec, source: pretrained.Pretrained
+) -> bool:
+  """Whether there is a projection that the source does not bring."""
+  own = source.projection
+  return bool(spec.projection_dim) and (
+      own is None or own['kernel'].shape[1] != spec.projection_dim
+  )
+
+
+def refuse_other_settings(
+    config: config_lib.ModelConfig,
+    spec: dual_encoder.EncoderSpec,
+    text: text_spec.TextSpec,
+    name: str,
+) -> None:
+  """Whether a trained model has the settings that a config asks for.
+
+  Args:
+    config: None in a key asks for nothing.
+    spec: of the model.
+    text: of the model.
+    name: of the model, for messages.
+
+  Raises:
+    UserError: it was trained with others.
+  """
+  own = {**spec.to_json(), **dataclasses.asdict(text)}
+  for key in ('pooling', 'projection_dim', 'normalize', 'query_length',
+              'passage_length', 'query_prefix', 'passage_prefix',
+              'mention_start', 'mention_end'):
+    wanted = getattr(config, key)
+    if wanted is not None and (wanted or None) != (own[key] or None):
+      raise errors.UserError(
+          f'config.model.{key}={wanted!r}: {name} was trained '
+          f'with {own[key]!r}; leave it out'
+      )
+  if config.score is not None and score_by_name(
+      config.score, text
+  ) != spec.score:
+    raise errors.UserError(
+        f'config.model.score={config.score!r}: {name} was trained with '
+        f'{spec.score}; leave it out'
+    )
+  layers = spec.bert.num_layers
+  if config.layers not in (None, layers):
+    raise errors.UserError(
+        f'config.model.layers={config.layers}: {name} has {layers}; leave it '
+        'out'
+    )
+
+
+def _first(*values: Any) -> Any:
+  """The first value that is not None."""
+  return next(value for value in values if value is not None)

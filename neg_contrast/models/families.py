@@ -1,0 +1,109 @@
+"""FAMILIES: the models of other libraries whose folders can be used.
+
+A new family is one file with a `family.Family` and one line in the table.
+"""
+
+import pathlib
+from collections.abc import Mapping
+from typing import Any
+
+from neg_contrast import errors
+from neg_contrast.models import (
+  bert_pretrained,
+  family,
+  json_objects,
+  t5_pretrained,
+)
+
+FAMILIES: dict[str, family.Family] = {f.model_type: f for f in (
+    bert_pretrained.BERT,
+    bert_pretrained.DPR,
+    t5_pretrained.T5,
+    t5_pretrained.MT5,
+)}
+_EXAMPLES: dict[family.Purpose, str] = {
+    'encoder': 'Name a BERT folder, such as a download of bert-base-uncased',
+    'generator': 'Name a T5 folder, such as a download of google/t5-v1_1-small',
+}
+_DEFAULT = 'bert'  # Of old folders of encoders, which have no model_type.
+
+
+def names(purpose: family.Purpose) -> list[str]:
+  """The model types of a purpose."""
+  return [f.model_type for f in FAMILIES.values() if f.purpose == purpose]
+
+
+def sizes(purpose: family.Purpose) -> Mapping[str, Any]:
+  """Shapes that have a name, of all families of a purpose."""
+  return {name: size for f in FAMILIES.values() if f.purpose == purpose
+          for name, size in f.sizes.items()}
+
+
+def read(
+    folder: pathlib.Path, purpose: family.Purpose
+) -> tuple[Any, dict[str, Any]]:
+  """Shapes and parameters of a folder with config.json and weights.
+
+  Raises:
+    UserError: a file is missing or broken, or no family of this purpose has
+      such folders.
+  """
+  path = folder / 'config.json'
+  if not path.exists():
+    kind = 'model' if purpose == 'encoder' else 'T5'
+    workdir = (', or a workdir of ours that training has begun in'
+               if purpose == 'encoder' else '')
+    raise errors.UserError(
+        f'{path}: no such file. A {kind} is a folder with config.json, '
+        f'model.safetensors and a tokenizer{workdir}'
+    )
+  values = json_objects.read(path)
+  return _family_of(values, purpose).read(values)
+
+
+def is_classifier(folder: pathlib.Path) -> bool:
+  """Whether a folder holds a cross-encoder of one of the families.
+
+  Raises:
+    UserError: its config.json is broken.
+  """
+  path = folder / 'config.json'
+  if not path.exists():
+    return False
+  values = json_objects.read(path)
+  return any(f.classifier in _architectures(values)
+             for f in FAMILIES.values() if f.classifier)
+
+
+def read_head(folder: pathlib.Path) -> dict[str, Any]:
+  """`pooler` and `score` of a folder that `is_classifier`.
+
+  Raises:
+    UserError: one is missing, or it has another number of labels than one.
+  """
+  values = json_objects.read(folder / 'config.json')
+  head = _family_of(values, 'encoder').read_head
+  if head is None:
+    raise values.error('no cross-encoders of this model_type can be read')
+  return head(values)
+
+
+def _family_of(
+    values: json_objects.JsonObject, purpose: family.Purpose
+) -> family.Family:
+  default = _DEFAULT if purpose == 'encoder' else ''
+  kind = values.text('model_type', default)
+  if kind not in names(purpose):
+    known = ' and '.join(f'"{name}"' for name in names(purpose))
+    raise errors.UserError(
+        f'{values.path}: model_type "{kind}" is not supported here; {known} '
+        f'are. {_EXAMPLES[purpose]}'
+    )
+  return FAMILIES[kind]
+
+
+def _architectures(values: json_objects.JsonObject) -> list[Any]:
+  listed = values.values.get('architectures') or []
+  if not isinstance(listed, list):
+    raise values.error('architectures is no list')
+  return listed

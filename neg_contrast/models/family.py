@@ -1,0 +1,35 @@
+"""One entry of the table of model families, see `families.FAMILIES`."""
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+from neg_contrast.models import json_objects
+
+Purpose = Literal['encoder', 'generator']
+
+
+@dataclasses.dataclass(frozen=True)
+class Family:
+  """Models whose folders are read in one way.
+
+  Attributes:
+    model_type: in config.json.
+    purpose: `encoder`: a tower of a dual encoder or a cross-encoder, computed
+      by `bert.Bert`; `generator`: writes questions, computed by `t5.T5`.
+    read: config.json of a folder -> (shapes and constants, parameters): a
+      `bert.BertConfig` or a `t5_config.T5Config`, and the float32 numpy tree of
+      the module, layers stacked. Raises UserError.
+    sizes: shapes that have a name, for `random:SIZE`.
+    classifier: architecture in config.json of a cross-encoder of this family
+      with one label; empty: none can be read.
+    read_head: config.json of such a folder -> parameters of `pooler` and
+      `score` of a `cross_encoder.CrossEncoder`.
+  """
+
+  model_type: str
+  purpose: Purpose
+  read: Callable[[json_objects.JsonObject], tuple[Any, dict[str, Any]]]
+  sizes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+  classifier: str = ''
+  read_head: Callable[[json_objects.JsonObject], dict[str, Any]] | None = None

@@ -1,0 +1,122 @@
+"""KINDS: the trained models that a workdir can hold, told by their files.
+
+A new kind is one line in the table. Folders of others have no kind: they are
+read by `families.FAMILIES`.
+"""
+
+import dataclasses
+import hashlib
+import pathlib
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+
+from neg_contrast import checkpoints as checkpoints_lib
+from neg_contrast import errors
+from neg_contrast.models import generator, loading, reranker
+
+
+@dataclasses.dataclass(frozen=True)
+class Kind:
+  """A kind of trained model.
+
+  Attributes:
+    name: with its article.
+    file: of its workdir, that describes it.
+    needed: for an error where this kind is needed, and another is there.
+    weights: name of its parameters in a checkpoint; empty: it has none.
+    from_workdir: `(workdir, params_of, name)` -> the model, where `params_of`
+      gives the parameters, and a hash of them, for abstract ones.
+  """
+
+  name: str
+  file: str
+  needed: str
+  weights: str = ''
+  from_workdir: Callable[..., Any] | None = None
+
+
+ENSEMBLE = Kind(
+    'an ensemble of dual encoders', 'ensemble.json',
+    'an ensemble is needed here: a workdir of job=ensemble',
+)
+GENERATOR = Kind(
+    'a question generator', generator.FILE,
+    'a question generator is needed here, as that writes no questions; name '
+    'the workdir of one, or a T5 folder',
+    'generator', generator.from_workdir,
+)
+RERANKER = Kind(
+    'a reranker (a cross-encoder)', reranker.FILE,
+    'a reranker is needed here: a workdir of job=train_reranker, or a '
+    'BERT-family folder or hub name to make one of',
+    'reranker', reranker.from_workdir,
+)
+ENCODER = Kind(
+    'a trained dual encoder', loading.FILE, 'a dual encoder is needed here',
+    'encoder', loading.from_workdir,
+)
+KINDS = (ENSEMBLE, GENERATOR, RERANKER, ENCODER)
+
+
+def kind_of(place: str | pathlib.Path) -> Kind | None:
+  """The kind of model in a workdir; None: it is no workdir of ours."""
+  return next((kind for kind in KINDS
+               if (pathlib.Path(place) / kind.file).exists()), None)
+
+
+def check(
+    place: str | pathlib.Path, wanted: Kind, *others: Kind
+) -> Kind | None:
+  """The kind of model in a workdir, if it is one of some; None: as `kind_of`.
+
+  Args:
+    place: the workdir, or another name of a model.
+    wanted: the kind that is needed.
+    *others: kinds that do as well.
+
+  Raises:
+    UserError: it is a workdir of another kind.
+  """
+  kind = kind_of(place)
+  if kind not in (None, wanted, *others):
+    raise errors.UserError(
+        f'{place}: holds {kind.name}, and {wanted.needed}'
+    )
+  return kind
+
+
+def load(kind: Kind, workdir: pathlib.Path) -> Any:
+  """The selected checkpoint of a workdir: the best, else the latest.
+
+  Args:
+    kind: of the model.
+    workdir: that training has begun in.
+
+  Raises:
+    UserError: it has no checkpoint yet, or a file is missing or damaged.
+  """
+  assert kind.from_workdir is not None, kind.name
+  checkpoints = checkpoints_lib.Checkpoints(workdir)
+  try:
+    step = checkpoints.selected_step()
+
+    def read(like: Any) -> tuple[Any, str]:
+      params = checkpoints.restore_params(kind.weights, like, step)
+      return params, _sha256(params)
+
+    return kind.from_workdir(workdir, read, f'{workdir} step {step}')
+  finally:
+    checkpoints.close()
+
+
+def _sha256(params: Any) -> str:
+  """Of names, shapes and values of all arrays."""
+  digest = hashlib.sha256()
+  for path, leaf in jax.tree_util.tree_flatten_with_path(params)[0]:
+    array = np.ascontiguousarray(leaf)
+    digest.update(f'{jax.tree_util.keystr(path)} {array.shape}'.encode())
+    digest.update(array.view(np.uint8).data)
+  return digest.hexdigest()

@@ -1,0 +1,73 @@
+"""Keys of the data: what is read, and how batches are made of it."""
+
+import dataclasses
+
+from neg_contrast.settings import keys
+
+
+@dataclasses.dataclass(frozen=True)
+class DataConfig(keys.Section):
+  """What to read and how to batch it.
+
+  Attributes:
+    source: `scheme:place`, e.g. `squad:data/squad`, `beir:data/msmarco`, or
+      `python_docs`.
+    how_to_get: what to download, from where, how large it is, and into which
+      folder; printed when the source is missing.
+    prepared_dir: folder of prepared corpora and token stores, kept for reuse.
+    on_invalid: what an unusable record does: stop (`error`), or be counted and
+      skipped (`skip`).
+    train_split: judgements to train on.
+    tune_split: judgements for early stopping and tuning; empty: those of
+      `tune_fraction` of the documents of the training split.
+    tune_fraction: part of the training documents that is set apart for tuning.
+    test_split: judgements that are read once, at the end.
+    split: judgements that `job=evaluate` evaluates on.
+    document: what makes passages one document: `reader` (what the format says)
+      or `title` (equal titles that are not empty).
+    batch_size: examples (query, positive) in a batch, over all devices.
+    groups: groups that a batch is packed into; a multiple of the devices on the
+      data axis. Another number gives other dropout masks.
+    row_length: tokens of a packed row in training, at least the longest
+      sequence; 0: a quarter more than that, see `packing.default_row_length`.
+    expected_query_tokens: mean length of a query that `--compile_only` assumes,
+      as it reads no data.
+    expected_passage_tokens: mean length of a passage that `--compile_only`
+      assumes; 100 words have 140 tokens.
+    passage_words: words of the passages that `job=split` makes.
+    passage_tokens: tokens of the passages that `job=split` makes, by the
+      tokenizer of `checkpoint`; 0: `passage_words` counts.
+  """
+
+  section = 'data'
+
+  source: str = keys.key('')
+  how_to_get: str = keys.key('', counts=False)
+  prepared_dir: str = keys.key('workdirs/prepared', counts=False)
+  on_invalid: str = keys.key(
+      'error', keys.one_of('error', 'skip'), counts=False
+  )
+  train_split: str = keys.key('train')
+  tune_split: str = keys.key('')
+  tune_fraction: float = keys.key(0.1, keys.between(0, 1))
+  test_split: str = keys.key('test', counts=False)
+  split: str = keys.key('test', counts=False)
+  document: str = keys.key('reader', keys.one_of('reader', 'title'))
+  batch_size: int = keys.key(64, keys.at_least(2))
+  groups: int = keys.key(1, keys.at_least(1))
+  row_length: int = keys.key(0, keys.at_least(0))
+  expected_query_tokens: int = keys.key(12, keys.at_least(3), counts=False)
+  expected_passage_tokens: int = keys.key(140, keys.at_least(3), counts=False)
+  passage_words: int = keys.key(100, keys.at_least(1), counts=False)
+  passage_tokens: int = keys.key(0, keys.at_least(0), counts=False)
+
+  def __post_init__(self):
+    """Checks ranges and that the keys agree."""
+    super().__post_init__()
+    if self.batch_size % self.groups:
+      raise self.error('batch_size',
+                       f'must be a multiple of data.groups={self.groups}')
+    if self.tune_split and self.tune_split == self.test_split:
+      raise self.error('tune_split', 'is also data.test_split; tuning must not '
+                       'see the test queries. Name another, or leave it empty '
+                       'to take a part of the training documents')

@@ -1,0 +1,60 @@
+"""Keys of the evaluation, of early stopping, and of BM25."""
+
+import dataclasses
+
+from neg_contrast.settings import keys
+
+
+@dataclasses.dataclass(frozen=True)
+class EvaluationConfig(keys.Section):
+  """Retrieval evaluation.
+
+  Attributes:
+    eval_steps: steps between evaluations on the tune split; there is one at the
+      end, too. 0: none.
+    patience: evaluations without a better accuracy@1 before training stops;
+      0: never stop early.
+    stop_corpus_passages: random passages in the corpus of early stopping,
+      beside the tune positives and their BM25 top 100.
+    metrics: names as in `evaluation/metrics.py`.
+    answer_ks: cut-offs of `answer_accuracy@k`; empty: not measured.
+    answer_rule: `string` (the DPR rule) or `regex`.
+    depth: passages retrieved for a query.
+    runs: TREC run files that `job=evaluate` evaluates too; and files of
+      Zeshel's tfidf_candidates.
+    dpr_results: also write every ranking with its texts as DPR's result json.
+    bm25: also evaluate BM25.
+    bm25_k1: term saturation of BM25.
+    bm25_b: length normalisation of BM25.
+  """
+
+  section = 'evaluation'
+
+  eval_steps: int = keys.key(0, keys.at_least(0))
+  patience: int = keys.key(0, keys.at_least(0))
+  stop_corpus_passages: int = keys.key(100_000, keys.at_least(0))
+  metrics: tuple[str, ...] = keys.key((
+      'accuracy@1', 'accuracy@5', 'accuracy@20', 'accuracy@100', 'mrr@10',
+  ), counts=False)
+  answer_ks: tuple[int, ...] = keys.key((), counts=False)
+  answer_rule: str = keys.key(
+      'string', keys.one_of('string', 'regex'), counts=False
+  )
+  depth: int = keys.key(100, keys.at_least(1), counts=False)
+  runs: tuple[str, ...] = keys.key((), counts=False)
+  dpr_results: bool = keys.key(False, counts=False)
+  bm25: bool = keys.key(True, counts=False)
+  bm25_k1: float = keys.key(0.9, keys.at_least(0))
+  bm25_b: float = keys.key(0.4, keys.from_to(0, 1))
+
+  def check_depth(self) -> None:
+    """Refuses metrics of ranks that are not retrieved.
+
+    Raises:
+      SettingError: a cut-off exceeds the depth.
+    """
+    cuts = {name: name.rpartition('@')[2] for name in self.metrics}
+    cuts |= {f'answer_accuracy@{k}': str(k) for k in self.answer_ks}
+    for name, cut in cuts.items():
+      if cut.isdecimal() and int(cut) > self.depth:
+        raise self.error('depth', f'must be at least {cut}, for {name}')

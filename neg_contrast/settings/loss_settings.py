@@ -1,0 +1,55 @@
+"""Keys of the loss."""
+
+import dataclasses
+
+from neg_contrast import errors
+from neg_contrast.settings import keys
+
+
+@dataclasses.dataclass(frozen=True)
+class LossConfig(keys.Section):
+  """The bidirectional batch softmax (Lu et al., section 3, equations 1 to 3).
+
+  A reranker uses none of these keys: its scores are unscaled, and a positive
+  competes with its query's own negatives only.
+
+  Attributes:
+    scale: factor on the scores before the softmax. The paper gives none, and
+      cosines in [-1, 1] without one cannot separate a batch; 20 is the usual
+      choice for l2-normalised encoders (a temperature of 0.05).
+    learn_scale: train the scale's logarithm, starting from `scale`.
+    bidirectional: also rank the queries of the batch for each passage; off:
+      only the passages for each query, as in DPR.
+    candidates: what a query's positive competes with. `batch`: its own hard
+      negatives and the passages of all other queries. `own`: its own hard
+      negatives only, in one direction: noise contrastive estimation (Zhang and
+      Stratos, equations 4, 5 and 11), with K - 1 = `negatives.per_query`.
+    adjusted: the score-adjusted loss (Zhang and Stratos, equation 10):
+      negatives are drawn independently, with replacement, and the logarithm of
+      their expected count is subtracted from their scores; for
+      `candidates=own` with `negatives.strategy=sampled`, all of them hard.
+    mask_known_positives: another row's passage that is a known positive of a
+      query is not a negative of it; off reproduces the paper's text.
+    label_smoothing: part of the target's mass that is spread evenly over the
+      vocabulary, in the training of a question generator.
+  """
+
+  section = 'loss'
+
+  scale: float = keys.key(20.0, keys.above(0))
+  learn_scale: bool = keys.key(False)
+  bidirectional: bool = keys.key(True)
+  candidates: str = keys.key('batch', keys.one_of('batch', 'own'))
+  adjusted: bool = keys.key(False)
+  mask_known_positives: bool = keys.key(True)
+  label_smoothing: float = keys.key(0.0, keys.at_least_below(0, 1))
+
+  def __post_init__(self):
+    """Checks ranges and that the keys agree."""
+    super().__post_init__()
+    if self.candidates == 'own' and self.bidirectional:
+      raise self.error('candidates', 'ranks passages for queries only; set '
+                       f'--{errors.key("loss.bidirectional")}=False')
+    if self.adjusted and self.candidates != 'own':
+      raise self.error('adjusted', "is of a query's own negatives; set "
+                       f'--{errors.key("loss.candidates")}=own')

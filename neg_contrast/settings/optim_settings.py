@@ -1,0 +1,49 @@
+"""Keys of the optimizer and of the length of a training."""
+
+import dataclasses
+
+from neg_contrast.settings import keys
+
+
+@dataclasses.dataclass(frozen=True)
+class OptimConfig(keys.Section):
+  """The optimizer and how long it runs.
+
+  Attributes:
+    optimizer: `adam`, `adamw` or `adafactor`, which keeps factored second
+      moments and no first ones.
+    learning_rate: its peak.
+    schedule: `constant`, or `linear` or `cosine` decay to 0 at the last step.
+    warmup_steps: steps of linear rise from 0.
+    weight_decay: rate of `adamw`; not applied to biases and norms.
+    clip_norm: largest global gradient norm; 0: no clipping.
+    b1: decay of Adam's first moment.
+    b2: decay of Adam's second moment.
+    eps: added to the root of Adam's second moment.
+    epochs: passes over the examples, unless `steps` is given.
+    steps: steps to run; 0: as `epochs` says.
+  """
+
+  section = 'optim'
+
+  optimizer: str = keys.key(
+      'adam', keys.one_of('adam', 'adamw', 'adafactor')
+  )
+  learning_rate: float = keys.key(1e-5, keys.above(0))
+  schedule: str = keys.key(
+      'constant', keys.one_of('constant', 'linear', 'cosine')
+  )
+  warmup_steps: int = keys.key(0, keys.at_least(0))
+  weight_decay: float = keys.key(0.0, keys.at_least(0))
+  clip_norm: float = keys.key(0.0, keys.at_least(0))
+  b1: float = keys.key(0.9)
+  b2: float = keys.key(0.999)
+  eps: float = keys.key(1e-8)
+  epochs: float = keys.key(1.0, keys.above(0))
+  steps: int = keys.key(0, keys.at_least(0))
+
+  def __post_init__(self):
+    """Checks ranges and that the keys agree."""
+    super().__post_init__()
+    if self.weight_decay and self.optimizer != 'adamw':
+      raise self.error('weight_decay', 'needs optim.optimizer=adamw')

@@ -1,0 +1,74 @@
+"""Keys of the pairs that stage 1 trains on without judgements."""
+
+import dataclasses
+
+from neg_contrast.settings import keys
+
+PRETEXTS = ('inverse_cloze', 'crops', 'recurring_spans', 'neighbours', 'title')
+"""Ways to make pairs from passages alone."""
+
+
+@dataclasses.dataclass(frozen=True)
+class SyntheticConfig(keys.Section):
+  """Questions made from passages, for stage 1 (Lu et al., section 4.1).
+
+  Attributes:
+    pairs: what to train on instead of the judgements of `data.train_split`:
+      `generated` questions; or, without a generator, `inverse_cloze` (a
+      sentence and the passage around it), `crops` (two parts of a passage),
+      `recurring_spans` (words that two passages of a document share),
+      `neighbours` (a sentence and the passage beside its own) or `title`.
+      Empty: those judgements.
+    per_passage: questions, or pairs, made from a passage.
+    with_answer: the generator reads an answer before the passage.
+    method: how questions are decoded: `sample`, `beam` or `greedy`.
+    temperature: divides the logits in `sample`.
+    top_k: `sample` draws from this many likeliest tokens; 0: from all.
+    top_p: `sample` draws from the fewest tokens whose probabilities add up to
+      this.
+    beams: hypotheses kept in `beam`, at least `per_passage`.
+    length_penalty: `beam` divides scores by the length to this power.
+    batch_passages: passages that are decoded at once, over all devices.
+    shard_passages: passages whose questions are written at once: an
+      interruption loses this many at most.
+    round_trip_rank: keep a question only if its passage is among this many
+      first results of a search for it; 0: keep all.
+    round_trip_checkpoint: the retriever of that search; empty: BM25.
+    shown: questions that an evaluation in a generator's training shows.
+    dir: folder of questions and pairs, kept for reuse.
+  """
+
+  section = 'synthetic'
+
+  pairs: str = keys.key(
+      '', keys.one_of('', 'generated', *PRETEXTS), counts=False
+  )
+  per_passage: int = keys.key(3, keys.at_least(1), counts=False)
+  with_answer: bool = keys.key(False)
+  method: str = keys.key(
+      'sample', keys.one_of('sample', 'beam', 'greedy'), counts=False
+  )
+  temperature: float = keys.key(1.0, keys.above(0), counts=False)
+  top_k: int = keys.key(0, keys.at_least(0), counts=False)
+  top_p: float = keys.key(0.95, keys.above_at_most(0, 1), counts=False)
+  beams: int = keys.key(4, keys.at_least(1), counts=False)
+  length_penalty: float = keys.key(1.0, counts=False)
+  batch_passages: int = keys.key(64, keys.at_least(1), counts=False)
+  shard_passages: int = keys.key(2048, keys.at_least(1), counts=False)
+  round_trip_rank: int = keys.key(0, keys.at_least(0), counts=False)
+  round_trip_checkpoint: str = keys.key('', counts=False)
+  shown: int = keys.key(3, keys.at_least(0), counts=False)
+  dir: str = keys.key('workdirs/synthetic', counts=False)
+
+  def __post_init__(self):
+    """Checks ranges and that the keys agree."""
+    super().__post_init__()
+    if self.method == 'beam' and self.beams < self.per_passage:
+      raise self.error('beams', 'must be at least '
+                       f'synthetic.per_passage={self.per_passage}')
+    if self.method == 'greedy' and self.per_passage > 1:
+      raise self.error('per_passage', 'must be 1 for synthetic.method=greedy, '
+                       'which has one result')
+    if self.round_trip_checkpoint and not self.round_trip_rank:
+      raise self.error('round_trip_checkpoint', 'needs '
+                       'synthetic.round_trip_rank, such as 1 or 20')
