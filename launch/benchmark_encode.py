@@ -105,13 +105,15 @@ def _run_step(args: argparse.Namespace) -> None:
   from neg_contrast.retrieval import (
     embeddings,
     exact,
+    scann_files,
     scann_index,
+    scann_shards,
     vector_table,
   )
   from neg_contrast.settings import config as config_lib
 
   jax.devices()
-  scann_index._scann()
+  scann_shards.load_library()
   folder, step, dtype = args.workdir, args.step, args.dtype
   vecs = np.load(folder / 'passages.npy', mmap_mode='r')
   queries = np.load(folder / 'queries.npy')
@@ -135,12 +137,12 @@ def _run_step(args: argparse.Namespace) -> None:
     mesh = sharding.make_mesh(config_lib.MeshConfig())
     found = exact.ExactIndex(passage_vecs, ranks, mesh).search(queries, _DEPTH)
   elif step == 'build':
-    scann_index.build(
+    scann_files.save(scann_index.build(
         passage_vecs, ranks, scann_index.Settings(recall_k=_DEPTH),
         np.load(folder / 'samples.npy'),
-    ).save(index)
+    ), index)
   elif step == 'scann':
-    found = scann_index.load(index, passage_vecs).search(queries, _DEPTH)
+    found = scann_files.load(index, passage_vecs).search(queries, _DEPTH)
   made = {'cpu': time.process_time() - began, **memory.end()}
   if step in ('write', 'build'):
     disk = sum(path.stat().st_size for path in

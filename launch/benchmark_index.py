@@ -300,10 +300,15 @@ class _Scann:
   """neg_contrast.retrieval.scann_index."""
 
   def __init__(self, system, folder, vecs, threads):
-    from neg_contrast.retrieval import hits, scann_index
+    from neg_contrast.retrieval import (
+      hits,
+      scann_files,
+      scann_index,
+      scann_shards,
+    )
 
-    scann_index._scann()  # Imports are no part of what is measured.
-    self._library = scann_index
+    scann_shards.load_library()  # Imports are no part of what is measured.
+    self._library, self._files = scann_index, scann_files
     self._folder, self._vecs, self._threads = folder, vecs, threads
     self._ranks = hits.tie_ranks([f'{n:08d}' for n in range(len(vecs))])
     path = folder / 'scann' / 'manifest.json'
@@ -320,13 +325,13 @@ class _Scann:
     )
     samples = np.load(self._folder / 'samples.npy')
     index = self._library.build(self._vecs, self._ranks, settings, samples)
-    index.save(self._folder / 'scann')
+    self._files.save(index, self._folder / 'scann')
     return sum(path.stat().st_size
                for path in (self._folder / 'scann').rglob('*')
                if path.is_file())
 
   def load(self) -> Callable[..., np.ndarray]:
-    index = self._library.load(
+    index = self._files.load(
         self._folder / 'scann', self._vecs, self._threads
     )
     tuned = index.measured

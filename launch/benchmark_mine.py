@@ -83,11 +83,17 @@ def _run_step(args: argparse.Namespace) -> None:
   from neg_contrast.data import examples
   from neg_contrast.mining import candidates
   from neg_contrast.negatives import pool as pool_lib
-  from neg_contrast.retrieval import exact, hits, scann_index
+  from neg_contrast.retrieval import (
+    exact,
+    hits,
+    scann_files,
+    scann_index,
+    scann_shards,
+  )
   from neg_contrast.settings import config as config_lib
 
   jax.devices()
-  scann_index._scann()
+  scann_shards.load_library()
   folder, step = args.workdir, args.step
   vecs = np.load(folder / 'passages.npy', mmap_mode='r')
   queries = np.load(folder / 'queries.npy', mmap_mode='r')
@@ -100,12 +106,12 @@ def _run_step(args: argparse.Namespace) -> None:
   memory = benchmark_index.Memory()
   began, cpu = time.monotonic(), time.process_time()
   if step == 'build scann':
-    scann_index.build(
+    scann_files.save(scann_index.build(
         vecs, ranks, scann_index.Settings(recall_k=_DEPTH),
         np.load(folder / 'samples.npy'),
-    ).save(folder / 'index')
+    ), folder / 'index')
   elif step in ('exact', 'scann'):
-    index = (scann_index.load(folder / 'index', vecs) if step == 'scann' else
+    index = (scann_files.load(folder / 'index', vecs) if step == 'scann' else
              exact.ExactIndex(vecs, ranks,
                               sharding.make_mesh(config_lib.MeshConfig())))
 

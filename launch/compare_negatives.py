@@ -39,8 +39,9 @@ from neg_contrast.artifacts import folders, plan
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import examples
 from neg_contrast.evaluation import confidence, rankings
+from neg_contrast.jobs import settings_of_rooms
 from neg_contrast.mining import mined_negatives as negatives_lib
-from neg_contrast.retrieval import bm25_search, hits
+from neg_contrast.retrieval import bm25_search, hits, text_encoder
 from neg_contrast.retrieval import embedder as embedder_lib
 from neg_contrast.settings import config as config_lib
 from neg_contrast.training import encoder_run
@@ -139,8 +140,9 @@ class Comparison:
         return dict(saved)
     rows = self._test.query_rows
     embedder = embedder_lib.Embedder(
-        self._base, self._dataset,
-        embedder_lib.make_encoder(self._base, run.trained),
+        self._dataset, text_encoder.TextEncoder(
+            run.trained, settings_of_rooms.encoding(self._base)
+        ),
     )
     scores = embedder.query_vecs(rows) @ embedder.passage_vecs[:].T
     ranks = self._dataset.prepared.tie_ranks

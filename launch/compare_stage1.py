@@ -32,9 +32,11 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
 from neg_contrast.artifacts import folders, plan
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.evaluation import confidence, rankings
+from neg_contrast.jobs import settings_of_rooms
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.retrieval import embedder as embedder_lib
 from neg_contrast.retrieval import retriever as retriever_lib
+from neg_contrast.retrieval import text_encoder
 from neg_contrast.settings import config as config_lib
 from neg_contrast.stage1 import pairs, questions
 from neg_contrast.training import encoder_run
@@ -99,11 +101,12 @@ class Comparison:
     )
     plan.run([run.step(f'{kind}, seed {seed}, stage 2')])
     embedder = embedder_lib.Embedder(
-        self._base, self._gold,
-        embedder_lib.make_encoder(self._base, run.trained),
+        self._gold, text_encoder.TextEncoder(
+            run.trained, settings_of_rooms.encoding(self._base)
+        ),
     )
     found = retriever_lib.Retriever(
-        self._base, self._gold, embedder
+        settings_of_rooms.search(self._base), self._gold, embedder
     ).search_rows(self._test.query_rows, self._base.evaluation.depth)
     by_query = self._test.score(
         self._test.run_of(found), found

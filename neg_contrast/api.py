@@ -32,8 +32,8 @@ from neg_contrast import errors, jobs
 from neg_contrast.artifacts import folders, plan
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import prepared
+from neg_contrast.jobs import settings_of_rooms
 from neg_contrast.models import by_name as model_lib
-from neg_contrast.retrieval import embedder as embedder_lib
 from neg_contrast.retrieval import fused_vectors, text_encoder
 from neg_contrast.retrieval import retriever as retriever_lib
 from neg_contrast.settings import config as config_lib
@@ -108,9 +108,10 @@ def load_encoder(
     UserError: there is no such model, or a key or its value is wrong.
   """
   config = _config(settings, job='export', checkpoint=str(checkpoint))
-  return embedder_lib.make_encoder(config, model_lib.load_checkpoint(
+  model = model_lib.load_checkpoint(
       config.checkpoint, config.model, config.seed
-  ))
+  )
+  return text_encoder.TextEncoder(model, settings_of_rooms.encoding(config))
 
 
 def load_corpus(source: str, **settings: Any) -> prepared.Prepared:
@@ -151,8 +152,13 @@ def load_retriever(
                    data__source=str(source))
   dataset = dataset_lib.Dataset(config.data)
   place = pathlib.Path(folder) / retriever_lib.FOLDER if folder else None
-  vectors = fused_vectors.load_vectors(config, dataset, str(checkpoint), place)
-  return retriever_lib.Retriever(config, dataset, vectors, place)
+  vectors = fused_vectors.load_vectors(
+      settings_of_rooms.encoding(config), dataset, str(checkpoint), place,
+      config.seed,
+  )
+  return retriever_lib.Retriever(
+      settings_of_rooms.search(config), dataset, vectors, place
+  )
 
 
 def _config(settings: dict[str, Any], **values: Any) -> config_lib.Config:

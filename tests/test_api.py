@@ -17,7 +17,7 @@ from neg_contrast.data import dataset, records
 from neg_contrast.data import prepared as prepared_lib
 from neg_contrast.evaluation import trec
 from neg_contrast.jobs import evaluate, search, split
-from neg_contrast.retrieval import embedder, embeddings, retriever, scann_index
+from neg_contrast.retrieval import embedder, embeddings, finding, scann_index
 from neg_contrast.settings import config as config_lib
 from tests import tiny
 from tests.jobs import test_train
@@ -85,8 +85,9 @@ def test_find_ranks_by_dot_product_and_marks_the_match(root):
   query = 'word1 word2 word3'
   found = searcher.find(query, depth=48)
   assert len(found) == 48
-  vecs = searcher.embedder.encode_passages([one.passage for one in found])
-  scores = vecs @ searcher.embedder.encode_queries([query])[0]
+  encoder = searcher.vectors.encoder
+  vecs = encoder.encode_passages([one.passage for one in found])
+  scores = vecs @ encoder.encode_queries([query])[0]
   np.testing.assert_allclose([one.score for one in found], scores, atol=1e-5)
   assert (np.diff([one.score for one in found]) <= 0).all()
   assert all(one.passage.text[slice(*one.match)] for one in found)
@@ -312,7 +313,7 @@ def test_bad_arguments(root):
   with pytest.raises(errors.UserError, match='corpus.jsonl'):
     api.load_retriever(str(root / 'model'), 'beir:nowhere')
   with pytest.raises(TypeError, match="expected: \\['a text'\\]"):
-    load_retriever(root).embedder.encode_queries('a text')
+    load_retriever(root).vectors.encoder.encode_queries('a text')
   with pytest.raises(ValueError, match='depth is 0'):
     load_retriever(root).find('word1', 0)
   assert load_retriever(root).search([], 3).rows.shape == (0, 3)
@@ -365,7 +366,7 @@ def test_search_job_ends_quietly(root, tmp_path, monkeypatch, end):
 
 def test_passages_can_not_steer_the_terminal():
   passage = records.Passage('a', 'ti\x1b[2Jtle', 'one\x1b[31m two\nthree.')
-  found = retriever.Found(passage, 0.5, (0, len(passage.text)))
+  found = finding.Found(passage, 0.5, (0, len(passage.text)))
   text = search.format_found('query', [found], bold=False, width=80)
   assert '\x1b' not in text and '**one [31m two three.**' in text
 

@@ -93,6 +93,15 @@ class MappedArray:
                     self._begin + end * self._row_bytes)
     return self.values
 
+  def check_rows(self, rows: np.ndarray) -> None:
+    """Verifies some rows, `[rows] int` in any order.
+
+    Raises:
+      UserError: they are damaged.
+    """
+    begins = self._begin + rows.astype(np.int64) * self._row_bytes
+    self.file.check_runs(begins, begins + self._row_bytes)
+
 
 def map_array(
     path: pathlib.Path,

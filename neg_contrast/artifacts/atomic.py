@@ -8,6 +8,8 @@ import pathlib
 from collections.abc import Iterator
 from typing import TextIO
 
+from neg_contrast.artifacts import failures
+
 
 @contextlib.contextmanager
 def writing(path: pathlib.Path) -> Iterator[TextIO]:
@@ -16,17 +18,21 @@ def writing(path: pathlib.Path) -> Iterator[TextIO]:
   Args:
     path: written as UTF-8 with the newlines it is given, gzip if it ends in
       .gz. When the block fails, an older file stays.
+
+  Raises:
+    UserError: it can't be written, see `failures.while_writing`.
   """
   partial = path.with_name(path.name + '.partial')
-  try:
-    with open(partial, 'wb') as f:
-      # No name and no time inside: equal texts are equal files.
-      stream = (
-          gzip.GzipFile('', 'wb', fileobj=f, mtime=0)
-          if path.suffix == '.gz' else f
-      )
-      with io.TextIOWrapper(stream, 'utf-8', newline='') as text:
-        yield text
-    os.replace(partial, path)
-  finally:
-    partial.unlink(missing_ok=True)
+  with failures.while_writing(path):
+    try:
+      with open(partial, 'wb') as f:
+        # No name and no time inside: equal texts are equal files.
+        stream = (
+            gzip.GzipFile('', 'wb', fileobj=f, mtime=0)
+            if path.suffix == '.gz' else f
+        )
+        with io.TextIOWrapper(stream, 'utf-8', newline='') as text:
+          yield text
+      os.replace(partial, path)
+    finally:
+      partial.unlink(missing_ok=True)

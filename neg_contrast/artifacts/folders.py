@@ -10,7 +10,6 @@ that is added later (a part) has its checksums beside it, see `add_file`.
 
 import contextlib
 import dataclasses
-import errno
 import fcntl
 import hashlib
 import importlib.metadata
@@ -22,31 +21,38 @@ import subprocess
 import tempfile
 import threading
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TextIO
 
 from absl import logging
 
 from neg_contrast import errors
-from neg_contrast.artifacts import checksums
+from neg_contrast.artifacts import checksums, failures
 
 MANIFEST = 'manifest.json'
 UNFINISHED = 'unfinished.json'
 SEAL = '.checksums.json'  # Ends the name of the checksums of a part.
 _CHECKSUMS, _FORMAT = 'checksums', 'format'  # Keys of a manifest.
-_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _held: set[tuple[pathlib.Path, int]] = set()  # Locks, and their threads.
 _VERSIONED = ('jax', 'jaxlib', 'flax', 'optax', 'orbax-checkpoint', 'numpy')
 
 
 def write_json(path: pathlib.Path, value: Any) -> None:
-  """Writes `value` as indented json; readers never see half a file."""
+  """Writes `value` as indented json; readers never see half a file.
+
+  Raises:
+    UserError: the file can't be written; an older one stays.
+  """
   partial = path.with_name(path.name + '.partial')
-  with open(partial, 'w', encoding='utf-8') as f:
-    json.dump(value, f, indent=1, ensure_ascii=False)
-    f.write('\n')
-    f.flush()
-    os.fsync(f.fileno())
-  os.replace(partial, path)
+  with failures.while_writing(path):
+    try:
+      with open(partial, 'w', encoding='utf-8') as f:
+        json.dump(value, f, indent=1, ensure_ascii=False)
+        f.write('\n')
+        f.flush()
+        os.fsync(f.fileno())
+      os.replace(partial, path)
+    finally:
+      partial.unlink(missing_ok=True)
 
 
 def read_json(path: pathlib.Path) -> Any:
@@ -172,28 +178,27 @@ def writing(
 
   Raises:
     UserError: the folder holds something that is no artifact, which is not ours
-      to replace; or there is no space left.
+      to replace; or it can't be written, see `failures.while_writing`.
   """
   check_ours(folder)
   scratch = folder.with_name(folder.name + '.partial')
   old = folder.with_name(folder.name + '.old')
-  with only_one(folder):
+  with only_one(folder), failures.while_writing(folder):
     for left in (scratch, old):  # By a process that was killed.
       shutil.rmtree(left, ignore_errors=True)
     scratch.mkdir()
     try:
-      with saying_no_space(folder):
-        yield scratch
-        if format is not None:
-          manifest |= {'kind': format.kind, _FORMAT: format.number}
-        write_sealed(scratch / name, {
-            **manifest, _CHECKSUMS: checksums.of_folder(scratch)})
+      yield scratch
+      if format is not None:
+        manifest |= {'kind': format.kind, _FORMAT: format.number}
+      write_sealed(scratch / name, {
+          **manifest, _CHECKSUMS: checksums.of_folder(scratch)})
+      if folder.exists():
+        os.replace(folder, old)
+      os.replace(scratch, folder)
     except BaseException:
       shutil.rmtree(scratch, ignore_errors=True)
       raise
-    if folder.exists():
-      os.replace(folder, old)
-    os.replace(scratch, folder)
     shutil.rmtree(old, ignore_errors=True)
 
 
@@ -246,25 +251,6 @@ def checksums_of(path: pathlib.Path, folder: pathlib.Path) -> dict[str, Any]:
   return known
 
 
-@contextlib.contextmanager
-def saying_no_space(folder: pathlib.Path) -> Iterator[None]:
-  """Says what to do when the disk of a folder is full.
-
-  Raises:
-    UserError: there is no space left.
-  """
-  try:
-    yield
-  except OSError as e:
-    if e.errno not in _NO_SPACE:
-      raise
-    raise errors.UserError(
-        f'{folder}: {e.strerror}. Free some space, or name another '
-        '--workdir, --config.data.prepared_dir or '
-        '--config.negatives.mined_dir'
-    ) from e
-
-
 def check_ours(folder: pathlib.Path) -> None:
   """Refuses a folder that an artifact must not replace.
 
@@ -306,7 +292,7 @@ def only_one(folder: pathlib.Path, wait: bool = True) -> Iterator[bool]:
     return
   locks = path.parent / '.locks'
   make_folder(locks)
-  with open(locks / path.name, 'w') as lock:
+  with _open_lock(locks / path.name) as lock:
     try:
       fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -320,6 +306,11 @@ def only_one(folder: pathlib.Path, wait: bool = True) -> Iterator[bool]:
       yield True
     finally:
       _held.remove(holder)
+
+
+def _open_lock(path: pathlib.Path) -> TextIO:
+  with failures.while_writing(path):
+    return open(path, 'w')
 
 
 def make_folder(folder: pathlib.Path) -> None:

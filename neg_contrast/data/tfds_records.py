@@ -16,7 +16,7 @@ from array_record.python import array_record_module
 from tensorflow_datasets.core import example_serializer
 
 from neg_contrast import errors
-from neg_contrast.artifacts import arrays, checksums
+from neg_contrast.artifacts import arrays, checksums, failures
 
 _NAME, _SPLIT = 'text_records', 'rows'
 _DESCRIPTIONS = ('dataset_info.json', 'features.json')
@@ -79,11 +79,24 @@ def _write_shard(path: pathlib.Path, rows: Iterable[bytes]) -> tuple[int, int]:
   # A group of one record: the fastest random access.
   writer = array_record_module.ArrayRecordWriter(str(path), 'group_size:1')
   count = size = 0
-  for count, row in enumerate(rows, 1):  # noqa: B007 - read after the loop
-    size += len(row)
-    writer.write(row)
-  writer.close()
+  try:
+    for count, row in enumerate(rows, 1):  # noqa: B007 - read after the loop
+      size += len(row)
+      with _write_failures(path):
+        writer.write(row)
+  finally:
+    with _write_failures(path):
+      writer.close()
   return count, size
+
+
+@contextlib.contextmanager
+def _write_failures(path: pathlib.Path) -> Iterator[None]:
+  """The library has one exception for all that goes wrong."""
+  try:
+    yield
+  except RuntimeError as e:
+    raise failures.not_written(path, str(e).split(';')[0]) from e
 
 
 class Rows(Sequence[dict[str, Any]]):

@@ -6,35 +6,22 @@ from typing import Any
 
 import numpy as np
 
-from neg_contrast import hosts, progress, sharding
+from neg_contrast import hosts, progress
 from neg_contrast.artifacts import folders
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import tokenized
-from neg_contrast.models import by_name as model_lib
 from neg_contrast.models import reranker
-from neg_contrast.retrieval import embedder as embedder_lib
 from neg_contrast.retrieval import (
+  embedder,
   embeddings,
-  hits,
   pair_scorer,
+  search_settings,
   text_encoder,
   vector_table,
 )
 from neg_contrast.retrieval import retriever as retriever_lib
-from neg_contrast.settings import config as config_lib
 
 _VECTOR_BYTES = 2**29  # Of passages, in memory.
-
-
-def make_scorer(
-    config: config_lib.Config, model: reranker.Reranker
-) -> pair_scorer.PairScorer:
-  """The scorer of a cross-encoder, on this process's devices."""
-  return pair_scorer.PairScorer(
-      model, model_lib.make_cross_encoder(model.spec, config.model),
-      sharding.make_local_mesh(config.mesh), config.data.row_length,
-      model_lib.chunk_tokens(config.index),
-  )
 
 
 def texts_of(
@@ -120,7 +107,7 @@ def kept_scores(
 
 
 def dual_scores(
-    config: config_lib.Config,
+    search: search_settings.SearchSettings,
     dataset: dataset_lib.Dataset,
     encoder: text_encoder.TextEncoder,
     query_rows: np.ndarray,
@@ -130,9 +117,7 @@ def dual_scores(
 
   Only candidates are encoded, those of some queries at a time.
   """
-  query_vecs = embedder_lib.Embedder(config, dataset, encoder).query_vecs(
-      query_rows
-  )
+  query_vecs = embedder.Embedder(dataset, encoder).query_vecs(query_rows)
   scores = np.full(rows.shape, -np.inf, np.float32)
   some = max(1, _VECTOR_BYTES // (4 * encoder.dim * rows.shape[1]))
   for begin in range(0, len(rows), some):
@@ -142,8 +127,7 @@ def dual_scores(
     if not len(wanted):
       continue
     retriever = retriever_lib.Retriever(
-        config, dataset,
-        embedder_lib.Embedder(config, dataset, encoder, rows=wanted),
+        search, dataset, embedder.Embedder(dataset, encoder, rows=wanted),
         rows=wanted,
     )
     places = np.where(rows[lines] >= 0, np.searchsorted(wanted, rows[lines]),
@@ -159,19 +143,3 @@ def pairs_of(
   is_there = rows >= 0
   lines, _ = np.nonzero(is_there)
   return np.stack([query_rows[lines], rows[is_there]], axis=1), is_there
-
-
-def ranked(
-    dataset: dataset_lib.Dataset, rows: np.ndarray, scores: np.ndarray
-) -> hits.Hits:
-  """Candidates in the order of their scores.
-
-  Args:
-    dataset: the corpus, whose ids break ties.
-    rows: `[queries, depth] int32` passages; -1 pads.
-    scores: `[queries, depth] float32`, -inf for padding.
-  """
-  ranks = dataset.prepared.tie_ranks[np.maximum(rows, 0)]
-  best = hits.top_k(scores, ranks, rows.shape[1])
-  at = np.take_along_axis(rows, np.maximum(best.rows, 0), axis=1)
-  return hits.Hits(np.where(best.rows >= 0, at, np.int32(-1)), best.scores)

@@ -8,11 +8,17 @@ from typing import Any
 from neg_contrast import errors
 from neg_contrast.artifacts import folders
 from neg_contrast.data import dataset as dataset_lib
-from neg_contrast.evaluation import evaluations, rankings, runs
+from neg_contrast.evaluation import rankings, runs
 from neg_contrast.models import by_name as model_lib
-from neg_contrast.retrieval import bm25_search, fused_vectors
-from neg_contrast.retrieval import embedder as embedder_lib
-from neg_contrast.retrieval import retriever as retriever_lib
+from neg_contrast.retrieval import (
+  bm25_search,
+  embedder,
+  encoding,
+  fused_vectors,
+  search_settings,
+  text_encoder,
+  vectors,
+)
 from neg_contrast.retrieval import searched as searched_lib
 from neg_contrast.settings import config as config_lib
 
@@ -24,26 +30,28 @@ class Candidates:
 
   def __init__(
       self,
-      config: config_lib.Config,
+      names: tuple[str, ...],
+      evaluation: config_lib.EvaluationConfig,
+      encoding_settings: encoding.EncodingSettings,
+      search: search_settings.SearchSettings,
+      seed: int,
       dataset: Callable[[], dataset_lib.Dataset],
       folder: pathlib.Path,
   ):
     """Reads nothing yet.
 
     Args:
-      config: of the job.
+      names: `bm25`, a checkpoint, or run files of different queries.
+      evaluation: depth, and settings of BM25.
+      encoding_settings: how a checkpoint encodes.
+      search: how its vectors are searched.
+      seed: of parameters that a checkpoint does not have.
       dataset: corpus and queries.
       folder: keeps the vectors of a retriever.
     """
-    self._config, self._dataset, self._folder = config, dataset, folder
-    negatives = config.negatives
-    self._names: tuple[str, ...] = (config.candidates,)
-    if not config.candidates:
-      self._names = {
-          'bm25': ('bm25',),
-          'model': (negatives.checkpoint or config.checkpoint,),
-          'run': negatives.runs,
-      }[negatives.strategy]
+    self._names, self._evaluation = names, evaluation
+    self._encoding, self._search = encoding_settings, search
+    self._seed, self._dataset, self._folder = seed, dataset, folder
 
   def missing(self) -> str | None:
     """What the user has to provide first."""
@@ -55,17 +63,14 @@ class Candidates:
   @functools.cached_property
   def identity(self) -> dict[str, Any]:
     """What they depend on, beside data and split."""
-    config = self._config
     if self._is_bm25:
-      return {'bm25': {'k1': config.evaluation.bm25_k1,
-                       'b': config.evaluation.bm25_b}}
+      return {'bm25': {'k1': self._evaluation.bm25_k1,
+                       'b': self._evaluation.bm25_b}}
     if self._runs:
       return {'runs': list(map(folders.sha256_file, self._runs))}
     return {
         'embeddings': self._vectors.search_identity,
-        'index': evaluations.index_identity(retriever_lib.index_settings(
-            config, self._dataset().prepared
-        )),
+        'index': self._search.index_identity(self._dataset().prepared),
     }
 
   def share(self) -> None:
@@ -79,14 +84,14 @@ class Candidates:
     Raises:
       UserError: a run does not fit the corpus and the split.
     """
-    rows, depth = evaluation.query_rows, self._config.evaluation.depth
+    rows, depth = evaluation.query_rows, self._evaluation.depth
     if self._is_bm25:
       return searched_lib.Searched(bm25_search.search_bm25(
-          self._config.evaluation, self._dataset(), rows, depth
+          self._evaluation, self._dataset(), rows, depth
       ))
     if not self._runs:
       return searched_lib.search_dense(
-          self._config, self._dataset(), self._vectors, self._folder, rows
+          self._search, self._dataset(), self._vectors, self._folder, rows
       )
     try:
       return searched_lib.Searched(
@@ -113,11 +118,13 @@ class Candidates:
     return paths if are_runs else []
 
   @functools.cached_property
-  def _vectors(self) -> retriever_lib.Vectors:
-    config, dataset, name = self._config, self._dataset(), self._names[0]
+  def _vectors(self) -> vectors.Vectors:
+    dataset, name = self._dataset(), self._names[0]
     if model_lib.is_ensemble(name):
-      return fused_vectors.load_vectors(config, dataset, name, self._folder)
-    model = model_lib.load_as_it_comes(name, config.seed)
-    return embedder_lib.Embedder(
-        config, dataset, embedder_lib.make_encoder(config, model), self._folder
+      return fused_vectors.load_vectors(
+          self._encoding, dataset, name, self._folder, self._seed
+      )
+    model = model_lib.load_as_it_comes(name, self._seed)
+    return embedder.Embedder(
+        dataset, text_encoder.TextEncoder(model, self._encoding), self._folder
     )

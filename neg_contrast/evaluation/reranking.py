@@ -22,8 +22,14 @@ from neg_contrast.evaluation import (
   rankings,
 )
 from neg_contrast.models import loading, reranker
-from neg_contrast.retrieval import embedder as embedder_lib
-from neg_contrast.retrieval import hits
+from neg_contrast.retrieval import (
+  embedder,
+  encoding,
+  hits,
+  pair_scorer,
+  search_settings,
+  text_encoder,
+)
 from neg_contrast.retrieval import searched as searched_lib
 from neg_contrast.settings import config as config_lib
 
@@ -36,7 +42,10 @@ class Reranking:
 
   def __init__(
       self,
-      config: config_lib.Config,
+      data: config_lib.DataConfig,
+      evaluation: config_lib.EvaluationConfig,
+      encoding_settings: encoding.EncodingSettings,
+      search: search_settings.SearchSettings,
       workdir: pathlib.Path,
       dataset: Callable[[], dataset_lib.Dataset],
       judgements: Callable[[], prepared_lib.Judgements],
@@ -47,7 +56,10 @@ class Reranking:
     """Reads nothing yet.
 
     Args:
-      config: of the job.
+      data: names the data set.
+      evaluation: metrics and depth.
+      encoding_settings: how the model encodes texts or pairs.
+      search: how a dual encoder's vectors are scored.
       workdir: of the job.
       dataset: corpus and queries.
       judgements: of the split.
@@ -56,16 +68,18 @@ class Reranking:
       model: that ranks them anew: a cross-encoder, or a dual encoder with any
         score function.
     """
-    self._config, self._workdir, self._dataset = config, workdir, dataset
+    self._data, self._settings = data, evaluation
+    self._encoding, self._search = encoding_settings, search
+    self._workdir, self._dataset = workdir, dataset
     self._judgements, self._split = judgements, split
     self._candidates, self._model_of = candidates, model
 
   def steps(self) -> list[plan.Step]:
     """Evaluations of the candidates and of the new ranking."""
-    config, workdir, split = self._config, self._workdir, self._split
-    metrics.check_names(config.evaluation.metrics)
+    data, workdir, split = self._data, self._workdir, self._split
+    metrics.check_names(self._settings.metrics)
     given = evaluations.evaluation_step(
-        CANDIDATES, config.data, workdir, lambda: self._plain, split,
+        CANDIDATES, data, workdir, lambda: self._plain, split,
         identity=lambda: self._candidates_identity,
         search=lambda _: self._candidates.search(self._plain),
         share=self._candidates.share,
@@ -73,7 +87,7 @@ class Reranking:
     return [
         dataclasses.replace(given, missing=self._candidates.missing),
         evaluations.evaluation_step(
-            RERANKED, config.data, workdir, lambda: self._evaluation, split,
+            RERANKED, data, workdir, lambda: self._evaluation, split,
             identity=lambda: {
                 'candidates': self._candidates_identity,
                 'reranker': self._scores_identity,
@@ -86,7 +100,7 @@ class Reranking:
   @functools.cached_property
   def _plain(self) -> rankings.Evaluation:
     return rankings.Evaluation(
-        self._config.evaluation, self._dataset(), self._judgements()
+        self._settings, self._dataset(), self._judgements()
     )
 
   @functools.cached_property
@@ -97,7 +111,7 @@ class Reranking:
   def _candidates_identity(self) -> dict[str, Any]:
     return {
         **evaluations.data_identity(
-            self._dataset(), self._config.evaluation, self._split
+            self._dataset(), self._settings, self._split
         ),
         **self._candidates.identity,
     }
@@ -108,15 +122,15 @@ class Reranking:
 
   @functools.cached_property
   def _scores_identity(self) -> dict[str, Any]:
-    return folders.as_json(embedder_lib.vectors_identity(
-        self._config, self._dataset(), self._model
+    return folders.as_json(embedder.vectors_identity(
+        self._encoding, self._dataset(), self._model
     ))
 
   @functools.cached_property
   def _given(self) -> hits.Hits:
     """What the step before left."""
     folder = evaluations.folder_of(
-        self._workdir, self._config.data, self._split, CANDIDATES
+        self._workdir, self._data, self._split, CANDIDATES
     )
     evaluations.read_manifest(folder)  # Whole, or an error.
     path = folder / 'run.trec'
@@ -132,14 +146,15 @@ class Reranking:
     query_rows, rows = self._evaluation.query_rows, self._given.rows
     if isinstance(self._model, reranker.Reranker):
       scores = candidate_scores.kept_scores(
-          candidate_scores.make_scorer(self._config, self._model),
+          pair_scorer.PairScorer(self._model, self._encoding),
           self._dataset(), query_rows, rows, self._workdir / FOLDER,
-          self._scores_identity, self._config.index.table_rows,
+          self._scores_identity, self._encoding.index.table_rows,
       )
     else:
       scores = candidate_scores.dual_scores(
-          self._config, self._dataset(),
-          embedder_lib.make_encoder(self._config, self._model), query_rows,
+          self._search, self._dataset(),
+          text_encoder.TextEncoder(self._model, self._encoding), query_rows,
           rows,
       )
-    return candidate_scores.ranked(self._dataset(), rows, scores)
+    return hits.best_of(rows, scores, self._dataset().prepared.tie_ranks,
+                        rows.shape[1])

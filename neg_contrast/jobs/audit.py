@@ -12,7 +12,7 @@ from neg_contrast import errors, progress
 from neg_contrast.artifacts import folders, plan
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import examples, likeness
-from neg_contrast.jobs import checks, reporting
+from neg_contrast.jobs import checks, reporting, settings_of_rooms
 from neg_contrast.mining import analysis, filters
 from neg_contrast.mining import false_negatives as audit
 from neg_contrast.mining import mined_negatives as negatives_lib
@@ -20,6 +20,7 @@ from neg_contrast.mining import texts as texts_lib
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.retrieval import embedder as embedder_lib
 from neg_contrast.retrieval import retriever as retriever_lib
+from neg_contrast.retrieval import text_encoder
 from neg_contrast.settings import config as config_lib
 
 FILE = 'audit.json'
@@ -184,12 +185,11 @@ class _Gatherer:
     self._prepared = dataset.prepared
     self._known = examples.known_positives(dataset.prepared)
     embedder = embedder_lib.Embedder(
-        config, dataset,
-        embedder_lib.make_encoder(
-            config, model_lib.check_one_vector(
+        dataset, text_encoder.TextEncoder(
+            model_lib.check_one_vector(
                 model_lib.load_as_it_comes(config.checkpoint, config.seed),
                 'the judge of an audit has',
-            ),
+            ), settings_of_rooms.encoding(config),
         ),
         pathlib.Path(config.negatives.mined_dir) / retriever_lib.FOLDER,
     )

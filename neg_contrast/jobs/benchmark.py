@@ -15,10 +15,8 @@ from neg_contrast.benchmarks import peer as peer_lib
 from neg_contrast.benchmarks import results_table, rounds, tasks
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import random_texts
-from neg_contrast.jobs import checks
+from neg_contrast.jobs import checks, settings_of_rooms
 from neg_contrast.models import by_name as model_lib
-from neg_contrast.retrieval import embedder as embedder_lib
-from neg_contrast.retrieval import retriever as retriever_lib
 from neg_contrast.settings import config as config_lib
 from neg_contrast.training import encoder_run
 
@@ -140,21 +138,12 @@ class BenchmarkJob:
 
   def _material(self) -> material_lib.Material:
     config, dataset = self._config, self._dataset
-    at_depth = lambda depth: dataclasses.replace(
-        config, evaluation=dataclasses.replace(config.evaluation, depth=depth)
-    )
     return material_lib.Material(
-        config.benchmark, config.data, config.negatives, config.mesh,
-        config.evaluation.depth, self._workdir, dataset, self._is_made_up,
-        make_trainer=lambda: encoder_run.DualEncoderTraining(
+        config.benchmark, config.data, config.negatives,
+        settings_of_rooms.encoding(config), settings_of_rooms.search(config),
+        self._workdir, dataset, self._is_made_up,
+        lambda: encoder_run.DualEncoderTraining(
             config, self._workdir, lambda: dataset
-        ),
-        make_encoder=lambda model: embedder_lib.make_encoder(config, model),
-        make_vectors=lambda kind, encoder, folder: kind(
-            config, dataset, encoder, folder
-        ),
-        make_retriever=lambda vectors, depth: retriever_lib.Retriever(
-            at_depth(depth), dataset, vectors
         ),
     )
 

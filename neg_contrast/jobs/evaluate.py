@@ -14,12 +14,13 @@ from neg_contrast.evaluation import (
   rankings,
   summary,
 )
-from neg_contrast.jobs import checks, reporting
+from neg_contrast.jobs import checks, reporting, settings_of_rooms
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.retrieval import embedder as embedder_lib
 from neg_contrast.retrieval import fused_vectors
 from neg_contrast.retrieval import retriever as retriever_lib
 from neg_contrast.retrieval import searched as searched_lib
+from neg_contrast.retrieval import vectors as vectors_lib
 from neg_contrast.settings import config as config_lib
 
 
@@ -56,10 +57,10 @@ class EvaluateJob:
         identity=lambda: evaluations.dense_identity(
             self._dataset, config.evaluation, split,
             self._vectors.search_identity,
-            retriever_lib.index_settings(config, self._dataset.prepared),
+            settings_of_rooms.search(config),
         ),
         search=lambda rows: searched_lib.search_dense(
-            config, self._dataset, self._vectors,
+            settings_of_rooms.search(config), self._dataset, self._vectors,
             workdir / retriever_lib.FOLDER, rows,
         ),
         share=lambda: self._vectors.passage_vecs,
@@ -109,8 +110,9 @@ class EvaluateJob:
     )
 
   @functools.cached_property
-  def _vectors(self) -> retriever_lib.Vectors:
+  def _vectors(self) -> vectors_lib.Vectors:
     return fused_vectors.load_vectors(
-        self._config, self._dataset, self._config.checkpoint,
-        self._workdir / retriever_lib.FOLDER,
+        settings_of_rooms.encoding(self._config), self._dataset,
+        self._config.checkpoint, self._workdir / retriever_lib.FOLDER,
+        self._config.seed,
     )

@@ -5,11 +5,9 @@ import functools
 import pathlib
 from typing import Any
 
-import numpy as np
-
-from neg_contrast.artifacts import folders, plan
+from neg_contrast.artifacts import arrays, folders, plan
 from neg_contrast.data import dataset as dataset_lib
-from neg_contrast.jobs import checks
+from neg_contrast.jobs import checks, settings_of_rooms
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.models import (
   card_facts,
@@ -19,7 +17,12 @@ from neg_contrast.models import (
   model_card,
 )
 from neg_contrast.retrieval import embedder as embedder_lib
-from neg_contrast.retrieval import embeddings, exported_vectors, fused_vectors
+from neg_contrast.retrieval import (
+  embeddings,
+  exported_vectors,
+  fused_vectors,
+  text_encoder,
+)
 from neg_contrast.retrieval import retriever as retriever_lib
 from neg_contrast.settings import config as config_lib
 
@@ -112,7 +115,9 @@ class ExportJob:
           f"SentenceTransformer('{folder}')" for folder in towers
       ) + f'\n{self._folder / "README.md"} tells the rest')
     if self._config.data.source:
-      vecs = np.load(self._embeddings / 'passages.npy', mmap_mode='r')
+      vecs = arrays.map_array(
+          self._embeddings / 'passages.npy', (None, None)
+      ).values
       print(f'{self._embeddings}: {len(vecs)} passages of {vecs.shape[1]} '
             'features; their ids are in passages.ids.txt, a line each')
 
@@ -131,8 +136,9 @@ class ExportJob:
   def _vectors(self) -> fused_vectors.FusedVectors:
     """Of an ensemble."""
     made = fused_vectors.load_vectors(
-        self._config, self._dataset, self._config.checkpoint,
-        self._workdir / retriever_lib.FOLDER,
+        settings_of_rooms.encoding(self._config), self._dataset,
+        self._config.checkpoint, self._workdir / retriever_lib.FOLDER,
+        self._config.seed,
     )
     assert isinstance(made, fused_vectors.FusedVectors)
     return made
@@ -162,7 +168,9 @@ class ExportJob:
   def _vectors_identity(self) -> dict[str, Any]:
     vectors = (
         self._vectors.search_identity if self._is_ensemble else
-        embedder_lib.vectors_identity(self._config, self._dataset, self._model)
+        embedder_lib.vectors_identity(
+            settings_of_rooms.encoding(self._config), self._dataset, self._model
+        )
     )
     return {
         **vectors,
@@ -183,10 +191,12 @@ class ExportJob:
   def _write_embeddings(self) -> None:
     dataset, of = self._dataset, exported_vectors
     if self._is_ensemble:
-      source, dim = self._config.checkpoint, self._vectors.dim
+      source, dim = self._config.checkpoint, self._vectors.encoder.dim
       encode = of.of_ensemble(self._vectors)
     else:
-      encoder = embedder_lib.make_encoder(self._config, self._model)
+      encoder = text_encoder.TextEncoder(
+          self._model, settings_of_rooms.encoding(self._config)
+      )
       source, dim = self._model.name, encoder.dim
       encode = of.of_encoder(encoder, dataset)
     of.write(self._embeddings, {

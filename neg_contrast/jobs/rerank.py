@@ -5,8 +5,8 @@ import pathlib
 
 from neg_contrast.artifacts import plan
 from neg_contrast.data import dataset as dataset_lib
-from neg_contrast.evaluation import first_stage, reranking, summary
-from neg_contrast.jobs import checks, reporting
+from neg_contrast.evaluation import reranking, summary
+from neg_contrast.jobs import checks, reporting, settings_of_rooms
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.models import loading, reranker
 from neg_contrast.retrieval import retriever as retriever_lib
@@ -36,9 +36,10 @@ class RerankJob:
     dataset, split = lambda: self._dataset, config.data.split
     folder = workdir / retriever_lib.FOLDER
     given, again = reranking.Reranking(
-        config, workdir, dataset,
+        config.data, config.evaluation, settings_of_rooms.encoding(config),
+        settings_of_rooms.search(config), workdir, dataset,
         lambda: self._dataset.prepared.judgements(split), split,
-        first_stage.Candidates(config, dataset, folder), self._load,
+        settings_of_rooms.first_stage(config, dataset, folder), self._load,
     ).steps()
     return [
         dataset_lib.preparation_step(config.data, dataset), given,

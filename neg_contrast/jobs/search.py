@@ -9,9 +9,9 @@ import textwrap
 
 from neg_contrast.artifacts import plan
 from neg_contrast.data import dataset as dataset_lib
-from neg_contrast.jobs import checks
+from neg_contrast.jobs import checks, settings_of_rooms
 from neg_contrast.models import by_name as model_lib
-from neg_contrast.retrieval import fused_vectors
+from neg_contrast.retrieval import finding, fused_vectors
 from neg_contrast.retrieval import retriever as retriever_lib
 from neg_contrast.settings import config as config_lib
 
@@ -65,9 +65,12 @@ class SearchJob:
   def _retriever(self) -> retriever_lib.Retriever:
     config, folder = self._config, self._workdir / retriever_lib.FOLDER
     vectors = fused_vectors.load_vectors(
-        config, self._dataset, config.checkpoint, folder
+        settings_of_rooms.encoding(config), self._dataset, config.checkpoint,
+        folder, config.seed,
     )
-    return retriever_lib.Retriever(config, self._dataset, vectors, folder)
+    return retriever_lib.Retriever(
+        settings_of_rooms.search(config), self._dataset, vectors, folder
+    )
 
   def _answer(self, query: str) -> str:
     found = self._retriever.find(query, self._config.evaluation.depth)
@@ -76,7 +79,7 @@ class SearchJob:
 
 
 def format_found(
-    query: str, found: list[retriever_lib.Found], bold: bool, width: int
+    query: str, found: list[finding.Found], bold: bool, width: int
 ) -> str:
   """Passages with scores; the matching part stands out.
 

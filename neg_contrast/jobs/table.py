@@ -22,6 +22,7 @@ from neg_contrast.jobs import (
   ensemble,
   prerequisites,
   reporting,
+  settings_of_rooms,
   train,
 )
 from neg_contrast.report import paper_grid, tables
@@ -172,19 +173,19 @@ class TableJob:
   def _stage1_step(self, split: str) -> plan.Step:
     folder = pathlib.Path(self._stage1) / retriever_lib.FOLDER
     vectors = functools.cache(lambda: fused_vectors.load_vectors(
-        self._config, self._dataset, self._stage1, folder
+        settings_of_rooms.encoding(self._config), self._dataset, self._stage1,
+        folder, self._config.seed,
     ))
     return evaluations.evaluation_step(
         'stage1', self._config.data, self._workdir,
         functools.partial(self._evaluation, split), split,
         identity=lambda: evaluations.dense_identity(
             self._dataset, self._config.evaluation, split,
-            vectors().search_identity, retriever_lib.index_settings(
-                self._config, self._dataset.prepared
-            ),
+            vectors().search_identity, settings_of_rooms.search(self._config),
         ),
         search=lambda rows: searched_lib.search_dense(
-            self._config, self._dataset, vectors(), folder, rows
+            settings_of_rooms.search(self._config), self._dataset, vectors(),
+            folder, rows,
         ),
         share=lambda: vectors().passage_vecs,
     )

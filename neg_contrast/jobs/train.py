@@ -10,13 +10,19 @@ import numpy as np
 from neg_contrast.artifacts import folders, plan
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.evaluation import evaluations, metrics, rankings, summary
-from neg_contrast.jobs import checks, prerequisites, reporting
+from neg_contrast.jobs import (
+  checks,
+  prerequisites,
+  reporting,
+  settings_of_rooms,
+)
 from neg_contrast.mining import mined_negatives as negatives_lib
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.models import loading
 from neg_contrast.retrieval import embedder as embedder_lib
 from neg_contrast.retrieval import retriever as retriever_lib
 from neg_contrast.retrieval import searched as searched_lib
+from neg_contrast.retrieval import text_encoder
 from neg_contrast.settings import config as config_lib
 from neg_contrast.stage1 import pairs, questions
 from neg_contrast.training import encoder_run
@@ -194,23 +200,26 @@ class TrainJob:
     )
 
   def _identity_of(self, model: loading.Model, split: str) -> dict[str, Any]:
+    settings = settings_of_rooms.encoding(self._config)
     return evaluations.dense_identity(
         self._gold, self._config.evaluation, split,
-        embedder_lib.identity(self._config, self._gold, model),
-        retriever_lib.index_settings(self._config, self._gold.prepared),
+        embedder_lib.identity(settings, self._gold, model),
+        settings_of_rooms.search(self._config),
     )
 
   def _search(
       self, model: loading.Model, query_rows: np.ndarray
   ) -> searched_lib.Searched:
     return searched_lib.search_dense(
-        self._config, self._gold, self._vectors_of(model),
-        self._workdir / retriever_lib.FOLDER, query_rows,
+        settings_of_rooms.search(self._config), self._gold,
+        self._vectors_of(model), self._workdir / retriever_lib.FOLDER,
+        query_rows,
     )
 
   def _vectors_of(self, model: loading.Model) -> embedder_lib.Embedder:
     return embedder_lib.Embedder(
-        self._config, self._gold,
-        embedder_lib.make_encoder(self._config, model),
+        self._gold, text_encoder.TextEncoder(
+            model, settings_of_rooms.encoding(self._config)
+        ),
         self._workdir / retriever_lib.FOLDER,
     )

@@ -5,8 +5,8 @@ import pathlib
 
 from neg_contrast.artifacts import folders, plan
 from neg_contrast.data import dataset as dataset_lib
-from neg_contrast.evaluation import first_stage, reranking, summary
-from neg_contrast.jobs import checks, reporting
+from neg_contrast.evaluation import reranking, summary
+from neg_contrast.jobs import checks, reporting, settings_of_rooms
 from neg_contrast.mining import mined_negatives as negatives_lib
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.retrieval import retriever as retriever_lib
@@ -50,12 +50,14 @@ class TrainRerankerJob:
     self._negatives = negatives_lib.Negatives(config, workdir, dataset)
     # Where mining leaves the vectors of its retriever.
     folder = pathlib.Path(config.negatives.mined_dir) / retriever_lib.FOLDER
-    candidates = first_stage.Candidates(config, dataset, folder)
+    candidates = settings_of_rooms.first_stage(config, dataset, folder)
     self._training = reranker_run.RerankerTraining(
         config, workdir, dataset, self._negatives, candidates
     )
     self._reranking = reranking.Reranking(
-        config, workdir, dataset, lambda: self._dataset.splits.test,
+        config.data, config.evaluation, settings_of_rooms.encoding(config),
+        settings_of_rooms.search(config), workdir, dataset,
+        lambda: self._dataset.splits.test,
         config.data.test_split, candidates, lambda: self._training.trained,
     )
 

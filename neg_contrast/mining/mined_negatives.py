@@ -21,7 +21,14 @@ from neg_contrast.mining import texts as texts_lib
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.models import loading
 from neg_contrast.negatives import pool as pool_lib
-from neg_contrast.retrieval import bm25, bm25_search, hits
+from neg_contrast.retrieval import (
+  bm25,
+  bm25_search,
+  encoding,
+  hits,
+  search_settings,
+  text_encoder,
+)
 from neg_contrast.retrieval import embedder as embedder_lib
 from neg_contrast.retrieval import retriever as retriever_lib
 from neg_contrast.settings import config as config_lib
@@ -198,12 +205,20 @@ class Negatives:
 
   def _model_identity(self, source: str) -> dict[str, Any]:
     config, model = self._search_config, self._model(source)
-    made = embedder_lib.identity(config, self._dataset(), model)
-    settings = retriever_lib.index_settings(config, self._dataset().prepared)
+    settings = encoding.EncodingSettings(
+        config.model, config.index, config.mesh, config.data.row_length
+    )
     return {
-        'embeddings': made,
-        'index': 'exact' if settings is None else dataclasses.asdict(settings),
+        'embeddings': embedder_lib.identity(settings, self._dataset(), model),
+        'index': self._retrieval.index_identity(self._dataset().prepared),
     }
+
+  @property
+  def _retrieval(self) -> search_settings.SearchSettings:
+    config = self._search_config
+    return search_settings.SearchSettings(
+        config.index, config.mesh, config.evaluation.depth
+    )
 
   def _checkpoint_of(self, source: str) -> str:
     if source in _TRAINED:
@@ -363,16 +378,18 @@ class Negatives:
 
   def _dense_miner(self, source: str):
     config, folder = self._search_config, self._mined / retriever_lib.FOLDER
-    encoder = embedder_lib.make_encoder(config, self._model(source))
+    encoder = text_encoder.TextEncoder(
+        self._model(source), encoding.EncodingSettings(
+            config.model, config.index, config.mesh, config.data.row_length
+        )
+    )
     retriever = retriever_lib.Retriever(
-        config, self._dataset(),
-        embedder_lib.Embedder(config, self._dataset(), encoder, folder),
+        self._retrieval, self._dataset(),
+        embedder_lib.Embedder(self._dataset(), encoder, folder),
         folder, among=self._among,
     )
     depth, facts = self._settings.depth, {'kind': 'exact'}
-    if retriever_lib.index_settings(
-        self._search_config, self._dataset().prepared
-    ):
+    if not retriever.is_exact:
       some = self.query_rows[np.linspace(
           0, len(self.query_rows) - 1, min(_MEASURED, len(self.query_rows)),
           dtype=int,

@@ -26,7 +26,7 @@ from neg_contrast.data import examples
 from neg_contrast.models import loading
 from neg_contrast.negatives import sampling
 from neg_contrast.retrieval import embedder as embedder_lib
-from neg_contrast.retrieval import vector_table
+from neg_contrast.retrieval import encoding, text_encoder, vector_table
 from neg_contrast.settings import config as config_lib
 
 FOLDER = 'sampled'  # Of a workdir.
@@ -70,7 +70,10 @@ class SampledNegatives:
 
   @functools.cached_property
   def _encoder(self):
-    return embedder_lib.make_encoder(self._config, self._model)
+    config = self._config
+    return text_encoder.TextEncoder(self._model, encoding.EncodingSettings(
+        config.model, config.index, config.mesh, config.data.row_length
+    ))
 
   def refresh(self, params: Any, step: int) -> None:
     """Draws for the steps that come, unless they are drawn already.
@@ -85,7 +88,7 @@ class SampledNegatives:
     embedder = None
     if self._sampling.hard:
       embedder = embedder_lib.Embedder(
-          self._config, self._dataset,
+          self._dataset,
           self._encoder.with_params(sharding.local(params['encoder'])),
           rows=self._among,
       )
@@ -155,7 +158,7 @@ class SampledNegatives:
       query_rows, places = np.unique(
           self._pairs.query_rows, return_inverse=True
       )
-      score = embedder.score
+      score = embedder.encoder.score
       query_vecs = embedder.query_vecs(query_rows)[places]
       passage_vecs = embedder.passage_vecs
     draw = Drawer(

@@ -9,26 +9,22 @@ shards are, and gets its name when all of them are.
 import dataclasses
 import pathlib
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 
 from neg_contrast import errors
-from neg_contrast.artifacts import arrays, folders, parts
+from neg_contrast.artifacts import arrays, failures, folders, parts
 from neg_contrast.retrieval import vector_table
 
-_FORMAT = 1  # Of a table's folder.
+FORMAT = folders.Format('a table of vectors', 1)
 OnProgress = Callable[[int], None]
-"""Is told how many rows are done."""
+"""Gets the number of rows that are done."""
+Encode = Callable[[range, Any, OnProgress], Any]
+"""(rows, out, on_progress): writes `out[i:j] = [j - i, features] float32`.
 
-
-@runtime_checkable
-class Encode(Protocol):
-  """Writes `out[i:j] = [j - i, features] float32` for all of some rows."""
-
-  def __call__(self, rows: range, out: Any, on_progress: OnProgress) -> Any:
-    """Places in `out` and progress are counted from the first of the rows."""
-    ...
+Places in `out` and progress are counted from the first of the rows.
+"""
 
 
 def make_table(
@@ -50,7 +46,8 @@ def make_table(
       rows that are there then, whoever made them.
 
   Raises:
-    UserError: the folder holds something else, or the disk is full.
+    UserError: the folder holds something else, a damaged table or one of
+      another format, or the disk is full.
     ValueError: a vector is not finite.
   """
   found = open_table(folder, identity)
@@ -67,8 +64,12 @@ def make_table(
 def open_table(
     folder: pathlib.Path, identity: dict[str, Any]
 ) -> vector_table.Table | None:
-  """The finished table of this identity, if it is there."""
-  layout = _read_layout(folder / folders.MANIFEST, identity)
+  """The finished table of this identity, if it is there.
+
+  Raises:
+    UserError: its manifest is damaged or of another format.
+  """
+  layout = _read_layout(folder, folders.MANIFEST, identity)
   return None if layout is None else vector_table.Table(folder, layout)
 
 
@@ -78,22 +79,21 @@ def _begin(
   """Makes the folder, or joins in; the layout that it has."""
   with folders.only_one(folder):
     for name in (folders.MANIFEST, folders.UNFINISHED):
-      begun = _read_layout(folder / name, identity)
+      begun = _read_layout(folder, name, identity)
       if begun is not None:
         return begun
-    manifest = {'format': _FORMAT, 'identity': identity,
-                'layout': dataclasses.asdict(layout)}
-    with folders.writing(folder, manifest, folders.UNFINISHED):
+    manifest = {'identity': identity, 'layout': dataclasses.asdict(layout)}
+    with folders.writing(folder, manifest, folders.UNFINISHED, FORMAT):
       pass
   return layout
 
 
 def _read_layout(
-    path: pathlib.Path, identity: dict[str, Any]
+    folder: pathlib.Path, name: str, identity: dict[str, Any]
 ) -> vector_table.Layout | None:
   """What a manifest says, if it is there and of this identity."""
-  made = folders.read_json(path) if path.exists() else {}
-  if made.get('format') != _FORMAT or not _is_of(made, identity):
+  made = folders.read_manifest(folder, FORMAT, name)
+  if made is None or not _is_of(made, identity):
     return None
   return vector_table.Layout(**made['layout'])
 
@@ -114,7 +114,7 @@ def _fill(
 
   def make(shard: int) -> None:
     before = rows_there()
-    with folders.saying_no_space(folder):
+    with failures.while_writing(folder):
       writer = vector_table.ShardWriter(folder, layout, shard)
       try:
         encode(layout.rows_of(shard), writer, lambda done: say(before + done))

@@ -1,5 +1,7 @@
 """Encodes many sequences into one table, packed, on every device of the mesh.
 
+`TextEncoder` and `PairScorer` give it the tokens of texts, and of pairs.
+
 Work is cut into blocks of sequences. A block is packed as a whole, and its rows
 are cut into groups of a fixed number. A device computes one group at a time, so
 that the bytes of a vector depend on its block alone, not on the number of
@@ -19,10 +21,35 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Float, Int
 
 from neg_contrast.batches import packed, packing
+from neg_contrast.models import by_name as model_lib
 from neg_contrast.models import cross_encoder, dual_encoder
+from neg_contrast.settings import config as config_lib
 
 _GROUPS_PER_BLOCK = 64
 _SHORTEST_ROW = 64
+
+
+@dataclasses.dataclass(frozen=True)
+class EncodingSettings:
+  """How a model is made to encode, and how what it encodes is kept.
+
+  Attributes:
+    model: compute settings, such as `dtype` and `attention`.
+    index: `chunk_tokens`; `table_rows` and `embedding_dtype` of tables on disk.
+    mesh: devices to use.
+    row_length: tokens of a packed row, if more than the longest sequence; 0:
+      as few as the texts at hand need.
+  """
+
+  model: config_lib.ModelConfig
+  index: config_lib.IndexConfig
+  mesh: config_lib.MeshConfig
+  row_length: int = 0
+
+  @property
+  def chunk_tokens(self) -> int:
+    """Tokens that a device of this machine encodes at once."""
+    return model_lib.chunk_tokens(self.index)
 
 
 @dataclasses.dataclass

@@ -72,7 +72,7 @@ class ExactIndex:
     Raises:
       ValueError: a vector is not finite.
     """
-    _check_finite(queries, 'query')
+    vector_table.check_finite(queries, 'query')
     if not len(queries):
       scores, _, rows = _nothing(0, depth)
       return hits.Hits(rows, scores)
@@ -118,13 +118,8 @@ class ExactIndex:
       at = slice(first - start, stop - start)
       vecs[at], rows[at] = self._vecs[first:stop][order], first + order
       ranks[at] = self._ranks[first:stop][order]
-    _check_finite(vecs, 'passage')
+    vector_table.check_finite(vecs, 'passage')
     return (vecs.reshape(*shape, -1), ranks.reshape(shape), rows.reshape(shape))
-
-
-def _check_finite(vecs, what):
-  if not np.isfinite(vecs).all():
-    raise ValueError(f'a {what} vector is not finite: the model is broken')
 
 
 def _nothing(queries, depth):

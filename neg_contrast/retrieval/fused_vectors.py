@@ -8,14 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from neg_contrast import errors
+from neg_contrast import errors, scoring
 from neg_contrast.artifacts import folders
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.models import by_name as model_lib
-from neg_contrast.models import kinds, loading
+from neg_contrast.models import kinds
 from neg_contrast.retrieval import embedder as embedder_lib
-from neg_contrast.retrieval import fusion, text_encoder
+from neg_contrast.retrieval import encoding, fusion, text_encoder
 from neg_contrast.retrieval import retriever as retriever_lib
+from neg_contrast.retrieval import vectors as vectors_lib
 from neg_contrast.settings import config as config_lib
 
 
@@ -35,18 +36,19 @@ class Ensemble:
 
   def save(self, workdir: pathlib.Path) -> None:
     """Makes the workdir a checkpoint."""
-    folders.write_json(workdir / kinds.ENSEMBLE.file,
-                         dataclasses.asdict(self))
+    folders.write_sealed(
+        workdir / kinds.ENSEMBLE.file, dataclasses.asdict(self)
+    )
 
 
 def read(workdir: pathlib.Path) -> Ensemble:
   """What `Ensemble.save` wrote.
 
   Raises:
-    UserError: the file is missing or is no ensemble.
+    UserError: the file is missing, damaged or no ensemble.
   """
   path = workdir / kinds.ENSEMBLE.file
-  saved = folders.read_json(path)
+  saved = folders.read_sealed(path, path)
   try:
     made = Ensemble(**{
         field.name: tuple(saved[field.name])
@@ -62,14 +64,54 @@ def read(workdir: pathlib.Path) -> Ensemble:
   return made
 
 
-class FusedVectors(retriever_lib.Vectors):
+class FusedEncoder(vectors_lib.Encoder):
+  """Embedding fusion of any texts; see `FusedVectors`."""
+
+  def __init__(
+      self, members: Sequence[vectors_lib.Encoder], weights: Sequence[float]
+  ):
+    """Encodes nothing yet.
+
+    Args:
+      members: encoders, whose vectors are concatenated.
+      weights: of the members' scores.
+    """
+    self._members, self._weights = tuple(members), tuple(weights)
+
+  @property
+  def dim(self) -> int:
+    """Features of all members."""
+    return sum(member.dim for member in self._members)
+
+  @property
+  def score(self) -> scoring.ScoreFunction:
+    """The dot product."""
+    return scoring.DUAL
+
+  def encode_queries(self, queries: Sequence[str]) -> np.ndarray:
+    """`[queries, features] float32` of any queries."""
+    return fusion.fuse_queries(
+        [member.encode_queries(queries) for member in self._members],
+        self._weights,
+    )
+
+  def encode_passages(
+      self, passages: Sequence[vectors_lib.PassageLike]
+  ) -> np.ndarray:
+    """`[passages, features] float32` of any passages."""
+    return np.concatenate(
+        [member.encode_passages(passages) for member in self._members], axis=1
+    )
+
+
+class FusedVectors(vectors_lib.Vectors):
   """Embedding fusion: vectors of several models, concatenated.
 
   Weights are on the query side, so that passages and their index serve any.
   """
 
   def __init__(
-      self, members: Sequence[retriever_lib.Vectors], weights: Sequence[float]
+      self, members: Sequence[vectors_lib.Vectors], weights: Sequence[float]
   ):
     """Encodes nothing yet.
 
@@ -78,6 +120,9 @@ class FusedVectors(retriever_lib.Vectors):
       weights: of the members' scores.
     """
     self.members, self._weights = tuple(members), tuple(weights)
+    self._encoder = FusedEncoder(
+        [member.encoder for member in self.members], self._weights
+    )
 
   @property
   def identity(self) -> dict[str, Any]:
@@ -90,25 +135,16 @@ class FusedVectors(retriever_lib.Vectors):
     return {**self.identity, 'weights': list(self._weights)}
 
   @property
-  def dim(self) -> int:
-    """Features of all members."""
-    return sum(member.dim for member in self.members)
-
-  def encode_queries(self, queries: Sequence[str]) -> np.ndarray:
-    """`[queries, features] float32` of any queries."""
-    return self._fuse([m.encode_queries(queries) for m in self.members])
-
-  def encode_passages(
-      self, passages: Sequence[text_encoder.PassageLike]
-  ) -> np.ndarray:
-    """`[passages, features] float32` of any passages."""
-    return np.concatenate(
-        [m.encode_passages(passages) for m in self.members], axis=1
-    )
+  def encoder(self) -> FusedEncoder:
+    """Encodes texts that are not in the dataset."""
+    return self._encoder
 
   def query_vecs(self, query_rows: np.ndarray) -> np.ndarray:
     """`[queries, features] float32` of queries of the dataset."""
-    return self._fuse([m.query_vecs(query_rows) for m in self.members])
+    return fusion.fuse_queries(
+        [member.query_vecs(query_rows) for member in self.members],
+        self._weights,
+    )
 
   @functools.cached_property
   def passage_vecs(self) -> fusion.ConcatenatedTable:
@@ -119,36 +155,35 @@ class FusedVectors(retriever_lib.Vectors):
     """Whether the vectors of all members lie on disk already."""
     return all(member.is_made() for member in self.members)
 
-  def _fuse(self, query_vecs: list[np.ndarray]) -> np.ndarray:
-    return fusion.fuse_queries(query_vecs, self._weights)
-
 
 def load_vectors(
-    config: config_lib.Config,
+    settings: encoding.EncodingSettings,
     dataset: dataset_lib.Dataset,
     checkpoint: str,
     folder: pathlib.Path | None,
-) -> retriever_lib.Vectors:
+    seed: int = 0,
+) -> vectors_lib.Vectors:
   """The vectors of a dataset by any checkpoint: a model, or an ensemble.
 
   Args:
-    config: settings of model and encoding.
+    settings: of model and encoding.
     dataset: corpus and queries.
     checkpoint: a workdir, or a folder or name of others.
     folder: keeps the embeddings, but for members of an ensemble that have a
       workdir; None: memory keeps them.
+    seed: of weights that a checkpoint lacks, such as those of a projection.
 
   Raises:
     UserError: there is no such model, or a member changed since its weight was
       tuned.
   """
   if not model_lib.is_ensemble(checkpoint):
-    return _vectors_of(config, dataset, folder,
-                       model_lib.load_checkpoint(
-                           checkpoint, config.model, config.seed
-                       ))
+    model = model_lib.load_checkpoint(checkpoint, settings.model, seed)
+    return embedder_lib.Embedder(
+        dataset, text_encoder.TextEncoder(model, settings), folder
+    )
   made = read(pathlib.Path(checkpoint))
-  members = [load_member(config, dataset, name, folder)
+  members = [load_member(settings, dataset, name, folder, seed)
              for name in made.members]
   for name, member, wanted in zip(
       made.members, members, made.fingerprints, strict=True
@@ -164,17 +199,21 @@ def load_vectors(
 
 
 def load_member(
-    config: config_lib.Config,
+    settings: encoding.EncodingSettings,
     dataset: dataset_lib.Dataset,
     checkpoint: str,
     folder: pathlib.Path | None,
+    seed: int = 0,
 ) -> embedder_lib.Embedder:
   """The vectors of a dataset by a model as it comes; see `load_vectors`."""
-  return _vectors_of(config, dataset, folder_of(checkpoint, folder),
-                     model_lib.check_one_vector(
-                         model_lib.load_as_it_comes(checkpoint, config.seed),
-                         'a member of an ensemble has',
-                     ))
+  model = model_lib.check_one_vector(
+      model_lib.load_as_it_comes(checkpoint, seed),
+      'a member of an ensemble has',
+  )
+  return embedder_lib.Embedder(
+      dataset, text_encoder.TextEncoder(model, settings),
+      folder_of(checkpoint, folder),
+  )
 
 
 def folder_of(
@@ -184,14 +223,3 @@ def folder_of(
   if folder is not None and model_lib.is_workdir(member):
     return pathlib.Path(member) / retriever_lib.FOLDER
   return folder
-
-
-def _vectors_of(
-    config: config_lib.Config,
-    dataset: dataset_lib.Dataset,
-    folder: pathlib.Path | None,
-    model: loading.Model,
-) -> embedder_lib.Embedder:
-  return embedder_lib.Embedder(
-      config, dataset, embedder_lib.make_encoder(config, model), folder
-  )

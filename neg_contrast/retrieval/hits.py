@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol, TypeVar, runtime_checkable
 
 import numpy as np
-from jaxtyping import Bool, Float32, Int32
+from jaxtyping import Bool, Float32, Int, Int32
 
 _Queries = TypeVar('_Queries', contravariant=True)
 
@@ -133,6 +133,53 @@ def top_k(
     hits.rows[line][:len(rows)] = rows
     hits.scores[line][:len(rows)] = scores[line][rows]
   return hits
+
+
+def best_of(
+    rows: Int32[np.ndarray, 'queries candidates'],
+    scores: Float32[np.ndarray, 'queries candidates'],
+    tie_ranks: Int[np.ndarray, ' passages'],
+    depth: int,
+) -> Hits:
+  """The best of some candidates, in the order of this module.
+
+  Args:
+    rows: `[queries, candidates] int32`, corpus rows; -1 pads.
+    scores: `[queries, candidates] float32`, -inf for padding.
+    tie_ranks: `[passages] int32`, of the corpus.
+    depth: hits wanted.
+  """
+  if not rows.shape[1]:
+    shape = (len(rows), depth)
+    return Hits(
+        np.full(shape, -1, np.int32), np.full(shape, -np.inf, np.float32)
+    )
+  found = top_k(scores, tie_ranks[rows], depth)
+  taken = np.take_along_axis(rows, np.maximum(found.rows, 0), axis=1)
+  return Hits(
+      np.where(found.rows >= 0, taken, -1).astype(np.int32), found.scores
+  )
+
+
+def recall(found: Hits, exact: Hits) -> float:
+  """The share of the exact hits that were found, mean over queries.
+
+  Args:
+    found: `[queries, depth]` of an approximate index.
+    exact: `[queries, depth]` of exact search; -1 rows do not count, nor do
+      queries that have nothing else. Where there is nothing to find it is 1.
+      Passages that score as its last one, such as copies, count as that one.
+  """
+  shares = []
+  for mine, my_scores, best, scores in zip(
+      found.rows, found.scores, exact.rows, exact.scores, strict=True
+  ):
+    best, scores = best[best >= 0], scores[best >= 0]
+    if len(best):
+      last = scores[-1] - 1e-6 * abs(scores[-1])
+      hit = np.isin(mine, best) | (my_scores >= last)
+      shares.append(min(1.0, (hit & (mine >= 0)).sum() / len(best)))
+  return float(np.mean(shares)) if shares else 1.0
 
 
 def _best_rows(

@@ -6,13 +6,13 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.sharding import Mesh
 from jaxtyping import Int
 
 from neg_contrast import sharding
 from neg_contrast.batches import text_pairs
 from neg_contrast.data import tokenized
-from neg_contrast.models import cross_encoder, reranker
+from neg_contrast.models import by_name as model_lib
+from neg_contrast.models import reranker
 from neg_contrast.retrieval import encoding
 
 
@@ -20,26 +20,20 @@ class PairScorer:
   """Scores pairs of queries and passages with one model."""
 
   def __init__(
-      self,
-      model: reranker.Reranker,
-      module: cross_encoder.CrossEncoder,
-      mesh: Mesh,
-      row_length: int = 0,
-      chunk_tokens: int = 2048,
+      self, model: reranker.Reranker, settings: encoding.EncodingSettings
   ):
-    """Puts the weights on the devices; compiles at first use.
+    """Puts the weights on this process's devices; compiles at first use.
 
     Args:
       model: weights, tokenizer and text settings.
-      module: computes it.
-      mesh: devices.
-      row_length: tokens of a packed row, if more than the longest pair; 0: as
-        few as the pairs at hand need.
-      chunk_tokens: tokens a device scores at once.
+      settings: how it computes.
     """
-    self.model, self._mesh = model, mesh
+    self.model = model
+    self._mesh = sharding.make_local_mesh(settings.mesh)
+    row_length = settings.row_length
     self._table = encoding.TableEncoder(
-        module, mesh, model.longest, chunk_tokens,
+        model_lib.make_cross_encoder(model.spec, settings.model), self._mesh,
+        model.longest, settings.chunk_tokens,
         row_length and max(model.longest, row_length), text_pairs.fill,
     )
     self._params = self._placed(model.params)

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from neg_contrast.data import dataset as dataset_lib
-from neg_contrast.retrieval import hits
+from neg_contrast.retrieval import hits, search_settings
 from neg_contrast.retrieval import retriever as retriever_lib
-from neg_contrast.settings import config as config_lib
+from neg_contrast.retrieval import vectors as vectors_lib
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,13 +26,13 @@ class Searched:
 
 
 def search_dense(
-    config: config_lib.Config,
+    settings: search_settings.SearchSettings,
     dataset: dataset_lib.Dataset,
-    vectors: retriever_lib.Vectors,
+    vectors: vectors_lib.Vectors,
     folder: pathlib.Path,
     query_rows: np.ndarray,
 ) -> Searched:
   """Vectors over the whole corpus; the folder keeps their index."""
-  retriever = retriever_lib.Retriever(config, dataset, vectors, folder)
-  found = retriever.search_rows(query_rows, config.evaluation.depth)
+  retriever = retriever_lib.Retriever(settings, dataset, vectors, folder)
+  found = retriever.search_rows(query_rows, settings.depth)
   return Searched(found, retriever.measure_index(query_rows, found))

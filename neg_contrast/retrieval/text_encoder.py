@@ -1,4 +1,4 @@
-"""A model at work: text in, vectors out."""
+"""One model at work: texts in, vectors out."""
 
 import copy
 import dataclasses
@@ -7,44 +7,37 @@ from typing import Any
 
 import jax
 import numpy as np
-from jax.sharding import Mesh
 from jaxtyping import Float, Int
 
 from neg_contrast import scoring, sharding
 from neg_contrast.data import records, tokenized
+from neg_contrast.models import by_name as model_lib
 from neg_contrast.models import dual_encoder, loading
-from neg_contrast.retrieval import encoding
-
-PassageLike = str | tuple[str, str] | records.Passage
-"""A text, a (title, text), or a passage of a corpus."""
+from neg_contrast.retrieval import encoding, vectors
 
 
-class TextEncoder:
+class TextEncoder(vectors.Encoder):
   """Encodes queries and passages with one model."""
 
   def __init__(
-      self,
-      model: loading.Model,
-      encoder: dual_encoder.Encoder,
-      mesh: Mesh,
-      row_length: int = 0,
-      chunk_tokens: int = 2048,
+      self, model: loading.Model, settings: encoding.EncodingSettings
   ):
-    """Puts the weights on the devices; compiles at first use.
+    """Puts the weights on this process's devices; compiles at first use.
 
     Args:
       model: weights, tokenizer and text settings.
-      encoder: the module that computes it.
-      mesh: devices.
-      row_length: tokens of a packed row, if more than the longest sequence; 0:
-        as few as the texts at hand need.
-      chunk_tokens: tokens a device encodes at once.
+      settings: how it computes.
     """
-    self._model, self._mesh = model, mesh
+    self._model, self._settings = model, settings
+    self._mesh = sharding.make_local_mesh(settings.mesh)
+    row_length = settings.row_length
+    module = model_lib.make_module(
+        model.spec, settings.model, row_length, self._mesh
+    )
     self._tables = {
         role: encoding.TableEncoder(
-            encoder.clone(role=role), mesh, model.text.length(role),
-            chunk_tokens,
+            module.clone(role=role), self._mesh, model.text.length(role),
+            settings.chunk_tokens,
             row_length and max(model.text.length(role), row_length),
         )
         for role in ('query', 'passage')
@@ -65,6 +58,11 @@ class TextEncoder:
   def model(self) -> loading.Model:
     """What it was made of."""
     return self._model
+
+  @property
+  def settings(self) -> encoding.EncodingSettings:
+    """How it computes."""
+    return self._settings
 
   def work(self, role: str) -> encoding.Work:
     """What was done so far for `query` or `passage` inputs."""
@@ -93,7 +91,7 @@ class TextEncoder:
     ]))
 
   def encode_passages(
-      self, passages: Sequence[PassageLike]
+      self, passages: Sequence[vectors.PassageLike]
   ) -> Float[np.ndarray, 'passages features']:
     """`[passages, features] float32` embeddings of titles and texts.
 
@@ -172,7 +170,7 @@ def _refuse_text(texts: Any) -> None:
     raise TypeError(f'a list of texts is expected: [{texts!r:.40}]')
 
 
-def _title_and_text(passage: PassageLike) -> tuple[str, str]:
+def _title_and_text(passage: vectors.PassageLike) -> tuple[str, str]:
   if isinstance(passage, str):
     return '', passage
   if isinstance(passage, records.Passage):

@@ -1,5 +1,8 @@
 """Vectors on disk, in shards that are mapped when they are first read.
 
+Blocks of 4 MiB are verified by their checksums when they are first read, once
+in a process.
+
 A shard is `passages-00000.npy`, which numpy and other programs map as it is.
 What a dtype costs, for a vector x that is read back as y:
 
@@ -29,6 +32,7 @@ from neg_contrast.artifacts import arrays, folders
 DTYPES = ('float32', 'bfloat16', 'int8')
 _STORED = {'float32': np.float32, 'bfloat16': np.uint16, 'int8': np.int8}
 _PARTIAL = '.partial'
+_CHECKED_ROWS = 16_384
 
 
 @runtime_checkable
@@ -163,8 +167,7 @@ class ShardWriter:
     Raises:
       ValueError: a vector is not finite.
     """
-    if not np.isfinite(vecs).all():
-      raise ValueError('a passage vector is not finite: the model is broken')
+    check_finite(vecs, 'passage')
     if self._dtype == 'bfloat16':
       self._arrays[0][rows] = vecs.astype(ml_dtypes.bfloat16).view(np.uint16)
     elif self._dtype == 'int8':
@@ -190,6 +193,21 @@ class ShardWriter:
       _partial(path).unlink(missing_ok=True)
 
 
+def check_finite(vecs: np.ndarray, what: str) -> None:
+  """Refuses vectors that hold NaN or infinity, a few rows at a time.
+
+  Args:
+    vecs: `[rows, features]`.
+    what: they are, for the message.
+
+  Raises:
+    ValueError: one is not finite.
+  """
+  parts = range(0, len(vecs), _CHECKED_ROWS)
+  if not all(np.isfinite(vecs[at : at + _CHECKED_ROWS]).all() for at in parts):
+    raise ValueError(f'a {what} vector is not finite: the model is broken')
+
+
 def _partial(path: pathlib.Path) -> pathlib.Path:
   return path.with_name(path.name + _PARTIAL)
 
@@ -211,7 +229,9 @@ class Table:
   def __init__(self, folder: pathlib.Path, layout: Layout):
     """Maps nothing yet."""
     self._folder, self._layout = folder, layout
-    self._shards: dict[int, tuple[np.ndarray, np.ndarray | None]] = {}
+    self._shards: dict[
+        int, tuple[arrays.MappedArray, np.ndarray | None]
+    ] = {}
     _allow_open_files(layout.shards)
 
   @property
@@ -276,30 +296,35 @@ class Table:
 
   def _part(self, shard: int, rows: slice | np.ndarray) -> np.ndarray:
     """Rows of one shard, as float32."""
-    stored, scales = self._shard(shard)
+    array, scales = self._shard(shard)
+    if isinstance(rows, slice):
+      stored = array.check(rows.start, rows.stop)
+    else:
+      array.check_rows(rows)
+      stored = array.values
     if scales is not None:
       return stored[rows] * scales[rows, None]
     if self._layout.dtype == 'bfloat16':
       return stored[rows].view(ml_dtypes.bfloat16).astype(np.float32)
     return stored[rows]
 
-  def _shard(self, shard: int) -> tuple[np.ndarray, np.ndarray | None]:
+  def _shard(
+      self, shard: int
+  ) -> tuple[arrays.MappedArray, np.ndarray | None]:
     """Its vectors, mapped, and their scales, in memory: 4 bytes each."""
     if shard not in self._shards:
       rows = len(self._layout.rows_of(shard))
-      stored = self._map(
-          shard_file(self._folder, shard), _STORED[self._layout.dtype],
-          (rows, self._layout.features),
+      stored = arrays.map_array(
+          shard_file(self._folder, shard), (rows, self._layout.features),
+          _STORED[self._layout.dtype],
       )
       scales = None if self._layout.dtype != 'int8' else np.array(
-          self._map(_scales_file(self._folder, shard), np.float32, (rows,))
+          arrays.load_array(
+              _scales_file(self._folder, shard), (rows,), np.float32
+          )
       )
       self._shards[shard] = stored, scales
     return self._shards[shard]
-
-  def _map(self, path: pathlib.Path, dtype: Any, shape: Any) -> np.ndarray:
-    """A plain view: `np.memmap` is slow to index."""
-    return arrays.load_array(path, shape, dtype).view(np.ndarray)
 
 
 def _allow_open_files(count: int) -> None:

@@ -8,7 +8,6 @@ devices, or other batches, change the last bits of scores, and so now and then a
 question.
 """
 
-import dataclasses
 import functools
 import hashlib
 import pathlib
@@ -26,7 +25,12 @@ from neg_contrast.data import records, synthetic_pairs, tokenized
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.models import generator as generator_lib
 from neg_contrast.models import question_writer
-from neg_contrast.retrieval import bm25_search
+from neg_contrast.retrieval import (
+  bm25_search,
+  encoding,
+  search_settings,
+  text_encoder,
+)
 from neg_contrast.retrieval import embedder as embedder_lib
 from neg_contrast.retrieval import retriever as retriever_lib
 from neg_contrast.settings import config as config_lib
@@ -265,27 +269,29 @@ class Questions:
     settings, evaluation = self._settings, self._config.evaluation
     if settings.round_trip_checkpoint:
       dataset = self._dataset()
-      index = retriever_lib.index_settings(
-          self._search_config, dataset.prepared
-      )
       by = {
           **embedder_lib.identity(
-              self._search_config, dataset, self._retriever_model
+              self._encoding_settings, dataset, self._retriever_model
           ),
-          'index': 'exact' if index is None else dataclasses.asdict(index),
+          'index': self._search_settings.index_identity(dataset.prepared),
       }
     else:
       by = {'k1': evaluation.bm25_k1, 'b': evaluation.bm25_b}
     return {'rank': settings.round_trip_rank, 'by': by}
 
-  @functools.cached_property
-  def _search_config(self) -> config_lib.Config:
-    """With the depth of the filter, which an index is tuned for."""
-    evaluation = dataclasses.replace(
-        self._config.evaluation, depth=self._settings.round_trip_rank,
-        metrics=(), answer_ks=(),
+  @property
+  def _encoding_settings(self) -> encoding.EncodingSettings:
+    config = self._config
+    return encoding.EncodingSettings(
+        config.model, config.index, config.mesh, config.data.row_length
     )
-    return dataclasses.replace(self._config, evaluation=evaluation)
+
+  @property
+  def _search_settings(self) -> search_settings.SearchSettings:
+    """With the depth of the filter, which an index is tuned for."""
+    return search_settings.SearchSettings(
+        self._config.index, self._config.mesh, self._settings.round_trip_rank
+    )
 
   @functools.cached_property
   def _retriever_model(self):
@@ -297,13 +303,14 @@ class Questions:
     """Keeps the questions that a retriever finds the passage of."""
     dataset, rank = self._dataset(), self._settings.round_trip_rank
     if self._settings.round_trip_checkpoint:
-      config = self._search_config
-      folder = (pathlib.Path(config.negatives.mined_dir)
+      folder = (pathlib.Path(self._config.negatives.mined_dir)
                 / retriever_lib.FOLDER)
-      encoder = embedder_lib.make_encoder(config, self._retriever_model)
+      encoder = text_encoder.TextEncoder(
+          self._retriever_model, self._encoding_settings
+      )
       searcher: Any = retriever_lib.Retriever(
-          config, dataset,
-          embedder_lib.Embedder(config, dataset, encoder, folder), folder,
+          self._search_settings, dataset,
+          embedder_lib.Embedder(dataset, encoder, folder), folder,
       )
     else:
       searcher = bm25_search.index_bm25(self._config.evaluation, dataset)

@@ -20,7 +20,12 @@ from neg_contrast.losses import gradient_cache
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.models import dual_encoder, loading, text_spec
 from neg_contrast.negatives import drawing, sampled, sampling
-from neg_contrast.retrieval import bm25_search
+from neg_contrast.retrieval import (
+  bm25_search,
+  encoding,
+  search_settings,
+  text_encoder,
+)
 from neg_contrast.retrieval import embedder as embedder_lib
 from neg_contrast.retrieval import retriever as retriever_lib
 from neg_contrast.settings import config as config_lib
@@ -170,17 +175,20 @@ class DualEncoderTraining(pooled_run.PooledTraining):
     evaluation = rankings.Evaluation(
         self._config.evaluation, gold, gold.train_and_tune[1]
     )
-    encoder = embedder_lib.make_encoder(self._config, self.model)
-    rows = stop_corpus(self._config, gold, evaluation)
-    exact = dataclasses.replace(
-        self._config,
-        index=dataclasses.replace(self._config.index, kind='exact'),
+    config = self._config
+    encoder = text_encoder.TextEncoder(self.model, encoding.EncodingSettings(
+        config.model, config.index, config.mesh, config.data.row_length
+    ))
+    rows = stop_corpus(config, gold, evaluation)
+    exact = search_settings.SearchSettings(
+        dataclasses.replace(config.index, kind='exact'), config.mesh,
+        config.evaluation.depth,
     )
     names = dict.fromkeys(('accuracy@1', *self._config.evaluation.metrics))
 
     def measure(params):
       embedder = embedder_lib.Embedder(
-          exact, gold, encoder.with_params(sharding.local(params['encoder'])),
+          gold, encoder.with_params(sharding.local(params['encoder'])),
           rows=rows,
       )
       found = retriever_lib.Retriever(

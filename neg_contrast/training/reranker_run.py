@@ -20,6 +20,7 @@ from neg_contrast.evaluation import candidate_scores, first_stage, rankings
 from neg_contrast.mining import mined_negatives as negatives_lib
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.models import reranker
+from neg_contrast.retrieval import encoding, hits, pair_scorer
 from neg_contrast.settings import config as config_lib
 from neg_contrast.training import chunking, encoder_run, pooled_run
 from neg_contrast.training import step as step_lib
@@ -129,7 +130,10 @@ class RerankerTraining(pooled_run.PooledTraining):
     )
     found = self._candidates.search(evaluation).found
     self._candidates.release()
-    scorer = candidate_scores.make_scorer(self._config, self.model)
+    config = self._config
+    scorer = pair_scorer.PairScorer(self.model, encoding.EncodingSettings(
+        config.model, config.index, config.mesh, config.data.row_length
+    ))
     names = tuple(dict.fromkeys(
         ('accuracy@1', *self._config.evaluation.metrics)
     ))
@@ -139,7 +143,8 @@ class RerankerTraining(pooled_run.PooledTraining):
           scorer.with_params(sharding.local(params['reranker'])), dataset,
           evaluation.query_rows, found.rows,
       )
-      best = candidate_scores.ranked(dataset, found.rows, scores)
+      best = hits.best_of(found.rows, scores, dataset.prepared.tie_ranks,
+                          found.rows.shape[1])
       return evaluation.score(evaluation.run_of(best), best, names).mean
 
     return measure

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from neg_contrast import api, errors
-from neg_contrast.artifacts import folders, plan
+from neg_contrast.artifacts import checksums, folders, plan
 from neg_contrast.evaluation import rankings, trec
 from neg_contrast.jobs import ensemble, evaluate, export, search
 from neg_contrast.settings import config as config_lib
@@ -231,7 +231,11 @@ def test_a_member_that_changed_is_refused(finished, tmp_path):
     '{}', '[]', '{"members": ["a"], "weights": [2.0], "fingerprints": ["b"]}',
     '{"members": ["a"], "weights": [1.0], "fingerprints": []}', '{',
 ])
-def test_a_broken_ensemble_is_named(finished, tmp_path, text):
+@pytest.mark.parametrize('is_sealed', [False, True])
+def test_a_broken_ensemble_is_named(finished, tmp_path, text, is_sealed):
+  if is_sealed:
+    value = json.loads(text) if text != '{' else {}
+    text = json.dumps(checksums.sealed(value or {}))
   (tmp_path / 'ensemble.json').write_text(text)
   config = make_config(finished, job='evaluate', checkpoint=str(tmp_path))
   with pytest.raises(errors.UserError, match=r'ensemble\.json'):

@@ -9,10 +9,10 @@ import pytest
 from neg_contrast import errors
 from neg_contrast.data import dataset
 from neg_contrast.evaluation import rankings, trec
-from neg_contrast.jobs import evaluate, mine, train
+from neg_contrast.jobs import evaluate, mine, settings_of_rooms, train
 from neg_contrast.mining import candidates
 from neg_contrast.models import by_name
-from neg_contrast.retrieval import bm25, embedder, hits
+from neg_contrast.retrieval import bm25, embedder, hits, text_encoder
 from neg_contrast.settings import config as config_lib
 from neg_contrast.training import encoder_run
 from tests import test_configs, tiny
@@ -75,8 +75,8 @@ def test_models_search_each_world_as_a_corpus(evaluated):
   loaded = by_name.load_checkpoint(
       parsed.checkpoint, parsed.model, parsed.seed)
   data = dataset.Dataset(parsed.data)
-  vectors = embedder.Embedder(
-      parsed, data, embedder.make_encoder(parsed, loaded))
+  vectors = embedder.Embedder(data, text_encoder.TextEncoder(
+      loaded, settings_of_rooms.encoding(parsed)))
   for prepared, passages, queries in worlds_of(root, config):
     scores = vectors.query_vecs(queries) @ vectors.passage_vecs[passages].T
     for row, line in zip(queries, scores, strict=True):

@@ -14,11 +14,17 @@ from neg_contrast.batches import packed, text_pairs
 from neg_contrast.data import dataset
 from neg_contrast.evaluation import metrics, runs, trec
 from neg_contrast.evaluation.metrics import metric
-from neg_contrast.jobs import evaluate, rerank, train, train_reranker
+from neg_contrast.jobs import (
+  evaluate,
+  rerank,
+  settings_of_rooms,
+  train,
+  train_reranker,
+)
 from neg_contrast.mining import candidates as candidates_lib
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.models import cross_encoder, loading
-from neg_contrast.retrieval import embedder
+from neg_contrast.retrieval import embedder, text_encoder
 from neg_contrast.settings import config as config_lib
 from neg_contrast.training import loop, reranker_run
 from tests import test_configs, tiny
@@ -214,9 +220,8 @@ def test_a_dual_encoder_reranks_by_its_score(trained):
   data = dataset.Dataset(config_lib.parse(config).data)
   given, again = (run_of(root / 'som', system)
                   for system in ('candidates', 'reranked'))
-  vectors = embedder.Embedder(config_lib.parse(config), data,
-                              embedder.make_encoder(config_lib.parse(config),
-                                                    model))
+  vectors = embedder.Embedder(data, text_encoder.TextEncoder(
+      model, settings_of_rooms.encoding(config_lib.parse(config))))
   rows = data.prepared
   for query in list(given)[:5]:
     names = [name for name, _ in given[query]]

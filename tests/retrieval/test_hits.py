@@ -79,3 +79,23 @@ def test_nan_is_refused():
 def test_k_below_one_is_refused():
   with pytest.raises(ValueError, match='at least 1'):
     hits.top_k(np.zeros((1, 2), np.float32), hits.tie_ranks('ab'), 0)
+
+
+def test_recall_counts_what_was_found():
+  def rows(*lines):
+    rows = np.array(lines, np.int32)
+    scores = np.where(rows < 0, -np.inf, 9 - rows)  # 0 is the best passage.
+    return hits.Hits(rows, scores.astype(np.float32))
+
+  found = rows([0, 5, 6, -1], [0, 1, 2, 3], [-1] * 4, [5, 6, 7, 8])
+  best = rows([0, 1, -1, -1], [0, 1, 2, 3], [-1] * 4, [1, 2, 3, 4])
+  assert hits.recall(found, best) == pytest.approx((0.5 + 1 + 0) / 3)
+
+
+def test_recall_takes_a_copy_for_the_last_passage():
+  scores = np.array([[3, 1]], np.float32)
+  best = hits.Hits(np.array([[7, 8]], np.int32), scores)
+  found = hits.Hits(np.array([[7, 9]], np.int32), scores)
+  assert hits.recall(found, best) == 1
+  worse = hits.Hits(found.rows, scores - np.float32([0, 0.5]))
+  assert hits.recall(worse, best) == 0.5

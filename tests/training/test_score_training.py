@@ -8,11 +8,12 @@ from neg_contrast import errors
 from neg_contrast.artifacts import folders as folders_lib
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import examples
-from neg_contrast.jobs import train
+from neg_contrast.jobs import settings_of_rooms, train
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.negatives import sampled, sampling
 from neg_contrast.retrieval import embedder as embedder_lib
 from neg_contrast.retrieval import retriever as retriever_lib
+from neg_contrast.retrieval import text_encoder
 from neg_contrast.settings import config as config_lib
 from neg_contrast.training import state
 from tests import tiny
@@ -48,8 +49,9 @@ class Parts:
 
   def embedder(self):
     return embedder_lib.Embedder(
-        self.config, self.dataset,
-        embedder_lib.make_encoder(self.config, self.model),
+        self.dataset, text_encoder.TextEncoder(
+            self.model, settings_of_rooms.encoding(self.config)
+        ),
     )
 
   def scores_and_usable(self):
@@ -134,7 +136,9 @@ def test_lost_negatives_are_told_of(tmp_path):
 def test_search_goes_by_the_score(tmp_path, score):
   parts = Parts(tmp_path, model__score=score)
   embedder = parts.embedder()
-  retriever = retriever_lib.Retriever(parts.config, parts.dataset, embedder)
+  retriever = retriever_lib.Retriever(
+      settings_of_rooms.search(parts.config), parts.dataset, embedder
+  )
   rows = np.arange(6, dtype=np.int32)
   found = retriever.search_rows(rows, 48)
   want = np.asarray(parts.model.spec.score(

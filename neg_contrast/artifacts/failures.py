@@ -1,0 +1,44 @@
+"""What goes wrong while files are written, as one line for the user."""
+
+import contextlib
+import errno
+import pathlib
+import sqlite3
+from collections.abc import Iterator
+from typing import Any
+
+from neg_contrast import errors
+
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
+@contextlib.contextmanager
+def while_writing(path: pathlib.Path) -> Iterator[None]:
+  """Turns what goes wrong while a file or folder is written into one line.
+
+  Args:
+    path: of what is written; a scratch name begins with it.
+
+  Raises:
+    UserError: the disk is full, a file grew too large, or the place can't be
+      written to or has vanished.
+  """
+  try:
+    yield
+  except sqlite3.OperationalError as e:
+    raise not_written(path, e) from e
+  except OSError as e:
+    is_there = str(e.filename or '').startswith(str(path))
+    # numpy's own error of a file that is cut off has no number.
+    if e.errno is not None and e.errno not in _NO_SPACE and not is_there:
+      raise
+    raise not_written(path, e.strerror or e) from e
+
+
+def not_written(path: pathlib.Path, reason: Any) -> errors.UserError:
+  """The error for something that could not be written."""
+  return errors.UserError(
+      f'{path}: not written ({reason!s:.200}). Free some space, allow larger '
+      'files (ulimit -f), or name another --workdir, '
+      '--config.data.prepared_dir or --config.negatives.mined_dir'
+  )

@@ -1,0 +1,83 @@
+"""Settings of a search, and which index they mean for a corpus."""
+
+import dataclasses
+from typing import Any
+
+import numpy as np
+
+from neg_contrast import errors
+from neg_contrast.data import prepared as prepared_lib
+from neg_contrast.retrieval import scann_index
+from neg_contrast.settings import config as config_lib
+
+_EXACT_BELOW = 50_000
+_LEAST_RECALL_DEPTH = 100  # One index serves searches of any depth.
+
+
+@dataclasses.dataclass(frozen=True)
+class SearchSettings:
+  """Settings of a search.
+
+  Attributes:
+    index: kind, recall and block sizes.
+    mesh: devices that exact search uses.
+    depth: passages wanted of each query.
+  """
+
+  index: config_lib.IndexConfig
+  mesh: config_lib.MeshConfig
+  depth: int
+
+  def scann(
+      self,
+      prepared: prepared_lib.Prepared,
+      rows: np.ndarray | None = None,
+  ) -> scann_index.Settings | None:
+    """Settings of the ScaNN index of a corpus; None where search is exact.
+
+    Args:
+      prepared: the corpus. Worlds are parts of it, and searched exactly.
+      rows: `[n] int32`, the passages of it that are searched; None: all.
+
+    Raises:
+      UserError: ScaNN is asked for, and there are worlds.
+    """
+    if prepared.worlds:
+      if self.index.kind == 'scann':
+        raise errors.UserError(
+            f'config.index.kind="scann": {prepared.manifest["spec"]} has '
+            'worlds, each of which is searched exactly; leave it at "auto"'
+        )
+      return None
+    passages = len(prepared.passages) if rows is None else len(rows)
+    if index_kind(passages, self.index.kind) == 'exact':
+      return None
+    return scann_index.Settings(
+        target_recall=self.index.target_recall,
+        recall_k=max(self.depth, _LEAST_RECALL_DEPTH),
+        shard_rows=self.index.shard_rows,
+    )
+
+  def index_identity(self, prepared: prepared_lib.Prepared) -> Any:
+    """What hits depend on beside the vectors, as json."""
+    scann = self.scann(prepared)
+    return 'exact' if scann is None else dataclasses.asdict(scann)
+
+
+def index_kind(passages: int, wanted: str) -> str:
+  """Which index a corpus gets: `exact` or `scann`.
+
+  Below 50,000 passages exact search is fast enough, and exact.
+
+  Args:
+    passages: of the corpus.
+    wanted: `auto`, or one of the two.
+
+  Raises:
+    ValueError: `wanted` is something else.
+  """
+  if wanted not in ('auto', 'exact', 'scann'):
+    raise ValueError(f'index kind {wanted!r}: not auto, exact or scann')
+  if wanted == 'auto':
+    return 'exact' if passages < _EXACT_BELOW else 'scann'
+  return wanted

@@ -1,0 +1,77 @@
+"""What gives vectors: of any texts, and of the texts of a dataset.
+
+There are two layers. An `Encoder` turns texts into vectors: `TextEncoder` with
+one model, `FusedEncoder` with several. A `Vectors` has an encoder and gives the
+vectors of a dataset's queries and passages by row, the passages' from disk once
+they are there: `Embedder` with one model, `FusedVectors` with several.
+"""
+
+import abc
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from neg_contrast import scoring
+from neg_contrast.data import records
+from neg_contrast.retrieval import vector_table
+
+PassageLike = str | tuple[str, str] | records.Passage
+"""A text, a (title, text), or a passage of a corpus."""
+
+
+class Encoder(abc.ABC):
+  """Encodes any queries and passages."""
+
+  @property
+  @abc.abstractmethod
+  def dim(self) -> int:
+    """Features of a passage's vector."""
+
+  @property
+  @abc.abstractmethod
+  def score(self) -> scoring.ScoreFunction:
+    """The score of a query's vector and a passage's."""
+
+  @abc.abstractmethod
+  def encode_queries(self, queries: Sequence[str]) -> np.ndarray:
+    """`[queries, features] float32` of any queries."""
+
+  @abc.abstractmethod
+  def encode_passages(self, passages: Sequence[PassageLike]) -> np.ndarray:
+    """`[passages, features] float32` of any passages."""
+
+
+class Vectors(abc.ABC):
+  """Vectors of the queries and passages of a dataset.
+
+  No Protocol: to check one, Python 3.11 would compute `passage_vecs`.
+  """
+
+  @property
+  @abc.abstractmethod
+  def identity(self) -> dict[str, Any]:
+    """What the passages' vectors depend on, as json."""
+
+  @property
+  def search_identity(self) -> dict[str, Any]:
+    """What a search depends on, if that is more."""
+    return self.identity
+
+  @property
+  @abc.abstractmethod
+  def encoder(self) -> Encoder:
+    """Encodes texts that are not in the dataset."""
+
+  @abc.abstractmethod
+  def query_vecs(self, query_rows: np.ndarray) -> np.ndarray:
+    """`[queries, features] float32` of queries of the dataset."""
+
+  @property
+  @abc.abstractmethod
+  def passage_vecs(self) -> vector_table.Rows:
+    """`[passages, features] float32` of the dataset; made once."""
+
+  @abc.abstractmethod
+  def is_made(self) -> bool:
+    """Whether `passage_vecs` lie on disk already."""

@@ -1,0 +1,53 @@
+"""How much of an index is searched, and by which queries that is chosen."""
+
+import numpy as np
+import pytest
+
+from neg_contrast.retrieval import scann_index, scann_tuning
+from tests.retrieval import test_scann_index
+
+pytest.importorskip('scann')
+
+
+def test_tuning_does_not_search_everything(corpus, index):
+  measured = index.measured
+  assert measured.recall >= test_scann_index.SETTINGS.target_recall
+  assert measured.leaves < 141 / 2  # Of the square root of 20,000.
+  assert measured.candidates < 500
+  assert measured.source == 'perturbed passages'
+  assert measured.queries == 256
+
+
+def test_higher_target_looks_at_more(corpus, index):
+  vecs, queries, ranks = corpus
+  wanted = scann_index.Settings(
+      target_recall=0.995, recall_k=20, threads=2, shard_rows=100_000
+  )
+  precise = scann_index.build(vecs, ranks, wanted, queries[::2])
+  assert precise.measured.source == 'given'
+  assert precise.measured.queries == 50
+  assert (precise.measured.leaves, precise.measured.candidates) > (
+      index.measured.leaves, index.measured.candidates
+  )
+  best = test_scann_index.exact(vecs, queries[1::2], ranks, 20)
+  assert precise.recall_against(queries[1::2], best) >= 0.985
+
+
+def test_a_sample_is_searched_exactly_and_halved(corpus):
+  vecs, queries, ranks = corpus
+  sample = scann_tuning.make_sample(vecs[:3000], ranks[:3000], 7, 0, queries)
+  assert sample.source == 'given' and len(sample.queries) == 200
+  best = test_scann_index.exact(vecs[:3000], sample.queries, ranks[:3000], 7)
+  np.testing.assert_array_equal(sample.truth.rows, best.rows)
+  by, held_out = sample.chosen_by, sample.held_out
+  np.testing.assert_array_equal(by.queries, sample.queries[::2])
+  np.testing.assert_array_equal(held_out.queries, sample.queries[1::2])
+  np.testing.assert_array_equal(held_out.truth.rows, best.rows[1::2])
+
+
+def test_a_sample_of_one_query_is_used_twice(corpus):
+  vecs, queries, ranks = corpus
+  sample = scann_tuning.make_sample(vecs[:50], ranks[:50], 3, 0, queries[:1])
+  np.testing.assert_array_equal(
+      sample.chosen_by.queries, sample.held_out.queries
+  )
