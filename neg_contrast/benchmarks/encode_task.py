@@ -43,7 +43,7 @@ class Encode(task.Task):
     work = encoder.work('passage')
     useful = int(self._lengths.sum())
     flops = costs.encoder_flops(self._material.model.spec, self._lengths)
-    mesh = sharding.make_local_mesh(self._material.mesh)
+    mesh = sharding.make_local_mesh(self._material.search.mesh)
     measured = {
         task.PASSAGES: len(self._lengths) / seconds,
         task.TOKENS: useful / seconds,

@@ -10,10 +10,8 @@ import numpy as np
 from neg_contrast.batches import batcher
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.models import loading
-from neg_contrast.retrieval import embedder as embedder_lib
-from neg_contrast.retrieval import retriever as retriever_lib
-from neg_contrast.retrieval import text_encoder
-from neg_contrast.retrieval import vectors as vectors_lib
+from neg_contrast.retrieval import encoding as encoding_lib
+from neg_contrast.retrieval import search_settings, text_encoder
 from neg_contrast.settings import config as config_lib
 from neg_contrast.training import encoder_run, run
 
@@ -26,35 +24,23 @@ class Material:
     settings: task, rounds and sizes.
     data: batches and lengths.
     negatives: of the training, or to be mined.
-    mesh: devices.
-    depth: passages that are searched for.
+    encoding: how the model encodes.
+    search: how its vectors are searched.
     workdir: of the job.
     dataset: texts.
     is_made_up: whether its words mean nothing.
     make_trainer: as of `job=train`.
-    make_encoder: of a model, as jobs and notebooks have it.
-    make_vectors: of the dataset, given their class, an encoder and the folder
-      that keeps them; None: memory.
-    make_retriever: of vectors, for a depth.
   """
 
   settings: config_lib.BenchmarkConfig
   data: config_lib.DataConfig
   negatives: config_lib.NegativesConfig
-  mesh: config_lib.MeshConfig
-  depth: int
+  encoding: encoding_lib.EncodingSettings
+  search: search_settings.SearchSettings
   workdir: pathlib.Path
   dataset: dataset_lib.Dataset
   is_made_up: bool
   make_trainer: Callable[[], encoder_run.DualEncoderTraining]
-  make_encoder: Callable[[loading.Model], text_encoder.TextEncoder]
-  make_vectors: Callable[
-      [type[embedder_lib.Embedder], text_encoder.TextEncoder,
-       pathlib.Path | None], embedder_lib.Embedder
-  ]
-  make_retriever: Callable[
-      [vectors_lib.Vectors, int], retriever_lib.Retriever
-  ]
 
   @functools.cached_property
   def trainer(self) -> encoder_run.DualEncoderTraining:
@@ -74,7 +60,7 @@ class Material:
   @functools.cached_property
   def encoder(self) -> text_encoder.TextEncoder:
     """The encoder of the model."""
-    return self.make_encoder(self.model)
+    return text_encoder.TextEncoder(self.model, self.encoding)
 
   def lengths(self, role: str) -> np.ndarray:
     """`[texts] int64` tokens of every `query` or `passage` input."""

@@ -1,5 +1,6 @@
 """The best passages of queries, which are encoded for it."""
 
+import dataclasses
 import functools
 import time
 from collections.abc import Callable
@@ -11,7 +12,7 @@ from neg_contrast import sharding
 from neg_contrast.benchmarks import material as material_lib
 from neg_contrast.benchmarks import task
 from neg_contrast.data import random_texts
-from neg_contrast.retrieval import embedder as embedder_lib
+from neg_contrast.retrieval import embedder
 from neg_contrast.retrieval import retriever as retriever_lib
 from neg_contrast.training import costs
 
@@ -26,13 +27,15 @@ class Search(task.Task):
     super().__init__()
     self._material = material
     self._rows, self._depth = material.query_rows(), self._depth_of(material)
-    self._vectors = (
-        material.make_vectors(MadeUpVectors, material.encoder, None)
-        if material.is_made_up else
-        material.make_vectors(embedder_lib.Embedder, material.encoder,
-                              material.workdir / retriever_lib.FOLDER)
+    vectors = MadeUpVectors if material.is_made_up else embedder.Embedder
+    self._vectors = vectors(
+        material.dataset, material.encoder, None if material.is_made_up else
+        material.workdir / retriever_lib.FOLDER,
     )
-    self._retriever = material.make_retriever(self._vectors, self._depth)
+    self._retriever = retriever_lib.Retriever(
+        dataclasses.replace(material.search, depth=self._depth),
+        material.dataset, self._vectors,
+    )
     passages = len(self._vectors.passage_vecs)
     began = time.monotonic()
     self._retriever.make()
@@ -55,7 +58,7 @@ class Search(task.Task):
     return {**measured, f'{task.QUERIES}, one at a time': len(texts) / seconds}
 
   def _depth_of(self, material: material_lib.Material) -> int:
-    return material.depth
+    return material.search.depth
 
   def counted(self, do: Callable[[], Any]) -> dict[str, float]:
     """What it takes to encode all queries and search for them."""
@@ -81,17 +84,16 @@ class Search(task.Task):
           len(lengths), len(self._vectors.passage_vecs), spec.dim
       )
       measured |= self.utilisation(
-          flops, seconds, sharding.make_local_mesh(material.mesh)
+          flops, seconds, sharding.make_local_mesh(material.search.mesh)
       )
     return measured
 
 
-class MadeUpVectors(embedder_lib.Embedder):
+class MadeUpVectors(embedder.Embedder):
   """Vectors of passages that were not encoded; queries are."""
 
   @functools.cached_property
   def passage_vecs(self) -> np.ndarray:
     """`[passages, features] float32` of the corpus."""
-    return random_texts.vectors(
-        len(self._dataset.prepared.passages), self.encoder.dim
-    )
+    return random_texts.vectors(len(self._dataset.prepared.passages),
+                                self.encoder.dim)

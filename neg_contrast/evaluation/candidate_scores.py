@@ -11,10 +11,9 @@ from neg_contrast.artifacts import folders
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import tokenized
 from neg_contrast.models import reranker
-from neg_contrast.retrieval import embedder as embedder_lib
 from neg_contrast.retrieval import (
+  embedder,
   embeddings,
-  hits,
   pair_scorer,
   search_settings,
   text_encoder,
@@ -108,7 +107,7 @@ def kept_scores(
 
 
 def dual_scores(
-    settings: search_settings.SearchSettings,
+    search: search_settings.SearchSettings,
     dataset: dataset_lib.Dataset,
     encoder: text_encoder.TextEncoder,
     query_rows: np.ndarray,
@@ -118,7 +117,7 @@ def dual_scores(
 
   Only candidates are encoded, those of some queries at a time.
   """
-  query_vecs = embedder_lib.Embedder(dataset, encoder).query_vecs(query_rows)
+  query_vecs = embedder.Embedder(dataset, encoder).query_vecs(query_rows)
   scores = np.full(rows.shape, -np.inf, np.float32)
   some = max(1, _VECTOR_BYTES // (4 * encoder.dim * rows.shape[1]))
   for begin in range(0, len(rows), some):
@@ -128,8 +127,7 @@ def dual_scores(
     if not len(wanted):
       continue
     retriever = retriever_lib.Retriever(
-        settings, dataset,
-        embedder_lib.Embedder(dataset, encoder, rows=wanted),
+        search, dataset, embedder.Embedder(dataset, encoder, rows=wanted),
         rows=wanted,
     )
     places = np.where(rows[lines] >= 0, np.searchsorted(wanted, rows[lines]),
@@ -145,19 +143,3 @@ def pairs_of(
   is_there = rows >= 0
   lines, _ = np.nonzero(is_there)
   return np.stack([query_rows[lines], rows[is_there]], axis=1), is_there
-
-
-def ranked(
-    dataset: dataset_lib.Dataset, rows: np.ndarray, scores: np.ndarray
-) -> hits.Hits:
-  """Candidates in the order of their scores.
-
-  Args:
-    dataset: the corpus, whose ids break ties.
-    rows: `[queries, depth] int32` passages; -1 pads.
-    scores: `[queries, depth] float32`, -inf for padding.
-  """
-  ranks = dataset.prepared.tie_ranks[np.maximum(rows, 0)]
-  best = hits.top_k(scores, ranks, rows.shape[1])
-  at = np.take_along_axis(rows, np.maximum(best.rows, 0), axis=1)
-  return hits.Hits(np.where(best.rows >= 0, at, np.int32(-1)), best.scores)

@@ -6,16 +6,18 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from neg_contrast.retrieval import embedder as embedder_lib
-from neg_contrast.retrieval import fused_vectors, fusion, hits
+from neg_contrast.data import dataset as dataset_lib
+from neg_contrast.retrieval import (
+  embedder,
+  encoding,
+  fused_vectors,
+  fusion,
+  hits,
+  search_settings,
+  searched,
+)
 from neg_contrast.retrieval import retriever as retriever_lib
-from neg_contrast.retrieval import searched as searched_lib
 from neg_contrast.retrieval import vectors as vectors_lib
-
-MakeRetriever = Callable[
-    [vectors_lib.Vectors, pathlib.Path], retriever_lib.Retriever
-]
-"""Vectors, and the folder that keeps their index, -> what searches them."""
 
 
 class DenseMembers:
@@ -24,28 +26,37 @@ class DenseMembers:
   def __init__(
       self,
       names: Sequence[str],
-      load: Callable[[str], embedder_lib.Embedder],
-      make_retriever: MakeRetriever,
+      dataset: Callable[[], dataset_lib.Dataset],
+      encoding_settings: encoding.EncodingSettings,
+      search: search_settings.SearchSettings,
       folder: pathlib.Path,
+      seed: int,
   ):
     """Reads nothing yet.
 
     Args:
       names: checkpoints.
-      load: gives the vectors of one.
-      make_retriever: of vectors and the folder of their index.
+      dataset: corpus and queries.
+      encoding_settings: how they encode.
+      search: how their vectors are searched, and how deep.
       folder: keeps what has no workdir of its own to keep it.
+      seed: of parameters that a checkpoint does not have.
     """
-    self._names, self._load = tuple(names), load
-    self._make_retriever, self._folder = make_retriever, folder
+    self._names, self._dataset = tuple(names), dataset
+    self._encoding, self._search = encoding_settings, search
+    self._folder, self._seed = folder, seed
 
   def __len__(self) -> int:
     return len(self._names)
 
   @functools.cached_property
-  def vectors(self) -> list[embedder_lib.Embedder]:
+  def vectors(self) -> list[embedder.Embedder]:
     """The vectors of each member."""
-    return list(map(self._load, self._names))
+    return [
+        fused_vectors.load_member(self._encoding, self._dataset(), name,
+                                  self._folder, self._seed)
+        for name in self._names
+    ]
 
   @functools.cache  # noqa: B019 - they live as long as their job.
   def fused(self, weights: tuple[float, ...]) -> vectors_lib.Vectors:
@@ -56,9 +67,7 @@ class DenseMembers:
 
   def retriever(self, number: int) -> retriever_lib.Retriever:
     """Searches with a member."""
-    folder = fused_vectors.folder_of(self._names[number], self._folder)
-    assert folder is not None
-    return self._make_retriever(self.vectors[number], folder)
+    return self._make_retriever(self.vectors[number], self._folder_of(number))
 
   def fused_retriever(
       self, weights: tuple[float, ...]
@@ -67,6 +76,24 @@ class DenseMembers:
     if len(self.vectors) == 1:
       return self.retriever(0)
     return self._make_retriever(self.fused(weights), self._folder)
+
+  def search(
+      self, number: int, query_rows: np.ndarray
+  ) -> searched.Searched:
+    """The ranking of queries by a member, `[queries] int32`."""
+    return searched.search_dense(
+        self._search, self._dataset(), self.vectors[number],
+        self._folder_of(number), query_rows,
+    )
+
+  def search_fused(
+      self, weights: tuple[float, ...], query_rows: np.ndarray
+  ) -> searched.Searched:
+    """The same by all of them; a single one has its own."""
+    return searched.search_dense(
+        self._search, self._dataset(), self.fused(weights), self._folder,
+        query_rows,
+    )
 
   def rescored(
       self,
@@ -88,18 +115,13 @@ class DenseMembers:
         self.fused(weights).query_vecs(query_rows), found.rows
     ))
 
+  def _make_retriever(
+      self, of: vectors_lib.Vectors, folder: pathlib.Path
+  ) -> retriever_lib.Retriever:
+    return retriever_lib.Retriever(self._search, self._dataset(), of, folder)
 
-def search(
-    retriever: retriever_lib.Retriever, query_rows: np.ndarray, depth: int
-) -> searched_lib.Searched:
-  """The best passages of queries, and what an index missed.
-
-  Args:
-    retriever: of the corpus.
-    query_rows: `[queries] int32`.
-    depth: passages wanted.
-  """
-  found = retriever.search_rows(query_rows, depth)
-  return searched_lib.Searched(
-      found, retriever.measure_index(query_rows, found)
-  )
+  def _folder_of(self, number: int) -> pathlib.Path:
+    """The folder that keeps the index of a member."""
+    folder = fused_vectors.folder_of(self._names[number], self._folder)
+    assert folder is not None
+    return folder

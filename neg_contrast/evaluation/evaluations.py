@@ -12,7 +12,7 @@ from neg_contrast import errors
 from neg_contrast.artifacts import arrays, folders, plan
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.evaluation import rankings, runs, trec
-from neg_contrast.retrieval import bm25_search, scann_index
+from neg_contrast.retrieval import bm25_search, search_settings
 from neg_contrast.retrieval import searched as searched_lib
 from neg_contrast.settings import config as config_lib
 
@@ -129,7 +129,7 @@ def dense_identity(
     settings: config_lib.EvaluationConfig,
     split: str,
     vectors: dict[str, Any],
-    index: scann_index.Settings | None,
+    search: search_settings.SearchSettings,
 ) -> dict[str, Any]:
   """What the evaluation of a model depends on.
 
@@ -138,18 +138,13 @@ def dense_identity(
     settings: metrics and depth.
     split: name of the split.
     vectors: what a search of its vectors depends on.
-    index: of the search; None: it is exact.
+    search: how passages are searched.
   """
   return {
       **data_identity(dataset, settings, split),
       'embeddings': vectors,
-      'index': index_identity(index),
+      'index': search.index_identity(dataset.prepared),
   }
-
-
-def index_identity(index: scann_index.Settings | None) -> Any:
-  """What a search depends on beside the vectors."""
-  return 'exact' if index is None else dataclasses.asdict(index)
 
 
 def bm25_step(

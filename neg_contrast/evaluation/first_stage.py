@@ -12,14 +12,14 @@ from neg_contrast.evaluation import rankings, runs
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.retrieval import (
   bm25_search,
+  embedder,
+  encoding,
   fused_vectors,
   search_settings,
   text_encoder,
+  vectors,
 )
-from neg_contrast.retrieval import embedder as embedder_lib
-from neg_contrast.retrieval import encoding as encoding_lib
 from neg_contrast.retrieval import searched as searched_lib
-from neg_contrast.retrieval import vectors as vectors_lib
 from neg_contrast.settings import config as config_lib
 
 _RUN_SUFFIXES = ('.trec', '.run', '.txt', '.tsv', '.json', '.gz')
@@ -32,7 +32,7 @@ class Candidates:
       self,
       names: tuple[str, ...],
       evaluation: config_lib.EvaluationConfig,
-      encoding: encoding_lib.EncodingSettings,
+      encoding_settings: encoding.EncodingSettings,
       search: search_settings.SearchSettings,
       seed: int,
       dataset: Callable[[], dataset_lib.Dataset],
@@ -41,17 +41,17 @@ class Candidates:
     """Reads nothing yet.
 
     Args:
-      names: `bm25`, a checkpoint, or run files.
-      evaluation: settings of BM25, and the depth.
-      encoding: of a checkpoint.
-      search: of its vectors.
-      seed: of weights that a checkpoint lacks.
+      names: `bm25`, a checkpoint, or run files of different queries.
+      evaluation: depth, and settings of BM25.
+      encoding_settings: how a checkpoint encodes.
+      search: how its vectors are searched.
+      seed: of parameters that a checkpoint does not have.
       dataset: corpus and queries.
       folder: keeps the vectors of a retriever.
     """
-    self._names, self._evaluation, self._seed = names, evaluation, seed
-    self._encoding, self._search = encoding, search
-    self._dataset, self._folder = dataset, folder
+    self._names, self._evaluation = names, evaluation
+    self._encoding, self._search = encoding_settings, search
+    self._seed, self._dataset, self._folder = seed, dataset, folder
 
   def missing(self) -> str | None:
     """What the user has to provide first."""
@@ -118,13 +118,13 @@ class Candidates:
     return paths if are_runs else []
 
   @functools.cached_property
-  def _vectors(self) -> vectors_lib.Vectors:
+  def _vectors(self) -> vectors.Vectors:
     dataset, name = self._dataset(), self._names[0]
     if model_lib.is_ensemble(name):
       return fused_vectors.load_vectors(
           self._encoding, dataset, name, self._folder, self._seed
       )
     model = model_lib.load_as_it_comes(name, self._seed)
-    return embedder_lib.Embedder(
+    return embedder.Embedder(
         dataset, text_encoder.TextEncoder(model, self._encoding), self._folder
     )

@@ -80,9 +80,7 @@ class FusedSystems:
   @functools.cache  # noqa: B019 - they live as long as their job.
   def search_member(self, number: int) -> searched_lib.Searched:
     """The ranking of the test queries by a member."""
-    return dense_members.search(
-        self._members.retriever(number), self._test().query_rows, self._depth
-    )
+    return self._members.search(number, self._test().query_rows)
 
   @property
   def _vectors(self):
@@ -96,10 +94,7 @@ class FusedSystems:
 
   @functools.cache  # noqa: B019 - they live as long as their job.
   def _search_fused(self, weights: tuple[float, ...]) -> searched_lib.Searched:
-    return dense_members.search(
-        self._members.fused_retriever(weights), self._test().query_rows,
-        self._depth,
-    )
+    return self._members.search_fused(weights, self._test().query_rows)
 
   def _fuse_ranks(self) -> hits.Hits:
     found = [

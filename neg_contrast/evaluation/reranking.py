@@ -22,9 +22,9 @@ from neg_contrast.evaluation import (
   rankings,
 )
 from neg_contrast.models import loading, reranker
-from neg_contrast.retrieval import embedder as embedder_lib
-from neg_contrast.retrieval import encoding as encoding_lib
 from neg_contrast.retrieval import (
+  embedder,
+  encoding,
   hits,
   pair_scorer,
   search_settings,
@@ -44,7 +44,7 @@ class Reranking:
       self,
       data: config_lib.DataConfig,
       evaluation: config_lib.EvaluationConfig,
-      encoding: encoding_lib.EncodingSettings,
+      encoding_settings: encoding.EncodingSettings,
       search: search_settings.SearchSettings,
       workdir: pathlib.Path,
       dataset: Callable[[], dataset_lib.Dataset],
@@ -58,8 +58,8 @@ class Reranking:
     Args:
       data: names the data set.
       evaluation: metrics and depth.
-      encoding: how the model computes.
-      search: how vectors are compared.
+      encoding_settings: how the model encodes texts or pairs.
+      search: how a dual encoder's vectors are scored.
       workdir: of the job.
       dataset: corpus and queries.
       judgements: of the split.
@@ -69,7 +69,7 @@ class Reranking:
         score function.
     """
     self._data, self._settings = data, evaluation
-    self._encoding, self._search = encoding, search
+    self._encoding, self._search = encoding_settings, search
     self._workdir, self._dataset = workdir, dataset
     self._judgements, self._split = judgements, split
     self._candidates, self._model_of = candidates, model
@@ -122,7 +122,7 @@ class Reranking:
 
   @functools.cached_property
   def _scores_identity(self) -> dict[str, Any]:
-    return folders.as_json(embedder_lib.vectors_identity(
+    return folders.as_json(embedder.vectors_identity(
         self._encoding, self._dataset(), self._model
     ))
 
@@ -156,4 +156,5 @@ class Reranking:
           text_encoder.TextEncoder(self._model, self._encoding), query_rows,
           rows,
       )
-    return candidate_scores.ranked(self._dataset(), rows, scores)
+    return hits.best_of(rows, scores, self._dataset().prepared.tie_ranks,
+                        rows.shape[1])

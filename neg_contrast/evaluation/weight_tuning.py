@@ -13,7 +13,7 @@ from neg_contrast.artifacts import folders
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import prepared as prepared_lib
 from neg_contrast.evaluation import dense_members
-from neg_contrast.retrieval import bm25_search, fusion, hits, scann_index
+from neg_contrast.retrieval import bm25_search, fusion, hits, search_settings
 from neg_contrast.settings import config as config_lib
 
 FOLDER = 'weights'  # Of a workdir.
@@ -34,7 +34,7 @@ class WeightTuning:
       dataset: Callable[[], dataset_lib.Dataset],
       members: dense_members.DenseMembers,
       bm25: Callable[[], bm25_search.Bm25Search],
-      index: Callable[[], scann_index.Settings | None],
+      search: search_settings.SearchSettings,
       workdir: pathlib.Path,
   ):
     """Reads nothing yet.
@@ -45,12 +45,12 @@ class WeightTuning:
       dataset: corpus and splits.
       members: that are fused.
       bm25: of the corpus.
-      index: of the members' vectors; None: search is exact.
+      search: of the members' vectors.
       workdir: gets the folder `weights`.
     """
     self._settings, self._evaluation = ensemble, evaluation
     self._dataset, self._members, self._bm25 = dataset, members, bm25
-    self._index, self.folder = index, workdir / FOLDER
+    self._search, self.folder = search, workdir / FOLDER
 
   @property
   def reads_tune_split(self) -> bool:
@@ -103,7 +103,8 @@ class WeightTuning:
 
   @property
   def _identity(self) -> dict[str, Any]:
-    settings, index = self._settings, self._index()
+    settings = self._settings
+    index = self._search.scann(self._dataset().prepared)
     return folders.as_json({
         'members': [one.search_identity for one in self._members.vectors],
         'data': self._dataset().prepared.manifest['fingerprint'],

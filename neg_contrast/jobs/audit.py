@@ -7,7 +7,7 @@ from typing import Any
 
 from neg_contrast.artifacts import folders, plan
 from neg_contrast.data import dataset as dataset_lib
-from neg_contrast.jobs import assembly, reporting, settings_of_rooms
+from neg_contrast.jobs import assembly, checks, reporting, settings_of_rooms
 from neg_contrast.mining import audit_evidence, audit_verdict, pool_folder
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.retrieval import embedder as embedder_lib

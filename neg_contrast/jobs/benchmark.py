@@ -17,8 +17,6 @@ from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import random_texts
 from neg_contrast.jobs import checks, settings_of_rooms
 from neg_contrast.models import by_name as model_lib
-from neg_contrast.retrieval import retriever as retriever_lib
-from neg_contrast.retrieval import text_encoder
 from neg_contrast.settings import config as config_lib
 from neg_contrast.training import encoder_run
 
@@ -140,20 +138,12 @@ class BenchmarkJob:
 
   def _material(self) -> material_lib.Material:
     config, dataset = self._config, self._dataset
-    encoding = settings_of_rooms.encoding(config)
-    search = settings_of_rooms.search(config)
     return material_lib.Material(
-        config.benchmark, config.data, config.negatives, config.mesh,
-        config.evaluation.depth, self._workdir, dataset, self._is_made_up,
-        make_trainer=lambda: encoder_run.DualEncoderTraining(
+        config.benchmark, config.data, config.negatives,
+        settings_of_rooms.encoding(config), settings_of_rooms.search(config),
+        self._workdir, dataset, self._is_made_up,
+        lambda: encoder_run.DualEncoderTraining(
             config, self._workdir, lambda: dataset
-        ),
-        make_encoder=lambda model: text_encoder.TextEncoder(model, encoding),
-        make_vectors=lambda kind, encoder, folder: kind(
-            dataset, encoder, folder
-        ),
-        make_retriever=lambda vectors, depth: retriever_lib.Retriever(
-            dataclasses.replace(search, depth=depth), dataset, vectors
         ),
     )
 

@@ -22,7 +22,7 @@ from neg_contrast.evaluation import (
 )
 from neg_contrast.jobs import checks, reporting, settings_of_rooms
 from neg_contrast.models import by_name as model_lib
-from neg_contrast.retrieval import bm25_search, fused_vectors, scann_index
+from neg_contrast.retrieval import bm25_search, fused_vectors
 from neg_contrast.retrieval import retriever as retriever_lib
 from neg_contrast.retrieval import searched as searched_lib
 from neg_contrast.settings import config as config_lib
@@ -64,19 +64,15 @@ class EnsembleJob:
     )
     self._names = [pathlib.Path(member).resolve().name
                    for member in config.ensemble.members]
-    folder = workdir / retriever_lib.FOLDER
+    self._search = settings_of_rooms.search(config)
     self._members = dense_members.DenseMembers(
-        config.ensemble.members,
-        lambda name: fused_vectors.load_member(
-            settings_of_rooms.encoding(config), self._dataset, name, folder
-        ),
-        lambda vectors, place: retriever_lib.Retriever(
-            settings_of_rooms.search(config), self._dataset, vectors, place
-        ), folder,
+        config.ensemble.members, lambda: self._dataset,
+        settings_of_rooms.encoding(config), self._search,
+        workdir / retriever_lib.FOLDER, config.seed,
     )
     self._tuning = weight_tuning.WeightTuning(
         config.ensemble, config.evaluation, lambda: self._dataset,
-        self._members, lambda: self._bm25, self._index, workdir,
+        self._members, lambda: self._bm25, self._search, workdir,
     )
     self._systems = fused_systems.FusedSystems(
         config.ensemble, self._members, self._tuning, lambda: self._bm25,
@@ -159,7 +155,7 @@ class EnsembleJob:
     return evaluations.evaluation_step(
         name, config.data, self._workdir, lambda: self._test, split,
         identity=lambda: evaluations.dense_identity(
-            self._dataset, config.evaluation, split, identity(), self._index()
+            self._dataset, config.evaluation, split, identity(), self._search
         ),
         search=lambda _: search(),
     )
@@ -203,9 +199,6 @@ class EnsembleJob:
   @functools.cached_property
   def _bm25(self) -> bm25_search.Bm25Search:
     return self._make_bm25()
-
-  def _index(self) -> scann_index.Settings | None:
-    return settings_of_rooms.search(self._config).scann(self._dataset.prepared)
 
   def _print_weights(self) -> None:
     for system, found in self._tuning.tuned.items():

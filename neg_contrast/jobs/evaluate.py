@@ -57,7 +57,7 @@ class EvaluateJob:
         identity=lambda: evaluations.dense_identity(
             self._dataset, config.evaluation, split,
             self._vectors.search_identity,
-            settings_of_rooms.search(config).scann(self._dataset.prepared),
+            settings_of_rooms.search(config),
         ),
         search=lambda rows: searched_lib.search_dense(
             settings_of_rooms.search(config), self._dataset, self._vectors,

@@ -39,7 +39,7 @@ class RerankJob:
         config.data, config.evaluation, settings_of_rooms.encoding(config),
         settings_of_rooms.search(config), workdir, dataset,
         lambda: self._dataset.prepared.judgements(split), split,
-        settings_of_rooms.candidates(config, dataset, folder), self._load,
+        settings_of_rooms.first_stage(config, dataset, folder), self._load,
     ).steps()
     return [
         dataset_lib.preparation_step(config.data, dataset), given,

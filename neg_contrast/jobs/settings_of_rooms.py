@@ -4,7 +4,7 @@ import pathlib
 from collections.abc import Callable
 
 from neg_contrast.data import dataset as dataset_lib
-from neg_contrast.evaluation import first_stage
+from neg_contrast.evaluation import first_stage as first_stage_lib
 from neg_contrast.retrieval import encoding as encoding_lib
 from neg_contrast.retrieval import search_settings
 from neg_contrast.settings import config as config_lib
@@ -17,19 +17,12 @@ def encoding(config: config_lib.Config) -> encoding_lib.EncodingSettings:
   )
 
 
-def search(config: config_lib.Config) -> search_settings.SearchSettings:
-  """How passages are searched, as deep as an evaluation looks."""
-  return search_settings.SearchSettings(
-      config.index, config.mesh, config.evaluation.depth
-  )
-
-
-def candidates(
+def first_stage(
     config: config_lib.Config,
     dataset: Callable[[], dataset_lib.Dataset],
     folder: pathlib.Path,
-) -> first_stage.Candidates:
-  """What a reranker gets: as `candidates` says, or what its negatives are of.
+) -> first_stage_lib.Candidates:
+  """What a reranker gets: `candidates`, or what its negatives are mined from.
 
   Args:
     config: of the job.
@@ -44,7 +37,14 @@ def candidates(
         'model': (negatives.checkpoint or config.checkpoint,),
         'run': negatives.runs,
     }[negatives.strategy]
-  return first_stage.Candidates(
+  return first_stage_lib.Candidates(
       names, config.evaluation, encoding(config), search(config), config.seed,
       dataset, folder,
+  )
+
+
+def search(config: config_lib.Config) -> search_settings.SearchSettings:
+  """How passages are searched, as deep as an evaluation looks."""
+  return search_settings.SearchSettings(
+      config.index, config.mesh, config.evaluation.depth
   )

@@ -181,9 +181,7 @@ class TableJob:
         functools.partial(self._evaluation, split), split,
         identity=lambda: evaluations.dense_identity(
             self._dataset, self._config.evaluation, split,
-            vectors().search_identity, settings_of_rooms.search(
-                self._config
-            ).scann(self._dataset.prepared),
+            vectors().search_identity, settings_of_rooms.search(self._config),
         ),
         search=lambda rows: searched_lib.search_dense(
             settings_of_rooms.search(self._config), self._dataset, vectors(),

@@ -203,7 +203,7 @@ class TrainJob:
     return evaluations.dense_identity(
         self._gold, self._config.evaluation, split,
         embedder_lib.identity(settings, self._gold, model),
-        settings_of_rooms.search(self._config).scann(self._gold.prepared),
+        settings_of_rooms.search(self._config),
     )
 
   def _search(

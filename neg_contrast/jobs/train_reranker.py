@@ -49,7 +49,7 @@ class TrainRerankerJob:
     self._negatives = assembly.negatives(config, workdir, dataset)
     # Where mining leaves the vectors of its retriever.
     folder = pathlib.Path(config.negatives.mined_dir) / retriever_lib.FOLDER
-    candidates = settings_of_rooms.candidates(config, dataset, folder)
+    candidates = settings_of_rooms.first_stage(config, dataset, folder)
     self._training = reranker_run.RerankerTraining(
         config, workdir, dataset, self._negatives, candidates
     )

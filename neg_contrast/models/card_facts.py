@@ -29,17 +29,19 @@ def read(checkpoint: str) -> model_card.Facts:
         base_model=model_names.hub_name(checkpoint),
     )
   description = descriptions.read(workdir / loading.FILE)
-  metrics = workdir / 'metrics.json'
-  manifests = map(folders.read_manifest,
-                  sorted((workdir / 'evaluation').glob('*')))
+  folder = workdir / 'evaluation'
+  manifests = [manifest for path in sorted(folder.glob('*'))
+               if (manifest := folders.read_manifest(path))
+               and 'key' in manifest]
   return model_card.Facts(
       name=workdir.resolve().name,
       base_model=description.get('base_model'),
       init=description['init'],
       selected=_selected(workdir),
       run=folders.read_json(workdir / 'run.json'),
-      evaluations=[m for m in manifests if m and 'key' in m],
-      metrics=folders.read_json(metrics) if metrics.exists() else {},
+      evaluations=manifests,
+      metrics={f'{manifest["key"]}/{name}': value for manifest in manifests
+               for name, value in manifest['metrics'].items()},
   )
 
 

@@ -19,7 +19,7 @@ from neg_contrast.data import examples
 from neg_contrast.evaluation import candidate_scores, first_stage, rankings
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.models import reranker
-from neg_contrast.retrieval import encoding, pair_scorer
+from neg_contrast.retrieval import encoding, hits, pair_scorer
 from neg_contrast.settings import config as config_lib
 from neg_contrast.training import chunking, encoder_run, pooled_run
 from neg_contrast.training import step as step_lib
@@ -42,7 +42,7 @@ class RerankerTraining(pooled_run.PooledTraining):
       config: of the run.
       workdir: of its checkpoints and logs.
       dataset: makes the data.
-      negatives: give pool and identity.
+      negatives: give the pool.
       candidates: of the tune queries, that early stopping ranks anew.
     """
     super().__init__(config, workdir, dataset, negatives)
@@ -142,7 +142,8 @@ class RerankerTraining(pooled_run.PooledTraining):
           scorer.with_params(sharding.local(params['reranker'])), dataset,
           evaluation.query_rows, found.rows,
       )
-      best = candidate_scores.ranked(dataset, found.rows, scores)
+      best = hits.best_of(found.rows, scores, dataset.prepared.tie_ranks,
+                          found.rows.shape[1])
       return evaluation.score(evaluation.run_of(best), best, names).mean
 
     return measure
