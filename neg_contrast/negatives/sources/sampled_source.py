@@ -56,9 +56,8 @@ class Sampled(source.Source):
       step: where an epoch begins.
     """
     folder = self._folder_of(step)
-    if hosts.on_first(
-        lambda: folders.read_manifest(folder, FORMAT) is not None
-    ):
+    is_made = lambda: folders.read_manifest(folder, FORMAT) is not None
+    if hosts.on_first(is_made):
       return
     embedder = None
     if self._sampling.hard:
