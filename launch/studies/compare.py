@@ -19,6 +19,7 @@ import argparse
 import ast
 import fnmatch
 import json
+import os
 import pathlib
 import re
 import runpy
@@ -47,8 +48,10 @@ CONFIGS = pathlib.Path(__file__).parents[2] / 'configs'
 def main() -> None:
   """Runs what is missing, and prints the table."""
   args = _parse_arguments()
-  jax.config.update('jax_compilation_cache_dir', str(args.workdir / 'xla'))
-  jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.5)
+  if 'JAX_COMPILATION_CACHE_DIR' not in os.environ:
+    # Runs share most of their programs.
+    jax.config.update('jax_compilation_cache_dir', str(args.workdir / 'xla'))
+    jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.5)
   api.show_progress()
   began = time.monotonic()
   try:
@@ -177,7 +180,7 @@ class Comparison:
         config.data.test_split,
         [self._evaluation(*ranking, seed) / 'run.trec'
          for ranking in self._study.pool],
-    ).ranks(self._folder(name, seed))
+    ).ranks(config.checkpoint or self._folder(name, seed))
 
   def _evaluation(self, name: str, system: str, seed: int) -> pathlib.Path:
     places = self._folder(name, seed) / 'evaluation'

@@ -48,7 +48,7 @@ class Pool:
         for query, positives in self._positives.items()
     }
 
-  def ranks(self, checkpoint: pathlib.Path) -> dict[str, float]:
+  def ranks(self, checkpoint: str | pathlib.Path) -> dict[str, float]:
     """Query id -> rank, from 1, of its best positive by a trained model."""
     encoder = api.load_encoder(str(checkpoint))
     queries, passages = self._corpus.queries, self._corpus.passages

@@ -35,6 +35,9 @@ from study import Line, Run, Study
 STUDY = Study(
     runs={{
         'warm start': Run({config!r}, {{'evaluation.bm25': True}}, True),
+        'again': Run({config!r}, {{
+            'job': 'evaluate', 'checkpoint': '{{runs[warm start]}}',
+            'data.split': 'test'}}),
         'slow': Run({config!r}, {{'model.init': '{{runs[warm start]}}',
                                   'model.layers': None}}),
         'fast': Run({config!r}, {{'model.init': '{{runs[warm start]}}',
@@ -42,7 +45,8 @@ STUDY = Study(
                                   'optim.learning_rate': 0.3}}),
     }},
     lines={{
-        'bm25': Line('warm start', 'bm25'), 'slow': Line('slow'),
+        'bm25': Line('warm start', 'bm25'), 'again': Line('again', 'initial'),
+        'slow': Line('slow'),
         'fast': Line('fast', versus='slow', note='a note'),
         'unused': Line('fast', 'nothing'),
     }},
@@ -70,26 +74,24 @@ def study(tmp_path):
 
 def test_a_study_from_end_to_end(study, tmp_path):
   work = tmp_path / 'work'
-  command = [study, f'--workdir={work}', '--lines=bm25,slow',
-             'slow:optim.steps=1']
+  command = [study, f'--workdir={work}', '--lines=bm25,again',
+             'warm *:optim.steps=1']
   shown = run_script('compare', *command)
   made = {path.name for path in (work / 'runs').iterdir() if path.is_dir()}
-  assert made - {'.locks'} == {'warm-start-0', 'slow-0'}
-  manifest = json.loads((work / 'runs/slow-0/manifest.json').read_text())
-  config = manifest['config']
-  assert (config['seed'], config['optim']['steps']) == (0, 1)
-  assert config['model']['init'] == str(work / 'runs' / 'warm-start-0')
+  assert made - {'.locks'} == {'warm-start-0', 'again-0'}
+  manifest = json.loads((work / 'runs/warm-start-0/manifest.json').read_text())
+  assert manifest['config']['optim']['steps'] == 1
   # The pool is the whole corpus here: it is the rank in the corpus.
-  ranks = json.loads((work / 'runs/slow-0/pool_ranks.json').read_text())
-  table = (work / 'runs/slow-0/evaluation').glob('*-trained/per_query.tsv')
+  ranks = json.loads((work / 'runs/again-0/pool_ranks.json').read_text())
+  table = (work / 'runs/again-0/evaluation').glob('*-initial/per_query.tsv')
   lines = [line.split('\t') for line in next(table).read_text().splitlines()]
   assert {line[0]: float(line[2]) for line in lines[1:]} == ranks
   kept = json.loads((work / 'comparison.json').read_text())
   rows = [line.split(' | ') for line in kept['table']]
-  assert [row[0] for row in rows[2:]] == ['| bm25', '| slow']
+  assert [row[0] for row in rows[2:]] == ['| bm25', '| again']
   assert float(rows[3][3]) == pytest.approx(sum(ranks.values()) / 12, abs=.01)
   assert '\n'.join(kept['table']) in shown
-  assert kept['settings'] == ['slow:optim.steps=1']
+  assert kept['settings'] == ['warm *:optim.steps=1']
 
 
 def test_differences_are_paired_over_seeds(compare, study):
@@ -139,7 +141,7 @@ def test_configs_of_shipped_studies(compare, name, tmp_path, monkeypatch):
 
 @pytest.mark.parametrize('given,message', [
     ('optim.step=3', 'fits no run'), ('optim.steps', 'is no KEY=VALUE'),
-    ('nothing:optim.steps=3', 'fits no run; runs are fast'),
+    ('nothing:optim.steps=3', 'fits no run; runs are again'),
     ('optim.steps=a', 'optim.steps')])
 def test_wrong_settings(compare, study, tmp_path, given, message):
   loaded = compare.load(study)
@@ -148,7 +150,7 @@ def test_wrong_settings(compare, study, tmp_path, given, message):
 
 
 def test_unknown_lines_and_files(compare, study, tmp_path):
-  with pytest.raises(errors.UserError, match="'none' is none of bm25, slow"):
+  with pytest.raises(errors.UserError, match="'none' is none of bm25, again"):
     compare.load(study, ['none'])
   with pytest.raises(errors.UserError, match='no such file'):
     compare.load(tmp_path / 'nothing.py')
