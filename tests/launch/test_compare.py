@@ -45,7 +45,7 @@ STUDY = Study(
                                   'optim.learning_rate': 0.3}}),
     }},
     lines={{
-        'bm25': Line('warm start', 'bm25'), 'again': Line('again', 'initial'),
+        'bm25': Line('warm start', 'bm25'), 'again': Line('again'),
         'slow': Line('slow'),
         'fast': Line('fast', versus='slow', note='a note'),
         'unused': Line('fast', 'nothing'),
@@ -83,7 +83,7 @@ def test_a_study_from_end_to_end(study, tmp_path):
   assert manifest['config']['optim']['steps'] == 1
   # The pool is the whole corpus here: it is the rank in the corpus.
   ranks = json.loads((work / 'runs/again-0/pool_ranks.json').read_text())
-  table = (work / 'runs/again-0/evaluation').glob('*-initial/per_query.tsv')
+  table = (work / 'runs/again-0/evaluation').glob('*-trained/per_query.tsv')
   lines = [line.split('\t') for line in next(table).read_text().splitlines()]
   assert {line[0]: float(line[2]) for line in lines[1:]} == ranks
   kept = json.loads((work / 'comparison.json').read_text())
