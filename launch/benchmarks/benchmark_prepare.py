@@ -1,6 +1,7 @@
 """Memory and time of preparing a corpus, for corpora of growing size.
 
-    python launch/benchmark_prepare.py 100000 400000 1600000
+    .venv/bin/python launch/benchmarks/benchmark_prepare.py \\
+        100000 400000 1600000
 
 Writes synthetic passages of 100 words as a BEIR folder under --folder, prepares
 each in a process of its own, and prints its peak resident memory. What a corpus

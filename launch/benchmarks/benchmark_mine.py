@@ -1,7 +1,7 @@
 """Measures mining: peak memory and time, by exact search and by ScaNN.
 
     .venv/bin/pip install psutil
-    .venv/bin/python launch/benchmark_mine.py [--passages 200000]
+    .venv/bin/python launch/benchmarks/benchmark_mine.py [--passages 200000]
         [--queries 5000] [--workdir DIR]
 
 Vectors are the synthetic ones of benchmark_index.py; encoding is not measured.
@@ -76,7 +76,7 @@ def _run_all(args: argparse.Namespace) -> None:
 
 def _run_step(args: argparse.Namespace) -> None:
   """One step, measured from after the imports."""
-  sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
+  sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
   import jax
 
   from neg_contrast import sharding

@@ -1,8 +1,8 @@
 """Measures embeddings on disk by dtype: size, search, recall, memory.
 
     .venv/bin/pip install psutil
-    .venv/bin/python launch/benchmark_encode.py [--passages 10000 100000]
-        [--queries 200] [--workdir DIR]
+    .venv/bin/python launch/benchmarks/benchmark_encode.py
+        [--passages 10000 100000] [--queries 200] [--workdir DIR]
 
 Vectors are the synthetic ones of benchmark_index.py with 768 features; the
 encoder itself is not measured. Each step runs in a process of its own: writing
@@ -98,7 +98,7 @@ def _measure(
 
 def _run_step(args: argparse.Namespace) -> None:
   """One step, measured from after the imports."""
-  sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
+  sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
   import jax
 
   from neg_contrast import sharding

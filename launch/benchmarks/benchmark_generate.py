@@ -1,6 +1,6 @@
 """Measures decoding: time per token with and without a cache, and passages/s.
 
-    .venv/bin/python launch/benchmark_generate.py [--size t5-tiny]
+    .venv/bin/python launch/benchmarks/benchmark_generate.py [--size t5-tiny]
         [--lengths 8 16 32 64 128] [--rows 8] [--batches 1 16 64]
         [--method sample] [--top_k 0] [--top_p 0.95] [--beams 4]
         [--samples 1] [--source 128] [--tokens 32] [--dtype float32]
@@ -52,7 +52,7 @@ def main() -> None:
   parser.add_argument('--tokens', type=int, default=32)
   parser.add_argument('--dtype', default='float32')
   args = parser.parse_args()
-  sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
+  sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
   _measure(args)
 
 

@@ -1,7 +1,7 @@
 """sentence-transformers at the work of `configs/benchmark.py:versus=...`.
 
-Started by `job=benchmark` as `python launch/peer_sentence_transformers.py
-FOLDER`, where FOLDER holds `model/`, a sentence-transformers folder, and
+Started by `job=benchmark` as `python peer_sentence_transformers.py FOLDER`,
+where FOLDER holds `model/`, a sentence-transformers folder, and
 `settings.json` with texts and settings. For every line on standard input it
 trains on all batches, or encodes all passages, and answers with a line of json.
 

@@ -1,6 +1,6 @@
 """Measures a training step with and without the gradient cache.
 
-    .venv/bin/python launch/benchmark_gradient_cache.py
+    .venv/bin/python launch/benchmarks/benchmark_gradient_cache.py
         [--batches 64 128 256 512 1024 2048] [--steps 1] [--most_gib 8]
 
 A dual encoder of BERT-tiny's size (2 layers of 128 features, random weights,
@@ -22,7 +22,7 @@ import sys
 import time
 from typing import Any
 
-sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
+sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
 
 import jax
 import numpy as np

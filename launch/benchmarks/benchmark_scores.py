@@ -1,7 +1,7 @@
 """Measures search and hard draws by score functions of several vectors.
 
     .venv/bin/pip install psutil
-    .venv/bin/python launch/benchmark_scores.py [--passages 11915]
+    .venv/bin/python launch/benchmarks/benchmark_scores.py [--passages 11915]
         [--queries 500] [--scores dual som]
 
 Random vectors of 384 features, queries of 64 tokens and passages of 48; as many
@@ -25,7 +25,7 @@ import time
 import benchmark_index
 import numpy as np
 
-sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
+sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
 
 from neg_contrast import scoring
 

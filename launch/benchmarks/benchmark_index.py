@@ -1,12 +1,13 @@
 """Measures our indexes against faiss: memory, build, recall, throughput.
 
     .venv/bin/pip install faiss-cpu matplotlib psutil
-    .venv/bin/python launch/benchmark_index.py [--passages 10000 100000 1000000]
-        [--threads 1] [--workdir DIR] [--svg launch/benchmark_index.svg]
+    .venv/bin/python launch/benchmarks/benchmark_index.py
+        [--passages 10000 100000 1000000] [--threads 1] [--workdir DIR]
+        [--svg FILE]
 
-Prints markdown tables and draws launch/benchmark_index.svg. Each measurement
-runs in a fresh process; with --workdir they are kept there, and the same
-command goes on where it was interrupted. 1,000,000 passages take about 15
+Prints markdown tables and draws benchmark_index.svg beside this file. Each
+measurement runs in a fresh process; with --workdir they are kept there, and the
+same command goes on where it was interrupted. 1,000,000 passages take about 15
 minutes of one core, 5 GiB of memory and 7 GiB of disk.
 
 The vectors are SYNTHETIC, made from a seed to be like sentence embeddings: 384
@@ -63,7 +64,7 @@ _NAMES = {
 _TARGET = 0.95
 _SHOWN = 0.5  # The least recall in the picture.
 _MIB = 2**20
-_PLACE = 'launch/benchmark_index.py'
+_PLACE = 'launch/benchmarks/benchmark_index.py'
 
 
 def main() -> None:
@@ -114,7 +115,7 @@ def _run_all(args: argparse.Namespace) -> None:
                '--seed', str(args.seed), '--workdir', args.workdir],
               check=True,
               env={**os.environ, 'OMP_NUM_THREADS': threads,
-                   'PYTHONPATH': str(pathlib.Path(__file__).parents[1]),
+                   'PYTHONPATH': str(pathlib.Path(__file__).parents[2]),
                    'OPENBLAS_NUM_THREADS': threads, 'NPROC': threads,
                    'OMP_WAIT_POLICY': 'passive',  # Spinning is no work.
                    'JAX_PLATFORMS': 'cpu', 'XLA_FLAGS': ''},

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # What tpu.sh has every host of a TPU do, in the folder of the code:
-# bash launch/worker.sh install [NFS] | run FLAGS | state [FLAGS] | log | tail |
-# stop. FLAGS are those of neg_contrast.main, and tell one run from another.
+# bash launch/tpu/worker.sh install [NFS] | run FLAGS | state [FLAGS] | log |
+# tail | stop. FLAGS are those of neg_contrast.main, and tell one run from another.
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 verb=$1
 shift
 runs=~/neg_contrast_runs  # Of this host; workdirs may be one for all.
@@ -31,7 +31,7 @@ install_all() {
   PYTHON=.venv/bin/python
   # shellcheck source=launch/setup.sh
   source launch/setup.sh
-  install requirements.txt launch/requirements-tpu.txt
+  install requirements.txt launch/tpu/requirements-tpu.txt
 }
 
 state() {
@@ -69,8 +69,8 @@ case $verb in
     rm -f "$folder/status"
     ln -sfn "$id" "$runs/latest"
     # A session of its own outlives the connection.
-    setsid --fork flock --timeout 5 "$runs/lock" bash launch/worker.sh go "$@" \
-      >> "$folder/log" 2>&1 < /dev/null
+    setsid --fork flock --timeout 5 "$runs/lock" \
+      bash launch/tpu/worker.sh go "$@" >> "$folder/log" 2>&1 < /dev/null
     until is_running || [ -e "$folder/status" ]; do sleep 0.1; done ;;
   go)
     ps -o pgid= -p $$ > "$folder/group"

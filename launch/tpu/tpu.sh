@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Runs a config on a TPU VM, or on all hosts of a TPU slice: one host is the
-# smallest slice. Needs gcloud, logged in; launch/README.md is the guide.
+# smallest slice. Needs gcloud, logged in; launch/tpu/README.md is the guide.
 #
-#   bash launch/tpu.sh VERB --name=NAME --zone=ZONE [OPTIONS] [-- FLAGS]
+#   bash launch/tpu/tpu.sh VERB --name=NAME --zone=ZONE [OPTIONS] [-- FLAGS]
 #
 # Verbs:
 #   watch    create, install and run; again after every preemption, to the end
@@ -26,7 +26,7 @@
 #   --dry-run        prints the commands and runs none
 
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/.."
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 die() {
   echo "error: $*" >&2
@@ -61,8 +61,8 @@ on() {  # on WORKERS COMMAND: from the home folder of the hosts.
     --command="$2"
 }
 
-worker() {  # worker WORDS...: what launch/worker.sh does, on all hosts.
-  on all "bash neg_contrast/launch/worker.sh $(quote "$@")"
+worker() {  # worker WORDS...: what launch/tpu/worker.sh does, on all hosts.
+  on all "bash neg_contrast/launch/tpu/worker.sh $(quote "$@")"
 }
 
 runtime() {
@@ -96,7 +96,7 @@ install() {  # No host can be asked to know a repository: they get a bundle.
     on all "git init --quiet neg_contrast && cd neg_contrast &&\
  git fetch --quiet ../neg_contrast.bundle HEAD '+refs/*:refs/bundle/*' &&\
  git checkout --quiet --detach $commit &&\
- bash launch/worker.sh install $(quote "$nfs")"
+ bash launch/tpu/worker.sh install $(quote "$nfs")"
 }
 
 queue_state() {
@@ -106,8 +106,8 @@ queue_state() {
 tpu_state() { tpus tpu-vm describe "$name" --format='value(state)'; }
 
 run_states() {  # A line per host, if all can be reached.
-  on all "[ ! -e neg_contrast/launch/worker.sh ] && echo 'run: none' ||\
- bash neg_contrast/launch/worker.sh state $(quote "$@")"
+  on all "[ ! -e neg_contrast/launch/tpu/worker.sh ] && echo 'run: none' ||\
+ bash neg_contrast/launch/tpu/worker.sh state $(quote "$@")"
 }
 
 run_state() {  # Of all hosts in a word: what decides what to do next.
@@ -145,7 +145,7 @@ watch() {
       *killed)  # By a signal: a lost host, too little memory.
         kills=$((kills + 1))
         [ $kills -lt 3 ] || die "killed three times; see \
-bash launch/tpu.sh tail $(quote "${where[@]}" --name="$name")"
+bash launch/tpu/tpu.sh tail $(quote "${where[@]}" --name="$name")"
         worker run "$@" || true ;;
       *failed)
         worker log || true
@@ -198,12 +198,12 @@ while [ $# -gt 0 ] && [ "$1" != -- ]; do
   shift
 done
 if [ "$verb" = --help ]; then
-  sed -n '2,/^$/s/^# \{0,1\}//p' launch/tpu.sh
+  sed -n '2,/^$/s/^# \{0,1\}//p' launch/tpu/tpu.sh
   exit
 fi
 case $verb in
   watch | create | install | run | state | tail | stop | ssh | delete) ;;
-  *) die "unknown verb $verb; bash launch/tpu.sh --help lists them" ;;
+  *) die "unknown verb $verb; bash launch/tpu/tpu.sh --help lists them" ;;
 esac
 [ -n "$name" ] && [ -n "$zone" ] || die '--name and --zone are needed'
 where=(--zone="$zone" ${project:+--project="$project"})
@@ -225,7 +225,7 @@ case $verb in
     if [ -n "$dry_run" ]; then show_watch "$@"; else watch "$@"; fi ;;
   run) worker run "$@" ;;
   stop) worker stop ;;
-  tail) on "$host" 'bash neg_contrast/launch/worker.sh tail' ;;
+  tail) on "$host" 'bash neg_contrast/launch/tpu/worker.sh tail' ;;
   ssh) on "$host" "cd neg_contrast && $(quote "$@")" ;;
   state)
     queue_state
