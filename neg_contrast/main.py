@@ -94,10 +94,12 @@ def main(argv: Sequence[str]) -> None:
 
 
 def _compile_report(config: config_lib.Config) -> str:
-  from neg_contrast.training import compile_report
+  from neg_contrast.training import compile_report, run
 
   compile_report.prepare(_TOPOLOGY.value)
-  return compile_report.report(config, _TOPOLOGY.value)
+  return compile_report.report(
+      config.job, run.settings_for(config), _TOPOLOGY.value
+  )
 
 
 def _log_plainly() -> None:

@@ -23,7 +23,13 @@ from neg_contrast.negatives import pool as pool_lib
 from neg_contrast.retrieval import embedder as embedder_lib
 from neg_contrast.retrieval import retriever as retriever_lib
 from neg_contrast.settings import config as config_lib
-from neg_contrast.training import costs, encoder_run, prefetch, run
+from neg_contrast.training import (
+  costs,
+  encoder_run,
+  prefetch,
+  recipe,
+  run,
+)
 
 QUERIES, PASSAGES = 'queries/s', 'passages/s'
 TOKENS, PADDING = 'useful tokens/s', 'padding'
@@ -85,7 +91,7 @@ class Material:
   def trainer(self) -> encoder_run.DualEncoderTraining:
     """That of `job=train`; reads the model at first use."""
     return encoder_run.DualEncoderTraining(
-        self.config, self.workdir, lambda: self.dataset
+        run.settings_for(self.config), self.workdir, lambda: self.dataset
     )
 
   @property
@@ -94,7 +100,7 @@ class Material:
     return self.trainer.model
 
   @functools.cached_property
-  def ready(self) -> run.Ready:
+  def ready(self) -> recipe.Ready:
     """A training that may begin."""
     return self.trainer.set_up()
 

@@ -20,7 +20,7 @@ from neg_contrast.retrieval import retriever as retriever_lib
 from neg_contrast.retrieval import searched as searched_lib
 from neg_contrast.settings import config as config_lib
 from neg_contrast.stage1 import pairs, questions
-from neg_contrast.training import encoder_run
+from neg_contrast.training import encoder_run, run
 
 
 class TrainJob:
@@ -46,11 +46,11 @@ class TrainJob:
         config.stage1, pathlib.Path(config.stage1.workdir)
     )
     self._training = encoder_run.DualEncoderTraining(
-        config if config.stage1 is None else dataclasses.replace(
-            config, model=dataclasses.replace(
+        run.settings_for(config if config.stage1 is None else (
+            dataclasses.replace(config, model=dataclasses.replace(
                 config.model, init=config.stage1.workdir, layers=None
-            )
-        ),
+            ))
+        )),
         workdir, dataset, self._negatives if self._has_pool else None,
     )
 

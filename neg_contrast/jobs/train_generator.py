@@ -11,7 +11,7 @@ from neg_contrast.models import by_name as model_lib
 from neg_contrast.models import generator as generator_lib
 from neg_contrast.models import t5_pretrained
 from neg_contrast.settings import config as config_lib
-from neg_contrast.training import generator_run
+from neg_contrast.training import generator_run, run, shown_questions
 
 FOLDER = 't5'  # Of a workdir.
 
@@ -26,7 +26,7 @@ class TrainGeneratorJob:
     """Reads nothing yet."""
     self._config, self._workdir = config, workdir
     self._training = generator_run.GeneratorTraining(
-        config, workdir, lambda: self._dataset
+        run.settings_for(config), workdir, lambda: self._dataset
     )
 
   def steps(self) -> list[plan.Step]:
@@ -44,14 +44,13 @@ class TrainGeneratorJob:
     ]
 
   def generator(self) -> generator_lib.Generator:
-    """What came out."""
+    """The trained generator."""
     return self._training.trained
 
   def finish(self) -> None:
     """Writes and prints the numbers, and the last questions."""
-    opened = checkpoints.Checkpoints(self._workdir)
-    progress = opened.progress(opened.selected_step())
-    opened.close()
+    with checkpoints.reading(self._workdir) as opened:
+      progress = opened.progress(opened.selected_step())
     folders.write_json(self._workdir / folders.MANIFEST, {
         'config': config_lib.to_dict(self._config),
         'identity': self._training.identity,
@@ -63,7 +62,7 @@ class TrainGeneratorJob:
     ) or 'was not measured; config.evaluation.eval_steps is 0'
     print(f'\ntune split: {measured}')
     shown = sorted(
-        (self._workdir / generator_run.SHOWN_FOLDER).glob('*.json')
+        (self._workdir / shown_questions.FOLDER).glob('*.json')
     )
     for row in folders.read_json(shown[-1]) if shown else ():
       print(f'\n{row["passage"]}\n  written: {row["written"]}\n'

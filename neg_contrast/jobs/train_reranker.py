@@ -11,7 +11,7 @@ from neg_contrast.models import by_name as model_lib
 from neg_contrast.report import workdir_report
 from neg_contrast.retrieval import retriever as retriever_lib
 from neg_contrast.settings import config as config_lib
-from neg_contrast.training import reranker_run
+from neg_contrast.training import reranker_run, run
 
 
 class TrainRerankerJob:
@@ -26,7 +26,7 @@ class TrainRerankerJob:
     folder = pathlib.Path(config.negatives.mined_dir) / retriever_lib.FOLDER
     candidates = reranking.Candidates(config, dataset, folder)
     self._training = reranker_run.RerankerTraining(
-        config, workdir, dataset, self._negatives, candidates
+        run.settings_for(config), workdir, dataset, self._negatives, candidates
     )
     self._reranking = reranking.Reranking(
         config, workdir, dataset, lambda: self._dataset.splits.test,

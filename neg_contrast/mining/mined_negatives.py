@@ -25,7 +25,7 @@ from neg_contrast.retrieval import bm25, bm25_search, hits
 from neg_contrast.retrieval import embedder as embedder_lib
 from neg_contrast.retrieval import retriever as retriever_lib
 from neg_contrast.settings import config as config_lib
-from neg_contrast.training import encoder_run
+from neg_contrast.training import encoder_run, run
 
 _TRAINED = ('coarse', 'fine')
 _MEASURED = 200  # Queries that the recall of a ScaNN index is measured with.
@@ -274,7 +274,7 @@ class Negatives:
         ),
     )
     make = functools.partial(
-        encoder_run.DualEncoderTraining, config,
+        encoder_run.DualEncoderTraining, run.settings_for(config),
         dataset=lambda: self._dataset().gold,
     )
     code = folders.sha256_json(make(self._mined).identity)[:12]
