@@ -30,7 +30,11 @@ import optax
 
 from neg_contrast.batches import batcher, packing
 from neg_contrast.data import sequences
-from neg_contrast.losses import gradient_cache
+from neg_contrast.losses import (
+  batch_softmax,
+  dual_encoder_loss,
+  gradient_cache,
+)
 from neg_contrast.models import bert, dual_encoder
 from neg_contrast.training import costs
 from neg_contrast.training import state as state_lib
@@ -100,8 +104,9 @@ def measure(
 ) -> tuple[int, str, float]:
   """Temporary bytes, seconds a step (or why there are none), products."""
   optimizer = optax.adam(1e-5)
-  step = step_lib.make_train_step(step_lib.contrastive_loss(
-      dual_encoder.Encoder(_SPEC), 20.0, ('bm25',), chunks=chunks
+  step = step_lib.make_train_step(dual_encoder_loss.make_loss(
+      batch_softmax.BatchSoftmaxLoss(True), dual_encoder.Encoder(_SPEC), 20.0,
+      ('bm25',), chunks,
   ), optimizer, 0)
 
   def init():

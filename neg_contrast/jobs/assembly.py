@@ -114,7 +114,7 @@ def _miner(
 ) -> encoder_run.DualEncoderTraining:
   """The training of a miner: gold pairs, in-batch negatives, no stage 1."""
   settings = config.negatives
-  return encoder_run.DualEncoderTraining(dataclasses.replace(
+  miner = dataclasses.replace(
       config,
       job='train',
       stage1=None,
@@ -129,7 +129,10 @@ def _miner(
           config.optim, steps=settings.miner_steps or config.optim.steps,
           epochs=settings.miner_epochs or config.optim.epochs,
       ),
-  ), workdir, lambda: dataset().gold)
+  )
+  return encoder_run.DualEncoderTraining(
+      settings_of_rooms.training(miner), workdir, lambda: dataset().gold
+  )
 
 
 def questions(

@@ -86,11 +86,11 @@ class TrainJob:
         config.stage1, pathlib.Path(config.stage1.workdir)
     )
     self._training = encoder_run.DualEncoderTraining(
-        config if config.stage1 is None else dataclasses.replace(
-            config, model=dataclasses.replace(
+        settings_of_rooms.training(config if config.stage1 is None else (
+            dataclasses.replace(config, model=dataclasses.replace(
                 config.model, init=config.stage1.workdir, layers=None
-            )
-        ),
+            ))
+        )),
         workdir, dataset, self._negatives if self._has_pool else None,
     )
 

@@ -51,7 +51,8 @@ class TrainRerankerJob:
     folder = pathlib.Path(config.negatives.mined_dir) / retriever_lib.FOLDER
     candidates = settings_of_rooms.first_stage(config, dataset, folder)
     self._training = reranker_run.RerankerTraining(
-        config, workdir, dataset, self._negatives, candidates
+        settings_of_rooms.training(config), workdir, dataset, self._negatives,
+        candidates,
     )
     self._reranking = reranking.Reranking(
         config.data, config.evaluation, settings_of_rooms.encoding(config),

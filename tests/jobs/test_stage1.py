@@ -30,7 +30,8 @@ from neg_contrast.models import t5_config
 from neg_contrast.retrieval import bm25_search
 from neg_contrast.settings import config as config_lib
 from neg_contrast.stage1 import pretexts, questions
-from neg_contrast.training import generator_run
+from neg_contrast.training import generator_run, shown_questions
+from neg_contrast.training import run as run_lib
 from tests import tiny
 
 NANO = t5_config.T5Config(
@@ -137,7 +138,7 @@ def test_cut_positives_are_what_the_encoder_sees(root):
   dataset = make_pairs(config)
   from neg_contrast.training import encoder_run
   run_ = encoder_run.DualEncoderTraining(
-      parsed, root / 'unused', lambda: dataset)
+      run_lib.settings_for(parsed), root / 'unused', lambda: dataset)
   batcher, count = run_._make_batch()
   tokenizer = run_.model.tokenizer
   sequences = batcher.passage_tokens(
@@ -234,7 +235,7 @@ def test_generator_learns_and_resumes_to_the_bit(root, tmp_path):
   parsed = config_lib.parse(make_generator(root))
   dataset = dataset_lib.Dataset(parsed.data)
   run_ = generator_run.GeneratorTraining(
-      parsed, tmp_path / 'cut', lambda: dataset)
+      run_lib.settings_for(parsed), tmp_path / 'cut', lambda: dataset)
   make = run_._make_batch
 
   def failing():
@@ -253,7 +254,7 @@ def test_generator_learns_and_resumes_to_the_bit(root, tmp_path):
   run_._make_batch = make
   run_.train()
   assert losses_of(tmp_path / 'cut') == whole
-  shown = sorted((root / 'generator' / generator_run.SHOWN_FOLDER).iterdir(
+  shown = sorted((root / 'generator' / shown_questions.FOLDER).iterdir(
   ))
   assert len(shown) == 2 and len(json.loads(shown[0].read_text())) == 3
 
@@ -294,7 +295,7 @@ def test_killed_generation_ends_the_same(root, tmp_path):
       f'sys.path.insert(0, {str(pathlib.Path.cwd())!r})\n'
       'from neg_contrast.models import t5\n'
       'from neg_contrast.jobs import generate_questions\n'
-      'from tests import test_stage1_job as test\n'
+      'from tests.jobs import test_stage1 as test\n'
       f'root = pathlib.Path({str(root)!r})\n'
       'config = test.make_questions(root, '
       f'synthetic__dir={str(tmp_path / "killed")!r})\n'

@@ -16,6 +16,7 @@ from neg_contrast.jobs import assembly, mine, train
 from neg_contrast.negatives import pool as pool_lib
 from neg_contrast.settings import config as config_lib
 from neg_contrast.training import encoder_run
+from neg_contrast.training import run as run_lib
 from tests import tiny
 
 
@@ -240,7 +241,7 @@ def test_context_trains_on_halves_too(tmp_path):
   pool = negatives.pool
   assert len(pool.halves)
   run = encoder_run.DualEncoderTraining(
-      config, tmp_path / 'w', lambda: dataset, negatives)
+      run_lib.settings_for(config), tmp_path / 'w', lambda: dataset, negatives)
   tokens = encoder_run.passage_tokens(
       dataset.tokenize(run.model, 'passage'), pool.halves)
   passages = len(dataset.prepared.passages)

@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neg_contrast.losses import nce, softmax
+from neg_contrast.bias import score_bias
+from neg_contrast.losses import candidates as candidates_lib
 from neg_contrast.negatives import sampling
 
 INPUTS, LABELS, K = 3, 5, 3
@@ -89,15 +90,15 @@ def gradients(law, params, pop, score=scores_of):
   def hard(params):
     own = score(params)[inputs[:, None], candidates]
     there = np.ones(own.shape, bool)
-    return jnp.sum(joint * softmax.candidate_softmax(own, there))
+    return jnp.sum(joint * candidates_lib.candidate_softmax(own, there))
 
   def cross_entropy(params):
     return -jnp.sum(pop * jax.nn.log_softmax(score(params)))
 
-  selected = nce.selection(scores[inputs], candidates)
+  selected = score_bias.selection(scores[inputs], candidates)
   everything = np.ones(scores.shape, bool)
   marginal = pop.sum(axis=1, keepdims=True)
-  weighted = marginal * nce.masked_softmax(scores, everything)
+  weighted = marginal * candidates_lib.masked_softmax(scores, everything)
   bias = weighted - jnp.zeros_like(scores).at[inputs].add(
       joint[:, None] * selected
   )
@@ -117,7 +118,7 @@ def test_theorem_3_1_the_bias_is_p_less_gamma(law):
   difference = flat(exact) - flat(hard)
   np.testing.assert_allclose(by_theorem, difference, atol=2e-6)
   assert np.linalg.norm(difference) > 0.01
-  products = nce.gradient_products(vjp, bias[None])
+  products = score_bias.gradient_products(vjp, bias[None])
   assert products[0, 0] == pytest.approx(difference @ difference, rel=1e-4)
 
 
@@ -144,11 +145,11 @@ def test_theorem_3_2_has_a_counterexample(p):
 
   def loss(scores):
     own = scores[pairs]
-    each = softmax.candidate_softmax(own, np.ones((4, 2), bool))
+    each = candidates_lib.candidate_softmax(own, np.ones((4, 2), bool))
     return jnp.sum(np.prod(chances[pairs], axis=1) * each)
 
   gamma = np.prod(chances[pairs], axis=1) @ np.asarray(
-      nce.selection(jnp.tile(scores, (4, 1)), pairs))
+      score_bias.selection(jnp.tile(scores, (4, 1)), pairs))
   assert gamma[0] == pytest.approx(p**2 * (3 - 2 * p), rel=1e-5)
   np.testing.assert_allclose(
       jax.grad(loss)(scores), gamma - chances, atol=1e-6)
@@ -164,7 +165,7 @@ def missed_mass(law, seed):
   p = np.asarray(jax.nn.softmax(scores))
   gamma, bound = np.zeros_like(p), np.zeros(INPUTS)
   np.add.at(gamma, inputs, joint[:, None] * np.asarray(
-      nce.selection(scores[inputs], candidates)))
+      score_bias.selection(scores[inputs], candidates)))
   np.add.at(bound, inputs, joint * (1 - p[
       inputs[:, None], candidates].sum(axis=1)))
   return 0.5 * np.abs(gamma - p).sum(axis=1), bound
@@ -198,7 +199,7 @@ def test_theorem_3_3_the_best_scoring_negatives_maximise_the_loss():
   def loss(negatives):
     candidates = np.concatenate([gold[:, None], negatives], axis=1)
     own = jnp.take_along_axis(scores, candidates, axis=1)
-    return np.asarray(softmax.candidate_softmax(own, candidates >= 0))
+    return np.asarray(candidates_lib.candidate_softmax(own, candidates >= 0))
 
   most = loss(greedy)
   for places in itertools.combinations(range(6), 3):
@@ -209,47 +210,6 @@ def test_theorem_3_3_the_best_scoring_negatives_maximise_the_loss():
             zip(negatives.tolist(), np.asarray(greedy).tolist(), strict=True)]
     assert (np.isclose(other, most) == same).all()
     assert (other < most + 1e-6).all()
-
-
-@pytest.mark.parametrize('is_model', [True, False])
-def test_the_adjusted_loss_is_unbiased_by_draws_from_the_model(is_model):
-  scores = jnp.asarray([1.0, -0.4, 2.2, 0.3, -1.0])
-  gold, others = 2, np.array([0, 1, 3, 4])
-  proposal = np.array(jax.nn.softmax(scores[others])) if is_model else (
-      np.full(4, 0.25))
-
-  def expected(scores):
-    total = 0.0
-    for places in itertools.product(range(4), repeat=K - 1):
-      places = list(places)
-      own = scores[np.array([gold, *others[places]])][None]
-      there = np.ones((1, K), bool)
-      adjusted = nce.adjusted_scores(
-          own, jnp.log(proposal[places])[None].astype(jnp.float32), there
-      )
-      total += np.prod(proposal[places]) * softmax.candidate_softmax(
-          adjusted, there)[0]
-    return total
-
-  exact = jax.grad(lambda s: -jax.nn.log_softmax(s)[gold])(scores)
-  difference = np.abs(jax.grad(expected)(scores) - exact).max()
-  assert difference < 1e-6 if is_model else difference > 0.01
-
-
-def test_adjusted_scores_of_padding_and_gold_stay():
-  scores = jnp.asarray([[1.0, 2.0, 3.0, 4.0]])
-  there = np.array([[True, True, True, False]])
-  made = nce.adjusted_scores(
-      scores, jnp.log(jnp.asarray([[0.5, 0.25, 0.0]])), there)
-  np.testing.assert_allclose(
-      made, [[1.0, 2 - np.log(2 * 0.5), 3 - np.log(2 * 0.25), 4.0]], rtol=1e-6)
-
-
-def test_effective_negatives():
-  scores = jnp.asarray([[9.0, 0, 0, 0, 0], [0, 50.0, 0, 0, 0], [1, 2, 2, 7, 7]])
-  there = np.array([[1, 1, 1, 1, 1], [1, 1, 1, 1, 1], [1, 1, 1, 0, 0]], bool)
-  np.testing.assert_allclose(
-      nce.effective_negatives(scores, there), [4, 1, 2], rtol=1e-5)
 
 
 def meter(seed=1, draws=6):
@@ -272,8 +232,8 @@ def meter(seed=1, draws=6):
 def test_the_meter_equals_autodiff_over_its_draws():
   params, gold, is_label, draw, keys = meter()
   scores, vjp = jax.vjp(scores_of, params)
-  bias = nce.score_bias(scores, gold, is_label, draw, keys)
-  norms = nce.norms_of(nce.gradient_products(
+  bias = score_bias.score_bias(scores, gold, is_label, draw, keys)
+  norms = score_bias.norms_of(score_bias.gradient_products(
       vjp, jnp.stack([bias.cross_entropy, bias.mean])
   ))
 
@@ -286,7 +246,7 @@ def test_the_meter_equals_autodiff_over_its_draws():
     for key in keys:
       rows = jnp.concatenate([gold[:, None], draw(key)], axis=1)
       own = jnp.take_along_axis(scores_of(params), rows, axis=1)
-      total += jnp.mean(softmax.candidate_softmax(own, rows >= 0))
+      total += jnp.mean(candidates_lib.candidate_softmax(own, rows >= 0))
     return total / len(keys)
 
   g = flat(jax.grad(exact)(params))
@@ -296,7 +256,7 @@ def test_the_meter_equals_autodiff_over_its_draws():
   assert norms.cross_entropy == pytest.approx(np.linalg.norm(g), rel=1e-4)
   assert norms.nce == pytest.approx(np.linalg.norm(mean), rel=1e-4)
   assert norms.bias == pytest.approx(np.linalg.norm(g - mean), rel=1e-4)
-  both = nce.gradient_products(vjp, bias.bias)
+  both = score_bias.gradient_products(vjp, bias.bias)
   assert both[0, 1] == pytest.approx(
       (g - halves[0]) @ (g - halves[1]), rel=1e-4)
   assert norms.cosine == pytest.approx(
@@ -311,7 +271,7 @@ def test_the_meter_equals_autodiff_over_its_draws():
 def test_all_labels_as_candidates_have_no_bias():
   params, gold, _, _, keys = meter()
   others = np.array([[y for y in range(LABELS) if y != one] for one in gold])
-  bias = nce.score_bias(
+  bias = score_bias.score_bias(
       scores_of(params), gold, np.ones((INPUTS, LABELS), bool),
       lambda _: jnp.asarray(others), keys,
   )
@@ -322,4 +282,4 @@ def test_all_labels_as_candidates_have_no_bias():
 def test_the_meter_wants_two_halves():
   params, gold, is_label, draw, keys = meter()
   with pytest.raises(ValueError, match='5 draws'):
-    nce.score_bias(scores_of(params), gold, is_label, draw, keys[:5])
+    score_bias.score_bias(scores_of(params), gold, is_label, draw, keys[:5])

@@ -1,4 +1,4 @@
-"""How far a sampled contrastive loss is from the cross-entropy. Pure.
+"""The bias of a sampled contrastive loss in scores and gradients. Pure.
 
 Zhang and Stratos, "Understanding Hard Negatives in Noise Contrastive
 Estimation", 2021. A query x has the scaled scores s(x, y) of all labels y, the
@@ -23,12 +23,12 @@ miss of p's mass, and γ, a mean of such π, at most the mean of that:
 `ScoreBias.missed_mass`. Negatives drawn by p miss little; the best-scoring ones
 miss least of all; what the gold is, or the population, does not matter.
 
-Theorem 3.2 does not hold as it is stated (tests/test_nce.py): with negatives
-drawn iid from p, and p = pop, γ is not p. Of two labels with p = .9 and .1, and
-K = 2, γ(first) = p²(3 - 2p) = .972. The proof's last sum has no indicator of y
-among the candidates and is no distribution. At p = pop it is uniform negatives
-that are unbiased, since π is then the posterior of the gold given the
-candidates; both gradients are 0 there.
+Theorem 3.2 does not hold as it is stated (tests/bias/test_score_bias.py): with
+negatives drawn iid from p, and p = pop, γ is not p. Of two labels with p = .9
+and .1, and K = 2, γ(first) = p²(3 - 2p) = .972. The proof's last sum has no
+indicator of y among the candidates and is no distribution. At p = pop it is
+uniform negatives that are unbiased, since π is then the posterior of the gold
+given the candidates; both gradients are 0 there.
 """
 
 from collections.abc import Callable
@@ -40,51 +40,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from neg_contrast.batches.packed import AnyArray
-
-
-def masked_softmax(
-    scores: Float[Array, '*batch labels'],
-    is_candidate: Bool[AnyArray, '*batch labels'],
-) -> Float[Array, '*batch labels']:
-  """p of equation 1 over all labels, π of equation 3 over the candidates.
-
-  Args:
-    scores: `[..., labels] float32`, scaled; anything where it is no candidate.
-    is_candidate: `[..., labels] bool`, True somewhere.
-
-  Returns:
-    `[..., labels] float32`; 0 where it is no candidate.
-  """
-  return jax.nn.softmax(jnp.where(is_candidate, scores, -jnp.inf), axis=-1)
-
-
-def adjusted_scores(
-    scores: Float[Array, 'queries candidates'],
-    log_proposal: Float[Array, 'queries negatives'],
-    is_candidate: Bool[AnyArray, 'queries candidates'],
-) -> Float[Array, 'queries candidates']:
-  """Scores whose `losses.candidate_softmax` is the score-adjusted loss.
-
-  Equation 10 (Bengio and Senécal, 2008): the gold's score stays, a negative's
-  loses log((K - 1) ν). Its negatives are drawn iid, with replacement, from ν
-  over the labels without the positives. With ν ∝ exp(s) the gradient is that of
-  the cross-entropy, on average (Blanc and Rendle, 2018). ν is a constant: it
-  holds the scores by which was drawn, which may be those of an older model.
-
-  Args:
-    scores: `[queries, K] float32`, scaled; the gold in column 0.
-    log_proposal: `[queries, K - 1] float32`, log ν of the negatives, as
-      `IidRace.log_proposal` has it.
-    is_candidate: `[queries, K] bool`; K counts the real ones.
-
-  Returns:
-    `[queries, K] float32`.
-  """
-  negatives = jnp.sum(is_candidate[:, 1:], axis=1, keepdims=True)
-  shift = jnp.log(jnp.maximum(1, negatives)) + log_proposal
-  return scores.at[:, 1:].add(
-      -jnp.where(is_candidate[:, 1:], jax.lax.stop_gradient(shift), 0)
-  )
+from neg_contrast.losses import candidates as candidates_lib
 
 
 def selection(
@@ -106,27 +62,9 @@ def selection(
   """
   candidates = jnp.asarray(candidates)
   own = jnp.take_along_axis(scores, jnp.maximum(candidates, 0), axis=1)
-  share = masked_softmax(own, candidates >= 0)
+  share = candidates_lib.masked_softmax(own, candidates >= 0)
   lines = jnp.arange(scores.shape[0])[:, None]
   return jnp.zeros_like(scores).at[lines, candidates].add(share)
-
-
-def effective_negatives(
-    scores: Float[Array, '*batch candidates'],
-    is_candidate: Bool[AnyArray, '*batch candidates'],
-) -> Float[Array, '*batch']:
-  """How many of the negatives the gradient is made of.
-
-  1 / Σ_k ρ_k², where ρ is π over the negatives alone: K - 1 when they share the
-  gradient evenly, 1 when one has it all (Kish's effective sample size, 1965;
-  the inverse of Simpson's index, Hill, 1973).
-
-  Args:
-    scores: `[..., K] float32`, scaled; the gold in column 0.
-    is_candidate: `[..., K] bool`, with at least one negative.
-  """
-  share = masked_softmax(scores[..., 1:], is_candidate[..., 1:])
-  return 1 / jnp.sum(jnp.square(share), axis=-1)
 
 
 @flax.struct.dataclass
@@ -188,7 +126,7 @@ def score_bias(
   queries, labels = scores.shape
   weights = jnp.full(queries, 1 / queries) if weights is None else weights
   lines = jnp.arange(queries)[:, None]
-  model = masked_softmax(scores, is_label)
+  model = candidates_lib.masked_softmax(scores, is_label)
   own = jnp.take_along_axis(scores, gold[:, None], axis=1)[:, 0]
 
   def add(sums, key):
@@ -198,7 +136,7 @@ def score_bias(
     total = jax.nn.logsumexp(jnp.where(there, picked, -jnp.inf), axis=1)
     chosen = jnp.zeros_like(scores).at[lines, candidates].max(there)
     one = (selection(scores, candidates), weights @ (total - own),
-           weights @ effective_negatives(picked, there),
+           weights @ candidates_lib.effective_negatives(picked, there),
            weights @ (1 - jnp.sum(model * chosen, axis=1)))
     return jax.tree.map(jnp.add, sums, one), None
 
