@@ -8,6 +8,7 @@ from neg_contrast import errors
 from neg_contrast.artifacts import folders, plan
 from neg_contrast.bias import bias_tables, meter
 from neg_contrast.data import dataset as dataset_lib
+from neg_contrast.jobs import checks
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.models import loading
 from neg_contrast.negatives import sampling
@@ -16,6 +17,13 @@ from neg_contrast.training import label_space_run, run_settings
 from neg_contrast.training import state as state_lib
 
 _FORMAT = 2  # Of the files, raised when what is computed changes.
+
+
+def check(config: config_lib.Config) -> None:
+  """Refuses a config that does not suit `job=nce_bias`."""
+  checks.check_source(config)
+  checks.check_init(config)
+  checks.check_steps(config)
 
 
 class NceBiasJob:

@@ -13,6 +13,7 @@ from absl import logging
 from neg_contrast import progress
 from neg_contrast.artifacts import folders, plan
 from neg_contrast.bias import bias_tables, synthetic
+from neg_contrast.jobs import checks
 from neg_contrast.negatives import sampling
 from neg_contrast.report import figures
 from neg_contrast.report import svg as svg_lib
@@ -26,6 +27,11 @@ FIGURES = {'loss': 'figure-loss.svg', 'bias': 'figure-bias.svg'}
 
 _FORMAT = 1  # Of the file, raised when what is computed changes.
 _SERIES = {'cross-entropy': 3, 'entropy': 0, 'random': 2, 'hard': 5}
+
+
+def check(config: config_lib.Config) -> None:
+  """Refuses a config that does not suit `job=nce_synthetic`."""
+  checks.check_steps(config)
 
 
 class NceSyntheticJob:

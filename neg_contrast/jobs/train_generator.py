@@ -7,7 +7,7 @@ import pathlib
 from neg_contrast import checkpoints
 from neg_contrast.artifacts import folders, plan
 from neg_contrast.data import dataset as dataset_lib
-from neg_contrast.jobs import settings_of_rooms
+from neg_contrast.jobs import checks, settings_of_rooms
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.models import generator as generator_lib
 from neg_contrast.models import t5_pretrained
@@ -15,6 +15,19 @@ from neg_contrast.settings import config as config_lib
 from neg_contrast.training import generator_run, shown_questions
 
 FOLDER = 't5'  # Of a workdir.
+
+
+def check(config: config_lib.Config) -> None:
+  """Refuses a config that does not suit `job=train_generator`."""
+  checks.check_source(config)
+  checks.check_no_bias_log(config)
+  if config.model.chunk_groups:
+    raise config.error('model.chunk_groups', 'is for dual encoders; a '
+                       'generator takes less memory with a smaller '
+                       'data.batch_size or model.remat=full')
+  if not config.model.init:
+    raise config.error('model.init', 'is needed: a folder or hub name of a T5, '
+                       'or random:t5-tiny')
 
 
 class TrainGeneratorJob:
