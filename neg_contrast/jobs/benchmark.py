@@ -93,11 +93,9 @@ class BenchmarkJob:
     return dataset_lib.Dataset(self._config.data)
 
   def _missing(self) -> str | None:
-    if self._config.benchmark.versus:
-      lack = peer_lib.missing(self._config.benchmark.versus)
-      if lack:
-        return lack
-    return model_lib.missing(self._config.model.init)
+    versus = self._config.benchmark.versus
+    lack = peer_lib.missing(versus) if versus else None
+    return lack or model_lib.missing(self._config.model.init)
 
   def _make_up(self) -> None:
     config = self._config
