@@ -123,7 +123,7 @@ class Comparison:
     """
     names = {name for line in self._study.lines.values()
              for name in (line.run, *self._needs(line.run))}
-    keys = set()
+    keys: set[str] = set()
     for name in names:
       config, _, settings = self._config(name, 0)
       config_lib.parse(config)

@@ -41,9 +41,10 @@ class Pool:
     runs = [trec.read_run(path) for path in rankings]
     self._others = {
         query: sorted({
-            corpus.passage_ids.row_of(name)
+            row
             for run in runs
             for name in _first(run, corpus.query_ids[query].decode())
+            if (row := corpus.passage_ids.row_of(name)) is not None
         } - positives)
         for query, positives in self._positives.items()
     }
