@@ -7,7 +7,7 @@ among a few hundred fixed passages changes with every score.
 import pathlib
 from collections.abc import Mapping, Sequence
 
-from neg_contrast import api, errors
+from neg_contrast import api
 from neg_contrast.data import prepared as prepared_lib
 from neg_contrast.evaluation import trec
 
@@ -41,19 +41,13 @@ class Pool:
     runs = [trec.read_run(path) for path in rankings]
     self._others = {
         query: sorted({
-            self._row_of(name)
+            row
             for run in runs
             for name in _first(run, corpus.query_ids[query].decode())
+            if (row := corpus.passage_ids.row_of(name)) is not None
         } - positives)
         for query, positives in self._positives.items()
     }
-
-  def _row_of(self, name: str) -> int:
-    """Raises UserError if the corpus does not have a passage."""
-    row = self._corpus.passage_ids.row_of(name)
-    if row is None:
-      raise errors.UserError(f'passage "{name}" of a ranking is not there')
-    return row
 
   def ranks(self, checkpoint: str | pathlib.Path) -> dict[str, float]:
     """Query id -> rank, from 1, of its best positive by a trained model."""
