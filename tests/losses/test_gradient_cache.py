@@ -215,8 +215,6 @@ def test_number_of_groups_is_checked():
     chunking.check(make_config(**{'model.chunk_groups': 3}), mesh)
   with pytest.raises(errors.UserError, match='model.chunk_groups=-2: must be'):
     make_config(**{'model.chunk_groups': -2})
-  with pytest.raises(errors.UserError, match='model.chunk_groups=2: is for'):
-    make_config(job='train_generator', **{'model.chunk_groups': 2})
   plain = [chunking.make_chunks(make_config(), n, mesh) for n in (0, 8)]
   assert plain == [None, None]
   chunks = chunking.make_chunks(make_config(), 4, mesh)
