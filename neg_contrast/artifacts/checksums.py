@@ -188,8 +188,8 @@ def _blocks(data: np.ndarray) -> Iterator[np.ndarray]:
           for begin in range(0, len(data), BLOCK_BYTES))
 
 
-def _of_block(block: np.ndarray | bytes) -> str:
-  return xxhash.xxh3_64_hexdigest(memoryview(block))
+def _of_block(block: np.ndarray) -> str:
+  return xxhash.xxh3_64_hexdigest(block.data)
 
 
 def _of_json(value: Any) -> str:
