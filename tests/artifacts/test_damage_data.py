@@ -15,6 +15,7 @@ import pytest
 from neg_contrast import errors
 from neg_contrast.artifacts import arrays, checksums, folders
 from neg_contrast.data import (
+    preparation,
     prepared,
     random_texts,
     synthetic_pairs,
@@ -70,7 +71,9 @@ def whole(tmp_path_factory):
   write_zeshel(root / 'source')
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr(tfds_records, '_ROWS_PER_SHARD', 10)
-    corpus = prepared.prepare(f'zeshel:{root / "source"}', root / 'out', False)
+    corpus = preparation.prepare(
+        f'zeshel:{root / "source"}', root / 'out', False
+    )
   corpus.folder.rename(root / 'corpus')
   corpus = prepared.Prepared(root / 'corpus')
   with open(root / 'pairs.jsonl', 'w') as f:
