@@ -180,7 +180,8 @@ class Prepared:
   def query_worlds(self) -> Int[np.ndarray, ' queries']:
     """`[queries] int32`: numbers of `worlds`; where there are some."""
     return arrays.load_array(
-        self.folder / 'query_worlds.npy', (len(self.queries),), np.int32
+        self.folder / 'query_worlds.npy',
+        (self.manifest['counts']['queries'],), np.int32,
     )
 
   def rows_of_worlds(
