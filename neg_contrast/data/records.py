@@ -1,6 +1,7 @@
 """The canonical form that every data format is read into."""
 
 import collections
+import contextlib
 import dataclasses
 import pathlib
 from collections.abc import Callable, Iterator
@@ -106,6 +107,13 @@ class InvalidRecords:
       )
     self.counts[kind] += 1
 
+  @contextlib.contextmanager
+  def quiet(self) -> Iterator[None]:
+    """Records that are read once more are not counted a second time."""
+    before = self.counts.copy()
+    yield
+    self.counts = before
+
 
 @runtime_checkable
 class Source(Protocol):
@@ -113,9 +121,9 @@ class Source(Protocol):
 
   Readers report lines that do not parse to the `InvalidRecords` they were made
   with. Checks that hold for all formats (empty passages, duplicate ids, unknown
-  judged ids) are not theirs: `prepared.py` makes them. A reader of pairs may
-  give the same passage or query many times; the first is kept, and one with the
-  same id but another content is an error.
+  judged ids) are not theirs: `usable_records.py` and `corpus_writer.py` make
+  them. A reader of pairs may give the same passage or query many times; the
+  first is kept, and one with the same id but another content is an error.
 
   The queries of a source are questions, or all are mentions. Where a source
   has worlds, every passage and every query has one, and a query is searched in

@@ -10,6 +10,7 @@ import numpy as np
 from neg_contrast import errors
 from neg_contrast.artifacts import arrays, folders
 from neg_contrast.data import id_table, records
+from neg_contrast.data import prepared as prepared_lib
 
 _READ_AT_ONCE = 1024
 
@@ -24,7 +25,7 @@ class PreparedFolder:
       UserError: one is missing.
     """
     self._folder = folder
-    manifest = folders.read_manifest(folder) or {}
+    manifest = folders.read_manifest(folder, prepared_lib.CORPUS) or {}
     counts = manifest.get('counts') or {}
     self._worlds = tuple(manifest.get('worlds') or ())
     self.splits = tuple(counts.get('judgements') or ())
