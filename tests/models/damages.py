@@ -18,7 +18,8 @@ def of_bytes(data: bytes, seed: int, flips: int = 14):
     yield f'cut at {part}', data[: int(len(data) * part)]
   yield 'nested', b'[' * 100_000
   yield 'nested objects', b'{"a":' * 100_000
-  yield 'not UTF-8', data[: len(data) // 2] + b'\xff\xfe' + data[len(data) // 2:]
+  half = len(data) // 2
+  yield 'not UTF-8', data[:half] + b'\xff\xfe' + data[half:]
   yield 'zeros', data[: len(data) // 3] + bytes(len(data) - len(data) // 3)
   yield 'a list', b'[]'
   yield 'a number', b'7'
@@ -38,8 +39,8 @@ def of_object(data: bytes, seed: int):
 
 def _others(value, rng):
   """Values of another type or far out of range."""
-  wrong = [None, [], {}, [value], {'x': value}, 'x\ud800', 2**70, -(2**70), 1e39,
-           -1, 0, True, float('nan'), 10**400]
+  wrong = [None, [], {}, [value], {'x': value}, 'x\ud800', 2**70, -(2**70),
+           1e39, -1, 0, True, float('nan'), 10**400]
   return [wrong[i] for i in rng.choice(len(wrong), 5, replace=False)]
 
 
