@@ -13,7 +13,8 @@ import sys
 import jax
 import numpy as np
 
-from neg_contrast import checkpoints, hosts, sharding
+from neg_contrast import hosts, sharding
+from neg_contrast.artifacts import checkpoints
 from neg_contrast.mining import candidates
 from neg_contrast.models import t5_config
 from neg_contrast.settings import config as config_lib

@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
-from neg_contrast import checkpoints, sharding
+from neg_contrast import sharding
+from neg_contrast.artifacts import checkpoints
 from neg_contrast.jobs import generate_questions, mine, train, train_generator
 from neg_contrast.mining import candidates
 from neg_contrast.models import t5_config

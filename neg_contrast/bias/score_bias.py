@@ -40,7 +40,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
 from neg_contrast.batches.packed import AnyArray
-from neg_contrast.losses import candidates as candidates_lib
+from neg_contrast.losses import candidate_softmax as candidates_lib
 
 
 def selection(

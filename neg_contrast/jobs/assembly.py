@@ -15,7 +15,7 @@ from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import synthetic_pairs
 from neg_contrast.jobs import settings_of_rooms
 from neg_contrast.mining import given_pool, mined_pool, pool_folder
-from neg_contrast.mining import task as task_lib
+from neg_contrast.mining import mining_task as task_lib
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.models import generator as generator_lib
 from neg_contrast.models import loading, question_writer

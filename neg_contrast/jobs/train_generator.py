@@ -4,8 +4,7 @@ import dataclasses
 import functools
 import pathlib
 
-from neg_contrast import checkpoints
-from neg_contrast.artifacts import folders, plan
+from neg_contrast.artifacts import checkpoints, folders, plan
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.jobs import checks, settings_of_rooms
 from neg_contrast.models import by_name as model_lib

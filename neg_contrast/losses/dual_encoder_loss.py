@@ -1,7 +1,7 @@
 """What every loss of a dual encoder takes and says of itself. Pure.
 
 A loss compares the vectors of a batch; `make_loss` puts an encoder before it.
-`losses/table.py` lists all of them.
+`losses/loss_table.py` lists all of them.
 """
 
 import abc

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from neg_contrast.batches.packed import AnyArray
-from neg_contrast.losses import candidates as candidates_lib
+from neg_contrast.losses import candidate_softmax as candidates_lib
 from neg_contrast.losses import dual_encoder_loss
 
 

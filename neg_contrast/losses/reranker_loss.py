@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import jax.numpy as jnp
 
 from neg_contrast import losses
-from neg_contrast.losses import candidates, gradient_cache
+from neg_contrast.losses import candidate_softmax as candidates
+from neg_contrast.losses import gradient_cache
 from neg_contrast.models import cross_encoder
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from neg_contrast import errors
 from neg_contrast.artifacts import plan
 from neg_contrast.data import dataset as dataset_lib
-from neg_contrast.mining import task as task_lib
+from neg_contrast.mining import mining_task as task_lib
 from neg_contrast.mining import texts as texts_lib
 from neg_contrast.negatives import pool as pool_lib
 

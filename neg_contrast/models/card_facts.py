@@ -2,7 +2,7 @@
 
 import pathlib
 
-from neg_contrast import checkpoints as checkpoints_lib
+from neg_contrast.artifacts import checkpoints as checkpoints_lib
 from neg_contrast.artifacts import folders
 from neg_contrast.models import (
   descriptions,

@@ -15,7 +15,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int, Key
 
 from neg_contrast.batches import packed
-from neg_contrast.models import sampling, t5, t5_cache, t5_config
+from neg_contrast.models import t5, t5_cache, t5_config
+from neg_contrast.models import token_sampling as sampling
 
 METHODS = ('greedy', 'sample', 'beam')
 _LOWEST = -1e9  # Stands for "no score" in the reference; finite on purpose.

@@ -13,8 +13,8 @@ from typing import Any
 import jax
 import numpy as np
 
-from neg_contrast import checkpoints as checkpoints_lib
 from neg_contrast import errors
+from neg_contrast.artifacts import checkpoints as checkpoints_lib
 from neg_contrast.models import generator, loading, reranker
 
 

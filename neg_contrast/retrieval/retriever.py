@@ -210,7 +210,8 @@ class Retriever:
     worlds = prepared.passage_worlds if prepared.worlds else None
     return exact_parts.ExactParts(
         self._settings, self.vectors.passage_vecs, self._tie_ranks,
-        self._encoder.score, worlds if worlds is None or rows is None else worlds[rows],
+        self._encoder.score,
+        worlds if worlds is None or rows is None else worlds[rows],
         self._among,
     )
 

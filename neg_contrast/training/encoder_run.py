@@ -17,8 +17,7 @@ from neg_contrast.bias import labels
 from neg_contrast.bias import meter as meter_lib
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import examples, synthetic_pairs, tokenized
-from neg_contrast.losses import dual_encoder_loss
-from neg_contrast.losses import table as loss_table
+from neg_contrast.losses import dual_encoder_loss, loss_table
 from neg_contrast.models import attention, dual_encoder, loading, text_spec
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.negatives import sampling, sources

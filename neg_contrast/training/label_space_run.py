@@ -19,7 +19,7 @@ from neg_contrast.batches import batcher
 from neg_contrast.bias import labels
 from neg_contrast.bias import meter as meter_lib
 from neg_contrast.data import dataset as dataset_lib
-from neg_contrast.losses import candidates as candidates_lib
+from neg_contrast.losses import candidate_softmax as candidates_lib
 from neg_contrast.models import loading
 from neg_contrast.negatives import sampling
 from neg_contrast.settings import config as config_lib

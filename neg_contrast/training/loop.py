@@ -17,8 +17,8 @@ import optax
 from absl import logging
 from jax.experimental import multihost_utils
 
-from neg_contrast import checkpoints as checkpoints_lib
 from neg_contrast import errors, hosts
+from neg_contrast.artifacts import checkpoints as checkpoints_lib
 from neg_contrast.batches import batcher
 from neg_contrast.training import optimizer, prefetch, run_log, run_settings
 from neg_contrast.training import state as state_lib

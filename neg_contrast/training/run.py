@@ -9,8 +9,8 @@ import jax
 from absl import logging
 from jax.sharding import Mesh
 
-from neg_contrast import checkpoints as checkpoints_lib
 from neg_contrast import hosts
+from neg_contrast.artifacts import checkpoints as checkpoints_lib
 from neg_contrast.artifacts import failures, folders, plan
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.training import (

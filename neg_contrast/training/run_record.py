@@ -7,8 +7,8 @@ import jax
 from absl import logging
 from jax.sharding import Mesh
 
-from neg_contrast import checkpoints, errors, hosts
-from neg_contrast.artifacts import folders
+from neg_contrast import errors, hosts
+from neg_contrast.artifacts import checkpoints, folders
 from neg_contrast.settings import config as config_lib
 
 FILE = 'run.json'

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from neg_contrast.bias import score_bias
-from neg_contrast.losses import candidates as candidates_lib
+from neg_contrast.losses import candidate_softmax as candidates_lib
 from neg_contrast.negatives import sampling
 
 INPUTS, LABELS, K = 3, 5, 3

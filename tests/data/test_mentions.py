@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from neg_contrast import errors
 from neg_contrast.data import inputs, preparation, records, sequences, tokenized
 from neg_contrast.data import tokenizer as tokenizer_lib
-from neg_contrast.data.formats import beir, pairs, zeshel
+from neg_contrast.data.formats import beir, zeshel
+from neg_contrast.data.formats import given_pairs as pairs
 from neg_contrast.negatives import drawing
 from tests import tiny
 from tests.data.test_readers import lines, prepare, read, write

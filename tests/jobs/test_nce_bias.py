@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neg_contrast import checkpoints, errors, sharding
+from neg_contrast import errors, sharding
+from neg_contrast.artifacts import checkpoints
 from neg_contrast.bias import labels
 from neg_contrast.bias import meter as meter_lib
 from neg_contrast.bias import synthetic as synthetic_lib

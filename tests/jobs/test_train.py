@@ -13,8 +13,8 @@ import jax
 import numpy as np
 import pytest
 
-from neg_contrast import checkpoints, errors
-from neg_contrast.artifacts import folders, plan
+from neg_contrast import errors
+from neg_contrast.artifacts import checkpoints, folders, plan
 from neg_contrast.evaluation import per_query, trec
 from neg_contrast.jobs import evaluate, train
 from neg_contrast.models import by_name, loading

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neg_contrast import checkpoints, errors, jobs
-from neg_contrast.artifacts import plan
+from neg_contrast import errors, jobs
+from neg_contrast.artifacts import checkpoints, plan
 from neg_contrast.batches import packed, text_pairs
 from neg_contrast.data import dataset
 from neg_contrast.evaluation import metrics, runs, trec

@@ -7,7 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neg_contrast.losses import candidates, own_candidates
+from neg_contrast.losses import candidate_softmax as candidates
+from neg_contrast.losses import own_candidates
 
 K = 3
 

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
-from neg_contrast.models import decoding, pretrained, sampling, t5
-from tests.models import test_sampling, test_t5
+from neg_contrast.models import decoding, pretrained, t5
+from neg_contrast.models import token_sampling as sampling
+from tests.models import test_t5, test_token_sampling
 
 torch = pytest.importorskip('torch')
 transformers = pytest.importorskip('transformers')
@@ -281,13 +282,13 @@ def test_samples_follow_the_model():
     assert (first > 0).sum() > 2
     for token in np.flatnonzero(first):
       is_token = tokens[row, :, 0] == token
-      test_sampling.assert_frequency(is_token.mean(), first[token], 4000)
+      test_token_sampling.assert_frequency(is_token.mean(), first[token], 4000)
       if token == 11:
         continue
       second = probabilities([token, token])[row, 1]
       got = np.bincount(tokens[row, is_token, 1], minlength=41)
       assert not got[second == 0].any()
-      test_sampling.assert_frequency(got / got.sum(), second, got.sum())
+      test_token_sampling.assert_frequency(got / got.sum(), second, got.sum())
     assert not np.isin(tokens[row, :, 0], np.flatnonzero(first == 0)).any()
 
 

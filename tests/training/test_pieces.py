@@ -10,8 +10,8 @@ import jax
 import numpy as np
 import pytest
 
-from neg_contrast import checkpoints, errors, sharding
-from neg_contrast.artifacts import folders
+from neg_contrast import errors, sharding
+from neg_contrast.artifacts import checkpoints, folders
 from neg_contrast.batches import batcher
 from neg_contrast.settings import config as config_lib
 from neg_contrast.training import loop, optimizer, prefetch, run_log

@@ -5,7 +5,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from neg_contrast.data import records
-from neg_contrast.data.formats import files, pairs
+from neg_contrast.data.formats import files
+from neg_contrast.data.formats import given_pairs as pairs
 
 _QUERY_IDS = ('query_id', 'qid', 'id')
 _PASSAGE_IDS = ('docid', 'doc_id', 'id')

@@ -9,7 +9,8 @@ from typing import Any
 
 from neg_contrast import errors
 from neg_contrast.data import records
-from neg_contrast.data.formats import files, pairs
+from neg_contrast.data.formats import files
+from neg_contrast.data.formats import given_pairs as pairs
 
 _START, _END = '[START_ENT]', '[END_ENT]'
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from neg_contrast import errors
 from neg_contrast.data import records
-from neg_contrast.data.formats import pairs
+from neg_contrast.data.formats import given_pairs as pairs
 
 _POSITIVE, _NEGATIVE = 'positive_passages', 'negative_passages'
 _POSITIVE_IDS, _NEGATIVE_IDS = 'positive_document_ids', 'negative_document_ids'

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from neg_contrast.mining import candidates
-from neg_contrast.mining import task as task_lib
+from neg_contrast.mining import mining_task as task_lib
 from neg_contrast.training import encoder_run
 
 

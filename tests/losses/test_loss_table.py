@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import pytest
 
 from neg_contrast import errors
-from neg_contrast.losses import dual_encoder_loss, table
+from neg_contrast.losses import dual_encoder_loss, loss_table
 from neg_contrast.settings import config as config_lib
 
 HARD = dual_encoder_loss.HARD_NEGATIVES
@@ -21,12 +21,12 @@ def settings(**values):
 
 
 def test_a_config_names_its_loss():
-  made = table.make(settings(bidirectional=False))
-  assert type(made) is table.LOSSES['batch'] and not made.bidirectional
-  made = table.make(settings(
+  made = loss_table.make(settings(bidirectional=False))
+  assert type(made) is loss_table.LOSSES['batch'] and not made.bidirectional
+  made = loss_table.make(settings(
       candidates='own', bidirectional=False, adjusted=True
   ))
-  assert type(made) is table.LOSSES['own'] and made.adjusted
+  assert type(made) is loss_table.LOSSES['own'] and made.adjusted
 
 
 @pytest.mark.parametrize(('values', 'held', 'message'), [
@@ -40,7 +40,7 @@ def test_a_config_names_its_loss():
 ])
 def test_what_is_missing_is_told(values, held, message):
   with pytest.raises(errors.UserError, match=message):
-    table.check(settings(**values), held)
+    loss_table.check(settings(**values), held)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Nearness(dual_encoder_loss.DualEncoderLoss):
 
 
 def test_a_new_loss_is_a_class_and_a_line(monkeypatch):
-  monkeypatch.setitem(table.LOSSES, 'nearness', Nearness)
-  assert isinstance(table.make(settings(candidates='nearness')), Nearness)
+  monkeypatch.setitem(loss_table.LOSSES, 'nearness', Nearness)
+  assert isinstance(loss_table.make(settings(candidates='nearness')), Nearness)
   with pytest.raises(errors.UserError, match='batch, own, nearness'):
-    table.make(settings(candidates='bogus'))
+    loss_table.make(settings(candidates='bogus'))

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from neg_contrast.losses import candidates
+from neg_contrast.losses import candidate_softmax as candidates
 
 
 def test_candidate_softmax_equals_explicit_loop():

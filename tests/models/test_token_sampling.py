@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neg_contrast.models import sampling
+from neg_contrast.models import token_sampling as sampling
 
 torch = pytest.importorskip('torch')
 transformers = pytest.importorskip('transformers')

@@ -21,12 +21,8 @@ import numpy as np
 import orbax.checkpoint as ocp
 from orbax.checkpoint import checkpoint_managers
 
-from neg_contrast import (
-  checkpoint_checksums,
-  checkpoint_errors,
-  errors,
-  sharding,
-)
+from neg_contrast import errors, sharding
+from neg_contrast.artifacts import checkpoint_checksums, checkpoint_errors
 
 FOLDER = 'checkpoints'
 
