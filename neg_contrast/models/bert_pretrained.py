@@ -107,7 +107,7 @@ def convert_bert(
             'bias': np.stack(biases)}
 
   layers: dict[str, Any] = {}
-  for ours, (theirs, is_matrix) in LAYER_NAMES.items():
+  for ours, (theirs, is_matrix) in _LAYER_NAMES.items():
     target = layers
     for name in ours[:-1]:
       target = target.setdefault(name, {})

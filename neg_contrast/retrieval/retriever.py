@@ -200,8 +200,8 @@ class Retriever:
     if self._scann is None:
       return self._exact
     return kept_index.make(
-        self.vectors.passage_vecs, self._tie_ranks, self._encoder.score, self._scann,
-        self._folder,
+        self.vectors.passage_vecs, self._tie_ranks, self._encoder.score,
+        self._scann, self._folder,
     )
 
   @functools.cached_property
@@ -209,7 +209,8 @@ class Retriever:
     prepared, rows = self._dataset.prepared, self._rows
     worlds = prepared.passage_worlds if prepared.worlds else None
     return exact_parts.ExactParts(
-        self._settings, self.vectors.passage_vecs, self._tie_ranks, self._encoder.score,
+        self._settings, self.vectors.passage_vecs, self._tie_ranks,
+        self._encoder.score,
         worlds if worlds is None or rows is None else worlds[rows],
         self._among,
     )
