@@ -20,8 +20,8 @@ import time
 
 _PREPARE = '''
 import pathlib, resource, sys
-from neg_contrast.data import prepared
-prepared.prepare(sys.argv[1], pathlib.Path(sys.argv[2]), False)
+from neg_contrast.data import preparation
+preparation.prepare(sys.argv[1], pathlib.Path(sys.argv[2]), False)
 print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 '''
 _WIKIPEDIA = 21_015_324  # Passages of Lu et al. and of Karpukhin et al.

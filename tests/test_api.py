@@ -13,7 +13,7 @@ import pytest
 
 from neg_contrast import api, errors
 from neg_contrast.artifacts import folders, plan
-from neg_contrast.data import dataset, records
+from neg_contrast.data import dataset, preparation, records
 from neg_contrast.data import prepared as prepared_lib
 from neg_contrast.evaluation import trec
 from neg_contrast.jobs import evaluate, search, split
@@ -381,7 +381,7 @@ def test_split_job_makes_a_corpus(root, tmp_path):
   config = make_config(root, job='split', data__passage_words=5)
   output = run_job(split.SplitJob(config, tmp_path), tmp_path)
   assert f'--config.data.source=beir:{tmp_path / "corpus"}' in output
-  corpus = prepared_lib.prepare(f'beir:{tmp_path / "corpus"}',
+  corpus = preparation.prepare(f'beir:{tmp_path / "corpus"}',
                                 tmp_path / 'prepared', False)
   documents = api.load_corpus(f'beir:{root / "data"}',
                               data__prepared_dir=str(root / 'prepared'))

@@ -10,8 +10,7 @@ import pytest
 from neg_contrast import errors
 from neg_contrast.artifacts import plan
 from neg_contrast.data import answers as answers_lib
-from neg_contrast.data import likeness
-from neg_contrast.data import prepared as prepared_lib
+from neg_contrast.data import likeness, preparation
 from neg_contrast.jobs import audit as audit_job
 from neg_contrast.mining import false_negatives as audit
 from neg_contrast.mining import filters
@@ -55,7 +54,7 @@ def data(tmp_path):
 def test_shares_equal_loops(tmp_path):
   made = run(tmp_path)
   config = tiny.make_config(tmp_path)
-  data = prepared_lib.prepare(config.data.source, tmp_path / 'prepared', False)
+  data = preparation.prepare(config.data.source, tmp_path / 'prepared', False)
   pool = pool_lib.read(tmp_path / 'audit/candidates/pool')
   assert set(made['sources']) == {'model', 'bm25', 'context', 'given', 'random'}
   for number, name in enumerate(pool.sources):
@@ -108,7 +107,7 @@ def test_copies_and_twins_are_seen(tmp_path, data):
   top = made['sources']['bm25']['1-5']
   assert top['twin'] > 0.15 and top['false'] >= top['twin']
   assert any('same words' in line for line in made['verdict'])
-  prepared = prepared_lib.prepare(f'beir:{data}', tmp_path / 'prepared', False)
+  prepared = preparation.prepare(f'beir:{data}', tmp_path / 'prepared', False)
   texts = [likeness.words(p.text) for p in prepared.passages]
   near = np.mean([likeness.likeness(texts[i], texts[i + 48]) >= likeness.NEAR
                   for i in range(48)])

@@ -7,7 +7,7 @@ import pytest
 
 from neg_contrast import errors
 from neg_contrast.artifacts import folders, plan
-from neg_contrast.data import prepared
+from neg_contrast.data import preparation
 from neg_contrast.jobs import mine
 from neg_contrast.negatives import pool as pool_lib
 from neg_contrast.settings import config as config_lib
@@ -71,7 +71,7 @@ def mined(root, request):
 
 
 def data_of(root):
-  return prepared.prepare(f'beir:{root / "data"}', root / 'prepared', False)
+  return preparation.prepare(f'beir:{root / "data"}', root / 'prepared', False)
 
 
 def judged(data, split):
@@ -113,7 +113,7 @@ def test_our_readers_find_the_same_judgements(root, mined, tmp_path, scheme):
             if pair[0] in with_negatives}
   assert sorted(set(want.values())) == [0, 1]
   file, = (workdir / mine.FOLDER).glob(f'{scheme}-train.*')
-  again = prepared.prepare(f'{scheme}:{file}', tmp_path, False)
+  again = preparation.prepare(f'{scheme}:{file}', tmp_path, False)
   assert judged(again, 'train') == want
 
 
@@ -121,7 +121,7 @@ def test_our_readers_find_the_same_judgements(root, mined, tmp_path, scheme):
 def test_our_readers_find_the_same_texts(root, mined, tmp_path, scheme):
   _, workdir = mined
   file, = (workdir / mine.FOLDER).glob(f'{scheme}-train.*')
-  again = prepared.prepare(f'{scheme}:{file}', tmp_path, False)
+  again = preparation.prepare(f'{scheme}:{file}', tmp_path, False)
   data = data_of(root)
   texts = {passage.id: (passage.title, passage.text)
            for passage in data.passages}

@@ -450,13 +450,14 @@ def test_minilm_is_taken_only_if_official(tmp_path, monkeypatch):
 
 
 def test_prefixes_stand_after_cls(tmp_path):
-  from neg_contrast.data import prepared, tokenized
+  from neg_contrast.data import preparation, tokenized
   from neg_contrast.models import loading
   from neg_contrast.settings import config as config_lib
 
   tiny.write_beir(tmp_path / 'data')
   tiny.write_model(tmp_path / 'model')
-  corpus = prepared.prepare(f'beir:{tmp_path / "data"}', tmp_path / 'o', False)
+  corpus = preparation.prepare(f'beir:{tmp_path / "data"}', tmp_path / 'o',
+                               False)
   config = config_lib.ModelConfig(
       init='x', query_prefix='word1 word2', query_length=16, passage_length=16
   )
