@@ -17,7 +17,12 @@ from neg_contrast.data import dataset, preparation, records
 from neg_contrast.data import prepared as prepared_lib
 from neg_contrast.evaluation import trec
 from neg_contrast.jobs import evaluate, search, split
-from neg_contrast.retrieval import embedder, embeddings, finding, scann_index
+from neg_contrast.retrieval import (
+  embedder,
+  exported_vectors,
+  finding,
+  scann_index,
+)
 from neg_contrast.settings import config as config_lib
 from tests import tiny
 from tests.jobs import test_train
@@ -139,8 +144,8 @@ def test_embeddings_on_disk_are_those_in_memory(root, tmp_path):
       str(root / 'model'), f'beir:{tmp_path / "data"}', folder, **{
           **settings(root), 'index__chunk_tokens': 1, 'index__table_rows': 40,
           **kwargs})
-  expected = load(None).passage_vecs
-  made = load(str(tmp_path / 'a')).passage_vecs
+  expected = load(None).vectors.passage_vecs
+  made = load(str(tmp_path / 'a')).vectors.passage_vecs
   assert expected.shape == made.shape == (160, 16)
   assert made[:].tobytes() == expected.tobytes()
   folder, = (tmp_path / 'a').glob('retrieval/*/embeddings')
@@ -156,8 +161,9 @@ def test_embeddings_on_disk_are_those_in_memory(root, tmp_path):
   # Smaller ones are another table.
   small = load(str(tmp_path / 'a'), index__embedding_dtype='int8')
   assert not small.is_made()
-  assert small.passage_vecs.nbytes == 160 * (16 + 4)
-  np.testing.assert_allclose(small.passage_vecs[:], expected, atol=1 / 254)
+  assert small.vectors.passage_vecs.nbytes == 160 * (16 + 4)
+  np.testing.assert_allclose(
+      small.vectors.passage_vecs[:], expected, atol=1 / 254)
   found, best = (one.search(['word1 word2'], 5) for one in (small, again))
   np.testing.assert_allclose(found.scores, best.scores, atol=0.02)
 
@@ -325,10 +331,10 @@ def test_bad_arguments(root):
 
 
 def test_ids_with_line_breaks_are_refused(tmp_path):
-  embeddings.write_ids(tmp_path / 'ids.txt', [b'a b', 'é\u2028'.encode()])
+  exported_vectors.write_ids(tmp_path / 'ids.txt', [b'a b', 'é\u2028'.encode()])
   assert (tmp_path / 'ids.txt').read_bytes() == 'a b\né\u2028\n'.encode()
   with pytest.raises(errors.UserError, match=r"id 'a\\nb' holds a line break"):
-    embeddings.write_ids(tmp_path / 'ids.txt', [b'a\nb'])
+    exported_vectors.write_ids(tmp_path / 'ids.txt', [b'a\nb'])
 
 
 def test_search_job_answers_one_query(root, tmp_path):

@@ -11,12 +11,7 @@ from neg_contrast.jobs import checks, settings_of_rooms
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.models import card_facts, exported, exporting, loading
 from neg_contrast.retrieval import embedder as embedder_lib
-from neg_contrast.retrieval import (
-  embeddings,
-  exported_vectors,
-  fused_vectors,
-  text_encoder,
-)
+from neg_contrast.retrieval import exported_vectors, fused_vectors, text_encoder
 from neg_contrast.retrieval import retriever as retriever_lib
 from neg_contrast.settings import config as config_lib
 
@@ -143,7 +138,7 @@ class ExportJob:
     return {**vectors, 'queries': queries}
 
   def _is_encoded(self) -> bool:
-    return embeddings.is_made(self._embeddings, self._vectors_identity)
+    return exported_vectors.is_made(self._embeddings, self._vectors_identity)
 
   def _write(self) -> None:
     exporting.export(self._model, self._folder, card_facts.make_card(
@@ -156,10 +151,9 @@ class ExportJob:
           self._vectors, self._config.checkpoint
       )
     else:
-      source = exported_vectors.of_encoder(
-          text_encoder.TextEncoder(
-              self._model, settings_of_rooms.encoding(self._config)
-          ), self._dataset,
+      encoder = text_encoder.TextEncoder(
+          self._model, settings_of_rooms.encoding(self._config)
       )
+      source = exported_vectors.of_encoder(encoder, self._dataset)
     exported_vectors.write(self._embeddings, self._vectors_identity,
                            self._dataset.prepared, source)

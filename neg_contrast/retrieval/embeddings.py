@@ -1,4 +1,4 @@
-"""Makes tables of embeddings on disk, shard by shard, and files for others.
+"""Makes tables of embeddings on disk, shard by shard.
 
 An interruption loses the shards that were being made, one a process; the rest
 is kept. Any number of processes divide the shards, and the bytes do not depend
@@ -8,13 +8,10 @@ shards are, and gets its name when all of them are.
 
 import dataclasses
 import pathlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
-from neg_contrast import errors
-from neg_contrast.artifacts import arrays, failures, folders, parts
+from neg_contrast.artifacts import failures, folders, parts
 from neg_contrast.retrieval import vector_table
 
 FORMAT = folders.Format('a table of vectors', 1)
@@ -129,37 +126,5 @@ def _fill(
   )
 
 
-def is_made(folder: pathlib.Path, identity: dict[str, Any]) -> bool:
-  """Whether a finished artifact of this identity is there."""
-  return _is_of(folders.read_manifest(folder) or {}, identity)
-
-
 def _is_of(manifest: dict[str, Any], identity: dict[str, Any]) -> bool:
   return manifest.get('identity') == folders.as_json(identity)
-
-
-def write_vectors(
-    path: pathlib.Path,
-    shape: tuple[int, int],
-    encode: Callable[..., Any],
-) -> None:
-  """Writes an `.npy` file that `encode(out=...)` fills in place."""
-  vecs = arrays.create_array(path, np.float32, shape)
-  encode(out=vecs)
-  vecs.flush()
-
-
-def write_ids(path: pathlib.Path, ids: Iterable[bytes]) -> None:
-  """Writes ids, one a line, UTF-8.
-
-  Raises:
-    UserError: one holds a line break.
-  """
-  with open(path, 'wb') as f:
-    for name in ids:
-      if b'\n' in name or b'\r' in name:
-        raise errors.UserError(
-            f'{path}: id {name.decode()!r} holds a line break, which a file of '
-            'one id a line can not express; rename it'
-        )
-      f.write(name + b'\n')

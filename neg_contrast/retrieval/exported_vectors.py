@@ -3,17 +3,17 @@
 import dataclasses
 import functools
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
 
-from neg_contrast import progress
+from neg_contrast import errors, progress
 from neg_contrast.artifacts import arrays, folders
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import prepared as prepared_lib
 from neg_contrast.models import exported
-from neg_contrast.retrieval import embeddings, fused_vectors, text_encoder
+from neg_contrast.retrieval import fused_vectors, text_encoder
 
 _ROWS_AT_ONCE = 65536
 
@@ -31,6 +31,16 @@ class Source:
   name: str
   dim: int
   encode: Callable[[str, np.ndarray], None]
+
+
+def is_made(folder: pathlib.Path, identity: dict[str, Any]) -> bool:
+  """Whether finished vectors of this identity are there.
+
+  Raises:
+    UserError: the manifest is damaged.
+  """
+  manifest = folders.read_manifest(folder) or {}
+  return manifest.get('identity') == folders.as_json(identity)
 
 
 def write(
@@ -59,8 +69,8 @@ def write(
                             ('query', 'queries', prepared.query_ids)):
       if not len(ids):
         continue
-      embeddings.write_ids(scratch / f'{name}.ids.txt', ids)
-      embeddings.write_vectors(
+      write_ids(scratch / f'{name}.ids.txt', ids)
+      _write_vectors(
           scratch / f'{name}.npy', (len(ids), source.dim),
           functools.partial(source.encode, role),
       )
@@ -99,3 +109,30 @@ def of_ensemble(vectors: fused_vectors.FusedVectors, name: str) -> Source:
       )
 
   return Source(name, vectors.encoder.dim, copy)
+
+
+def write_ids(path: pathlib.Path, ids: Iterable[bytes]) -> None:
+  """Writes ids, one a line, UTF-8.
+
+  Raises:
+    UserError: one holds a line break.
+  """
+  with open(path, 'wb') as f:
+    for name in ids:
+      if b'\n' in name or b'\r' in name:
+        raise errors.UserError(
+            f'{path}: id {name.decode()!r} holds a line break, which a file of '
+            'one id a line can not express; rename it'
+        )
+      f.write(name + b'\n')
+
+
+def _write_vectors(
+    path: pathlib.Path,
+    shape: tuple[int, int],
+    encode: Callable[..., Any],
+) -> None:
+  """Writes an `.npy` file that `encode(out=...)` fills in place."""
+  vecs = arrays.create_array(path, np.float32, shape)
+  encode(out=vecs)
+  vecs.flush()
