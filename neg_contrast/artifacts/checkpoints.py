@@ -141,11 +141,7 @@ class Checkpoints:
     )
     self._manager = ocp.CheckpointManager(
         self._folder,
-        item_handlers={
-            'params': _ArraysHandler(),
-            'optimizer': _ArraysHandler(),
-            'progress': _JsonHandler(),
-        },
+        handler_registry=_handlers(),
         options=ocp.CheckpointManagerOptions(
             preservation_policy=keep,
             cleanup_tmp_directories=True,
@@ -305,6 +301,22 @@ class Checkpoints:
     checkpoint_checksums.verify(
         self._folder / str(step), _ITEMS, items, divides
     )
+
+
+def _handlers() -> Any:
+  """What saves and restores each item."""
+  registry = ocp.handlers.DefaultCheckpointHandlerRegistry()
+  for item in _ITEMS:
+    arguments: tuple[Any, ...] = (
+        ocp.args.StandardSave, ocp.args.StandardRestore
+    )
+    handler: Any = _ArraysHandler()
+    if item == 'progress':
+      arguments = ocp.args.JsonSave, ocp.args.JsonRestore
+      handler = _JsonHandler()
+    for one in arguments:
+      registry.add(item, one, handler)
+  return registry
 
 
 def _check_shapes(folder: pathlib.Path, saved: Any, like: Any) -> None:

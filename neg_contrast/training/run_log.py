@@ -197,10 +197,11 @@ def read(path: pathlib.Path) -> list[dict[str, Any]]:
     UserError: another line is damaged; names its number.
   """
   *lines, last = path.read_bytes().split(b'\n')
+  is_checked = any(_CHECKSUM.encode() in line for line in lines)
   records = []
   for number, line in enumerate(lines, 1):
     try:
-      records.append(_parse(line))
+      records.append(_parse(line, is_checked))
     except (ValueError, RecursionError):
       raise errors.UserError(
           f'{path}, line {number}: damaged. Remove that line; what it says of '
@@ -208,7 +209,7 @@ def read(path: pathlib.Path) -> list[dict[str, Any]]:
       ) from None
   if last:
     with contextlib.suppress(ValueError, RecursionError):
-      records.append(_parse(last))
+      records.append(_parse(last, is_checked))
   return records
 
 
@@ -217,8 +218,12 @@ def _line(record: dict[str, Any]) -> str:
   return json.dumps({**record, **checksum}) + '\n'
 
 
-def _parse(line: bytes) -> dict[str, Any]:
+def _parse(line: bytes, is_checked: bool) -> dict[str, Any]:
   """A record.
+
+  Args:
+    line: without its end.
+    is_checked: whether it has a checksum; those of earlier revisions have none.
 
   Raises:
     ValueError: it is none, or its checksum is another.
@@ -226,8 +231,8 @@ def _parse(line: bytes) -> dict[str, Any]:
   record = json.loads(line)
   if not isinstance(record, dict) or not isinstance(record.get('step'), int):
     raise ValueError('no record of a step')
-  checksum = record.pop(_CHECKSUM, None)  # None: of an earlier revision.
-  if checksum not in (None, zlib.crc32(json.dumps(record).encode())):
+  checksum = record.pop(_CHECKSUM, None)
+  if is_checked and checksum != zlib.crc32(json.dumps(record).encode()):
     raise ValueError('another checksum')
   return record
 
