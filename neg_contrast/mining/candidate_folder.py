@@ -33,8 +33,10 @@ class CandidateFolder:
     return [*steps, plan.Step(
         strategy.name, f'top {task.negatives.depth} of {strategy.name} for '
         f'every query of {task.split} in {task.mined_dir / FOLDER}',
-        self.is_mined, missing=strategy.lacks,
-        **{'share' if strategy.is_ranked else 'run': self._mine},
+        self.is_mined,
+        run=plan.nothing if strategy.is_ranked else self._mine,
+        missing=strategy.lacks,
+        share=self._mine if strategy.is_ranked else plan.nothing,
     )]
 
   @property
