@@ -24,9 +24,8 @@ from neg_contrast.retrieval import embedder as embedder_lib
 from neg_contrast.retrieval import retriever as retriever_lib
 from neg_contrast.retrieval import text_encoder
 from neg_contrast.settings import config as config_lib
-from neg_contrast.stage1 import pairs as pairs_lib
+from neg_contrast.stage1 import pair_folder, round_trip
 from neg_contrast.stage1 import questions as questions_lib
-from neg_contrast.stage1 import round_trip
 from neg_contrast.training import encoder_run
 
 MakeDataset = Callable[[], dataset_lib.Dataset]
@@ -163,9 +162,9 @@ def pairs(
     config: config_lib.Config,
     dataset: MakeDataset,
     asked: questions_lib.Questions | None = None,
-) -> pairs_lib.Synthetic:
+) -> pair_folder.Synthetic:
   """The pairs of stage 1: of generated questions, or of passages alone."""
-  return pairs_lib.Synthetic(
+  return pair_folder.Synthetic(
       config.synthetic, config.data, config.model.init, config.seed, dataset,
       asked,
   )

@@ -8,7 +8,7 @@ import numpy as np
 from neg_contrast import errors, hosts, progress
 from neg_contrast.artifacts import folders, plan
 from neg_contrast.mining import candidates, strategies
-from neg_contrast.mining import mining_task as task_lib
+from neg_contrast.mining import task as task_lib
 
 FOLDER = 'candidates'  # Of `negatives.mined_dir`.
 
@@ -33,8 +33,9 @@ class CandidateFolder:
     return [*steps, plan.Step(
         strategy.name, f'top {task.negatives.depth} of {strategy.name} for '
         f'every query of {task.split} in {task.mined_dir / FOLDER}',
-        self.is_mined, missing=strategy.lacks,
+        self.is_mined,
         run=plan.nothing if strategy.is_ranked else self._mine,
+        missing=strategy.lacks,
         share=self._mine if strategy.is_ranked else plan.nothing,
     )]
 
