@@ -29,7 +29,8 @@ def first_stage(
     dataset: corpus and queries.
     folder: keeps the vectors of a retriever.
   """
-  negatives, names = config.negatives, (config.candidates,)
+  negatives = config.negatives
+  names: tuple[str, ...] = (config.candidates,)
   if not config.candidates:
     names = {
         'bm25': ('bm25',),
