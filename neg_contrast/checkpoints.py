@@ -3,10 +3,16 @@
 `checkpoints/<step>` holds `params`, `optimizer` and `progress`. A process that
 dies while saving leaves the one before untouched. Several processes write one
 checkpoint, each what its devices hold, and any number of them reads it.
+
+Each of the three has a file of checksums, which becomes visible with the
+checkpoint and is verified before anything is read. TensorStore alone does not
+see most flipped bits in arrays, and gives other weights.
 """
 
+import contextlib
 import dataclasses
 import pathlib
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
@@ -15,7 +21,12 @@ import numpy as np
 import orbax.checkpoint as ocp
 from orbax.checkpoint import checkpoint_managers
 
-from neg_contrast import errors, sharding
+from neg_contrast import (
+  checkpoint_checksums,
+  checkpoint_errors,
+  errors,
+  sharding,
+)
 
 FOLDER = 'checkpoints'
 
@@ -63,6 +74,59 @@ class _KeepBest(checkpoint_managers.PreservationPolicy):
     return [checkpoint.step == self.step for checkpoint in checkpoints]
 
 
+_ITEMS = 'params', 'optimizer', 'progress'
+
+
+class _ArraysHandler(ocp.StandardCheckpointHandler):
+  """Arrays, with checksums of their files."""
+
+  def finalize(self, directory):
+    super().finalize(directory)
+    checkpoint_checksums.write(pathlib.Path(directory))
+
+
+class _JsonHandler(ocp.JsonCheckpointHandler):
+  """Json, with checksums of its files."""
+
+  def finalize(self, directory):
+    super().finalize(directory)
+    checkpoint_checksums.write(pathlib.Path(directory))
+
+
+@contextlib.contextmanager
+def writing(workdir: pathlib.Path) -> Iterator['Checkpoints']:
+  """Checkpoints that a training saves; all of them are on disk at the end.
+
+  Args:
+    workdir: of the run.
+
+  Raises:
+    UserError: one can't be saved, or is damaged.
+  """
+  opened = Checkpoints(workdir, writes=True)
+  try:
+    yield opened
+  except BaseException:
+    with contextlib.suppress(Exception):  # The first says more.
+      opened.close()
+    raise
+  opened.close()
+
+
+@contextlib.contextmanager
+def reading(workdir: pathlib.Path) -> Iterator['Checkpoints']:
+  """Checkpoints that were saved before.
+
+  Args:
+    workdir: of the run.
+  """
+  opened = Checkpoints(workdir)
+  try:
+    yield opened
+  finally:
+    opened.close()
+
+
 class Checkpoints:
   """Saves and restores; keeps the latest and the best."""
 
@@ -82,9 +146,9 @@ class Checkpoints:
     self._manager = ocp.CheckpointManager(
         self._folder,
         item_handlers={
-            'params': ocp.StandardCheckpointHandler(),
-            'optimizer': ocp.StandardCheckpointHandler(),
-            'progress': ocp.JsonCheckpointHandler(),
+            'params': _ArraysHandler(),
+            'optimizer': _ArraysHandler(),
+            'progress': _JsonHandler(),
         },
         options=ocp.CheckpointManagerOptions(
             preservation_policy=keep,
@@ -107,20 +171,25 @@ class Checkpoints:
 
     On CPU an array handed over to be written may share its memory with the
     state, which the next step overwrites: so a copy is handed over.
+
+    Raises:
+      UserError: this one, or the one before, can't be written; the one before
+        that is untouched.
     """
     step = int(state.step)
     if step == self._manager.latest_step():
       return
     copy = jax.tree.map(jnp.copy, state)
     self._best.step = progress.best_step
-    saved = self._manager.save(
-        step,
-        args=ocp.args.Composite(
-            params=ocp.args.StandardSave(copy.params),
-            optimizer=ocp.args.StandardSave(copy.opt_state),
-            progress=ocp.args.JsonSave(dataclasses.asdict(progress)),
-        ),
-    )
+    with checkpoint_errors.saying_unwritten(self._folder):
+      saved = self._manager.save(
+          step,
+          args=ocp.args.Composite(
+              params=ocp.args.StandardSave(copy.params),
+              optimizer=ocp.args.StandardSave(copy.opt_state),
+              progress=ocp.args.JsonSave(dataclasses.asdict(progress)),
+          ),
+      )
     if not saved:
       raise RuntimeError(f'checkpoint {step} was not saved')
 
@@ -134,20 +203,25 @@ class Checkpoints:
       step: a saved step.
 
     Raises:
-      UserError: shapes or names differ.
+      UserError: shapes or names differ, or a file is damaged.
     """
-    self._check_shapes(step, 'params', like.params)
-    restored = self._manager.restore(step, args=ocp.args.Composite(
-        params=ocp.args.StandardRestore(like.params),
-        optimizer=ocp.args.StandardRestore(like.opt_state),
-        progress=ocp.args.JsonRestore(),
-    ))
+    with checkpoint_errors.refusing_damage(self._folder, step):
+      self._verify(step, _ITEMS, divides=True)
+      _check_shapes(
+          self._folder / str(step), self._manager.item_metadata(step)['params'],
+          like.params,
+      )
+      restored = self._manager.restore(step, args=ocp.args.Composite(
+          params=ocp.args.StandardRestore(like.params),
+          optimizer=ocp.args.StandardRestore(like.opt_state),
+          progress=ocp.args.JsonRestore(),
+      ))
+      progress = Progress(**restored.progress)
     state = like.replace(
         step=sharding.put(np.int32(step), like.step.sharding),
         params=restored.params,
         opt_state=restored.optimizer,
     )
-    progress = Progress(**restored.progress)
     self._best.step = progress.best_step
     return state, progress
 
@@ -160,8 +234,13 @@ class Checkpoints:
       step: a saved step.
 
     Raises:
-      UserError: shapes or names differ.
+      UserError: shapes or names differ, or a file is damaged.
     """
+    with checkpoint_errors.refusing_damage(self._folder, step):
+      return self._restore_params(name, like, step)
+
+  def _restore_params(self, name, like, step):
+    self._verify(step, ('params',))
     saved = self._manager.item_metadata(step)['params']
     if name not in saved:
       raise errors.UserError(
@@ -172,7 +251,7 @@ class Checkpoints:
         lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype),
         {key: value or {} for key, value in saved.items()},
     ), name: like}
-    self._check_shapes(step, 'params', target)
+    _check_shapes(self._folder / str(step), saved, target)
     device = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
     target = jax.tree.map(
         lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=device),
@@ -198,34 +277,63 @@ class Checkpoints:
     return latest if best < 0 else best
 
   def progress(self, step: int) -> Progress:
-    """What was known at a saved step."""
-    restored = self._manager.restore(
-        step, args=ocp.args.Composite(progress=ocp.args.JsonRestore())
-    )
-    return Progress(**restored.progress)
+    """What was known at a saved step.
+
+    Raises:
+      UserError: a file is damaged.
+    """
+    with checkpoint_errors.refusing_damage(self._folder, step):
+      self._verify(step, ('progress',))
+      restored = self._manager.restore(
+          step, args=ocp.args.Composite(progress=ocp.args.JsonRestore())
+      )
+      return Progress(**restored.progress)
 
   def wait(self) -> None:
-    """Returns when everything is on disk."""
-    self._manager.wait_until_finished()
+    """Returns when everything is on disk.
+
+    Raises:
+      UserError: a checkpoint can't be written.
+    """
+    with checkpoint_errors.saying_unwritten(self._folder):
+      self._manager.wait_until_finished()
 
   def close(self) -> None:
-    """Waits and lets go."""
-    self._manager.close()
+    """Waits and lets go; raises as `wait` does."""
+    with checkpoint_errors.saying_unwritten(self._folder):
+      self._manager.close()
 
-  def _check_shapes(self, step: int, item: str, like: Any) -> None:
-    saved = self._manager.item_metadata(step)[item]
-    have = {name: (tuple(a.shape), jnp.dtype(a.dtype))
-            for name, a in _flat(saved).items()}
-    want = {name: (tuple(a.shape), jnp.dtype(a.dtype))
-            for name, a in _flat(like).items()}
-    for name in sorted(have.keys() | want.keys()):
-      if have.get(name) != want.get(name):
-        raise errors.UserError(
-            f'{self._folder / str(step)}: the checkpoint does not fit the '
-            f'model: {name} is {_describe(have.get(name))} there and '
-            f'{_describe(want.get(name))} here. Use the model settings it was '
-            'trained with, or another --workdir'
-        )
+  def _verify(
+      self, step: int, items: Sequence[str], divides: bool = False
+  ) -> None:
+    checkpoint_checksums.verify(
+        self._folder / str(step), _ITEMS, items, divides
+    )
+
+
+def _check_shapes(folder: pathlib.Path, saved: Any, like: Any) -> None:
+  """Refuses arrays of other names, shapes or types.
+
+  Args:
+    folder: of the checkpoint.
+    saved: what it says of its arrays.
+    like: what the model needs.
+
+  Raises:
+    UserError: names one that differs.
+  """
+  have = {name: (tuple(a.shape), jnp.dtype(a.dtype))
+          for name, a in _flat(saved).items()}
+  want = {name: (tuple(a.shape), jnp.dtype(a.dtype))
+          for name, a in _flat(like).items()}
+  for name in sorted(have.keys() | want.keys()):
+    if have.get(name) != want.get(name):
+      raise errors.UserError(
+          f'{folder}: the checkpoint does not fit the model: {name} is '
+          f'{_describe(have.get(name))} there and {_describe(want.get(name))} '
+          'here. Use the model settings it was trained with, or another '
+          '--workdir'
+      )
 
 
 def _flat(tree: Any) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from ml_collections import config_flags
 
 from neg_contrast import errors, hosts, jobs
 from neg_contrast.artifacts import folders, plan
+from neg_contrast.jobs import settings_of_rooms
 from neg_contrast.settings import config as config_lib
 
 _CONFIG = config_flags.DEFINE_config_file(
@@ -98,7 +99,9 @@ def _compile_report(config: config_lib.Config) -> str:
   from neg_contrast.training import compile_report
 
   compile_report.prepare(_TOPOLOGY.value)
-  return compile_report.report(config, _TOPOLOGY.value)
+  return compile_report.report(
+      config.job, settings_of_rooms.training(config), _TOPOLOGY.value
+  )
 
 
 def _log_plainly() -> None:

@@ -11,9 +11,9 @@ import sys
 import numpy as np
 import pytest
 
-from neg_contrast import api, errors
+from neg_contrast import api, errors, jobs
 from neg_contrast.artifacts import folders, plan
-from neg_contrast.data import dataset, records
+from neg_contrast.data import dataset, preparation, records
 from neg_contrast.data import prepared as prepared_lib
 from neg_contrast.evaluation import trec
 from neg_contrast.jobs import evaluate, search, split
@@ -43,8 +43,11 @@ def load_retriever(root, folder=None, **kwargs):
 
 
 def make_config(root, **kwargs):
-  config = tiny.make_config(root, checkpoint=str(root / 'model'), **kwargs)
-  return config_lib.parse(config)
+  config = config_lib.parse(
+      tiny.make_config(root, checkpoint=str(root / 'model'), **kwargs)
+  )
+  jobs.check(config)
+  return config
 
 
 def run_job(job, workdir):
@@ -288,7 +291,7 @@ def test_answers_alone_are_nothing_to_tune_by(tmp_path):
   (tmp_path / 'd' / 'nq-dev.qa.csv').write_text("word3\t['word1']\n")
   data = config_lib.DataConfig(
       source=f'dpr:{tmp_path / "d"}', prepared_dir=str(tmp_path / 'out'),
-      tune_split='dev-qa', test_split='dev-qa')
+      tune_split='dev-qa')
   with pytest.raises(errors.UserError, match='tune_split="dev-qa": has answer'):
     _ = dataset.Dataset(data).splits
 
@@ -375,7 +378,7 @@ def test_split_job_makes_a_corpus(root, tmp_path):
   config = make_config(root, job='split', data__passage_words=5)
   output = run_job(split.SplitJob(config, tmp_path), tmp_path)
   assert f'--config.data.source=beir:{tmp_path / "corpus"}' in output
-  corpus = prepared_lib.prepare(f'beir:{tmp_path / "corpus"}',
+  corpus = preparation.prepare(f'beir:{tmp_path / "corpus"}',
                                 tmp_path / 'prepared', False)
   documents = api.load_corpus(f'beir:{root / "data"}',
                               data__prepared_dir=str(root / 'prepared'))

@@ -1,15 +1,17 @@
 """Every config loads, every module imports, and the keys say what they mean."""
 
+import ast
 import csv
 import importlib
 import importlib.util
 import pathlib
 import pkgutil
+import re
 
 import pytest
 
 import neg_contrast
-from neg_contrast import errors
+from neg_contrast import errors, jobs
 from neg_contrast.settings import config as config_lib
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -31,12 +33,44 @@ def test_config_loads_and_is_locked(path):
     config.ensemble.members = ('somewhere',)
     config.candidates = 'bm25'
   parsed = config_lib.parse(config)
+  jobs.check(parsed)
   assert parsed.job == config.job
   with pytest.raises(AttributeError):
     config.optim.learning_rat = 1
   with pytest.raises(errors.UserError, match='unknown key "nonsense"'):
     load(path, 'nonsense=1')
   assert '"""' in path.read_text()[:5]
+
+
+def test_readme_lists_every_config():
+  readme = (ROOT / 'configs' / 'README.md').read_text(encoding='utf-8')
+  listed = re.findall(r'^\| \[(\w+)\.py\]\((\w+)\.py\)', readme,
+                      re.MULTILINE)
+  assert sorted(listed) == [(path.stem, path.stem) for path in CONFIGS]
+  for path in CONFIGS:
+    line = next(line for line in readme.splitlines()
+                if line.startswith(f'| [{path.name}]'))
+    with pytest.raises(errors.UserError, match='this config takes') as refused:
+      load(path, 'nonsense=1')
+    takes = str(refused.value).partition('this config takes ')[2]
+    for name in () if takes == 'no argument' else takes.split(', '):
+      assert f'`{name}`' in line, f'{path.name} takes {name}'
+    needs = re.findall(r'`--config\.([\w.]+)`', line.split(' | ')[-1])
+    config = load(path)
+    if needs:
+      with pytest.raises(errors.UserError):
+        jobs.check(config_lib.parse(config))
+    for key in needs:
+      config_lib.set_key(config, key, ('a',) if 'members' in key else 'a')
+    jobs.check(config_lib.parse(config))
+
+
+def test_configs_hold_values_only():
+  """`get_config`, and nothing else that others could import."""
+  for path in CONFIGS:
+    for node in ast.parse(path.read_text()).body:
+      if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        assert node.name == 'get_config' or node.name.startswith('_'), path
 
 
 @pytest.mark.parametrize('size', ['full', 'small'])
@@ -150,18 +184,3 @@ def test_several_vectors_on_two_cores(name):
     assert (config.model.pooling, config.loss.scale) == (pooling, scale)
   full = load(path, 'score=som')
   assert (full.model.pooling, full.loss.scale) == (None, 1.0)
-
-
-def test_arguments():
-  assert config_lib.arguments('a=1,word', preset='', a='0') == {
-      'preset': 'word', 'a': '1'}
-  with pytest.raises(errors.UserError, match='takes a, preset'):
-    config_lib.arguments('b=1', preset='', a='0')
-
-
-def test_none_means_what_the_checkpoint_brings():
-  config = config_lib.base_config()
-  config.data.source, config.model.init = 'python_docs', 'minilm'
-  assert config_lib.parse(config).model.pooling is None
-  config.model.pooling = 'cls'
-  assert config_lib.parse(config).model.pooling == 'cls'

@@ -306,19 +306,19 @@ def test_two_processes_train_a_generator_and_write_the_same(
       tmp_path / 'generator')
   both = tmp_path / 'both'
   outputs_of(start(2, 4, *flags(
-      tmp_path, tmp_path, both, module='test_stage1_job',
+      tmp_path, tmp_path, both, module='jobs.test_stage1',
       call='make_generator',
   )))
   assert_near(test_train.losses_of(tmp_path / 'generator'),
               test_train.losses_of(both))
-  shown = test_stage1.generator_training.SHOWN_FOLDER
+  shown = test_stage1.shown_questions.FOLDER
   assert len(list((both / shown).iterdir())) == 2
 
   settings = {'synthetic__dir': str(tmp_path / 'alone')}
   run(generate_questions.GenerateQuestionsJob,
       test_stage1.make_questions(tmp_path, **settings), tmp_path / 'a')
   outputs_of(start(2, 8, *flags(
-      tmp_path, tmp_path, tmp_path / 'b', module='test_stage1_job',
+      tmp_path, tmp_path, tmp_path / 'b', module='jobs.test_stage1',
       call='make_questions', synthetic__dir=str(tmp_path / 'divided'),
   )))
   assert files_of(tmp_path / 'alone') == files_of(tmp_path / 'divided')

@@ -49,6 +49,16 @@ def map_file(
   return checksums.MappedFile(path, known, folder)
 
 
+def check_folder(folder: pathlib.Path) -> None:
+  """Verifies all files of an artifact.
+
+  Raises:
+    UserError: one is missing or damaged.
+  """
+  for name in folders.file_names(folder):
+    map_file(folder / name, folder).check()
+
+
 class MappedArray:
   """A mapped `.npy` file, verified where it is read.
 

@@ -13,7 +13,7 @@ from neg_contrast.models import loading
 from neg_contrast.retrieval import encoding as encoding_lib
 from neg_contrast.retrieval import search_settings, text_encoder
 from neg_contrast.settings import config as config_lib
-from neg_contrast.training import encoder_run, run
+from neg_contrast.training import encoder_run, recipe
 
 
 @dataclasses.dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Material:
     return self.trainer.model
 
   @functools.cached_property
-  def ready(self) -> run.Ready:
+  def ready(self) -> recipe.Ready:
     """A training that may begin."""
     return self.trainer.set_up()
 

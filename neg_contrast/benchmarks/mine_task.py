@@ -7,7 +7,7 @@ import numpy as np
 from neg_contrast.benchmarks import material as material_lib
 from neg_contrast.benchmarks import search_task
 from neg_contrast.data import examples
-from neg_contrast.mining import candidates
+from neg_contrast.mining import candidates, pool_files
 from neg_contrast.negatives import pool as pool_lib
 
 
@@ -38,9 +38,9 @@ class Mine(search_task.Search):
         ), _say_nothing,
     )
     mined, halves = candidates.read(folder / 'candidates')
-    pool_lib.write(
+    pool_files.write(
         folder / pool_lib.FOLDER, {}, self._rows, {'model': mined}, halves,
-        pool_lib.Corpus(
+        pool_files.Corpus(
             prepared.passage_groups, self._positives,
             lambda queries, rows, where: np.zeros_like(where),
         ),

@@ -24,7 +24,7 @@ from neg_contrast.models import exporting
 from neg_contrast.settings import config as config_lib
 
 FOLDER = 'peer'  # Of a workdir.
-LAUNCH = pathlib.Path(__file__).parents[2] / 'launch'
+LAUNCH = pathlib.Path(__file__).parents[2] / 'launch' / 'benchmarks'
 _LOG, _SETTINGS, _VECS = 'log.txt', 'settings.json', 'vecs.npy'
 _DEVICES = {'cpu': 'cpu', 'gpu': 'cuda'}  # Ours, and what torch calls it.
 

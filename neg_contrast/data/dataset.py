@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import pathlib
 from collections.abc import Callable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from absl import logging
@@ -12,14 +13,33 @@ from neg_contrast import errors
 from neg_contrast.artifacts import plan
 from neg_contrast.data import (
   examples,
+  preparation,
   records,
   sources,
   synthetic_pairs,
   tokenized,
 )
 from neg_contrast.data import prepared as prepared_lib
-from neg_contrast.models import loading, reranker
+from neg_contrast.data import tokenizer as tokenizer_lib
 from neg_contrast.settings import config as config_lib
+
+
+@runtime_checkable
+class Model(Protocol):
+  """What tells how texts become input of an encoder or a cross-encoder.
+
+  Attributes:
+    tokenizer: of the model.
+    text: gives `length(role)`, `prefix(role)` and `markers`.
+  """
+
+  @property
+  def tokenizer(self) -> tokenizer_lib.Tokenizer:
+    """Makes token ids."""
+
+  @property
+  def text(self) -> Any:
+    """Lengths, prefixes and markers."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,7 +61,7 @@ class Dataset:
       UserError: the source is missing or broken; says how to get it.
     """
     try:
-      self.prepared = prepared_lib.prepare(
+      self.prepared = preparation.prepare(
           config.source,
           pathlib.Path(config.prepared_dir),
           skip_invalid=config.on_invalid == 'skip',
@@ -120,9 +140,7 @@ class Dataset:
       return self.prepared.passage_documents
     return prepared_lib.documents_by_title(self.prepared)
 
-  def tokenize(
-      self, model: loading.Model | reranker.Reranker, role: str
-  ) -> tokenized.TokenizedTexts:
+  def tokenize(self, model: Model, role: str) -> tokenized.TokenizedTexts:
     """The `query` or `passage` texts as input of a model."""
     return tokenized.tokenize(
         self.prepared, role, model.tokenizer, model.text.length(role),
@@ -199,7 +217,7 @@ def preparation_step(
     return None
 
   def is_prepared() -> bool:
-    return prepared_lib.is_prepared(
+    return preparation.is_prepared(
         config.source, pathlib.Path(config.prepared_dir),
         config.on_invalid == 'skip',
     )

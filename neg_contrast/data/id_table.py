@@ -12,13 +12,12 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from jaxtyping import Bool, Int, UInt8
+from jaxtyping import Bool, Int
 
 from neg_contrast.artifacts import arrays
 
 _CACHE_KIB = 16 * 1024  # Of each of three; more is not faster.
 _BATCH = 10_000
-_END = np.dtype('<i8')
 
 
 class IdTable(Sequence[bytes]):
@@ -32,27 +31,16 @@ class IdTable(Sequence[bytes]):
       is_finished: whether the folder around them is, see `arrays.map_file`.
 
     Raises:
-      UserError: a file is missing, or of another size.
+      UserError: a file is missing or damaged.
     """
-    map_file = lambda suffix: arrays.map_file(
-        path.with_suffix(suffix), is_finished=is_finished
-    )
-    self._ends_file, self._ids_file, self._rows_file = map(
-        map_file, ('.ends.bin', '.ids.bin', '.sqlite')
-    )
-    self._count = len(self._ends_file.data) // _END.itemsize
+    map_file = functools.partial(arrays.map_file, is_finished=is_finished)
+    self._ends = map_file(path.with_suffix('.ends.bin')).check().view('<i8')
+    self._bytes = map_file(path.with_suffix('.ids.bin')).check()
+    self._rows_file = map_file(path.with_suffix('.sqlite'))
     self._connection: sqlite3.Connection | None = None
 
-  @functools.cached_property
-  def _ends(self) -> Int[np.ndarray, ' rows']:
-    return self._ends_file.check().view(_END)
-
-  @functools.cached_property
-  def _bytes(self) -> UInt8[np.ndarray, ' bytes']:
-    return self._ids_file.check()
-
   def __len__(self) -> int:
-    return self._count
+    return len(self._ends)
 
   def __getitem__(self, row):
     """The UTF-8 bytes of an id.

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from neg_contrast import errors
-from neg_contrast.artifacts import folders
+from neg_contrast.artifacts import arrays, folders
 from neg_contrast.data import tokenizer as tokenizer_lib
 
 SPLIT = 'train'
@@ -97,6 +97,7 @@ def write(
       'queries': queries, 'tokens': [passage_tokens, query_tokens],
   }
   if folders.read_manifest(folder) == made:
+    arrays.check_folder(folder)
     return
   words = np.array(tokenizer.whole_words)
   if not len(words):

@@ -1,9 +1,10 @@
 """The canonical form that every data format is read into."""
 
 import collections
+import contextlib
 import dataclasses
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Protocol, runtime_checkable
 
 from neg_contrast import errors
@@ -106,6 +107,13 @@ class InvalidRecords:
       )
     self.counts[kind] += 1
 
+  @contextlib.contextmanager
+  def quiet(self) -> Iterator[None]:
+    """Records that are read once more are not counted a second time."""
+    before = self.counts.copy()
+    yield
+    self.counts = before
+
 
 @runtime_checkable
 class Source(Protocol):
@@ -113,9 +121,9 @@ class Source(Protocol):
 
   Readers report lines that do not parse to the `InvalidRecords` they were made
   with. Checks that hold for all formats (empty passages, duplicate ids, unknown
-  judged ids) are not theirs: `prepared.py` makes them. A reader of pairs may
-  give the same passage or query many times; the first is kept, and one with the
-  same id but another content is an error.
+  judged ids) are not theirs: `usable_records.py` and `corpus_writer.py` make
+  them. A reader of pairs may give the same passage or query many times; the
+  first is kept, and one with the same id but another content is an error.
 
   The queries of a source are questions, or all are mentions. Where a source
   has worlds, every passage and every query has one, and a query is searched in
@@ -143,3 +151,33 @@ class Source(Protocol):
   def judgements(self, split: str) -> Iterator[Judgement]:
     """The judgements of one split."""
     ...
+
+
+@dataclasses.dataclass(frozen=True)
+class SourceFormat:
+  """A format of sources: how it is read, and how it is recognised.
+
+  Attributes:
+    example: `scheme:place`, as it may be written.
+    open: makes the reader of a place.
+    names: patterns of names of files, without `.gz`, by which it is recognised
+      first.
+    keys: of json files, by which it is recognised else.
+    last_names: patterns of names by which it is recognised where no other
+      format is.
+    is_folder: whether a place is a folder, never a single file.
+    needs_place: whether there must be a place after the scheme.
+  """
+
+  example: str
+  open: Callable[[str, InvalidRecords], Source]
+  names: tuple[str, ...] = ()
+  keys: tuple[str, ...] = ()
+  last_names: tuple[str, ...] = ()
+  is_folder: bool = False
+  needs_place: bool = True
+
+  @property
+  def scheme(self) -> str:
+    """What stands before the colon."""
+    return self.example.partition(':')[0]

@@ -18,7 +18,7 @@ import numpy as np
 from jaxtyping import Int
 
 from neg_contrast.artifacts import arrays, folders
-from neg_contrast.data import id_table, inputs, records
+from neg_contrast.data import id_table, inputs, preparation, records
 from neg_contrast.data import prepared as prepared_lib
 
 SPLIT = 'synthetic'
@@ -102,7 +102,7 @@ def write(
     folder: a scratch folder, see `artifacts.writing`.
     manifest: gets counts and fingerprints; `fingerprint` covers the cuts.
   """
-  prepared_lib.write_queries(base, PairSource(files), folder, manifest)
+  preparation.write_queries(base, PairSource(files), folder, manifest)
   table = arrays.load_array(
       folder / f'judgements-{SPLIT}.npy', (None, 4), np.int32,
       is_finished=False,

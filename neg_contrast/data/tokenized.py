@@ -1,7 +1,7 @@
 """A prepared corpus as model input: token ids of any passage or query."""
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from jaxtyping import Int, Integer
@@ -85,19 +85,28 @@ def store_of(
 ) -> token_store.TokenStore:
   """Token ids of `passage` or `query` texts, made once and kept beside them."""
   has_contexts = role == 'query' and prepared.has_mentions
-  texts: Iterable[tuple[str, ...]]
   if role == 'passage':
-    texts = ((p.title, p.text) for p in prepared.passages)
     fingerprint = prepared.manifest['corpus_fingerprint']
     place = prepared.corpus_folder
   else:
-    texts = (('', q.text, *(q.context or ())) for q in prepared.queries)
     fingerprint = prepared.manifest['queries_fingerprint']
     place = prepared.folder
   folder = place / 'tokens' / f'{role}-{tokenizer.sha256[:12]}'
   return token_store.make_token_store(
-      texts, tokenizer, folder, fingerprint, has_contexts
+      _texts(prepared, role), tokenizer, folder, fingerprint, has_contexts
   )
+
+
+def _texts(
+    prepared: prepared_lib.Prepared, role: str
+) -> Iterator[tuple[str, ...]]:
+  """What a store holds of each record; opens nothing before it is read."""
+  if role == 'passage':
+    for passage in prepared.passages:
+      yield passage.title, passage.text
+  else:
+    for query in prepared.queries:
+      yield '', query.text, *(query.context or ())
 
 
 def tokenize(

@@ -141,7 +141,7 @@ class BenchmarkJob:
         settings_of_rooms.encoding(config), settings_of_rooms.search(config),
         self._workdir, dataset, self._is_made_up,
         lambda: encoder_run.DualEncoderTraining(
-            config, self._workdir, lambda: dataset
+            settings_of_rooms.training(config), self._workdir, lambda: dataset
         ),
     )
 

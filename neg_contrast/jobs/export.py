@@ -5,17 +5,11 @@ import functools
 import pathlib
 from typing import Any
 
-from neg_contrast.artifacts import arrays, folders, plan
+from neg_contrast.artifacts import plan
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.jobs import checks, settings_of_rooms
 from neg_contrast.models import by_name as model_lib
-from neg_contrast.models import (
-  card_facts,
-  exported,
-  exporting,
-  loading,
-  model_card,
-)
+from neg_contrast.models import card_facts, exported, exporting, loading
 from neg_contrast.retrieval import embedder as embedder_lib
 from neg_contrast.retrieval import (
   embeddings,
@@ -28,7 +22,6 @@ from neg_contrast.settings import config as config_lib
 
 MODEL_FOLDER = 'model'
 EMBEDDINGS_FOLDER = 'embeddings'
-_FORMAT = 1  # Of the folder.
 
 
 def check(config: config_lib.Config) -> None:
@@ -79,58 +72,40 @@ class ExportJob:
         exported.check_apart(checkpoint, self._workdir)
       steps = [plan.Step(
           'model', f'sentence-transformers folder {self._folder}',
-          lambda: exported.is_written(
-              self._folder, self._identity, self._model.name
-          ), self._write, lambda: model_lib.missing(checkpoint),
+          lambda: exporting.is_exported(self._model, self._folder),
+          self._write, lambda: model_lib.missing(checkpoint),
       )]
     if self._config.data.source:
       steps += [
           dataset_lib.preparation_step(
-              self._config.data, lambda: self._dataset
-          ),
-          plan.Step(
-              'embeddings', f'.npy and ids in {self._embeddings}',
-              lambda: embeddings.is_made(
-                  self._embeddings, self._vectors_identity
-              ),
-              self._write_embeddings,
-          ),
+              self._config.data, lambda: self._dataset),
+          plan.Step('embeddings', f'.npy and ids in {self._embeddings}',
+                    self._is_encoded, self._write_embeddings),
       ]
     return steps
 
   def finish(self) -> None:
     """Says how to load it."""
     if self._is_ensemble:
-      weights = fused_vectors.read(
-          pathlib.Path(self._config.checkpoint)
-      ).weights
-      for weight, member in zip(
-          weights, self._members().values(), strict=True
-      ):
+      made = fused_vectors.read(pathlib.Path(self._config.checkpoint))
+      members = self._members().values()
+      for weight, member in zip(made.weights, members, strict=True):
         member.finish()
         print(f'weight of its scores: {weight:g}')
     else:
-      towers = exporting.tower_folders(self._model, self._folder).values()
-      print('\n' + '\n'.join(
-          f"SentenceTransformer('{folder}')" for folder in towers
-      ) + f'\n{self._folder / "README.md"} tells the rest')
+      print(exporting.usage(self._model, self._folder))
     if self._config.data.source:
-      vecs = arrays.map_array(
-          self._embeddings / 'passages.npy', (None, None)
-      ).values
-      print(f'{self._embeddings}: {len(vecs)} passages of {vecs.shape[1]} '
-            'features; their ids are in passages.ids.txt, a line each')
+      print(exported_vectors.describe(self._embeddings))
 
   def _members(self) -> dict[str, 'ExportJob']:
     """Of an ensemble, each in a folder of its own."""
     made = fused_vectors.read(pathlib.Path(self._config.checkpoint))
-    return {
-        pathlib.Path(member).resolve().name: ExportJob(
-            dataclasses.replace(
-                self._config, checkpoint=member, data=config_lib.DataConfig()
-            ), self._workdir / pathlib.Path(member).resolve().name, True,
-        ) for member in made.members
-    }
+    config = dataclasses.replace(self._config, data=config_lib.DataConfig())
+    names = {pathlib.Path(member).resolve().name: member
+             for member in made.members}
+    return {name: ExportJob(dataclasses.replace(config, checkpoint=member),
+                            self._workdir / name, as_it_comes=True)
+            for name, member in names.items()}
 
   @functools.cached_property
   def _vectors(self) -> fused_vectors.FusedVectors:
@@ -145,13 +120,9 @@ class ExportJob:
 
   @functools.cached_property
   def _model(self) -> loading.Model:
-    config = self._config
-    model = (
-        model_lib.load_as_it_comes(config.checkpoint, config.seed)
-        if self._as_it_comes else model_lib.load_checkpoint(
-            config.checkpoint, config.model, config.seed
-        )
-    )
+    name, seed = self._config.checkpoint, self._config.seed
+    model = (model_lib.load_as_it_comes(name, seed) if self._as_it_comes else
+             model_lib.load_checkpoint(name, self._config.model, seed))
     return model_lib.check_one_vector(
         model, 'the formats that are written have'
     )
@@ -161,10 +132,6 @@ class ExportJob:
     return dataset_lib.Dataset(self._config.data)
 
   @property
-  def _identity(self) -> dict[str, Any]:
-    return {'format': _FORMAT, 'model': self._model.fingerprint}
-
-  @property
   def _vectors_identity(self) -> dict[str, Any]:
     vectors = (
         self._vectors.search_identity if self._is_ensemble else
@@ -172,35 +139,27 @@ class ExportJob:
             settings_of_rooms.encoding(self._config), self._dataset, self._model
         )
     )
-    return {
-        **vectors,
-        'queries': self._dataset.prepared.manifest['queries_fingerprint'],
-    }
+    queries = self._dataset.prepared.manifest['queries_fingerprint']
+    return {**vectors, 'queries': queries}
+
+  def _is_encoded(self) -> bool:
+    return embeddings.is_made(self._embeddings, self._vectors_identity)
 
   def _write(self) -> None:
-    card = model_card.model_card(
-        self._model, card_facts.read(self._config.checkpoint)
-    )
-    with exported.writing(self._folder, {
-        'identity': self._identity,
-        'source': self._model.name,
-        'environment': folders.environment(),
-    }) as scratch:
-      exporting.write_model(self._model, scratch, card)
+    exporting.export(self._model, self._folder, card_facts.make_card(
+        self._model, self._config.checkpoint
+    ))
 
   def _write_embeddings(self) -> None:
-    dataset, of = self._dataset, exported_vectors
     if self._is_ensemble:
-      source, dim = self._config.checkpoint, self._vectors.encoder.dim
-      encode = of.of_ensemble(self._vectors)
-    else:
-      encoder = text_encoder.TextEncoder(
-          self._model, settings_of_rooms.encoding(self._config)
+      source = exported_vectors.of_ensemble(
+          self._vectors, self._config.checkpoint
       )
-      source, dim = self._model.name, encoder.dim
-      encode = of.of_encoder(encoder, dataset)
-    of.write(self._embeddings, {
-        'identity': self._vectors_identity,
-        'source': source,
-        'environment': folders.environment(),
-    }, dataset.prepared, dim, encode)
+    else:
+      source = exported_vectors.of_encoder(
+          text_encoder.TextEncoder(
+              self._model, settings_of_rooms.encoding(self._config)
+          ), self._dataset,
+      )
+    exported_vectors.write(self._embeddings, self._vectors_identity,
+                           self._dataset.prepared, source)

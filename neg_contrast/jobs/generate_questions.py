@@ -12,10 +12,9 @@ from absl import logging
 from neg_contrast.artifacts import folders, plan
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import synthetic_pairs
-from neg_contrast.jobs import checks, prerequisites
+from neg_contrast.jobs import assembly, checks, prerequisites
 from neg_contrast.settings import config as config_lib
 from neg_contrast.stage1 import question_statistics as statistics
-from neg_contrast.stage1 import questions as questions_lib
 
 FOLDER = 'beir'  # Of a workdir.
 _COMPARED = 5000  # Passages that generated and gold questions are compared on.
@@ -37,7 +36,7 @@ class GenerateQuestionsJob:
     self._folder = workdir / FOLDER
     dataset = lambda: self._dataset
     self._prepare, make = prerequisites.generator(config)
-    self._questions = questions_lib.Questions(config, dataset, make)
+    self._questions = assembly.questions(config, dataset, make)
 
   def steps(self) -> list[plan.Step]:
     """The plan."""

@@ -11,9 +11,8 @@ from neg_contrast import progress
 from neg_contrast.artifacts import folders, plan
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import examples
-from neg_contrast.jobs import checks, reporting
-from neg_contrast.mining import filters, training_files
-from neg_contrast.mining import mined_negatives as negatives_lib
+from neg_contrast.jobs import assembly, checks, reporting
+from neg_contrast.mining import training_files
 from neg_contrast.negatives import pool as pool_lib
 from neg_contrast.settings import config as config_lib
 
@@ -39,7 +38,7 @@ class MineJob:
     self._config, self._workdir = config, workdir
     self._folder = workdir / FOLDER
     self._formats = sorted(set(config.negatives.formats))
-    self._negatives = negatives_lib.Negatives(
+    self._negatives = assembly.negatives(
         config, workdir, lambda: self._dataset
     )
 
@@ -133,7 +132,7 @@ class MineJob:
 
 def _table(counts: dict[str, dict[str, int]], queries: int) -> str:
   """Sources, their negatives, and what the filters dropped, if anything."""
-  used = [name for name in filters.DROPPED_BY[1:]
+  used = [name for name in pool_lib.DROPPED_BY[1:]
           if any(source[name] for source in counts.values())]
   rows: list[Sequence[str]] = [
       ('source', 'negatives', 'a query', *used),

@@ -2,37 +2,21 @@
 
 import functools
 import pathlib
-from collections.abc import Callable
 from typing import Any
 
-import jax
-import jax.numpy as jnp
-import numpy as np
-from absl import logging
-
-from neg_contrast import checkpoints as checkpoints_lib
-from neg_contrast import errors, progress
+from neg_contrast import errors
 from neg_contrast.artifacts import folders, plan
-from neg_contrast.bias import meter
+from neg_contrast.bias import bias_tables, meter
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.jobs import checks
-from neg_contrast.losses import softmax
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.models import loading
 from neg_contrast.negatives import sampling
 from neg_contrast.settings import config as config_lib
-from neg_contrast.training import optimizer
+from neg_contrast.training import label_space_run, run_settings
 from neg_contrast.training import state as state_lib
-from neg_contrast.training import step as step_lib
 
 _FORMAT = 2  # Of the files, raised when what is computed changes.
-
-PAPER = {
-    ('random', 'cross_entropy'): 16.33, ('random', 'random'): 166.38,
-    ('hard', 'cross_entropy'): 0.68, ('hard', 'random'): 0.09,
-    ('mixed-50', 'cross_entropy'): 1.20, ('mixed-50', 'random'): 0.90,
-}
-"""‖b(θ)‖ of Zhang and Stratos, Appendix C, by negatives and parameters."""
 
 
 def check(config: config_lib.Config) -> None:
@@ -59,8 +43,8 @@ class NceBiasJob:
         steps.append(plan.Step(
             f'train {point}', f'{config.optim.steps} steps of {count} queries '
             f'in {self._workdir / point}',
-            functools.partial(self._is_trained, point),
-            functools.partial(self._train, point), missing,
+            is_done=functools.partial(self._is_trained, point),
+            share=functools.partial(self._train, point), missing=missing,
         ))
       steps.append(plan.Step(
           f'measure {point}', f'{config.nce.draws} draws, in '
@@ -82,7 +66,7 @@ class NceBiasJob:
         f'{prefix}/{point}/{metric}': value
         for point, one in made.items() for metric, value in one['model'].items()
     })
-    print(describe(made), flush=True)
+    print(bias_tables.model_table(made), flush=True)
 
   def _path(self, point: str) -> pathlib.Path:
     return self._workdir / f'bias-{point}.json'
@@ -105,43 +89,27 @@ class NceBiasJob:
     return model
 
   @functools.cached_property
-  def _space(self) -> meter.LabelSpace:
-    split = self._config.data.split
-    return meter.choose_labels(
-        self._config, self._dataset, self._dataset.prepared.judgements(split),
-        f'data.split="{split}"',
-    )
-
-  @functools.cached_property
   def _meter(self) -> meter.BiasMeter:
-    return meter.BiasMeter(
-        self._config, self._dataset, self._model, self._space
+    return label_space_run.make_meter(
+        self._settings('initial'), self._dataset, self._model
     )
 
-  def _loss(self, params, batch, key):
-    """Mean over queries of the cross-entropy among candidates."""
-    del key
-    texts, candidates = batch
-    own = jnp.take_along_axis(
-        self._meter.scores(params, texts), jnp.maximum(candidates, 0), axis=1
+  def _settings(self, point: str) -> run_settings.RunSettings:
+    return run_settings.select(
+        self._config, self._identity(point), config_lib.to_dict(self._config)
     )
-    loss = softmax.candidate_softmax(own, candidates >= 0)
-    best = jnp.where(candidates[:, 1:] >= 0, own[:, 1:], -jnp.inf).max(axis=1)
-    return jnp.mean(loss), {'accuracy': jnp.mean(own[:, 0] > best)}
 
-  def _candidates(self, point: str) -> Callable[[int], Any]:
-    """Step -> `[queries, candidates]` labels to train with, the gold first."""
-    space, config = self._space, self._config
-    gold, is_label = space.gold, space.is_label
-    if point == 'cross_entropy':
-      others = np.where(is_label, np.arange(is_label.shape[1]), -1)
-      others[gold, gold] = -1
-      everything = np.concatenate([gold[:, None], others], axis=1)
-      return lambda step: everything.astype(np.int32)
-    draw = functools.partial(self._meter.draw, jnp.zeros(is_label.shape), 0)
-    return lambda step: jnp.concatenate(
-        [gold[:, None], draw(sampling.draw_key(config.seed, step))], axis=1
+  def _training(self, point: str) -> label_space_run.LabelSpaceTraining:
+    return label_space_run.LabelSpaceTraining(
+        self._settings(point), self._workdir / point, lambda: self._dataset,
+        lambda: self._meter, point,
     )
+
+  def _is_trained(self, point: str) -> bool:
+    return self._training(point).is_trained()
+
+  def _train(self, point: str) -> None:
+    self._training(point).train_once()
 
   def _identity(self, point: str) -> dict[str, Any]:
     """What the parameters at a point depend on."""
@@ -159,79 +127,11 @@ class NceBiasJob:
         **({'negatives': settings.negatives} if point == 'random' else {}),
     })
 
-  def _is_trained(self, point: str) -> bool:
-    path = self._workdir / point / folders.MANIFEST
-    return path.exists() and (
-        folders.read_json(path)['identity'] == self._identity(point)
-    )
-
-  def _train(self, point: str) -> None:
-    """Trains on all queries at every step, from the last checkpoint.
-
-    Raises:
-      UserError: the folder holds the checkpoints of another training.
-    """
-    config, folder = self._config, self._workdir / point
-    folders.make_folder(folder)
-    begun = folder / folders.UNFINISHED
-    if begun.exists() and folders.read_json(begun) != self._identity(point):
-      raise errors.UserError(
-          f'{folder}: holds a training with other settings; remove it, or name '
-          'another --workdir'
-      )
-    folders.write_json(begun, self._identity(point))
-    transform = optimizer.make_optimizer(config.optim, config.optim.steps)
-    state = self._first_state(transform)
-    checkpoints = checkpoints_lib.Checkpoints(folder, writes=True)
-    latest = checkpoints.latest_step()
-    if latest is not None:
-      like = jax.tree.map(lambda a: jax.ShapeDtypeStruct(
-          a.shape, a.dtype, sharding=a.sharding), state)
-      state, _ = checkpoints.restore(like, latest)
-    step_fn = jax.jit(
-        step_lib.make_train_step(self._loss, transform, config.seed),
-        donate_argnums=0,
-    )
-    candidates, texts = self._candidates(point), self._meter.texts
-    says = progress.Ticker(f'training {point}', config.optim.steps,
-                          before=int(state.step))
-    try:
-      for step in range(int(state.step), config.optim.steps):
-        state, metrics = step_fn(state, (texts, candidates(step)))
-        done = step + 1
-        if done % config.checkpointing.log_steps == 0:
-          logging.info('step %d/%d  loss %.4f  accuracy %.3f  gradient %.3f',
-                       done, config.optim.steps, *(float(metrics[name]) for
-                       name in ('loss', 'accuracy', 'gradient_norm')))
-        if done % config.checkpointing.save_steps == 0:
-          checkpoints.save(state, checkpoints_lib.Progress())
-        says(done)
-      checkpoints.save(state, checkpoints_lib.Progress(finished=True))
-    finally:
-      checkpoints.close()  # Which waits for what is being written.
-    folders.write_sealed(folder / folders.MANIFEST, {
-        'identity': self._identity(point),
-        'environment': folders.environment(),
-    })
-
-  def _first_state(self, transform) -> state_lib.TrainState:
-    params = jax.tree.map(  # Copies, which may be donated.
-        jnp.array, state_lib.dual_encoder_params(self._model.params, None)
-    )
-    return state_lib.init_state(params, transform)
-
   def _params(self, point: str) -> Any:
     """θ as a `TrainState` has it."""
-    if point == 'initial':
-      encoder = self._model.params
-    else:
-      checkpoints = checkpoints_lib.Checkpoints(self._workdir / point)
-      encoder = checkpoints.restore_params(
-          'encoder', loading.shape_of(self._model.spec),
-          checkpoints.selected_step(),
-      )
-      checkpoints.close()
-    return state_lib.dual_encoder_params(encoder, None)
+    model = (self._model if point == 'initial'
+             else self._training(point).trained)
+    return state_lib.dual_encoder_params(model.params, None)
 
   def _meter_identity(self, point: str) -> dict[str, Any]:
     settings = self._config.nce
@@ -257,32 +157,3 @@ class NceBiasJob:
         **self._meter.measure(self._params(point), key),
         'environment': folders.environment(),
     })
-
-
-def describe(made: dict[str, dict[str, Any]]) -> str:
-  """The table, beside the paper's."""
-  lines = [f'{"parameters":15}{"accuracy":>9}{"loss":>9}{"gradient":>10}'
-           f'{"p(gold)":>9}{"p(known positives)":>20}{"p(answer)":>11}']
-  for point, one in made.items():
-    model = one['model']
-    lines.append(
-        f'{point:15}{model["accuracy"]:9.4f}{model["loss"]:9.4f}'
-        f'{model["gradient"]:10.4f}{model["gold_mass"]:9.4f}'
-        f'{model["known_positive_mass"]:20.4f}{model["answer_mass"]:11.4f}'
-    )
-  lines += ['', f'{"negatives":11}{"parameters":15}{"bias":>9}{"error":>8}'
-            f'{"gradient":>10}{"cosine":>8}{"loss":>9}{"missed":>9}'
-            f'{"effective":>11}{"paper":>9}']
-  for name in next(iter(made.values()))['kinds']:
-    for point, one in made.items():
-      values = one['kinds'][name]
-      paper = PAPER.get((name, point))
-      lines.append(
-          f'{name:11}{point:15}{values["bias"]:9.4f}'
-          f'{values["score_error"]:8.1%}'
-          f'{values["gradient"]:10.4f}{values["cosine"]:8.4f}'
-          f'{values["loss"]:9.4f}{values["missed_mass"]:9.4f}'
-          f'{values["effective_negatives"]:11.2f}'
-          + (f'{paper:9.2f}' if paper is not None else f'{"-":>9}')
-      )
-  return '\n'.join(lines)

@@ -1,7 +1,6 @@
 """Figure 1 of Zhang and Stratos: NCE, measured while cross-entropy trains."""
 
 import functools
-import math
 import os
 import pathlib
 from typing import Any
@@ -10,12 +9,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from absl import logging
-from jaxtyping import Array, Float, Int, Key
 
 from neg_contrast import progress
 from neg_contrast.artifacts import folders, plan
+from neg_contrast.bias import bias_tables, synthetic
 from neg_contrast.jobs import checks
-from neg_contrast.losses import nce
 from neg_contrast.negatives import sampling
 from neg_contrast.report import figures
 from neg_contrast.report import svg as svg_lib
@@ -28,7 +26,6 @@ CURVES = 'curves.json'
 FIGURES = {'loss': 'figure-loss.svg', 'bias': 'figure-bias.svg'}
 
 _FORMAT = 1  # Of the file, raised when what is computed changes.
-_LEAST = 1e-6  # Mass of the rarest labels, together, that are never the gold.
 _SERIES = {'cross-entropy': 3, 'entropy': 0, 'random': 2, 'hard': 5}
 
 
@@ -61,7 +58,7 @@ class NceSyntheticJob:
       partial.write_text(svg_lib.standalone(svg), encoding='utf-8')
       os.replace(partial, path)
     folders.write_json(self._workdir / 'metrics.json', _metrics(made))
-    print(describe(made), flush=True)
+    print(bias_tables.synthetic_table(made), flush=True)
 
   @property
   def _path(self) -> pathlib.Path:
@@ -80,17 +77,23 @@ class NceSyntheticJob:
             and folders.read_json(self._path)['identity'] == self._identity)
 
   def _run(self) -> None:
-    """Writes the file."""
+    """Writes the file.
+
+    With a loop of its own: every update is measured, with draws of that update,
+    and these measurements are all that is kept. `training.loop.Trainer` saves,
+    evaluates and resumes, and its measurements know no step.
+    """
     config = self._config
-    log_pop = population(config.nce, config.seed)
+    log_pop = synthetic.population(config.nce, config.seed)
     entropy = float(-jnp.sum(jnp.exp(log_pop) * log_pop))
     logging.info('population of %d labels: entropy %.3f nats, likeliest %.3f',
                  config.nce.labels, entropy, float(jnp.exp(log_pop).max()))
     transform = optimizer.make_optimizer(config.optim, config.optim.steps)
-    params = init_params(config.nce, jax.random.key(config.seed))
+    params = synthetic.init_params(config.nce, jax.random.key(config.seed))
     state = state_lib.init_state(params, transform)
-    train = jax.jit(step_lib.make_train_step(_loss, transform, config.seed))
-    meter = jax.jit(functools.partial(measure, config.nce, log_pop))
+    train = jax.jit(step_lib.make_train_step(
+        synthetic.cross_entropy, transform, config.seed))
+    meter = jax.jit(functools.partial(synthetic.measure, config.nce, log_pop))
     says = progress.Ticker('updates', config.optim.steps)
     batch_key = jax.random.fold_in(jax.random.key(config.seed), 1)
     points = []
@@ -107,137 +110,6 @@ class NceSyntheticJob:
         'identity': self._identity, 'entropy': entropy, 'points': points,
         'environment': folders.environment(),
     })
-
-
-def population(
-    config: config_lib.NceConfig, seed: int
-) -> Float[Array, ' labels']:
-  """log pop(y): a softmax of u / temperature, u uniform in [0, 1]."""
-  key = jax.random.fold_in(jax.random.key(seed), 2)
-  uniform = jax.random.uniform(key, (config.labels,))
-  return jax.nn.log_softmax(uniform / config.temperature)
-
-
-def init_params(
-    config: config_lib.NceConfig, key: Key[Array, '']
-) -> dict[str, Any]:
-  """An embedding, and two layers as PyTorch begins them: ±1 / √inputs."""
-  keys = jax.random.split(key, 5)
-  bound = 1 / math.sqrt(config.hidden)
-  weights = lambda key, *shape: jax.random.uniform(
-      key, shape, minval=-bound, maxval=bound
-  )
-  return {
-      'embedding': jax.random.normal(keys[0], (config.hidden,)),
-      'hidden': {'kernel': weights(keys[1], config.hidden, config.hidden),
-                 'bias': weights(keys[2], config.hidden)},
-      'output': {'kernel': weights(keys[3], config.hidden, config.labels),
-                 'bias': weights(keys[4], config.labels)},
-  }
-
-
-def scores_of(params: dict[str, Any]) -> Float[Array, ' labels']:
-  """s(y) of the only input there is."""
-  hidden = jax.nn.relu(
-      params['embedding'] @ params['hidden']['kernel']
-      + params['hidden']['bias']
-  )
-  return hidden @ params['output']['kernel'] + params['output']['bias']
-
-
-def measure(
-    config: config_lib.NceConfig,
-    log_pop: Float[Array, ' labels'],
-    params: dict[str, Any],
-    key: Key[Array, ''],
-) -> dict[str, Any]:
-  """Cross-entropy exactly, and NCE by draws for every gold that has mass.
-
-  Args:
-    config: labels, negatives and draws.
-    log_pop: `[labels] float32`.
-    params: of the network.
-    key: of the draws.
-
-  Returns:
-    `cross-entropy` and the kinds of negatives -> losses and norms.
-  """
-  golds, weights = _golds(log_pop)
-  spread = lambda params: jnp.tile(scores_of(params), (len(golds), 1))
-  scores, vjp = jax.vjp(spread, params)
-  usable = jnp.arange(config.labels) != golds[:, None]
-  keys = jax.random.split(key, config.draws)
-  result = {}
-  for percent in config.percents:
-    chosen = sampling.mixed(config.negatives, percent)
-    bias = nce.score_bias(
-        scores, golds, jnp.ones_like(usable),
-        functools.partial(_negatives, golds, scores, usable, chosen),
-        keys, weights,
-    )
-    products = nce.gradient_products(vjp, jnp.concatenate(
-        [jnp.stack([bias.cross_entropy, bias.mean]), bias.bias]
-    ))
-    norms = nce.norms_of(products[:2, :2])
-    result['cross-entropy'] = {'loss': bias.cross_entropy_loss,
-                               'gradient': norms.cross_entropy}
-    result[sampling.kind_of(percent)] = {
-        'loss': bias.nce_loss, 'gradient': norms.nce, 'bias': norms.bias,
-        'bias_square': products[2, 3],  # Of the two halves of the draws.
-        'effective_negatives': bias.effective_negatives,
-        'missed_mass': bias.missed_mass,
-    }
-  return result
-
-
-def describe(made: dict[str, Any]) -> str:
-  """The last update as a table."""
-  last = made['points'][-1]
-  optim = made['identity']['optim']
-  lines = [
-      f'{last["step"]} updates at a learning rate of '
-      f'{optim["learning_rate"]:g}; entropy of the population '
-      f'{made["entropy"]:.4f} nats',
-      f'{"":14}{"loss":>9}{"gradient":>10}{"bias":>9}{"unbiased":>10}'
-      f'{"missed mass":>13}{"effective negatives":>21}',
-  ]
-  for name, values in last.items():
-    if name == 'step':
-      continue
-    line = f'{name:14}{values["loss"]:9.4f}{values["gradient"]:10.4f}'
-    if 'bias' in values:
-      line += (f'{values["bias"]:9.4f}'
-               f'{signed_root(values["bias_square"]):10.4f}'
-               f'{values["missed_mass"]:13.4f}'
-               f'{values["effective_negatives"]:21.2f}')
-    lines.append(line)
-  return '\n'.join(lines)
-
-
-def signed_root(square: float) -> float:
-  """A norm from an estimate of its square, negative where that is."""
-  return math.copysign(math.sqrt(abs(square)), square)
-
-
-def _negatives(golds, scores, usable, chosen, key):
-  return sampling.draw(key, golds, scores, usable, chosen).rows
-
-
-def _golds(
-    log_pop: Float[Array, ' labels']
-) -> tuple[Int[np.ndarray, ' golds'], Float[np.ndarray, ' golds']]:
-  """Labels with all but a millionth of the mass, and their shares."""
-  pop = np.exp(np.asarray(log_pop, np.float64))
-  order = np.argsort(-pop)
-  count = 1 + int(np.searchsorted(np.cumsum(pop[order]), 1 - _LEAST))
-  golds = order[:count]
-  return golds, (pop[golds] / pop[golds].sum()).astype(np.float32)
-
-
-def _loss(params, labels, key):
-  """Mean cross-entropy of sampled labels."""
-  del key
-  return -jnp.mean(jax.nn.log_softmax(scores_of(params))[labels]), {}
 
 
 def _metrics(made: dict[str, Any]) -> dict[str, float]:

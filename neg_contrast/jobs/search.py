@@ -42,7 +42,7 @@ class SearchJob:
             'index', f'embeddings of all passages in {self._workdir}',
             lambda: self._retriever.is_made(), lambda: self._retriever.make(),
             lambda: model_lib.missing(self._config.checkpoint),
-            share=lambda: self._retriever.passage_vecs,
+            share=lambda: self._retriever.vectors.passage_vecs,
         ),
     ]
 

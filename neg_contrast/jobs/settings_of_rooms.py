@@ -8,6 +8,8 @@ from neg_contrast.evaluation import first_stage as first_stage_lib
 from neg_contrast.retrieval import encoding as encoding_lib
 from neg_contrast.retrieval import search_settings
 from neg_contrast.settings import config as config_lib
+from neg_contrast.settings import keys
+from neg_contrast.training import run_settings
 
 
 def encoding(config: config_lib.Config) -> encoding_lib.EncodingSettings:
@@ -47,4 +49,11 @@ def search(config: config_lib.Config) -> search_settings.SearchSettings:
   """How passages are searched, as deep as an evaluation looks."""
   return search_settings.SearchSettings(
       config.index, config.mesh, config.evaluation.depth
+  )
+
+
+def training(config: config_lib.Config) -> run_settings.RunSettings:
+  """How a model is trained, and which settings its parameters depend on."""
+  return run_settings.select(
+      config, keys.counting(config), config_lib.to_dict(config)
   )

@@ -11,12 +11,12 @@ from neg_contrast.artifacts import folders, plan
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.evaluation import evaluations, metrics, rankings, summary
 from neg_contrast.jobs import (
+  assembly,
   checks,
   prerequisites,
   reporting,
   settings_of_rooms,
 )
-from neg_contrast.mining import mined_negatives as negatives_lib
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.models import loading
 from neg_contrast.retrieval import embedder as embedder_lib
@@ -24,7 +24,6 @@ from neg_contrast.retrieval import retriever as retriever_lib
 from neg_contrast.retrieval import searched as searched_lib
 from neg_contrast.retrieval import text_encoder
 from neg_contrast.settings import config as config_lib
-from neg_contrast.stage1 import pairs, questions
 from neg_contrast.training import encoder_run
 
 
@@ -74,24 +73,24 @@ class TrainJob:
     self._synthetic = None
     if config.synthetic.pairs == 'generated':
       self._prepare, make = prerequisites.generator(config)
-      self._synthetic = pairs.Synthetic(
+      self._synthetic = assembly.pairs(
           config, lambda: self._gold,
-          questions.Questions(config, lambda: self._gold, make),
+          assembly.questions(config, lambda: self._gold, make),
       )
     elif config.synthetic.pairs:
-      self._synthetic = pairs.Synthetic(config, lambda: self._gold)
+      self._synthetic = assembly.pairs(config, lambda: self._gold)
     dataset = lambda: self._dataset
-    self._negatives = negatives_lib.Negatives(config, workdir, dataset)
+    self._negatives = assembly.negatives(config, workdir, dataset)
     self._has_pool = bool(config.negatives.pool or config.negatives.sources)
     self._stage1 = None if config.stage1 is None else TrainJob(
         config.stage1, pathlib.Path(config.stage1.workdir)
     )
     self._training = encoder_run.DualEncoderTraining(
-        config if config.stage1 is None else dataclasses.replace(
-            config, model=dataclasses.replace(
+        settings_of_rooms.training(config if config.stage1 is None else (
+            dataclasses.replace(config, model=dataclasses.replace(
                 config.model, init=config.stage1.workdir, layers=None
-            )
-        ),
+            ))
+        )),
         workdir, dataset, self._negatives if self._has_pool else None,
     )
 

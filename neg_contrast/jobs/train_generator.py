@@ -7,12 +7,12 @@ import pathlib
 from neg_contrast import checkpoints
 from neg_contrast.artifacts import folders, plan
 from neg_contrast.data import dataset as dataset_lib
-from neg_contrast.jobs import checks
+from neg_contrast.jobs import checks, settings_of_rooms
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.models import generator as generator_lib
 from neg_contrast.models import t5_pretrained
 from neg_contrast.settings import config as config_lib
-from neg_contrast.training import generator_run
+from neg_contrast.training import generator_run, shown_questions
 
 FOLDER = 't5'  # Of a workdir.
 
@@ -40,7 +40,7 @@ class TrainGeneratorJob:
     """Reads nothing yet."""
     self._config, self._workdir = config, workdir
     self._training = generator_run.GeneratorTraining(
-        config, workdir, lambda: self._dataset
+        settings_of_rooms.training(config), workdir, lambda: self._dataset
     )
 
   def steps(self) -> list[plan.Step]:
@@ -58,15 +58,14 @@ class TrainGeneratorJob:
     ]
 
   def generator(self) -> generator_lib.Generator:
-    """What came out."""
+    """The trained generator."""
     return self._training.trained
 
   def finish(self) -> None:
     """Writes and prints the numbers, and the last questions."""
-    opened = checkpoints.Checkpoints(self._workdir)
-    progress = opened.progress(opened.selected_step())
-    opened.close()
-    folders.write_sealed(self._workdir / folders.MANIFEST, {
+    with checkpoints.reading(self._workdir) as opened:
+      progress = opened.progress(opened.selected_step())
+    folders.write_json(self._workdir / folders.MANIFEST, {
         'config': config_lib.to_dict(self._config),
         'identity': self._training.identity,
         'environment': folders.environment(),
@@ -77,7 +76,7 @@ class TrainGeneratorJob:
     ) or 'was not measured; config.evaluation.eval_steps is 0'
     print(f'\ntune split: {measured}')
     shown = sorted(
-        (self._workdir / generator_run.SHOWN_FOLDER).glob('*.json')
+        (self._workdir / shown_questions.FOLDER).glob('*.json')
     )
     for row in folders.read_json(shown[-1]) if shown else ():
       print(f'\n{row["passage"]}\n  written: {row["written"]}\n'

@@ -6,8 +6,7 @@ import pathlib
 from neg_contrast.artifacts import folders, plan
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.evaluation import reranking, summary
-from neg_contrast.jobs import checks, reporting, settings_of_rooms
-from neg_contrast.mining import mined_negatives as negatives_lib
+from neg_contrast.jobs import assembly, checks, reporting, settings_of_rooms
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.retrieval import retriever as retriever_lib
 from neg_contrast.settings import config as config_lib
@@ -47,12 +46,13 @@ class TrainRerankerJob:
     """Reads nothing yet."""
     self._config, self._workdir = config, workdir
     dataset = lambda: self._dataset
-    self._negatives = negatives_lib.Negatives(config, workdir, dataset)
+    self._negatives = assembly.negatives(config, workdir, dataset)
     # Where mining leaves the vectors of its retriever.
     folder = pathlib.Path(config.negatives.mined_dir) / retriever_lib.FOLDER
     candidates = settings_of_rooms.first_stage(config, dataset, folder)
     self._training = reranker_run.RerankerTraining(
-        config, workdir, dataset, self._negatives, candidates
+        settings_of_rooms.training(config), workdir, dataset, self._negatives,
+        candidates,
     )
     self._reranking = reranking.Reranking(
         config.data, config.evaluation, settings_of_rooms.encoding(config),

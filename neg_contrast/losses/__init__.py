@@ -1,0 +1,12 @@
+"""What training minimises: one loss a file, those of dual encoders in `table`.
+
+Pure.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+
+# (params, batch, dropout key) -> (loss, metrics by name).
+Loss = Callable[[Any, Any, jax.Array], tuple[jax.Array, dict[str, Any]]]

@@ -1,4 +1,4 @@
-"""What a pool is made of, and how far its negatives can be trusted. Pure.
+"""What a pool is made of, and how far its negatives can be trusted.
 
 Counts are of all queries, some at a time; what needs texts is of a sample.
 """
@@ -10,17 +10,16 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, Integer
 
 from neg_contrast.data import likeness, records
-from neg_contrast.mining import filters
+from neg_contrast.mining import strategies
 from neg_contrast.negatives import pool as pool_lib
-from neg_contrast.settings import config as config_lib
 
 SAMPLED = 500
 """Queries whose negatives are read."""
 
 _QUERIES_AT_ONCE = 4096
 _BINS = 50
-_OWN = (filters.code(''), filters.code('duplicate'))
-_BEYOND = filters.code('pool_size')
+_OWN = (pool_lib.code(''), pool_lib.code('duplicate'))
+_BEYOND = pool_lib.code('pool_size')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -118,7 +117,7 @@ def summarize(
     passage_groups: `[passages] int32`, equal for passages of the same text.
   """
   sources, depth = len(pool.sources), pool.rows.shape[1]
-  by_filter = np.zeros((sources, len(filters.DROPPED_BY)), np.int64)
+  by_filter = np.zeros((sources, len(pool_lib.DROPPED_BY)), np.int64)
   per_query = np.zeros((sources, depth + 1), np.int64)
   ranks = np.zeros((sources, depth + 1), np.int64)
   shared = np.zeros((sources, sources), np.int64)
@@ -200,7 +199,7 @@ def score_gaps(
   Returns:
     `[lines, depth] float64`; nan where there is no score to compare with.
   """
-  is_scored = np.array([name in config_lib.RETRIEVED for name in pool.sources])
+  is_scored = np.array([strategies.is_ranked(name) for name in pool.sources])
   own = np.where(is_scored, pool.positive_scores[lines], np.nan)
   own = np.where(np.isfinite(own), own, np.nan).astype(np.float64)
   source = pool.source[lines].astype(np.int64)

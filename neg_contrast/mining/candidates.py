@@ -1,24 +1,25 @@
-"""Mined candidates of one source: what it proposes for every query, best first.
+"""Mined candidates of one source: what it proposes for each query, best first.
 
-Filters come later (`pool.py`): candidates keep the positives too, at the ranks
-where the source found them.
+Filters come later (`pool_files.py`): candidates keep the positives too, at the
+ranks where the source found them.
 """
 
 import collections
 import dataclasses
 import pathlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float, Int
 
 from neg_contrast import errors, hosts
-from neg_contrast.artifacts import arrays, folders
+from neg_contrast.artifacts import arrays, checksums, folders
 from neg_contrast.data import examples
-from neg_contrast.data import prepared as prepared_lib
+from neg_contrast.negatives import pool as pool_lib
 from neg_contrast.retrieval import hits
 
+FORMAT = folders.Format('mined candidates', 1)
 _QUERIES_AT_ONCE = 4096
 
 
@@ -77,71 +78,6 @@ class SearchMiner:
     return Candidates(found.rows, found.scores, own.astype(np.float32))
 
 
-@dataclasses.dataclass(frozen=True)
-class GivenMiner:
-  """Passages judged not relevant, in corpus order.
-
-  Attributes:
-    query_rows: `[judgements] int32`, ascending, of the negative judgements.
-    passage_rows: `[judgements] int32`.
-    depth: of the candidates.
-  """
-
-  query_rows: Int[np.ndarray, ' judgements']
-  passage_rows: Int[np.ndarray, ' judgements']
-  depth: int
-
-  def mine(self, queries: Int[np.ndarray, ' queries']) -> Candidates:
-    """The candidates of some queries."""
-    begins, ends = (np.searchsorted(self.query_rows, queries, side)
-                    for side in ('left', 'right'))
-    return listed([self.passage_rows[begin:end]
-                   for begin, end in zip(begins, ends, strict=True)],
-                  None, self.depth)
-
-
-@dataclasses.dataclass(frozen=True)
-class RunMiner:
-  """The first passages of a run.
-
-  Attributes:
-    run: (passage id, score) pairs of each query id, best first.
-    prepared: whose passages and queries these are.
-    depth: of the candidates.
-  """
-
-  run: Mapping[str, Sequence[tuple[str, float]]]
-  prepared: prepared_lib.Prepared
-  depth: int
-
-  def mine(self, queries: Int[np.ndarray, ' queries']) -> Candidates:
-    """The candidates of some queries.
-
-    Raises:
-      UserError: a passage is not in the corpus.
-    """
-    rankings = [
-        self.run.get(self.prepared.query_ids[query].decode(), ())[:self.depth]
-        for query in queries
-    ]
-    rows = [[self._row_of(name) for name, _ in some] for some in rankings]
-    found = listed(rows, [[score for _, score in some] for some in rankings],
-                   self.depth)
-    return dataclasses.replace(
-        found, positive_scores=np.full(len(queries), np.nan, np.float32)
-    )
-
-  def _row_of(self, name: str) -> int:
-    row = self.prepared.passage_ids.row_of(name)
-    if row is None:
-      raise errors.UserError(
-          f'config.negatives.runs: passage "{name}" is not in '
-          f'{self.prepared.manifest["spec"]}; give the corpus that the run was '
-          'made with'
-      )
-    return row
-
-
 def listed(rows, scores, depth: int) -> Candidates:
   """Candidates from a list of rows (and of scores) for each query."""
   shape = (len(rows), depth)
@@ -190,7 +126,8 @@ def write(
     collections.deque(mined, maxlen=0)
     return
   with folders.writing(
-      folder, {'identity': identity, 'queries': count, **(facts or {})}
+      folder, {'identity': identity, 'queries': count, **(facts or {})},
+      format=FORMAT,
   ) as scratch:
     make = lambda name, dtype, *shape: arrays.create_array(
         scratch / f'{name}.npy', dtype, shape
@@ -235,21 +172,35 @@ def _mine(
 
 
 def read(
-    folder: pathlib.Path,
+    folder: pathlib.Path, passages: int | None = None
 ) -> tuple[Candidates, Int[np.ndarray, 'halves 3']]:
   """Maps candidates, and the half passages that belong to them.
 
+  Args:
+    folder: that `write` made.
+    passages: of the corpus; None: rows are not compared with it.
+
   Raises:
-    UserError: there are none, or a file is damaged.
+    UserError: there are none, they are of another format, or a file is damaged.
   """
-  manifest = folders.read_manifest(folder)
+  manifest = folders.read_manifest(folder, FORMAT)
   if manifest is None:
     raise errors.UserError(f'{folder}: holds no mined candidates')
   count = manifest['queries']
-  load = lambda name, *shape: arrays.load_array(
-      folder / f'{name}.npy', shape
+  load = lambda name, dtype, *shape: arrays.load_array(
+      folder / f'{name}.npy', shape, dtype
   )
-  return Candidates(
-      load('rows', count, None), load('scores', count, None),
-      load('positive_scores', count),
-  ), load('halves', None, 3)
+  found = Candidates(
+      load('rows', np.int32, count, None),
+      load('scores', np.float32, count, None),
+      load('positive_scores', np.float32, count),
+  )
+  halves = load('halves', np.int32, None, 3)
+  if found.rows.shape != found.scores.shape:
+    raise checksums.damaged(folder / 'scores.npy',
+                            f'holds {found.scores.shape}, and rows.npy '
+                            f'{found.rows.shape}')
+  most = np.iinfo(np.int32).max if passages is None else (
+      passages + len(halves) - 1)
+  pool_lib.check_range(folder / 'rows.npy', found.rows, -1, most)
+  return found, halves

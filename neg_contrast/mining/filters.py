@@ -1,4 +1,4 @@
-"""Which candidates are no negatives, and why. Pure.
+"""Which candidates are no negatives, and why.
 
 Filters work on the candidates of one source, in a fixed order; the first that
 drops a candidate is noted.
@@ -10,20 +10,13 @@ import numpy as np
 from jaxtyping import Bool, Int, Shaped, UInt8
 
 from neg_contrast.mining import candidates as candidates_lib
+from neg_contrast.mining import strategies
+from neg_contrast.negatives import pool as pool_lib
 from neg_contrast.settings import config as config_lib
-
-DROPPED_BY = ('', 'positive', 'rank', 'margin', 'relative_margin', 'answer',
-              'duplicate', 'pool_size')
-"""Names by code; 0: it is in the pool. `pool_size`: M better ones are in it."""
 
 Answers = Callable[[Bool[np.ndarray, 'queries depth']],
                    Bool[np.ndarray, 'queries depth']]
 """Which of the marked candidates hold an answer."""
-
-
-def code(name: str) -> int:
-  """The code of a filter."""
-  return DROPPED_BY.index(name)
 
 
 def drop(
@@ -46,19 +39,19 @@ def drop(
     has_answer: looks answers up; called once at most.
 
   Returns:
-    `[queries, depth] uint8`, places in `DROPPED_BY`; padding has 0.
+    `[queries, depth] uint8`, places in `pool.DROPPED_BY`; padding has 0.
   """
   dropped = np.zeros(found.rows.shape, np.uint8)
   exists = found.rows >= 0
 
   def drop_where(name: str, condition: Bool[np.ndarray, '...']) -> None:
-    dropped[exists & (dropped == 0) & condition] = code(name)
+    dropped[exists & (dropped == 0) & condition] = pool_lib.code(name)
 
   is_positive = np.zeros(exists.shape, bool)
   for column in positive_groups.T:
     is_positive |= groups == column[:, None]
   drop_where('positive', is_positive)
-  if source in config_lib.RETRIEVED:
+  if strategies.is_ranked(source):
     ranks = np.arange(1, found.rows.shape[1] + 1)[None, :]
     last = config.last_rank or len(ranks[0])
     drop_where('rank', (ranks < config.first_rank) | (ranks > last))

@@ -30,9 +30,9 @@ from jaxtyping import Int
 
 from neg_contrast.data import prepared as prepared_lib
 from neg_contrast.data import records
+from neg_contrast.mining import strategies
 from neg_contrast.models import exporting
 from neg_contrast.negatives import pool as pool_lib
-from neg_contrast.settings import config as config_lib
 
 Row = dict[str, Any]
 
@@ -75,7 +75,7 @@ def read_items(
       the pool's score of the best one is that of it.
   """
   has_scores = (len(pool.sources) == 1
-                and pool.sources[0] in config_lib.RETRIEVED)
+                and strategies.is_ranked(pool.sources[0]))
   for line, query in enumerate(pool.query_rows.tolist()):
     places = np.flatnonzero(pool.is_negative(slice(line, line + 1))[0])
     yield Item(

@@ -13,6 +13,11 @@ from neg_contrast.models import (
 )
 
 
+def make_card(model: loading.Model, checkpoint: str) -> str:
+  """The card of a model, with what is known of its checkpoint: see `read`."""
+  return model_card.model_card(model, read(checkpoint))
+
+
 def read(checkpoint: str) -> model_card.Facts:
   """What is known of a model: what lies in its workdir, or its name.
 

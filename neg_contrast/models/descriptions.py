@@ -8,12 +8,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from neg_contrast import errors
-from neg_contrast.artifacts import folders
+from neg_contrast.artifacts import checksums, folders
 from neg_contrast.data import tokenizer as tokenizer_lib
 
 _TOKENIZER_FOLDER = 'tokenizer'
 _TOKENIZER_FILE = 'tokenizer.json'
-_CHECKSUM = 'sha256'
 AnyTokenizer = TypeVar('AnyTokenizer', bound=tokenizer_lib.AnyTokenizer)
 
 
@@ -40,8 +39,7 @@ def save(
 
 def write(path: pathlib.Path, values: Mapping[str, Any]) -> None:
   """Writes a json object with its checksum."""
-  values = folders.as_json(values)
-  folders.write_json(path, {**values, _CHECKSUM: folders.sha256_json(values)})
+  folders.write_sealed(path, dict(values))
 
 
 def read(path: pathlib.Path) -> dict[str, Any]:
@@ -51,20 +49,11 @@ def read(path: pathlib.Path) -> dict[str, Any]:
     UserError: the file is missing or damaged.
   """
   try:
-    values = folders.read_json(path)
+    return checksums.opened(folders.read_json(path))
+  except ValueError as e:
+    raise errors.UserError(f'{path}: {e}; {_remedy(path.parent)}') from None
   except errors.UserError as e:
     raise errors.UserError(f'{e}; {_remedy(path.parent)}') from None
-  if not isinstance(values, dict) or _CHECKSUM not in values:
-    raise errors.UserError(
-        f'{path}: damaged, or of an older version, as it has no checksum; '
-        + _remedy(path.parent)
-    )
-  if values.pop(_CHECKSUM) != folders.sha256_json(values):
-    raise errors.UserError(
-        f'{path}: damaged or changed by hand, as its checksum is another; '
-        + _remedy(path.parent)
-    )
-  return values
 
 
 def parse(

@@ -1,42 +1,38 @@
 """Folders written for other programs: whole or not at all, and as we left them.
 
-Their manifest lists every file with its sha256.
+Other programs ignore the manifest, by which we notice damage.
 """
 
 import contextlib
 import pathlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import safetensors
 
 from neg_contrast import errors
-from neg_contrast.artifacts import folders
+from neg_contrast.artifacts import checksums, folders
 
 # A model card is for people: they edit it, and no program depends on it.
 _FREE = 'README.md'
+# Keys of a manifest of ours, of which a flipped bit leaves one.
+_MARKS = b'"checksum"', b'"checksums"'
 
 
 @contextlib.contextmanager
 def writing(
-    folder: pathlib.Path, manifest: dict[str, Any]
+    folder: pathlib.Path,
+    manifest: dict[str, Any],
+    format: folders.Format | None = None,
 ) -> Iterator[pathlib.Path]:
-  """As `folders.writing`, with checksums, and with errors of libraries.
-
-  Args:
-    folder: to be written.
-    manifest: gets `files`.
+  """As `folders.writing`, with one kind of error for all that fails.
 
   Raises:
     UserError: the disk is full, or the like.
   """
   try:
-    with folders.writing(folder, manifest) as scratch:
+    with folders.writing(folder, manifest, format=format) as scratch:
       yield scratch
-      manifest['files'] = {
-          str(path.relative_to(scratch)): folders.sha256_file(path)
-          for path in sorted(scratch.rglob('*')) if path.is_file()
-      }
   except (OSError, safetensors.SafetensorError) as e:
     raise errors.UserError(
         f'{folder}: can\'t be written: {e}. Free some space, or name another '
@@ -44,13 +40,19 @@ def writing(
     ) from e
 
 
-def is_written(folder: pathlib.Path, identity: Any, source: str) -> bool:
+def is_written(
+    folder: pathlib.Path,
+    identity: dict[str, Any],
+    source: str,
+    format: folders.Format,
+) -> bool:
   """Whether the folder holds this model, whole.
 
   Args:
-    folder: of an export.
-    identity: of the model.
+    folder: of an exported model.
+    identity: of the model, as in the manifest.
     source: name of the model, for messages.
+    format: of the folder.
 
   Raises:
     UserError: it holds something else, which is not ours to replace; or a file
@@ -59,10 +61,8 @@ def is_written(folder: pathlib.Path, identity: Any, source: str) -> bool:
   remedy = 'Name another --workdir, or move it away'
   if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
     return False
-  manifest = folders.read_manifest(folder) if folder.is_dir() else None
-  if not isinstance(manifest, dict) or not isinstance(
-      manifest.get('files'), dict
-  ):
+  manifest = folders.read_manifest(folder, format) if _is_ours(folder) else None
+  if manifest is None:
     raise errors.UserError(
         f'{folder}: is there already and is no export of ours. {remedy}'
     )
@@ -71,45 +71,36 @@ def is_written(folder: pathlib.Path, identity: Any, source: str) -> bool:
         f'{folder}: holds another model, {manifest.get("source")}, and not '
         f'{source}. {remedy}'
     )
-  if not all((folder / name).is_file() for name in manifest['files']):
+  names = folders.file_names(folder)
+  if not all((folder / name).is_file() for name in names):
     return False
-  for name, sha256 in manifest['files'].items():
-    path = folder / name
-    if path.name != _FREE and folders.sha256_file(path) != sha256:
-      raise errors.UserError(
-          f'{path}: damaged or changed since it was exported. Remove {folder}; '
-          'the same command makes it again'
-      )
+  for name in _changed(folder, names):
+    raise errors.UserError(
+        f'{folder / name}: damaged or changed since it was exported. Remove '
+        f'{folder}; the same command makes it again'
+    )
   return True
 
 
-def check(folder: pathlib.Path, known: Mapping[str, str]) -> None:
+def check(folder: pathlib.Path) -> None:
   """Whether a folder, if it is an export of ours, is as it was written.
 
   Args:
     folder: of a model, or of one of its two towers.
-    known: sha256 of some of its files, by their names in it; others are read.
 
   Raises:
     UserError: a file was changed.
   """
   for root in (folder, folder.parent):
-    manifest = folders.read_manifest(root)
-    files = manifest.get('files') if isinstance(manifest, dict) else None
-    if not isinstance(files, dict):
+    if not _is_ours(root):
       continue
-    for name, sha256 in files.items():
-      path = root / name
-      if path.name == _FREE or not path.is_relative_to(folder):
-        continue
-      have = known.get(str(path.relative_to(folder)))
-      if have is None:
-        have = folders.sha256_file(path) if path.is_file() else 'no file'
-      if have != sha256:
-        raise errors.UserError(
-            f'{path}: damaged or changed since it was exported. Export it '
-            f'again; or remove {root / folders.MANIFEST}, if that was you'
-        )
+    names = [name for name in folders.file_names(root)
+             if (root / name).is_relative_to(folder)]
+    for name in _changed(root, names):
+      raise errors.UserError(
+          f'{root / name}: damaged or changed since it was exported. Export it '
+          f'again; or remove {root / folders.MANIFEST}, if that was you'
+      )
     return
 
 
@@ -129,3 +120,25 @@ def check_apart(checkpoint: str, workdir: pathlib.Path) -> None:
         f'{workdir}: lies in the checkpoint {checkpoint} itself; name another '
         '--workdir'
     )
+
+
+def _is_ours(folder: pathlib.Path) -> bool:
+  """Whether there is a manifest, and other programs did not write it."""
+  path = folder / folders.MANIFEST
+  if not path.is_file():
+    return False
+  data = path.read_bytes()
+  return any(mark in data for mark in _MARKS)
+
+
+def _changed(
+    folder: pathlib.Path, names: Iterable[str]
+) -> Iterator[str]:
+  """Those of an export's files that are not as they were."""
+  for name in sorted(names):
+    path = folder / name
+    if path.name != _FREE and not (
+        path.is_file()
+        and checksums.of_file(path) == folders.checksums_of(path, folder)
+    ):
+      yield name

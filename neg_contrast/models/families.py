@@ -1,6 +1,10 @@
 """FAMILIES: the models of other libraries whose folders can be used.
 
-A new family is one file with a `family.Family` and one line in the table.
+To add one: write `NAME_pretrained.py`, like `bert_pretrained.py`, with
+`read(values) -> (config, params)`, which takes every key of config.json from
+`values` and every tensor by `tensor_files.take` (both raise the right error);
+end it with a `family.Family`; add that to the table; compare with transformers
+on random weights, as tests/models/test_bert.py does.
 """
 
 import pathlib

@@ -81,7 +81,7 @@ def check(
     UserError: it is a workdir of another kind.
   """
   kind = kind_of(place)
-  if kind not in (None, wanted, *others):
+  if kind is not None and kind not in (wanted, *others):
     raise errors.UserError(
         f'{place}: holds {kind.name}, and {wanted.needed}'
     )

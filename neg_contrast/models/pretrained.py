@@ -11,6 +11,7 @@ from neg_contrast import errors
 from neg_contrast.artifacts import folders
 from neg_contrast.models import (
   bert,
+  exported,
   families,
   json_objects,
   model_names,
@@ -104,6 +105,7 @@ def load_t5(name: str) -> PretrainedT5:
       config; names the file and key.
   """
   folder = model_names.locate(name)
+  exported.check(folder)
   config, params = families.read(folder, 'generator')
   return PretrainedT5(
       folder, tensor_files.fingerprint_of(folder), config, params
@@ -143,6 +145,7 @@ def first_layers(
 
 def _load_folder(folder: pathlib.Path) -> Pretrained:
   """Reads a folder of one tower."""
+  exported.check(folder)
   if not (folder / 'modules.json').exists():
     config, params = families.read(folder, 'encoder')
     return Pretrained(

@@ -10,7 +10,7 @@ from neg_contrast import errors
 from neg_contrast.data import answers as answers_lib
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import examples, records
-from neg_contrast.mining import analysis
+from neg_contrast.mining import analysis, strategies
 from neg_contrast.mining import texts as texts_lib
 from neg_contrast.negatives import drawing
 from neg_contrast.negatives import pool as pool_lib
@@ -24,7 +24,7 @@ _SEED = 0
 
 @runtime_checkable
 class Mined(Protocol):
-  """A finished pool, as `jobs.negatives.Negatives` has it."""
+  """A finished pool, as `mining.pool_folder.PoolFolder` has it."""
 
   @property
   def pool(self) -> pool_lib.Pool:
@@ -123,7 +123,7 @@ def _negatives_of(
   found: dict[int, list[page.Place]] = {}
   for name, place in analysis.best_of_each(pool, line).items():
     own = float(pool.positive_scores[line, pool.sources.index(name)])
-    is_compared = name in config_lib.RETRIEVED and np.isfinite(own)
+    is_compared = strategies.is_ranked(name) and np.isfinite(own)
     found.setdefault(int(pool.rows[line, place]), []).append(page.Place(
         name, int(pool.rank[line, place]),
         None if name == 'given' else float(pool.score[line, place]),

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from neg_contrast.mining import analysis, filters
+from neg_contrast.mining import analysis
+from neg_contrast.negatives import pool as pool_lib
 from neg_contrast.report import figures
 
 KINDS = ('score', 'mass', 'accuracy')
@@ -107,14 +108,14 @@ def series_of(source: str) -> int:
 
 def filter_counts(source: analysis.Source) -> dict[str, int]:
   """Filter -> candidates that it dropped, without those beyond M."""
-  counts = zip(filters.DROPPED_BY, source.by_filter.tolist(), strict=True)
+  counts = zip(pool_lib.DROPPED_BY, source.by_filter.tolist(), strict=True)
   return {name: count for name, count in counts
           if name not in ('', 'pool_size')}
 
 
 def beyond(source: analysis.Source) -> int:
   """Candidates that no filter drops, after the first M."""
-  return int(source.by_filter[filters.code('pool_size')])
+  return int(source.by_filter[pool_lib.code('pool_size')])
 
 
 def draw_charts(

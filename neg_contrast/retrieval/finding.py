@@ -41,6 +41,8 @@ def matching_parts(
   Returns:
     (start, end) in characters of each text; (0, 0) if it is blank.
   """
+  if not passages:
+    return []
   parts = [matching.parts(passage.text) for passage in passages]
   vecs = encoder.encode_passages([
       passage.text[start:end]

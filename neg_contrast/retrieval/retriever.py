@@ -8,6 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from neg_contrast import scoring
 from neg_contrast.artifacts import folders
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.retrieval import (
@@ -114,10 +115,8 @@ class Retriever:
       (hits, `[queries, some] float32`, -inf for padding).
     """
     query_vecs = self.vectors.query_vecs(query_rows)
-    if self._among is None:
-      found = self.search_vecs(query_vecs, depth)
-    else:
-      found = self._exact.search_among(query_vecs, depth)
+    found = (self.search_vecs(query_vecs, depth) if self._among is None
+             else self._exact.search_among(query_vecs, depth))
     return found, self.score(query_vecs, rows)
 
   def search_vecs(
@@ -151,27 +150,14 @@ class Retriever:
     Returns:
       `[queries, some] float32`, -inf for padding.
     """
-    scores = np.full(rows.shape, -np.inf, np.float32)
-    lines, columns = np.nonzero(rows >= 0)
-    for begin in range(0, len(lines), _PAIRS_AT_ONCE):
-      line, column = (places[begin : begin + _PAIRS_AT_ONCE]
-                      for places in (lines, columns))
-      vecs = query_vecs[line], self.passage_vecs[rows[line, column]]
-      scores[line, column] = (
-          np.einsum('pd,pd->p', *vecs) if self._encoder.score.is_dot
-          else self._encoder.score.pairs(*map(jnp.asarray, vecs))
-      )
-    return scores
+    return _score_pairs(
+        self._encoder.score, query_vecs, self.vectors.passage_vecs, rows
+    )
 
   @property
   def is_exact(self) -> bool:
     """Whether every passage is scored."""
     return self._scann is None
-
-  @property
-  def passage_vecs(self) -> vector_table.Rows:
-    """`[passages, features] float32` of the passages that are searched."""
-    return self.vectors.passage_vecs
 
   def is_made(self) -> bool:
     """Whether embeddings and index lie on disk already."""
@@ -214,8 +200,8 @@ class Retriever:
     if self._scann is None:
       return self._exact
     return kept_index.make(
-        self.passage_vecs, self._tie_ranks, self._encoder.score, self._scann,
-        self._folder,
+        self.vectors.passage_vecs, self._tie_ranks, self._encoder.score,
+        self._scann, self._folder,
     )
 
   @functools.cached_property
@@ -223,8 +209,8 @@ class Retriever:
     prepared, rows = self._dataset.prepared, self._rows
     worlds = prepared.passage_worlds if prepared.worlds else None
     return exact_parts.ExactParts(
-        self._settings, self.passage_vecs, self._tie_ranks, self._encoder.score,
-        worlds if worlds is None or rows is None else worlds[rows],
+        self._settings, self.vectors.passage_vecs, self._tie_ranks,
+        self._encoder.score, worlds if worlds is None or rows is None else worlds[rows],
         self._among,
     )
 
@@ -236,3 +222,23 @@ class Retriever:
   def _as_rows(self, found: hits.Hits) -> hits.Hits:
     """Places in the index as rows of the whole corpus."""
     return hits.renumber(found, self._rows)
+
+
+def _score_pairs(
+    score: scoring.ScoreFunction,
+    query_vecs: np.ndarray,
+    passage_vecs: vector_table.Rows,
+    rows: np.ndarray,
+) -> np.ndarray:
+  """`Retriever.score`, some pairs at a time."""
+  scores = np.full(rows.shape, -np.inf, np.float32)
+  lines, columns = np.nonzero(rows >= 0)
+  for begin in range(0, len(lines), _PAIRS_AT_ONCE):
+    line, column = (places[begin : begin + _PAIRS_AT_ONCE]
+                    for places in (lines, columns))
+    vecs = query_vecs[line], passage_vecs[rows[line, column]]
+    scores[line, column] = (
+        np.einsum('pd,pd->p', *vecs) if score.is_dot
+        else score.pairs(*map(jnp.asarray, vecs))
+    )
+  return scores

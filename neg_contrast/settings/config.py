@@ -57,7 +57,7 @@ class Config(keys.Section):
       `train_generator`, `generate_questions`, `ensemble`, `table`, `benchmark`,
       `nce_synthetic`, `nce_bias`, `train_reranker` or `rerank`.
     workdir: folder of the results, unless `--workdir` names one; empty:
-      workdirs/<config name>.
+      `workdirs/<config name>`.
     stage1: the config of the training whose checkpoint this one starts from,
       instead of `model.init`; it runs first where it is not done yet.
     generator: the config of the training of the generator whose questions are
@@ -72,7 +72,7 @@ class Config(keys.Section):
       them; empty: on those of its negatives (strategy `bm25`, `model` or
       `run`).
     query: what `job=search` answers; empty: it asks for queries.
-    seed: of initialisation, data order, negatives and dropout.
+    seed: seed of initialisation, data order, negatives and dropout.
     data: see DataConfig.
     model: see ModelConfig.
     loss: see LossConfig.
@@ -233,7 +233,9 @@ def _build(cls: type[keys.Section], values: Any) -> Any:
   Raises:
     UserError: as `parse`.
   """
-  fields = {field.name: field for field in dataclasses.fields(cls)}
+  fields = {field.name: field for field in dataclasses.fields(
+      typing.cast(Any, cls)
+  )}
   checked = {}
   for name, value in values.items():
     path = f'{cls.section}.{name}' if cls.section else name

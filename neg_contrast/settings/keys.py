@@ -184,14 +184,16 @@ class Section:
       SettingError: a value is out of its range.
     """
     for field in dataclasses.fields(typing.cast(Any, self)):
-      of, value = declared(field), getattr(self, field.name)
-      if of.allowed is not None and value is not None and (
-          not of.allowed.holds(value)
+      allowed, each = declared(field).allowed, declared(field).each
+      value = getattr(self, field.name)
+      if allowed is not None and value is not None and (
+          not allowed.holds(value)
       ):
-        raise self.error(field.name, of.allowed.rule)
-      for item in () if of.each is None else value:
-        if not of.each.holds(item):
-          raise errors.SettingError(self._path(field.name), item, of.each.rule)
+        raise self.error(field.name, allowed.rule)
+      if each is not None:
+        for item in value:
+          if not each.holds(item):
+            raise errors.SettingError(self._path(field.name), item, each.rule)
 
   def error(self, name: str, rule: str) -> errors.SettingError:
     """The error of a key, to be raised.

@@ -27,18 +27,25 @@ class Synthetic:
 
   def __init__(
       self,
-      config: config_lib.Config,
+      settings: config_lib.SyntheticConfig,
+      data: config_lib.DataConfig,
+      model_init: str,
+      seed: int,
       dataset: Callable[[], dataset_lib.Dataset],
       questions: questions_lib.Questions | None = None,
   ):
     """Reads nothing yet.
 
     Args:
-      config: of the job.
+      settings: which pairs, and how many.
+      data: the source's name, and what makes a document.
+      model_init: whose tokenizer cuts passages.
+      seed: of all random choices.
       dataset: makes the data whose passages are used.
       questions: generated ones; None for pairs that need no generator.
     """
-    self._config, self._settings = config, config.synthetic
+    self._settings, self._data, self._seed = settings, data, seed
+    self._model_init = model_init
     self._gold, self._questions = dataset, questions
 
   def steps(self) -> list[plan.Step]:
@@ -68,12 +75,12 @@ class Synthetic:
 
   @functools.cached_property
   def _identity(self) -> dict[str, Any]:
-    config, settings = self._config, self._settings
+    settings = self._settings
     base = self._gold().prepared.manifest
     own = self._questions.identity if self._questions is not None else {
         'per_passage': settings.per_passage,
-        'seed': config.seed,
-        'document': config.data.document,
+        'seed': self._seed,
+        'document': self._data.document,
         'tokenizer': self._tokenizer.sha256,
     }
     return {
@@ -89,7 +96,7 @@ class Synthetic:
 
   @functools.cached_property
   def _tokenizer(self) -> tokenizer_lib.Tokenizer:
-    return model_lib.load_tokenizer(self._config.model.init)
+    return model_lib.load_tokenizer(self._model_init)
 
   def _make(self) -> None:
     with folders.only_one(self._folder):
@@ -116,16 +123,14 @@ class Synthetic:
     )
 
   def _nothing(self) -> str:
-    kind, source = self._settings.pairs, self._config.data.source
-    needs = {
-        'inverse_cloze': 'passages of several sentences',
-        'crops': 'passages of several words',
-        'recurring_spans': 'documents of several passages',
-        'neighbours': 'documents of several passages',
-        'title': 'passages with a title and a text',
-    }.get(kind, 'questions that are not empty')
+    kind, source = self._settings.pairs, self._data.source
+    pretext = pretexts.PRETEXTS.get(kind)
+    needs = 'questions that are not empty' if pretext is None else pretext.needs
+    other = ('; or, if passages of one document have one title, set '
+             '--config.data.document=title'
+             if pretext is not None and pretext.needs_documents else '')
     return (f'config.synthetic.pairs="{kind}": makes no pair of {source}; it '
-            f'needs {needs}. Choose another, such as "crops"')
+            f'needs {needs}. Choose another, such as "crops"{other}')
 
   def _write_pretext(self, path: pathlib.Path) -> None:
     passages = self._gold().prepared.passages
@@ -136,7 +141,7 @@ class Synthetic:
         document = {row: passages[row] for row in rows}
         for pair in pretexts.make_pairs(
             self._settings.pairs, list(document.items()),
-            self._tokenizer.offsets, self._config.seed,
+            self._tokenizer.offsets, self._seed,
             self._settings.per_passage,
         ):
           synthetic_pairs.write_pair(

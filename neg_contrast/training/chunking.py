@@ -10,8 +10,7 @@ from jax.sharding import Mesh
 
 from neg_contrast import errors, sharding
 from neg_contrast.losses import gradient_cache
-from neg_contrast.settings import config as config_lib
-from neg_contrast.training import costs
+from neg_contrast.training import costs, run_settings
 
 AUTOMATIC = -1
 _PART = 0.9  # Of the memory; prefetched batches and small things take the rest.
@@ -20,12 +19,12 @@ _GIB = 2**30
 
 
 def make_chunks(
-    config: config_lib.Config, chunk_groups: int, mesh: Mesh
+    config: run_settings.RunSettings, chunk_groups: int, mesh: Mesh
 ) -> gradient_cache.Chunks | None:
   """The chunks of a batch on a mesh; None: it is encoded at once.
 
   Args:
-    config: of the run.
+    config: settings of the run.
     chunk_groups: groups that each device encodes at once; 0: all it holds.
     mesh: the mesh.
   """
@@ -37,7 +36,7 @@ def make_chunks(
   )
 
 
-def check(config: config_lib.Config, mesh: Mesh) -> None:
+def check(config: run_settings.RunSettings, mesh: Mesh) -> None:
   """Refuses chunks that the groups of a device can't be cut into.
 
   Raises:
@@ -55,7 +54,7 @@ def check(config: config_lib.Config, mesh: Mesh) -> None:
 
 
 def choose(
-    config: config_lib.Config,
+    config: run_settings.RunSettings,
     mesh: Mesh,
     bytes_of: Callable[[int], int | None],
     limit: int,
@@ -63,7 +62,7 @@ def choose(
   """The most groups at once whose step fits a device's memory.
 
   Args:
-    config: of the run.
+    config: settings of the run.
     mesh: the mesh.
     bytes_of: compiles the step of a number of groups, and says what it takes
       on a device; None: the compiler refused.
@@ -131,7 +130,9 @@ def bytes_of_step(step: Any, *arguments: Any) -> int | None:
 
 
 def log_memory(
-    config: config_lib.Config, chunks: gradient_cache.Chunks, features: int
+    config: run_settings.RunSettings,
+    chunks: gradient_cache.Chunks,
+    features: int,
 ) -> None:
   """Says what a step with a gradient cache needs, beside parameters."""
   batch, negatives = config.data.batch_size, config.negatives.per_query
@@ -149,7 +150,7 @@ def log_memory(
   )
 
 
-def _groups_held(config: config_lib.Config, mesh: Mesh) -> int:
+def _groups_held(config: run_settings.RunSettings, mesh: Mesh) -> int:
   return config.data.groups // mesh.shape['data']
 
 

@@ -6,9 +6,11 @@ in place of arrays: no data, weights or network are needed.
 
 import collections
 import dataclasses
+import functools
 import importlib.util
 import math
 import os
+import pathlib
 import re
 import time
 from collections.abc import Callable
@@ -20,36 +22,19 @@ from jax.experimental import topologies
 from jax.sharding import Mesh
 
 from neg_contrast import accelerators, errors, sharding
-from neg_contrast.batches import (
-  batcher,
-  pair_batches,
-  question_batches,
-  text_pairs,
-)
-from neg_contrast.data import examples, random_texts, sequences
-from neg_contrast.models import (
-  attention,
-  cross_encoder,
-  generator,
-  loading,
-  model_names,
-  reranker,
-  t5,
-  text_spec,
-)
+from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.models import by_name as model_lib
-from neg_contrast.settings import config as config_lib
 from neg_contrast.training import (
   chunking,
   costs,
   encoder_run,
   generator_run,
-  optimizer,
+  recipe,
   reranker_run,
-  run,
+  run_settings,
+  sharded_step,
 )
-from neg_contrast.training import state as state_lib
-from neg_contrast.training import step as step_lib
+from neg_contrast.training import outline as outline_lib
 
 _EXAMPLES = 'v3:4x4, v4:2x2x4, v5e:4x4, v5p:2x2x4 or v6e:4x4'
 _STEPS = 1000  # Of the schedule, which takes no time.
@@ -61,72 +46,47 @@ _OUT_OF_MEMORY = re.compile(
 )
 
 
-@dataclasses.dataclass(frozen=True)
-class Workload:
-  """A training step without its arrays.
-
-  Attributes:
-    what: of what model, in words.
-    params: ShapeDtypeStructs.
-    rules: how they lie on a mesh.
-    loss: what is minimised, by the groups that a device encodes at once.
-    batch: arrays; their values mean nothing.
-    stats: of the batch.
-    padded_tokens: what it would be without packing, every sequence filled up to
-      the longest allowed.
-    features: of an embedding; 0: there are none.
-    useful_flops: operations of the step on tokens that are no padding, each
-      with its own sequence only, nothing computed twice.
-  """
-
-  what: str
-  params: Any
-  rules: Any
-  loss: Callable[[int], step_lib.Loss]
-  batch: Any
-  stats: batcher.BatchStats
-  padded_tokens: int
-  features: int
-  useful_flops: float
+_TRAININGS: dict[str, Callable[..., recipe.Recipe]] = {
+    'train': encoder_run.DualEncoderTraining,
+    'train_reranker': functools.partial(
+        reranker_run.RerankerTraining, negatives=None, candidates=None
+    ),
+    'train_generator': generator_run.GeneratorTraining,
+}
 
 
-def report(config: config_lib.Config, topology: str) -> str:
+def report(
+    job: str, config: run_settings.RunSettings, topology: str
+) -> str:
   """Compiles the training step of a config, and tells what it takes.
 
   Args:
-    config: of `job=train`, `train_reranker` or `train_generator`.
+    job: `train`, `train_reranker` or `train_generator`.
+    config: settings of the run.
     topology: a slice, such as v3:4x4; empty: the devices of this machine.
 
   Raises:
-    UserError: there is no such slice, the config trains nothing, its batch does
+    UserError: there is no such slice, the job trains nothing, its batch does
       not fit the mesh, or the step does not fit the memory; says what to
       change.
   """
   devices = _devices(topology)
   config = _resolved(config, devices[0].platform)
   mesh = sharding.make_mesh(config.mesh, devices)
-  work = _workload(config, mesh)
-  sharding.check_batch(config.data.batch_size, config.data.groups, mesh)
-  chunking.check(config, mesh)
-  transform = optimizer.make_optimizer(config.optim, _STEPS)
-  state = run.abstract_state(
-      work.params, transform, mesh, work.rules, config.mesh.fsdp
+  training = _training(job, config, mesh)
+  work = training.outline()
+  sharded_step.check(config, mesh)
+  steps = sharded_step.Steps(
+      config, mesh, training.sharding_rules, work.params, work.loss, _STEPS
   )
-  batch = run.with_shardings(
-      work.batch, sharding.batch_shardings(work.batch, mesh)
-  )
+  state, batch = steps.like, steps.batch_like(work.batch)
   chip = accelerators.find(devices[0].device_kind)
-  make = lambda groups: run.jit_step(
-      config, work.loss(groups), transform, mesh, work.rules, state
-  )
   chunk_groups = config.model.chunk_groups
   if chunk_groups == chunking.AUTOMATIC:
-    chunk_groups = chunking.choose(
-        config, mesh,
-        lambda groups: chunking.bytes_of_step(make(groups), state, batch),
-        chip.memory_bytes if chip else chunking.memory_limit(),
+    chunk_groups = steps.choose_groups(
+        work.batch, chip.memory_bytes if chip else chunking.memory_limit()
     )
-  step = make(chunk_groups)
+  step = steps.make(chunk_groups)
   traced = step.trace(state, batch)
   flops = costs.product_flops(traced.jaxpr)
   lowered = traced.lower()
@@ -191,198 +151,43 @@ def _devices(topology: str) -> list[Any]:
     ) from None
 
 
-def _resolved(config: config_lib.Config, platform: str) -> config_lib.Config:
-  """The config with what depends on the platform decided."""
+def _resolved(
+    config: run_settings.RunSettings, platform: str
+) -> run_settings.RunSettings:
+  """The settings with what depends on the platform decided."""
   dtype = np.dtype(model_lib.compute_dtype(config.model, platform)).name
   return dataclasses.replace(
       config, model=dataclasses.replace(config.model, dtype=dtype)
   )
 
 
-def _workload(config: config_lib.Config, mesh: Mesh) -> Workload:
-  """The step of a config.
+def _training(
+    job: str, config: run_settings.RunSettings, mesh: Mesh
+) -> recipe.Recipe:
+  """The training of a job, of which the outline alone will be asked.
 
   Raises:
-    UserError: it trains nothing, or its model is not known.
+    UserError: the job trains nothing.
   """
-  if config.job == 'train':
-    return _retriever(config, mesh)
-  if config.job == 'train_reranker':
-    return _reranker(config, mesh)
-  if config.job == 'train_generator':
-    return _generator(config)
-  raise errors.UserError(
-      f'config.job={config.job}: --compile_only is for trainings; choose a '
-      'config of job=train, train_reranker or train_generator, such as '
-      'configs/nq_stage2.py or configs/nq_generator.py'
+  if job not in _TRAININGS:
+    *names, last = _TRAININGS
+    raise errors.UserError(
+        f'config.job={job}: --compile_only is for trainings; choose a config '
+        f'of job={", ".join(names)} or {last}, such as configs/nq_stage2.py or '
+        'configs/nq_generator.py'
+    )
+  return _TRAININGS[job](
+      config, workdir=pathlib.Path(), dataset=_no_data, mesh=mesh
   )
 
 
-def _retriever(config: config_lib.Config, mesh: Mesh) -> Workload:
-  spec, text = loading.shape_by_name(config.model.init, config.model)
-  queries, passages, made = _made_up(config, text)
-  size = len(queries)
-  batch, stats = batcher.Batcher(
-      **made,
-      negatives=config.negatives.per_query,
-      row_lengths=encoder_run.row_lengths(config, text),
-      passage_groups=np.arange(len(passages), dtype=np.int32),
-      mask_known_positives=config.loss.mask_known_positives,
-  )(0)
-  scale = config.loss.scale if config.loss.learn_scale else None
-  params = jax.eval_shape(
-      lambda towers: state_lib.dual_encoder_params(towers, scale),
-      loading.shape_of(spec),
-  )
-  sources = (('corpus',) if config.negatives.strategy == 'corpus'
-             else config.negatives.sources)
-  chosen = attention.choose(
-      spec.bert, config.model.attention, config.data.row_length,
-      config.model.dtype, mesh, is_training=True,
-  )
-  return Workload(
-      what=f'{_described(config, params)}, attention {chosen}',
-      params=params,
-      rules=sharding.PARAMETER_RULES,
-      loss=lambda groups: encoder_run.make_loss(
-          spec, config, sources, mesh,
-          chunking.make_chunks(config, groups, mesh),
-      ),
-      batch=batch,
-      stats=stats,
-      padded_tokens=(size * text.query_length
-                     + len(passages) * text.passage_length),
-      features=spec.features('passage'),
-      useful_flops=3 * (
-          costs.encoder_flops(spec, np.concatenate([queries, passages]))
-          + costs.score_flops(
-              size, len(passages), spec.dim * spec.score.query_vectors
-              * spec.score.passage_vectors,
-          )
-      ),
-  )
+def _no_data() -> dataset_lib.Dataset:
+  raise AssertionError('an outline reads no data')
 
 
-def _reranker(config: config_lib.Config, mesh: Mesh) -> Workload:
-  init = config.model.init
-  found, text = loading.shape_by_name(init, config.model)
-  spec = cross_encoder.CrossEncoderSpec(
-      found.bert,
-      pooler=model_names.has_folder(init) and reranker.is_classifier(init),
-  )
-  longest = text.query_length + text.passage_length - 1
-  queries, passages, made = _made_up(config, text)
-  batch, stats = pair_batches.PairBatcher(
-      **made, row_length=reranker_run.row_length(config, longest),
-  )(0)
-  pairs = text_pairs.pair_lengths(
-      np.resize(queries, len(passages)), passages
-  )
-  params = {'reranker': jax.eval_shape(
-      lambda: cross_encoder.init_params(spec, jax.random.key(0))
-  )}
-  head = 1 + spec.pooler * found.bert.hidden_size
-  return Workload(
-      what=_described(config, params),
-      params=params,
-      rules=sharding.PARAMETER_RULES,
-      loss=lambda groups: step_lib.rerank_loss(
-          model_lib.make_cross_encoder(spec, config.model),
-          config.negatives.sources,
-          chunking.make_chunks(config, groups, mesh),
-      ),
-      batch=batch,
-      stats=stats,
-      padded_tokens=len(pairs) * longest,
-      features=0,
-      useful_flops=3 * costs.encoder_flops(
-          dataclasses.replace(found, projection_dim=head), pairs
-      ),
-  )
-
-
-def _made_up(
-    config: config_lib.Config, text: text_spec.TextSpec
-) -> tuple[np.ndarray, np.ndarray, dict[str, Any]]:
-  """Lengths of queries and passages, and what all batchers of them take.
-
-  The first passages are the queries' positives, and the others negatives.
-  """
-  size, count = config.data.batch_size, config.negatives.per_query
-  queries = random_texts.lengths(
-      size, config.data.expected_query_tokens, text.query_length
-  )
-  passages = random_texts.lengths(
-      size * (1 + count), config.data.expected_passage_tokens,
-      text.passage_length,
-  )
-  rows = np.arange(size, dtype=np.int32)
-  negatives = np.arange(size, size * (1 + count), dtype=np.int32)
-  return queries, passages, {
-      'examples': examples.Examples(
-          rows, rows, examples.Positives(np.stack([rows, rows], 1), size)
-      ),
-      'batch_size': size,
-      'groups': config.data.groups,
-      'seed': config.seed,
-      'draw': lambda *_: batcher.Drawn(
-          negatives.reshape(size, count),
-          np.zeros((size, count), np.int32),
-      ),
-      'query_tokens': lambda rows: _blank(queries[rows]),
-      'passage_tokens': lambda rows, numbers: _blank(passages[rows]),
-  }
-
-
-def _generator(config: config_lib.Config) -> Workload:
-  shape, text = generator.shape_by_name(config.model.init, config.model)
-  size = config.data.batch_size
-  sources = random_texts.lengths(
-      size, config.data.expected_passage_tokens, text.passage_length
-  )
-  targets = random_texts.lengths(
-      size, config.data.expected_query_tokens, text.question_length
-  )
-  batch, stats = question_batches.QuestionBatcher(
-      count=size,
-      source_tokens=lambda numbers: _blank(sources[numbers]),
-      question_tokens=lambda numbers: _blank(targets[numbers] - 1),
-      batch_size=size,
-      groups=config.data.groups,
-      row_lengths=generator_run.row_lengths(config, text),
-      start_id=shape.decoder_start_id,
-      end_id=shape.eos_id,
-      seed=config.seed,
-  )(0)
-  params = {'generator': t5.shape_of(shape)}
-  return Workload(
-      what=_described(config, params),
-      params=params,
-      rules=sharding.GENERATOR_RULES,
-      loss=lambda _: step_lib.question_loss(
-          model_lib.make_t5(shape, config.model), config.loss.label_smoothing
-      ),
-      batch=batch,
-      stats=stats,
-      padded_tokens=size * (text.passage_length + text.question_length),
-      features=0,
-      useful_flops=3 * costs.question_flops(shape, sources, targets),
-  )
-
-
-def _blank(lengths: np.ndarray) -> sequences.Sequences:
-  """Sequences of given lengths."""
-  return sequences.Sequences(
-      np.zeros(max(lengths), np.int32), np.zeros_like(lengths), lengths
-  )
-
-
-def _described(config: config_lib.Config, params: Any) -> str:
-  count = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(params))
-  return f'{config.model.init}, {count:,} parameters'
-
-
-def _batch_lines(config: config_lib.Config, work: Workload) -> list[str]:
+def _batch_lines(
+    config: run_settings.RunSettings, work: outline_lib.Outline
+) -> list[str]:
   shape = jax.tree.leaves(work.batch)[0].shape
   stats = work.stats
   return [
@@ -404,7 +209,7 @@ def _memory_line(compiled: Any, chip: Any) -> str:
           f'{limit} at the peak, of which state and batch {state / _GIB:.2f}')
 
 
-def _flops_line(work: Workload, flops: float, devices: int) -> str:
+def _flops_line(work: outline_lib.Outline, flops: float, devices: int) -> str:
   return (
       f'matrix products of a step: {flops / 1e12:,.1f} TFLOP, '
       f'{flops / devices / 1e12:,.2f} a device; useful '
@@ -414,7 +219,8 @@ def _flops_line(work: Workload, flops: float, devices: int) -> str:
 
 
 def _time_lines(
-    compiled: Any, work: Workload, flops: float, mesh: Mesh, chip: Any
+    compiled: Any, work: outline_lib.Outline, flops: float, mesh: Mesh,
+    chip: Any,
 ) -> list[str]:
   """The floor, and the compiler's estimate where it can be one."""
   if chip is None:
@@ -439,7 +245,7 @@ def _time_lines(
   return lines
 
 
-def _communication_lines(compiled: Any, work: Workload) -> list[str]:
+def _communication_lines(compiled: Any, work: outline_lib.Outline) -> list[str]:
   sums: dict[tuple[str, str], list[int]] = collections.defaultdict(
       lambda: [0, 0]
   )
@@ -461,7 +267,7 @@ def _communication_lines(compiled: Any, work: Workload) -> list[str]:
   ]
 
 
-def _subject(array: costs.Array, work: Workload) -> str:
+def _subject(array: costs.Array, work: outline_lib.Outline) -> str:
   """What a communication moves, by dtype and shape.
 
   `hidden states` have an axis of the rows of a group and one of the tokens of a
@@ -489,7 +295,7 @@ def _plain(shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _explained(
-    error: Exception, config: config_lib.Config
+    error: Exception, config: run_settings.RunSettings
 ) -> errors.UserError:
   """The error of a step that the compiler refuses."""
   match = _OUT_OF_MEMORY.search(str(error))

@@ -3,37 +3,37 @@
 import dataclasses
 import functools
 import pathlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
+import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from neg_contrast import errors, sharding
+from neg_contrast import errors, losses, sharding
 from neg_contrast.batches import batcher as batcher_lib
 from neg_contrast.batches import packing
+from neg_contrast.bias import labels
 from neg_contrast.bias import meter as meter_lib
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import examples, synthetic_pairs, tokenized
-from neg_contrast.evaluation import rankings
-from neg_contrast.losses import gradient_cache
+from neg_contrast.losses import dual_encoder_loss
+from neg_contrast.losses import table as loss_table
+from neg_contrast.models import attention, dual_encoder, loading, text_spec
 from neg_contrast.models import by_name as model_lib
-from neg_contrast.models import dual_encoder, loading, text_spec
-from neg_contrast.negatives import drawing, sampled, sampling
-from neg_contrast.retrieval import (
-  bm25_search,
-  encoding,
-  search_settings,
-  text_encoder,
-)
+from neg_contrast.negatives import sampling, sources
 from neg_contrast.retrieval import embedder as embedder_lib
-from neg_contrast.retrieval import retriever as retriever_lib
+from neg_contrast.retrieval import text_encoder
 from neg_contrast.settings import config as config_lib
-from neg_contrast.training import chunking, pooled_run
+from neg_contrast.training import (
+  chunking,
+  costs,
+  encoder_tuning,
+  pooled_run,
+  run_settings,
+)
+from neg_contrast.training import outline as outline_lib
 from neg_contrast.training import state as state_lib
-from neg_contrast.training import step as step_lib
-
-_BM25_DEPTH_OF_STOP_CORPUS = 100
 
 
 class DualEncoderTraining(pooled_run.PooledTraining):
@@ -41,18 +41,19 @@ class DualEncoderTraining(pooled_run.PooledTraining):
 
   def __init__(
       self,
-      config: config_lib.Config,
+      config: run_settings.RunSettings,
       workdir: pathlib.Path,
       dataset: Callable[[], dataset_lib.Dataset],
       negatives: Any = None,
+      mesh: Mesh | None = None,
   ):
     """Reads nothing yet; arguments as of any training with a pool."""
-    super().__init__(config, workdir, dataset, negatives)
-    self._sampled: sampled.SampledNegatives | None = None
+    super().__init__(config, workdir, dataset, negatives, mesh)
+    self._source: sources.Source | None = None
 
   @functools.cached_property
   def model(self) -> loading.Model:
-    """What it starts from.
+    """The model that training starts from.
 
     Raises:
       UserError: there is no such model, or it does not fit the config.
@@ -75,30 +76,78 @@ class DualEncoderTraining(pooled_run.PooledTraining):
 
   @functools.cached_property
   def trained(self) -> loading.Model:
-    """What came out: the selected checkpoint."""
+    """The trained model: the selected checkpoint."""
     return model_lib.load_workdir(self.workdir)
 
   @property
   def _sources(self) -> tuple[str, ...]:
     """Names of the sources of hard negatives, by number."""
-    if self._config.negatives.strategy == 'corpus':
-      return ('corpus',)
-    if self._config.negatives.strategy == 'sampled':
-      return sampled.SOURCES
-    return () if self._pool is None else self._pool.sources
+    return self._source_type.names(self._pool) or (
+        self._config.negatives.sources
+    )
+
+  @property
+  def _source_type(self) -> type[sources.Source]:
+    return sources.source_of(self._config.negatives.strategy, self._pool)
 
   def _save_description(self) -> None:
     loading.save_description(self.model, self.workdir)
 
   def _params(self):
-    scale = self._config.loss.scale if self._config.loss.learn_scale else None
-    return state_lib.dual_encoder_params(self.model.params, scale)
+    return self._with_scale(self.model.params)
 
-  def _loss(self, chunk_groups: int) -> step_lib.Loss:
-    return make_loss(
-        self.model.spec, self._config, self._sources,
-        self._mesh,
-        chunking.make_chunks(self._config, chunk_groups, self._mesh),
+  def _with_scale(self, towers: Any) -> dict[str, Any]:
+    loss = self._config.loss
+    return state_lib.dual_encoder_params(
+        towers, loss.scale if loss.learn_scale else None
+    )
+
+  def _loss(self, chunk_groups: int) -> losses.Loss:
+    return self._loss_of(self.model.spec, chunk_groups)
+
+  def _loss_of(
+      self, spec: dual_encoder.EncoderSpec, chunk_groups: int
+  ) -> losses.Loss:
+    """What is minimised, for a tower of some shape."""
+    config = self._config
+    return dual_encoder_loss.make_loss(
+        loss_table.check(config.loss, held_by(config.negatives, config.loss)),
+        make_encoder(spec, config, self._mesh), config.loss.scale,
+        self._sources, chunking.make_chunks(config, chunk_groups, self._mesh),
+    )
+
+  def outline(self):
+    """The step, without weights and data."""
+    config = self._config
+    spec, text = loading.shape_by_name(config.model.init, config.model)
+    lengths = outline_lib.lengths_of(config, text)
+    batch, stats = self._batcher(
+        text, **lengths.batcher_arguments(config.loss.adjusted),
+        passage_groups=np.arange(len(lengths.passages), dtype=np.int32),
+    )(0)
+    params = jax.eval_shape(self._with_scale, loading.shape_of(spec))
+    chosen = attention.choose(
+        spec.bert, config.model.attention, config.data.row_length,
+        config.model.dtype, self._mesh, is_training=True,
+    )
+    return outline_lib.Outline(
+        what=f'{outline_lib.describe(config.model.init, params)}, attention '
+             f'{chosen}',
+        params=params,
+        loss=functools.partial(self._loss_of, spec),
+        batch=batch,
+        stats=stats,
+        padded_tokens=(len(lengths.queries) * text.query_length
+                       + len(lengths.passages) * text.passage_length),
+        features=spec.features('passage'),
+        useful_flops=3 * (
+            costs.encoder_flops(
+                spec, np.concatenate([lengths.queries, lengths.passages])
+            ) + costs.score_flops(
+                len(lengths.queries), len(lengths.passages), spec.dim
+                * spec.score.query_vectors * spec.score.passage_vectors,
+            )
+        ),
     )
 
   def _chunk_groups(self, *arguments):
@@ -111,7 +160,7 @@ class DualEncoderTraining(pooled_run.PooledTraining):
     return chunk_groups
 
   def _make_batch(self):
-    config, dataset, text = self._config, self._dataset, self.model.text
+    dataset = self._dataset
     pairs = examples.make_examples(
         dataset.prepared, dataset.train_and_tune[0],
         synthetic_pairs.read_cuts(dataset.prepared),
@@ -119,13 +168,9 @@ class DualEncoderTraining(pooled_run.PooledTraining):
     self._warn_of_small_pools(pairs.query_rows)
     halves = (np.zeros((0, 3), np.int32) if self._pool is None
               else self._pool.halves)
-    batcher = batcher_lib.Batcher(
+    return self._batcher(
+        self.model.text,
         examples=pairs,
-        batch_size=config.data.batch_size,
-        negatives=config.negatives.per_query,
-        groups=config.data.groups,
-        row_lengths=row_lengths(config, text),
-        seed=config.seed,
         draw=self._draw(pairs),
         query_tokens=dataset.tokenize(self.model, 'query').tokens,
         passage_tokens=passage_tokens(
@@ -133,117 +178,115 @@ class DualEncoderTraining(pooled_run.PooledTraining):
         ),
         passage_groups=dataset.prepared.passage_groups,
         parents=np.array(halves[:, 0]),
-        mask_known_positives=config.loss.mask_known_positives,
         held=functools.partial(sharding.held, mesh=self._mesh),
+    ), len(pairs)
+
+  def _batcher(
+      self, text: text_spec.TextSpec, **data: Any
+  ) -> batcher_lib.Batcher:
+    """Makes batches of some data, as the settings say."""
+    config = self._config
+    return batcher_lib.Batcher(
+        batch_size=config.data.batch_size,
+        negatives=config.negatives.per_query,
+        groups=config.data.groups,
+        row_lengths=row_lengths(config, text),
+        seed=config.seed,
+        mask_known_positives=config.loss.mask_known_positives,
+        **data,
     )
-    return batcher, len(pairs)
 
   @property
   def _refresh_steps(self):
-    return 0 if self._sampled is None else self._sampled.steps
+    return 0 if self._source is None else self._source.refresh_steps
 
   def _refresh(self, params, step):
-    if self._sampled is not None:
-      self._sampled.refresh(params, step)
+    if self._source is not None:
+      self._source.refresh(params, step)
 
   def _draw(self, pairs: examples.Examples) -> batcher_lib.Draw:
-    config, prepared = self._config.negatives, self._dataset.prepared
-    count, seed, pool = config.per_query, self._config.seed, self._pool
-    if config.strategy == 'corpus':
-      among = prepared.rows_of_worlds(pairs.query_rows)
-      return lambda step, numbers, queries: drawing.draw_from_corpus(
-          len(prepared.passages), prepared.passage_groups,
-          pairs.positive_groups[queries], count, seed, step, numbers,
-          among,
+    config, dataset = self._config, self._dataset
+
+    def embed(params, rows):
+      return embedder_lib.Embedder(
+          dataset, encoder().with_params(params), rows=rows
       )
-    if config.strategy == 'sampled':
-      self._sampled = sampled.SampledNegatives(
-          self._config, self._dataset, pairs, self.model, self.workdir
-      )
-      return self._sampled.draw
-    if pool is None:
-      return lambda step, numbers, queries: batcher_lib.Drawn(
-          *np.full((2, len(queries), 0), -1, np.int32)
-      )
-    return lambda step, numbers, queries: pool.draw(
-        queries, count, seed, step, numbers, config.quotas
-    )
+
+    encoder = functools.cache(functools.partial(
+        text_encoder.TextEncoder, self.model, config.encoding
+    ))
+    self._source = self._source_type(sources.Material(
+        config.negatives, config.loss, config.seed, config.data.batch_size,
+        dataset, pairs, self._pool, sharding.make_local_mesh(config.mesh),
+        embed, self.workdir,
+    ))
+    return self._source.draw
 
   def _tune(self):
-    """Parameters -> metrics on the tune split, over the stop corpus."""
-    gold = self._dataset.gold
-    evaluation = rankings.Evaluation(
-        self._config.evaluation, gold, gold.train_and_tune[1]
+    return encoder_tuning.make_measure(
+        self._config, self._dataset.gold, self.model
     )
-    config = self._config
-    encoder = text_encoder.TextEncoder(self.model, encoding.EncodingSettings(
-        config.model, config.index, config.mesh, config.data.row_length
-    ))
-    rows = stop_corpus(config, gold, evaluation)
-    exact = search_settings.SearchSettings(
-        dataclasses.replace(config.index, kind='exact'), config.mesh,
-        config.evaluation.depth,
-    )
-    names = dict.fromkeys(('accuracy@1', *self._config.evaluation.metrics))
-
-    def measure(params):
-      embedder = embedder_lib.Embedder(
-          gold, encoder.with_params(sharding.local(params['encoder'])),
-          rows=rows,
-      )
-      found = retriever_lib.Retriever(
-          exact, gold, embedder, rows=rows
-      ).search_rows(evaluation.query_rows, self._config.evaluation.depth)
-      return evaluation.score(
-          evaluation.run_of(found), found, tuple(names)
-      ).mean
-
-    return measure
 
   def _meter(self):
     if not self._config.nce.log_steps:
       return super()._meter()
-    config, gold = self._config, self._dataset.gold
-    space = meter_lib.choose_labels(
-        config, gold, gold.train_and_tune[1],
-        'the tune split (data.tune_split or data.tune_fraction)',
-    )
-    meter = meter_lib.BiasMeter(config, gold, self.model, space)
-    key = sampling.draw_key(config.seed, 0)  # The same draws every time.
-    return lambda params: meter.measure(sharding.local(params), key)
+    return _bias_measure(self._config, self._dataset.gold, self.model)
 
 
-def make_loss(
+def _bias_measure(
+    config: run_settings.RunSettings,
+    gold: dataset_lib.Dataset,
+    model: loading.Model,
+) -> Callable[[Any], dict[str, Any]]:
+  """Parameters -> what `BiasMeter` measures on the tune split."""
+  space = labels.choose_labels(
+      config.nce, config.evaluation, config.seed, gold,
+      gold.train_and_tune[1],
+      'the tune split (data.tune_split or data.tune_fraction)',
+  )
+  meter = meter_lib.BiasMeter(
+      config.nce, config.loss.scale, gold, model, space,
+      lambda spec, mesh: make_encoder(spec, config, mesh),
+  )
+  key = sampling.draw_key(config.seed, 0)  # The same draws every time.
+  return lambda params: meter.measure(sharding.local(params), key)
+
+
+def make_encoder(
     spec: dual_encoder.EncoderSpec,
-    config: config_lib.Config,
-    sources: Sequence[str],
+    config: run_settings.RunSettings,
     mesh: Mesh,
-    chunks: gradient_cache.Chunks | None = None,
-) -> step_lib.Loss:
-  """What training minimises.
+) -> dual_encoder.Encoder:
+  """The encoder module as training uses it.
 
   Args:
     spec: of a tower.
-    config: of the run.
-    sources: names of the sources of hard negatives, by number.
+    config: settings of the run.
     mesh: where it runs.
-    chunks: that a batch is encoded in; None: at once.
 
   Raises:
     UserError: `config.model.attention` can't work with that.
   """
-  encoder = model_lib.make_module(
+  return model_lib.make_module(
       spec, config.model, config.data.row_length, mesh, is_training=True
   )
-  if config.loss.candidates == 'own':
-    return step_lib.nce_loss(encoder, config.loss.scale, sources, chunks)
-  return step_lib.contrastive_loss(
-      encoder, config.loss.scale, sources, config.loss.bidirectional, chunks
-  )
+
+
+def held_by(
+    negatives: config_lib.NegativesConfig, loss: config_lib.LossConfig
+) -> tuple[str, ...]:
+  """What every batch of a strategy holds of what losses may need."""
+  if not negatives.per_query:
+    return ()
+  if loss.adjusted and negatives.strategy == 'sampled' and (
+      negatives.hard_percent == 100 and not negatives.greedy
+  ):
+    return dual_encoder_loss.HARD_NEGATIVES, dual_encoder_loss.LOG_PROPOSAL
+  return (dual_encoder_loss.HARD_NEGATIVES,)
 
 
 def row_lengths(
-    config: config_lib.Config, text: text_spec.TextSpec
+    config: run_settings.RunSettings, text: text_spec.TextSpec
 ) -> dict[str, int]:
   """Tokens a packed row holds, by tower."""
   longest = {'query': text.query_length, 'passage': text.passage_length}
@@ -254,34 +297,6 @@ def row_lengths(
                  or packing.default_row_length(length))
       for tower, length in longest.items()
   }
-
-
-def stop_corpus(
-    config: config_lib.Config,
-    dataset: dataset_lib.Dataset,
-    evaluation: rankings.Evaluation,
-) -> np.ndarray:
-  """Passages that early stopping searches, as ascending rows.
-
-  The positives of the tune queries, the BM25 top 100 of each, and
-  `evaluation.stop_corpus_passages` random passages; everything, if the corpus
-  has no more than that. The corpus is that of the tune queries' worlds.
-  """
-  among = dataset.prepared.rows_of_worlds(evaluation.query_rows)
-  if among is None:
-    among = np.arange(len(dataset.prepared.passages), dtype=np.int32)
-  count, wanted = len(among), config.evaluation.stop_corpus_passages
-  if count <= wanted:
-    return among
-  judged = evaluation.judgements.passage_rows
-  found = bm25_search.search_bm25(
-      config.evaluation, dataset, evaluation.query_rows,
-      _BM25_DEPTH_OF_STOP_CORPUS,
-  ).rows
-  rng = np.random.default_rng(config.seed)
-  drawn = among[rng.choice(count, wanted, replace=False)]
-  rows = np.unique(np.concatenate([judged, found[found >= 0], drawn]))
-  return rows.astype(np.int32)
 
 
 def passage_tokens(

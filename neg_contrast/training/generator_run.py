@@ -6,20 +6,16 @@ from typing import Any
 
 import jax
 import numpy as np
-from absl import logging
 
-from neg_contrast import errors, hosts, sharding
-from neg_contrast.artifacts import folders
+from neg_contrast import errors, losses, sharding
 from neg_contrast.batches import packing, question_batches
-from neg_contrast.data import examples, sequences, tokenized
-from neg_contrast.losses import softmax
+from neg_contrast.data import examples, random_texts, sequences, tokenized
+from neg_contrast.losses import question_cross_entropy
 from neg_contrast.models import by_name as model_lib
-from neg_contrast.models import decoding, generator, question_writer
-from neg_contrast.settings import config as config_lib
-from neg_contrast.training import run
-from neg_contrast.training import step as step_lib
+from neg_contrast.models import generator, t5, t5_config
+from neg_contrast.training import costs, run, run_settings, shown_questions
+from neg_contrast.training import outline as outline_lib
 
-SHOWN_FOLDER = 'questions_shown'  # Of a workdir: what was written at each step.
 _MOST_TUNED = 1024  # Examples of the tune split that the loss is measured on.
 
 
@@ -31,7 +27,7 @@ class GeneratorTraining(run.Training):
 
   @functools.cached_property
   def model(self) -> generator.Generator:
-    """What it starts from."""
+    """The model that training starts from."""
     config = self._config
     return generator.from_pretrained(
         config.model.init, config.model, config.synthetic.with_answer,
@@ -40,7 +36,7 @@ class GeneratorTraining(run.Training):
 
   @functools.cached_property
   def trained(self) -> generator.Generator:
-    """What came out: the selected checkpoint."""
+    """The trained model: the selected checkpoint."""
     return model_lib.load_generator_workdir(self.workdir)
 
   def _save_description(self) -> None:
@@ -49,40 +45,83 @@ class GeneratorTraining(run.Training):
   def _params(self):
     return {'generator': self.model.params}
 
-  def _loss(self, chunk_groups: int) -> step_lib.Loss:
+  def _loss(self, chunk_groups: int) -> losses.Loss:
+    return self._loss_of(self.model.config, chunk_groups)
+
+  def _loss_of(
+      self, shape: t5_config.T5Config, chunk_groups: int
+  ) -> losses.Loss:
+    """What is minimised, for a model of some shape."""
     del chunk_groups  # The config refuses any.
-    return step_lib.question_loss(
-        self._module, self._config.loss.label_smoothing
+    return question_cross_entropy.make_loss(
+        model_lib.make_t5(shape, self._config.model),
+        self._config.loss.label_smoothing,
     )
 
-  @property
-  def _module(self):
-    return model_lib.make_t5(self.model.config, self._config.model)
+  def outline(self):
+    """The step, without weights and data."""
+    config, data = self._config, self._config.data
+    shape, text = generator.shape_by_name(config.model.init, config.model)
+    sources = random_texts.lengths(
+        data.batch_size, data.expected_passage_tokens, text.passage_length
+    )
+    targets = random_texts.lengths(
+        data.batch_size, data.expected_query_tokens, text.question_length
+    )
+    batch, stats = self._batcher(
+        shape, text,
+        count=data.batch_size,
+        source_tokens=lambda numbers: outline_lib.blank(sources[numbers]),
+        question_tokens=lambda numbers: outline_lib.blank(
+            targets[numbers] - 1
+        ),
+    )(0)
+    params = {'generator': t5.shape_of(shape)}
+    return outline_lib.Outline(
+        what=outline_lib.describe(config.model.init, params),
+        params=params,
+        loss=functools.partial(self._loss_of, shape),
+        batch=batch,
+        stats=stats,
+        padded_tokens=(data.batch_size
+                       * (text.passage_length + text.question_length)),
+        features=0,
+        useful_flops=3 * costs.question_flops(shape, sources, targets),
+    )
 
   def _make_batch(self):
     pairs = examples.make_examples(
         self._dataset.prepared, self._dataset.train_and_tune[0]
     )
-    return self._batcher(pairs), len(pairs)
+    return self._batcher_of(pairs), len(pairs)
 
-  def _batcher(
+  def _batcher_of(
       self, pairs: examples.Examples
   ) -> question_batches.QuestionBatcher:
-    config, model = self._config, self.model
-    questions = self._texts['query'].texts
+    model, questions = self.model, self._texts['query'].texts
     length = model.text.question_length - 1  # The end is yet to come.
-    return question_batches.QuestionBatcher(
+    return self._batcher(
+        model.config, model.text,
         count=len(pairs),
         source_tokens=functools.partial(self._sources, pairs),
         question_tokens=lambda numbers: questions.take(
             pairs.query_rows[numbers]).cut(0, length),
+        held=functools.partial(sharding.held, mesh=self._mesh),
+    )
+
+  def _batcher(
+      self, shape: t5_config.T5Config, text: generator.TextSpec, **data: Any
+  ) -> question_batches.QuestionBatcher:
+    """Makes batches of some data, as the settings say."""
+    config = self._config
+    return question_batches.QuestionBatcher(
         batch_size=config.data.batch_size,
         groups=config.data.groups,
-        row_lengths=row_lengths(config, model.text),
-        start_id=model.config.decoder_start_id,
-        end_id=model.config.eos_id,
+        row_lengths=row_lengths(config, text),
+        start_id=shape.decoder_start_id,
+        end_id=shape.eos_id,
         seed=config.seed,
-        held=functools.partial(sharding.held, mesh=self._mesh),
+        **data,
     )
 
   @functools.cached_property
@@ -118,21 +157,28 @@ class GeneratorTraining(run.Training):
     pairs = examples.make_examples(
         self._dataset.prepared, self._dataset.train_and_tune[1]
     )
-    batcher, size = self._batcher(pairs), self._config.data.batch_size
+    batcher, size = self._batcher_of(pairs), self._config.data.batch_size
     some = np.linspace(0, len(pairs) - 1, min(len(pairs), _MOST_TUNED),
                        dtype=int)
-    module = self._module
+    module = model_lib.make_t5(self.model.config, self._config.model)
 
     @jax.jit
     def measure_batch(params, batch):
-      logits = step_lib.question_logits(module, params, batch, None)
+      logits = question_cross_entropy.question_logits(
+          module, params, batch, None
+      )
       is_target = batch.target_segments > 0
-      return *softmax.token_cross_entropy(
+      return *question_cross_entropy.token_cross_entropy(
           logits, batch.target_ids, is_target
       ), is_target.sum()
 
-    show = self._show(pairs, some[:: max(1, len(some) // max(
-        1, self._config.synthetic.shown))][:self._config.synthetic.shown])
+    count = self._config.synthetic.shown
+    shown = some[:: max(1, len(some) // max(1, count))][:count]
+    show = shown_questions.make_show(
+        self._config, self.workdir, self.model, self._dataset.prepared,
+        self._sources(pairs, shown), pairs.query_rows[shown],
+        pairs.positive_rows[shown],
+    )
 
     def measure(params):
       totals = np.zeros(3)
@@ -151,44 +197,9 @@ class GeneratorTraining(run.Training):
 
     return measure
 
-  def _show(
-      self, pairs: examples.Examples, numbers: np.ndarray
-  ) -> Callable[[Any], None]:
-    """Parameters -> a few greedy questions, logged and kept."""
-    prepared, text = self._dataset.prepared, self.model.text
-    folder = self.workdir / SHOWN_FOLDER
-    writer = question_writer.QuestionWriter(
-        self.model, self._config.model,
-        decoding.Decoding('greedy', max_tokens=text.question_length),
-        self._config.synthetic.batch_passages, self._config.seed,
-    )
-    sources = self._sources(pairs, numbers)
-
-    def show(params):
-      params = sharding.local(params)
-      if not hosts.is_first():
-        return
-      params = writer.put(jax.tree.map(np.asarray, params))
-      rows = []
-      for written in writer(params, sources, range(len(sources))):
-        for place, (question,) in zip(
-            written.numbers, written.questions, strict=True
-        ):
-          query = prepared.queries[int(pairs.query_rows[numbers[place]])]
-          passage = prepared.passages[int(pairs.positive_rows[numbers[place]])]
-          logging.info('wrote "%s" where people asked "%s"', question,
-                       query.text)
-          rows.append({'passage_id': passage.id, 'passage': passage.text,
-                       'written': question, 'gold': query.text})
-      folders.make_folder(folder)
-      count = len(list(folder.glob('*.json')))
-      folders.write_json(folder / f'{count:05d}.json', rows)
-
-    return show
-
 
 def row_lengths(
-    config: config_lib.Config, text: generator.TextSpec
+    config: run_settings.RunSettings, text: generator.TextSpec
 ) -> dict[str, int]:
   """Tokens that a packed row holds, of sources and of targets."""
   wide = max(config.data.row_length or packing.default_row_length(

@@ -20,7 +20,7 @@ from jax.experimental import multihost_utils
 from neg_contrast import checkpoints as checkpoints_lib
 from neg_contrast import errors, hosts
 from neg_contrast.batches import batcher
-from neg_contrast.training import prefetch, run_log
+from neg_contrast.training import optimizer, prefetch, run_log, run_settings
 from neg_contrast.training import state as state_lib
 
 # More steps than this are never queued on the device: enough to hide the host,
@@ -89,6 +89,34 @@ class Schedule:
     return range(step, end)
 
 
+def schedule_of(
+    config: run_settings.RunSettings,
+    total_steps: int,
+    criterion: str,
+    refresh_steps: int,
+) -> Schedule:
+  """The schedule of a run.
+
+  Args:
+    config: settings of the run.
+    total_steps: where it ends.
+    criterion: see `Schedule`.
+    refresh_steps: see `Schedule`.
+  """
+  return Schedule(
+      total_steps=total_steps,
+      eval_steps=config.evaluation.eval_steps,
+      patience=config.evaluation.patience,
+      save_steps=config.checkpointing.save_steps,
+      log_steps=config.checkpointing.log_steps,
+      batch_size=config.data.batch_size,
+      learning_rate=optimizer.make_schedule(config.optim, total_steps),
+      criterion=criterion,
+      refresh_steps=refresh_steps,
+      measure_steps=config.nce.log_steps,
+  )
+
+
 @dataclasses.dataclass(frozen=True)
 class Pending:
   """A step that was started and not yet read back."""
@@ -118,7 +146,7 @@ class Trainer:
     Args:
       train_step: jitted `(state, batch) -> (state, metrics)`, state donated;
         metrics are scalars by name, with `loss` and `accuracy`, and may hold a
-        `contrast` (see `losses.contrast_by_source`).
+        `contrast` (see `contrast.by_source`).
       make_batch: step -> batch on the devices, and its facts.
       evaluate: parameters -> metrics on the tune split, with the criterion.
       checkpoints: where to save.

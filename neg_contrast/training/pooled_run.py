@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 from absl import logging
+from jax.sharding import Mesh
 
 from neg_contrast import errors
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.negatives import pool as pool_lib
-from neg_contrast.settings import config as config_lib
-from neg_contrast.training import run
+from neg_contrast.training import run, run_settings
 
 
 class PooledTraining(run.Training):
@@ -20,21 +20,23 @@ class PooledTraining(run.Training):
 
   def __init__(
       self,
-      config: config_lib.Config,
+      config: run_settings.RunSettings,
       workdir: pathlib.Path,
       dataset: Callable[[], dataset_lib.Dataset],
       negatives: Any = None,
+      mesh: Mesh | None = None,
   ):
     """Reads nothing yet.
 
     Args:
-      config: of the run.
+      config: settings of the run.
       workdir: of its checkpoints and logs.
       dataset: makes the data.
-      negatives: a `jobs.negatives.Negatives`, which gives pool and identity;
-        None: it needs none.
+      negatives: whose `pool` is trained with, as its `identity` says (None
+        where it is not there yet); None: it needs none.
+      mesh: where it runs; None: as the settings say.
     """
-    super().__init__(config, workdir, dataset)
+    super().__init__(config, workdir, dataset, mesh)
     self._negatives = negatives
 
   @property
@@ -54,6 +56,13 @@ class PooledTraining(run.Training):
   @functools.cached_property
   def _pool(self) -> pool_lib.Pool | None:
     return None if self._negatives is None else self._negatives.pool
+
+  @property
+  def _pool_sources(self) -> tuple[str, ...]:
+    """Names of the pool's sources, by number."""
+    if self._pool is None:
+      return self._config.negatives.sources
+    return self._pool.sources
 
   def _warn_of_small_pools(self, query_rows: np.ndarray) -> None:
     """Says when queries have fewer than N negatives to draw from.

@@ -10,20 +10,27 @@ import pathlib
 from collections.abc import Callable
 from typing import Any
 
+import jax
 import numpy as np
+from jax.sharding import Mesh
 
-from neg_contrast import sharding
-from neg_contrast.batches import packing, pair_batches
+from neg_contrast import losses, sharding
+from neg_contrast.batches import packing, pair_batches, text_pairs
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import examples
 from neg_contrast.evaluation import candidate_scores, first_stage, rankings
-from neg_contrast.mining import mined_negatives as negatives_lib
+from neg_contrast.losses import reranker_loss
 from neg_contrast.models import by_name as model_lib
-from neg_contrast.models import reranker
-from neg_contrast.retrieval import encoding, hits, pair_scorer
-from neg_contrast.settings import config as config_lib
-from neg_contrast.training import chunking, encoder_run, pooled_run
-from neg_contrast.training import step as step_lib
+from neg_contrast.models import cross_encoder, loading, model_names, reranker
+from neg_contrast.retrieval import hits, pair_scorer
+from neg_contrast.training import (
+  chunking,
+  costs,
+  encoder_run,
+  pooled_run,
+  run_settings,
+)
+from neg_contrast.training import outline as outline_lib
 
 
 class RerankerTraining(pooled_run.PooledTraining):
@@ -31,27 +38,30 @@ class RerankerTraining(pooled_run.PooledTraining):
 
   def __init__(
       self,
-      config: config_lib.Config,
+      config: run_settings.RunSettings,
       workdir: pathlib.Path,
       dataset: Callable[[], dataset_lib.Dataset],
-      negatives: negatives_lib.Negatives,
-      candidates: first_stage.Candidates,
+      negatives: Any,
+      candidates: first_stage.Candidates | None,
+      mesh: Mesh | None = None,
   ):
     """Reads nothing yet.
 
     Args:
-      config: of the run.
+      config: settings of the run.
       workdir: of its checkpoints and logs.
       dataset: makes the data.
-      negatives: give the pool.
-      candidates: of the tune queries, that early stopping ranks anew.
+      negatives: give the pool; None: for an outline, which needs none.
+      candidates: of the tune queries, that early stopping ranks again; None:
+        for an outline.
+      mesh: where it runs; None: as the settings say.
     """
-    super().__init__(config, workdir, dataset, negatives)
+    super().__init__(config, workdir, dataset, negatives, mesh)
     self._candidates = candidates
 
   @functools.cached_property
   def model(self) -> reranker.Reranker:
-    """What it starts from.
+    """The model that training starts from.
 
     Raises:
       UserError: there is no such model, or it does not fit the config.
@@ -69,12 +79,13 @@ class RerankerTraining(pooled_run.PooledTraining):
 
   @functools.cached_property
   def trained(self) -> reranker.Reranker:
-    """What came out: the selected checkpoint."""
+    """The trained model: the selected checkpoint."""
     return model_lib.load_reranker_workdir(self.workdir)
 
   @property
   def identity(self) -> dict[str, Any]:
     """What the trained parameters depend on."""
+    assert self._candidates is not None
     return {
         **super().identity,
         'tuned_by': {**self._candidates.identity,
@@ -87,30 +98,60 @@ class RerankerTraining(pooled_run.PooledTraining):
   def _params(self):
     return {'reranker': self.model.params}
 
-  @property
-  def _module(self):
-    return model_lib.make_cross_encoder(self.model.spec, self._config.model)
+  def _loss(self, chunk_groups: int) -> losses.Loss:
+    return self._loss_of(self.model.spec, chunk_groups)
 
-  def _loss(self, chunk_groups: int) -> step_lib.Loss:
-    assert self._pool is not None  # The config sees to that.
-    return step_lib.rerank_loss(
-        self._module, self._pool.sources,
+  def _loss_of(
+      self, spec: cross_encoder.CrossEncoderSpec, chunk_groups: int
+  ) -> losses.Loss:
+    """What is minimised, for a model of some shape."""
+    return reranker_loss.make_loss(
+        model_lib.make_cross_encoder(spec, self._config.model),
+        self._pool_sources,
         chunking.make_chunks(self._config, chunk_groups, self._mesh),
+    )
+
+  def outline(self):
+    """The step, without weights and data."""
+    config, init = self._config, self._config.model.init
+    found, text = loading.shape_by_name(init, config.model)
+    spec = cross_encoder.CrossEncoderSpec(
+        found.bert,
+        pooler=model_names.has_folder(init) and reranker.is_classifier(init),
+    )
+    longest = text.query_length + text.passage_length - 1
+    lengths = outline_lib.lengths_of(config, text)
+    batch, stats = self._batcher(longest, **lengths.batcher_arguments())(0)
+    pairs = text_pairs.pair_lengths(
+        np.resize(lengths.queries, len(lengths.passages)), lengths.passages
+    )
+    params = {'reranker': jax.eval_shape(
+        lambda: cross_encoder.init_params(spec, jax.random.key(0))
+    )}
+    head = 1 + spec.pooler * found.bert.hidden_size
+    return outline_lib.Outline(
+        what=outline_lib.describe(init, params),
+        params=params,
+        loss=functools.partial(self._loss_of, spec),
+        batch=batch,
+        stats=stats,
+        padded_tokens=len(pairs) * longest,
+        features=0,
+        useful_flops=3 * costs.encoder_flops(
+            dataclasses.replace(found, projection_dim=head), pairs
+        ),
     )
 
   def _make_batch(self):
     config, dataset, pool = self._config, self._dataset, self._pool
-    assert pool is not None
+    assert pool is not None  # The config sees to that.
     pairs = examples.make_examples(dataset.prepared, dataset.train_and_tune[0])
     self._warn_of_small_pools(pairs.query_rows)
     queries, passages = candidate_scores.texts_of(dataset, self.model)
     count, quotas = config.negatives.per_query, config.negatives.quotas
-    batcher = pair_batches.PairBatcher(
+    return self._batcher(
+        self.model.longest,
         examples=pairs,
-        batch_size=config.data.batch_size,
-        groups=config.data.groups,
-        row_length=row_length(config, self.model.longest),
-        seed=config.seed,
         draw=lambda step, numbers, rows: pool.draw(
             rows, count, config.seed, step, numbers, quotas
         ),
@@ -118,22 +159,31 @@ class RerankerTraining(pooled_run.PooledTraining):
         passage_tokens=encoder_run.passage_tokens(
             passages, np.asarray(pool.halves)
         ),
+    ), len(pairs)
+
+  def _batcher(self, longest: int, **data: Any) -> pair_batches.PairBatcher:
+    """Makes batches of some data, whose pairs have at most `longest` tokens."""
+    config = self._config
+    return pair_batches.PairBatcher(
+        batch_size=config.data.batch_size,
+        groups=config.data.groups,
+        row_length=max(longest, config.data.row_length
+                       or packing.default_row_length(longest)),
+        seed=config.seed,
+        **data,
     )
-    return batcher, len(pairs)
 
   def _tune(self) -> Callable[[Any], dict[str, float]]:
-    """Parameters -> metrics of the tune queries' candidates, ranked anew."""
+    """Parameters -> metrics of the tune queries' candidates, ranked again."""
     dataset = self._dataset
+    assert self._candidates is not None
     evaluation = rankings.Evaluation(
         self._config.evaluation, dataset, dataset.train_and_tune[1],
         lambda: found,
     )
     found = self._candidates.search(evaluation).found
     self._candidates.release()
-    config = self._config
-    scorer = pair_scorer.PairScorer(self.model, encoding.EncodingSettings(
-        config.model, config.index, config.mesh, config.data.row_length
-    ))
+    scorer = pair_scorer.PairScorer(self.model, self._config.encoding)
     names = tuple(dict.fromkeys(
         ('accuracy@1', *self._config.evaluation.metrics)
     ))
@@ -148,9 +198,3 @@ class RerankerTraining(pooled_run.PooledTraining):
       return evaluation.score(evaluation.run_of(best), best, names).mean
 
     return measure
-
-
-def row_length(config: config_lib.Config, longest: int) -> int:
-  """Tokens that a packed row holds in training, where pairs have `longest`."""
-  return max(longest, config.data.row_length
-             or packing.default_row_length(longest))

@@ -1,15 +1,24 @@
-"""The record of a run: `log.jsonl` (each step once), TensorBoard, console."""
+"""The record of a run: `log.jsonl` (each step once), TensorBoard, console.
+
+A line of `log.jsonl` ends with a checksum of what stands before it.
+"""
 
 import collections
+import contextlib
 import dataclasses
 import json
 import os
 import pathlib
+import zlib
+from collections.abc import Iterator
 from typing import Any
 
 from absl import logging
 
-from neg_contrast import progress
+from neg_contrast import errors, hosts, progress
+
+FILE = 'log.jsonl'
+_CHECKSUM = 'crc32'  # Of a line without it.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +60,7 @@ class RunLog:
     """Opens the log of a run that has `start_step` steps behind it."""
     import tensorboardX  # Slow to import, and only training needs it.
 
-    path = workdir / 'log.jsonl'
+    path = workdir / FILE
     _cut_back(path, start_step)
     self._file = open(path, 'a', encoding='utf-8')  # noqa: SIM115
     self._writer = tensorboardX.SummaryWriter(
@@ -120,7 +129,7 @@ class RunLog:
     self._writer.close()
 
   def _append(self, value: dict[str, Any]) -> None:
-    self._file.write(json.dumps(value) + '\n')
+    self._file.write(_line(value))
 
 
 class NoLog(RunLog):
@@ -156,18 +165,80 @@ def _both_losses(record: StepRecord) -> str:
   return f' ({", ".join(f"{record.values[name]:.4f}" for name in names)})'
 
 
+@contextlib.contextmanager
+def opened(
+    workdir: pathlib.Path, start_step: int, total_steps: int
+) -> Iterator[RunLog]:
+  """The log of a run, of which the first process alone writes.
+
+  Args:
+    workdir: of the run.
+    start_step: steps that it has behind it.
+    total_steps: of the run.
+
+  Raises:
+    UserError: a line of an earlier part is damaged.
+  """
+  log = (RunLog(workdir, start_step, total_steps) if hosts.is_first()
+         else NoLog())
+  try:
+    yield log
+  finally:
+    log.close()
+
+
+def read(path: pathlib.Path) -> list[dict[str, Any]]:
+  """The records of a log, but for a last line that a crash cut short.
+
+  Args:
+    path: of `log.jsonl`.
+
+  Raises:
+    UserError: another line is damaged; names its number.
+  """
+  *lines, last = path.read_bytes().split(b'\n')
+  records = []
+  for number, line in enumerate(lines, 1):
+    try:
+      records.append(_parse(line))
+    except (ValueError, RecursionError):
+      raise errors.UserError(
+          f'{path}, line {number}: damaged. Remove that line; what it says of '
+          'a step is lost, and nothing else'
+      ) from None
+  if last:
+    with contextlib.suppress(ValueError, RecursionError):
+      records.append(_parse(last))
+  return records
+
+
+def _line(record: dict[str, Any]) -> str:
+  checksum = {_CHECKSUM: zlib.crc32(json.dumps(record).encode())}
+  return json.dumps({**record, **checksum}) + '\n'
+
+
+def _parse(line: bytes) -> dict[str, Any]:
+  """A record.
+
+  Raises:
+    ValueError: it is none, or its checksum is another.
+  """
+  record = json.loads(line)
+  if not isinstance(record, dict) or not isinstance(record.get('step'), int):
+    raise ValueError('no record of a step')
+  checksum = record.pop(_CHECKSUM, None)  # None: of an earlier revision.
+  if checksum not in (None, zlib.crc32(json.dumps(record).encode())):
+    raise ValueError('another checksum')
+  return record
+
+
 def _cut_back(path: pathlib.Path, step: int) -> None:
   """Drops records after `step`, and a last line that a crash cut short."""
   if not path.exists():
     return
-  kept = []
-  for line in path.read_text(encoding='utf-8').split('\n'):
-    try:
-      record = json.loads(line)
-    except json.JSONDecodeError:
-      continue
-    if record['step'] <= step:
-      kept.append(line + '\n')
+  kept = [record for record in read(path) if record['step'] <= step]
   partial = path.with_name(path.name + '.partial')
-  partial.write_text(''.join(kept), encoding='utf-8')
+  with open(partial, 'w', encoding='utf-8') as f:
+    for record in kept:
+      f.write(_line(record))
   os.replace(partial, path)

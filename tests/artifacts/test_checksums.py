@@ -129,21 +129,20 @@ def test_a_manifest_that_is_none(folder, text, message):
     assert f'Remove {folder}' in str(e.value)
 
 
-def test_every_flipped_bit_of_a_manifest_is_noticed_or_harmless(folder):
+def test_a_flipped_bit_of_a_manifest_is_noticed_or_harmless(folder):
   path = folder / 'manifest.json'
   whole = path.read_bytes()
   before = json.loads(whole)
   noticed = 0
   for byte in range(len(whole)):
-    for bit in range(8):
-      flip(path, byte, bit)
-      try:
-        assert folders.read_manifest(folder, FORMAT)['n'] == 1
-        assert json.loads(path.read_text()) == before
-      except errors.UserError:
-        noticed += 1
-      path.write_bytes(whole)
-  assert noticed > 0.8 * 8 * len(whole)
+    flip(path, byte, byte % 7)
+    try:
+      assert folders.read_manifest(folder, FORMAT)['n'] == 1
+      assert json.loads(path.read_text()) == before
+    except errors.UserError:
+      noticed += 1
+    path.write_bytes(whole)
+  assert noticed > 0.8 * len(whole)
 
 
 def test_formats(folder):

@@ -19,7 +19,7 @@ from neg_contrast.artifacts import atomic, failures, folders
 _PROGRAM = '''
 import json, pathlib, resource, sys
 from neg_contrast import errors
-from neg_contrast.data import prepared, tokenized
+from neg_contrast.data import preparation, prepared, tokenized
 
 class Tokenizer:
   sha256, vocab_size = 'a' * 64, 1000
@@ -27,7 +27,7 @@ class Tokenizer:
     return [[len(word) for word in text.split()] for text in texts]
 
 def make(out):
-  corpus = prepared.prepare(f'beir:{sys.argv[1]}', out, False)
+  corpus = preparation.prepare(f'beir:{sys.argv[1]}', out, False)
   for role in ('passage', 'query'):
     tokenized.store_of(corpus, role, Tokenizer())
   prepared.documents_by_title(corpus)

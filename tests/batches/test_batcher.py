@@ -8,7 +8,7 @@ import pytest
 
 from neg_contrast import errors
 from neg_contrast.batches import batcher as batcher_lib
-from neg_contrast.data import examples, prepared, sequences
+from neg_contrast.data import examples, preparation, sequences
 from tests import tiny
 from tests.batches import test_batch_bytes
 
@@ -16,7 +16,8 @@ from tests.batches import test_batch_bytes
 @pytest.fixture
 def corpus(tmp_path):
   tiny.write_beir(tmp_path / 'data')
-  return prepared.prepare(f'beir:{tmp_path / "data"}', tmp_path / 'out', False)
+  return preparation.prepare(f'beir:{tmp_path / "data"}', tmp_path / 'out',
+                             False)
 
 
 def make_batcher(groups, mask=True, batch_size=6, negatives=2, towers=False):

@@ -82,10 +82,10 @@ def test_refuses_what_does_not_fit():
 ])
 def test_padding_on_squad(shared_data, groups, row_length, bound, tmp_path):
   """The bound holds for real lengths at batch 64."""
-  from neg_contrast.data import prepared, tokenized, tokenizer
+  from neg_contrast.data import preparation, tokenized, tokenizer
   from neg_contrast.models import model_names
 
-  corpus = prepared.prepare(
+  corpus = preparation.prepare(
       f'beir:{shared_data / "squad-v1.1-dev"}', tmp_path, False
   )
   own = tokenizer.load_tokenizer(str(model_names.packaged_minilm()))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import strategies as st
 
 from neg_contrast import errors
-from neg_contrast.data import prepared, records, sources
+from neg_contrast.data import preparation, records, sources
 from neg_contrast.data.formats import files
 
 STRICT = records.InvalidRecords(skip=False)
@@ -97,8 +97,8 @@ def test_items_are_equal_in_both_forms(tmp_path, form):
   assert [(p.id, p.text, p.title) for p in passages] == [
       ('7' * 5000, 'x', ''), ('\ud800', 'y', ''), ('4', '\U0001f600', '')]
   with pytest.raises(errors.UserError, match='no valid Unicode'):
-    prepared.prepare(spec, tmp_path / 'out', False)
-  corpus = prepared.prepare(spec, tmp_path / 'out', True)
+    preparation.prepare(spec, tmp_path / 'out', False)
+  corpus = preparation.prepare(spec, tmp_path / 'out', True)
   assert len(corpus.passages) == 2
   # The half character, its judgement, and an answer that is no text.
   assert corpus.manifest['counts']['skipped'] == {
@@ -166,7 +166,7 @@ def test_what_the_system_refuses_is_a_user_error(tmp_path, monkeypatch):
   path.parent.mkdir()
   path.write_text('[{"question": "q", "positive_ctxs": [{"text": "x"}]}]')
   spec = f'dpr:{path.parent}'
-  assert len(prepared.prepare(spec, tmp_path / 'out', False).passages) == 1
+  assert len(preparation.prepare(spec, tmp_path / 'out', False).passages) == 1
 
   def refuse(opened, *args, **kwargs):
     raise PermissionError(13, 'Permission denied', str(opened))
@@ -175,7 +175,7 @@ def test_what_the_system_refuses_is_a_user_error(tmp_path, monkeypatch):
   with pytest.raises(errors.UserError, match='train.json: Permission denied'):
     list(sources.open_source(spec, STRICT).passages())
   with pytest.raises(errors.UserError, match='Permission denied'):
-    prepared.prepare(spec, tmp_path / 'new', False)
+    preparation.prepare(spec, tmp_path / 'new', False)
 
 
 def test_a_damaged_file_gives_no_hint(tmp_path):

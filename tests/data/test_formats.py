@@ -11,7 +11,7 @@ import pytest
 
 from neg_contrast import errors
 from neg_contrast.artifacts import folders
-from neg_contrast.data import examples, prepared, records, sources
+from neg_contrast.data import examples, preparation, records, sources
 from neg_contrast.data.formats import beir, python_docs, squad
 
 STRICT = records.InvalidRecords(skip=False)
@@ -49,7 +49,7 @@ def make_beir(folder, corpus=CORPUS, queries=QUERIES, qrels=QRELS, gz=''):
 @pytest.mark.parametrize('gz', ['', '.gz'])
 def test_beir_round_trip(tmp_path, gz):
   spec = f'beir:{make_beir(tmp_path / "data", gz=gz)}'
-  corpus = prepared.prepare(spec, tmp_path / 'out', False)
+  corpus = preparation.prepare(spec, tmp_path / 'out', False)
   assert list(corpus.passages) == [
       records.Passage('a', 'Ünï', 'one\u2028line\u0085still one', ''),
       records.Passage('7', '', 'seven', 'D'),
@@ -123,52 +123,52 @@ def test_beir_round_trip(tmp_path, gz):
 def test_bad_records_are_named_or_skipped(tmp_path, kwargs, message):
   spec = f'beir:{make_beir(tmp_path / "data", **kwargs)}'
   with pytest.raises(errors.UserError, match=message) as caught:
-    prepared.prepare(spec, tmp_path / 'out', False)
+    preparation.prepare(spec, tmp_path / 'out', False)
   assert 'on_invalid=skip' in str(caught.value)
-  corpus = prepared.prepare(spec, tmp_path / 'out', True)
+  corpus = preparation.prepare(spec, tmp_path / 'out', True)
   skipped = corpus.manifest['counts']['skipped']
   # The judgement of a query that was skipped is skipped too.
   assert sum(skipped.values()) == 1 + ('q3' in message)
   assert len(corpus.passages) == 4
   assert len(corpus.judgements('test').grades) == 3
   with pytest.raises(errors.UserError, match=message):
-    prepared.prepare(spec, tmp_path / 'out', False)
+    preparation.prepare(spec, tmp_path / 'out', False)
 
 
 def test_document_number_zero_is_a_document(tmp_path):
   corpus = [{**row, 'metadata': {'document_id': 0}} for row in CORPUS]
   spec = f'beir:{make_beir(tmp_path / "data", corpus=corpus)}'
-  rows = prepared.prepare(spec, tmp_path / 'out', False).passage_documents
+  rows = preparation.prepare(spec, tmp_path / 'out', False).passage_documents
   assert rows.tolist() == [0, 0, 0, 0]
 
 
 def test_equal_judgements_are_one(tmp_path):
   folder = make_beir(tmp_path / 'data', qrels=QRELS + 'q1\ta\t2\n')
-  corpus = prepared.prepare(f'beir:{folder}', tmp_path / 'out', False)
+  corpus = preparation.prepare(f'beir:{folder}', tmp_path / 'out', False)
   assert corpus.manifest['counts']['judgements'] == {'test': 3}
 
 
 def test_no_passages(tmp_path):
   spec = f'beir:{make_beir(tmp_path / "data", corpus=[])}'
   with pytest.raises(errors.UserError, match=f'{spec}: holds no passages'):
-    prepared.prepare(spec, tmp_path / 'out', False)
-  assert not prepared.is_prepared(spec, tmp_path / 'out', False)
+    preparation.prepare(spec, tmp_path / 'out', False)
+  assert not preparation.is_prepared(spec, tmp_path / 'out', False)
 
 
 def test_no_passage_can_be_used(tmp_path):
   """Readers of pairs report an item's faults among the queries."""
   path = write(tmp_path / 'train.json', '[{"question": "q"}, 7]')
   with pytest.raises(errors.UserError, match='train.json: item 1: key "posit'):
-    prepared.prepare(f'dpr:{path}', tmp_path / 'out', False)
+    preparation.prepare(f'dpr:{path}', tmp_path / 'out', False)
   with pytest.raises(errors.UserError,
                      match="no passages that can be used; .*_record': 2"):
-    prepared.prepare(f'dpr:{path}', tmp_path / 'out', True)
+    preparation.prepare(f'dpr:{path}', tmp_path / 'out', True)
 
 
 def test_an_empty_split_does_not_keep_from_training(tmp_path):
   folder = make_beir(tmp_path / 'data')
   write(folder / 'qrels' / 'dev.tsv', QRELS.splitlines()[0])
-  corpus = prepared.prepare(f'beir:{folder}', tmp_path / 'out', False)
+  corpus = preparation.prepare(f'beir:{folder}', tmp_path / 'out', False)
   made = examples.make_examples(corpus, corpus.judgements('test'))
   assert made.positive_rows.tolist() == [0, 1]
 
@@ -191,7 +191,7 @@ def test_generated_queries_of_beir(tmp_path):
   write(folder / 'gen-queries.jsonl.gz', '{"_id": "g1", "text": "made"}')
   write(folder / 'gen-qrels' / 'train.tsv', 'query-id\tcorpus-id\tscore\n'
         'g1\ta\t1\n')
-  corpus = prepared.prepare(f'beir:{folder}', tmp_path / 'out', False)
+  corpus = preparation.prepare(f'beir:{folder}', tmp_path / 'out', False)
   assert corpus.splits == ('test', 'gen-train')
   train = corpus.judgements('gen-train')
   assert corpus.queries[int(train.query_rows[0])].text == 'made'
@@ -214,9 +214,9 @@ def test_beir_qrels_whose_first_line_is_no_header(tmp_path, first):
 
 def test_what_is_prepared_depends_on_what_may_be_skipped(tmp_path):
   spec = f'beir:{make_beir(tmp_path / "data", corpus=[*CORPUS, "{"])}'
-  prepared.prepare(spec, tmp_path / 'out', True)
-  assert prepared.is_prepared(spec, tmp_path / 'out', True)
-  assert not prepared.is_prepared(spec, tmp_path / 'out', False)
+  preparation.prepare(spec, tmp_path / 'out', True)
+  assert preparation.is_prepared(spec, tmp_path / 'out', True)
+  assert not preparation.is_prepared(spec, tmp_path / 'out', False)
 
 
 def test_records_of_one_pair(tmp_path, monkeypatch):
@@ -243,14 +243,14 @@ def test_records_of_one_pair(tmp_path, monkeypatch):
 
 def test_empty_split_and_corpus_alone(tmp_path):
   folder = make_beir(tmp_path / 'data', qrels=QRELS.splitlines()[0])
-  corpus = prepared.prepare(f'beir:{folder}', tmp_path / 'out', False)
+  corpus = preparation.prepare(f'beir:{folder}', tmp_path / 'out', False)
   with pytest.raises(errors.UserError, match='"test" holds no judgements'):
     corpus.judgements('test')
   shutil.rmtree(folder / 'qrels')
   with pytest.raises(errors.UserError, match='no such file: .*<split>.tsv'):
-    prepared.prepare(f'beir:{folder}', tmp_path / 'out', False)
+    preparation.prepare(f'beir:{folder}', tmp_path / 'out', False)
   (folder / 'queries.jsonl').unlink()
-  corpus = prepared.prepare(f'beir:{folder}', tmp_path / 'out', False)
+  corpus = preparation.prepare(f'beir:{folder}', tmp_path / 'out', False)
   assert (len(corpus.passages), len(corpus.queries)) == (4, 0)
   with pytest.raises(errors.UserError, match='it is a corpus alone'):
     corpus.judgements('test')
@@ -269,7 +269,7 @@ class Listed:
 def prepare_listed(tmp_path, monkeypatch, skip=False, **kwargs):
   monkeypatch.setattr(sources, 'open_source', lambda *_: Listed(**kwargs))
   shutil.rmtree(tmp_path / 'out', ignore_errors=True)
-  return prepared.prepare('any:thing', tmp_path / 'out', skip)
+  return preparation.prepare('any:thing', tmp_path / 'out', skip)
 
 
 def passage(name, text, where=''):
@@ -345,7 +345,7 @@ def test_damaged_gzip(tmp_path, scheme, name, text, damage):
 def test_beir_without_header_or_files(tmp_path):
   make_beir(tmp_path / 'a', qrels='q1\ta\t1\n')
   with pytest.raises(errors.UserError, match='test.tsv:1: the header line'):
-    prepared.prepare(f'beir:{tmp_path / "a"}', tmp_path / 'out', False)
+    preparation.prepare(f'beir:{tmp_path / "a"}', tmp_path / 'out', False)
   with pytest.raises(errors.UserError, match='corpus.jsonl'):
     beir.Beir(str(tmp_path / 'nowhere'), STRICT)
 
@@ -353,30 +353,31 @@ def test_beir_without_header_or_files(tmp_path):
 def test_changes_are_noticed_and_touches_are_not(tmp_path, monkeypatch):
   data = make_beir(tmp_path / 'data')
   spec, out = f'beir:{data}', tmp_path / 'out'
-  first = prepared.prepare(spec, out, False)
+  first = preparation.prepare(spec, out, False)
   made = (first.folder / 'passages.ids.bin').stat().st_mtime_ns
   os.utime(data / 'corpus.jsonl', (1, 1))
-  assert prepared.is_prepared(spec, out, False)
-  again = prepared.prepare(spec, out, False)
+  assert preparation.is_prepared(spec, out, False)
+  again = preparation.prepare(spec, out, False)
   assert (again.folder / 'passages.ids.bin').stat().st_mtime_ns == made
-  monkeypatch.setattr(prepared.folders, 'sha256_file', None)
-  prepared.prepare(spec, out, False)  # The new time is known: nothing hashed.
+  monkeypatch.setattr(preparation.folders, 'sha256_file', None)
+  preparation.prepare(spec, out, False)
+  # The new time is known: nothing was hashed.
   monkeypatch.undo()
   make_beir(data, corpus=[*CORPUS, {'_id': 'new', 'text': 'new'}])
-  assert not prepared.is_prepared(spec, out, False)
-  changed = prepared.prepare(spec, out, False)
+  assert not preparation.is_prepared(spec, out, False)
+  changed = preparation.prepare(spec, out, False)
   assert len(changed.passages) == 5
   assert (changed.manifest['corpus_fingerprint']
           != first.manifest['corpus_fingerprint'])
   (data / 'qrels' / 'test.tsv').rename(data / 'qrels' / 'dev.tsv')
-  assert prepared.prepare(spec, out, False).splits == ('dev',)
+  assert preparation.prepare(spec, out, False).splits == ('dev',)
 
 
 def test_fingerprints(tmp_path):
   """Each tells of its own records and of nothing else."""
   def of(name, **kwargs):
     spec = f'beir:{make_beir(tmp_path / name, **kwargs)}'
-    made = prepared.prepare(spec, tmp_path / 'out', False)
+    made = preparation.prepare(spec, tmp_path / 'out', False)
     return (made.manifest['corpus_fingerprint'],
             made.manifest['queries_fingerprint'], made.fingerprint)
 
@@ -393,9 +394,9 @@ def test_fingerprints(tmp_path):
 def test_reading_what_is_made_writes_nothing(tmp_path, monkeypatch):
   """A prepared folder may lie where nothing can be written."""
   spec, out = f'beir:{make_beir(tmp_path / "data")}', tmp_path / 'out'
-  prepared.prepare(spec, out, False)
+  preparation.prepare(spec, out, False)
   monkeypatch.setattr(folders, 'only_one', None)
-  assert len(prepared.prepare(spec, out, False).passages) == 4
+  assert len(preparation.prepare(spec, out, False).passages) == 4
 
 
 def squad_json(*articles):
@@ -421,7 +422,8 @@ def test_squad(tmp_path, gz):
   write(tmp_path / 'd' / f'dev-v1.1.json{gz}', squad_json(
       {'title': 'Super_Bowl', 'paragraphs': [{'context': 'Third.', 'qas': [
           {'id': '3', 'question': 'What?', 'answers': [{'text': 'Third'}]}]}]}))
-  corpus = prepared.prepare(f'squad:{tmp_path / "d"}', tmp_path / 'out', False)
+  corpus = preparation.prepare(f'squad:{tmp_path / "d"}', tmp_path / 'out',
+                               False)
   assert corpus.splits == ('dev', 'train')
   assert ({p.id for p in corpus.passages}
           == {f'Super_Bowl#{n}' for n in (1, 2, 3)})
@@ -473,8 +475,8 @@ GOOD = {'id': 'good', 'question': 'Which?', 'answers': [{'text': 'c'}]}
 def test_broken_squad_is_named_or_skipped(tmp_path, article, message):
   path = write(tmp_path / 'dev.json', squad_json(ARTICLE, article))
   with pytest.raises(errors.UserError, match=f'dev.json: .*{message}'):
-    prepared.prepare(f'squad:{path}', tmp_path / 'out', False)
-  corpus = prepared.prepare(f'squad:{path}', tmp_path / 'out', True)
+    preparation.prepare(f'squad:{path}', tmp_path / 'out', False)
+  corpus = preparation.prepare(f'squad:{path}', tmp_path / 'out', True)
   assert corpus.manifest['counts']['skipped'] == {'broken_record': 1}
   # A broken question leaves its paragraph and its neighbours in place.
   expected = ['1', 'good'] if 'question ' in message else ['1']
@@ -494,12 +496,12 @@ def test_squad_files_in_two_forms(tmp_path):
   source = squad.Squad(str(tmp_path / 'd'), STRICT)
   assert [p.title for p in source.passages()] == ['\ud800'] * 2
   with pytest.raises(errors.UserError, match='is no valid Unicode'):
-    prepared.prepare(f'squad:{tmp_path / "d"}', tmp_path / 'out', False)
+    preparation.prepare(f'squad:{tmp_path / "d"}', tmp_path / 'out', False)
 
 
 def test_fingerprints_do_not_depend_on_the_format(tmp_path):
   path = write(tmp_path / 'dev.json', squad_json(ARTICLE))
-  by_squad = prepared.prepare(f'squad:{path}', tmp_path / 'out', False)
+  by_squad = preparation.prepare(f'squad:{path}', tmp_path / 'out', False)
   folder = make_beir(
       tmp_path / 'data',
       corpus=[{'_id': f'Super_Bowl#{n}', 'title': 'Super Bowl', 'text': text,
@@ -509,7 +511,7 @@ def test_fingerprints_do_not_depend_on_the_format(tmp_path):
       qrels='query-id\tcorpus-id\tscore\n1\tSuper_Bowl#1\t1\n',
   )
   (folder / 'qrels' / 'test.tsv').rename(folder / 'qrels' / 'dev.tsv')
-  by_beir = prepared.prepare(f'beir:{folder}', tmp_path / 'out', False)
+  by_beir = preparation.prepare(f'beir:{folder}', tmp_path / 'out', False)
   assert by_squad.fingerprint == by_beir.fingerprint
   assert (by_squad.manifest['corpus_fingerprint']
           == by_beir.manifest['corpus_fingerprint'])
@@ -546,7 +548,7 @@ def test_python_docs(tmp_path):
 
 
 def test_python_docs_of_this_machine(tmp_path):
-  corpus = prepared.prepare('python_docs', tmp_path, False)
+  corpus = preparation.prepare('python_docs', tmp_path, False)
   assert len(corpus.passages) > 1500
   documents = [set(corpus.passage_documents[corpus.judgements(s).passage_rows])
                for s in ('train', 'tune', 'test')]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import strategies as st
 
 from neg_contrast import errors
-from neg_contrast.data import inputs, prepared, records, sequences, tokenized
+from neg_contrast.data import inputs, preparation, records, sequences, tokenized
 from neg_contrast.data import tokenizer as tokenizer_lib
 from neg_contrast.data.formats import beir, pairs, zeshel
 from neg_contrast.negatives import drawing
@@ -367,7 +367,8 @@ def test_mentions_are_cut_around_the_middle(texts, prefix, max_length):
 @pytest.fixture
 def corpus(tmp_path):
   tiny.write_zeshel(tmp_path / 'z')
-  return prepared.prepare(f'zeshel:{tmp_path / "z"}', tmp_path / 'out', False)
+  return preparation.prepare(f'zeshel:{tmp_path / "z"}', tmp_path / 'out',
+                             False)
 
 
 def marked(tmp_path, words=tiny.MARKED):

@@ -12,7 +12,7 @@ import tracemalloc
 import pytest
 
 from neg_contrast import errors
-from neg_contrast.data import examples, prepared, records, sources
+from neg_contrast.data import examples, preparation, records, sources
 from neg_contrast.data.formats import beir, files
 from neg_contrast.evaluation import trec
 
@@ -63,7 +63,7 @@ def read(spec, skip=False):
 
 
 def prepare(spec, tmp_path, skip=False):
-  return prepared.prepare(str(spec), tmp_path / 'out', skip)
+  return preparation.prepare(str(spec), tmp_path / 'out', skip)
 
 
 def judged(contents, split):

@@ -3,7 +3,7 @@
 import pytest
 
 from neg_contrast import errors
-from neg_contrast.data import prepared, records, sources
+from neg_contrast.data import preparation, records, sources
 
 
 def write(folder):
@@ -17,7 +17,8 @@ def write(folder):
 def test_every_file_is_a_document(tmp_path):
   write(tmp_path / 'd')
   (tmp_path / 'd' / 'empty.txt').unlink()
-  corpus = prepared.prepare(f'text:{tmp_path / "d"}', tmp_path / 'out', False)
+  corpus = preparation.prepare(f'text:{tmp_path / "d"}', tmp_path / 'out',
+                               False)
   first, second = corpus.passages
   assert (first.id, first.title) == ('b.md', 'b')
   assert first.text.split('\n')[-2] == 'line\u2028two'
@@ -31,23 +32,23 @@ def test_an_empty_file_is_no_passage_and_upper_case_is_read(tmp_path):
   write(tmp_path / 'd')
   spec = f'text:{tmp_path / "d"}'
   with pytest.raises(errors.UserError, match='empty.txt: holds no text'):
-    prepared.prepare(spec, tmp_path / 'out', False)
+    preparation.prepare(spec, tmp_path / 'out', False)
   (tmp_path / 'd' / 'empty.txt').rename(tmp_path / 'd' / 'LAST.TXT')
   (tmp_path / 'd' / 'LAST.TXT').write_text('now it has')
-  corpus = prepared.prepare(spec, tmp_path / 'out', False)
+  corpus = preparation.prepare(spec, tmp_path / 'out', False)
   assert [p.id for p in corpus.passages] == ['LAST.TXT', 'b.md',
                                              'deep er/a b.txt']
 
 
 def test_faults(tmp_path):
   with pytest.raises(errors.UserError, match='no .txt or .md files'):
-    prepared.prepare(f'text:{tmp_path}', tmp_path / 'out', False)
+    preparation.prepare(f'text:{tmp_path}', tmp_path / 'out', False)
   write(tmp_path / 'd')
   (tmp_path / 'd' / 'c.txt').write_bytes(b'ab\xffc')
   spec = f'text:{tmp_path / "d"}'
   with pytest.raises(errors.UserError, match=r'c.txt: not UTF-8 .*byte 2'):
-    prepared.prepare(spec, tmp_path / 'out', False)
-  corpus = prepared.prepare(spec, tmp_path / 'out', True)
+    preparation.prepare(spec, tmp_path / 'out', False)
+  corpus = preparation.prepare(spec, tmp_path / 'out', True)
   assert corpus.manifest['counts']['skipped'] == {'broken_record': 1,
                                                   'empty_passage': 1}
   with pytest.raises(errors.UserError, match=f'did you mean {spec}'):

@@ -16,7 +16,7 @@ from tensorflow_datasets.question_answering import qa_utils
 
 from neg_contrast import errors
 from neg_contrast.artifacts import folders
-from neg_contrast.data import prepared, records, sources
+from neg_contrast.data import preparation, records, sources
 from neg_contrast.data.formats import squad, tfds_source
 
 STRICT = records.InvalidRecords(skip=False)
@@ -113,7 +113,7 @@ def test_a_foreign_data_set(tmp_path, data_dir):
           for j in judgements['train']] == [
       ('1', AWKWARD, 1, True), ('3', 'Another.', 1, True),
       ('4', AWKWARD, 1, True)]
-  corpus = prepared.prepare('tfds:squad', tmp_path / 'out', False)
+  corpus = preparation.prepare('tfds:squad', tmp_path / 'out', False)
   assert corpus.manifest['counts']['judgements'] == {'train': 3,
                                                      'validation': 1}
   for spec in ('squad/v1.1', 'squad/v1.1:3.10.0', str(folder)):
@@ -179,8 +179,8 @@ def test_a_foreign_text_that_is_not_utf8(tmp_path, data_dir):
       row('1', 'q', b'\xff', 'a'), row('2', b'\xff', 'fine', 'a'),
       row('3', 'q', 'fine', 'a')]}, shards=1)
   with pytest.raises(errors.UserError, match='train, row 0: not UTF-8'):
-    prepared.prepare('tfds:squad', tmp_path / 'out', False)
-  corpus = prepared.prepare('tfds:squad', tmp_path / 'out', True)
+    preparation.prepare('tfds:squad', tmp_path / 'out', False)
+  corpus = preparation.prepare('tfds:squad', tmp_path / 'out', True)
   assert corpus.manifest['counts']['skipped'] == {'broken_record': 2}
   assert [q.id for q in corpus.queries] == ['3']
 
@@ -240,7 +240,8 @@ def test_where_it_is_called_from_does_not_matter(
   for name in 'ab':
     (tmp_path / name).mkdir()
     monkeypatch.chdir(tmp_path / name)
-    folders.add(prepared.prepare('tfds:squad', tmp_path / 'out', False).folder)
+    made = preparation.prepare('tfds:squad', tmp_path / 'out', False)
+    folders.add(made.folder)
   assert len(folders) == 1
   source = sources.open_source('tfds:squad', STRICT)
   assert os.path.realpath(tfds_source.__file__) in map(os.path.realpath,
@@ -282,9 +283,9 @@ def test_our_own_folder_is_read_back(tmp_path, request, kind):
       qrels = (whole / 'qrels' / 'dev.tsv').read_text().splitlines()[:500]
       (part / 'qrels' / 'dev.tsv').write_text('\n'.join(qrels))
     spec = f'beir:{part}'
-  first = prepared.prepare(spec, tmp_path / 'out', False)
+  first = preparation.prepare(spec, tmp_path / 'out', False)
   again_spec = f'tfds:{os.path.relpath(first.folder)}'
-  again = prepared.prepare(again_spec, tmp_path / 'out', False)
+  again = preparation.prepare(again_spec, tmp_path / 'out', False)
   assert again.folder != first.folder
   for key in ('corpus_fingerprint', 'queries_fingerprint', 'fingerprint'):
     assert again.manifest[key] == first.manifest[key]
@@ -297,11 +298,11 @@ def test_our_own_folder_is_read_back(tmp_path, request, kind):
       assert ((again.folder / path).read_bytes()
               == (first.folder / path).read_bytes())
   read(again_spec)
-  assert prepared.is_prepared(again_spec, tmp_path / 'out', False)
+  assert preparation.is_prepared(again_spec, tmp_path / 'out', False)
 
 
 def test_our_own_folder_that_lacks_a_file(tmp_path):
-  first = prepared.prepare(make_source(tmp_path / 'data'), tmp_path / 'out',
+  first = preparation.prepare(make_source(tmp_path / 'data'), tmp_path / 'out',
                            False)
   (first.folder / 'unjudged-test-qa.npy').unlink()
   with pytest.raises(errors.UserError, match='not a corpus that this version '
@@ -311,7 +312,8 @@ def test_our_own_folder_that_lacks_a_file(tmp_path):
   other = tmp_path / 'other'
   other.mkdir()
   folders.write_sealed(other / 'manifest.json', {'format': 1})
-  with pytest.raises(errors.UserError, match='not a corpus .* prepare its sou'):
+  with pytest.raises(errors.UserError, match='of format 1; this revision reads '
+                     'a prepared corpus of format 5'):
     sources.open_source(f'tfds:{other}', STRICT)
 
 
@@ -328,19 +330,19 @@ def test_our_own_folder_that_lacks_a_file(tmp_path):
     ('queries/features.json', b'{', 'damaged'),
 ])
 def test_our_own_folder_that_is_damaged(tmp_path, name, content, message):
-  folder = prepared.prepare(make_source(tmp_path / 'data'), tmp_path / 'out',
+  folder = preparation.prepare(make_source(tmp_path / 'data'), tmp_path / 'out',
                             False).folder
   (folder / name).write_bytes(content)
   with pytest.raises(errors.UserError, match=message):
-    prepared.prepare(f'tfds:{folder}', tmp_path / 'out', False)
+    preparation.prepare(f'tfds:{folder}', tmp_path / 'out', False)
 
 
 def test_our_own_folder_with_other_rows(tmp_path):
-  folder = prepared.prepare(make_source(tmp_path / 'data'), tmp_path / 'out',
+  folder = preparation.prepare(make_source(tmp_path / 'data'), tmp_path / 'out',
                             False).folder
   table = np.load(folder / 'judgements-train.npy')
   for row in (99, -1):
     table[0, 1] = row
     np.save(folder / 'judgements-train.npy', table)
     with pytest.raises(errors.UserError, match='damaged .*checksum'):
-      prepared.prepare(f'tfds:{folder}', tmp_path / 'out', False)
+      preparation.prepare(f'tfds:{folder}', tmp_path / 'out', False)

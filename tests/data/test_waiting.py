@@ -4,7 +4,7 @@ import json
 import threading
 
 from neg_contrast.artifacts import folders
-from neg_contrast.data import prepared, token_store
+from neg_contrast.data import corpus_writer, preparation, token_store
 from neg_contrast.data import tokenizer as tokenizer_lib
 from tests import tiny
 
@@ -49,9 +49,9 @@ def test_a_corpus_is_prepared_once(tmp_path, monkeypatch):
   (data / 'queries.jsonl').write_text(json.dumps({'_id': 'q', 'text': 'y'}))
   (data / 'qrels' / 'test.tsv').write_text('query\tpassage\tscore\nq\ta\t1\n')
   spec, out = f'beir:{data}', tmp_path / 'out'
-  calls = count_calls(monkeypatch, prepared._Writer, 'write')
-  made = while_locked(prepared._folder(spec, out),
-                      lambda: prepared.prepare(spec, out, False))
+  calls = count_calls(monkeypatch, corpus_writer.CorpusWriter, 'write')
+  made = while_locked(preparation._folder(spec, out),
+                      lambda: preparation.prepare(spec, out, False))
   assert [len(corpus.passages) for corpus in made] == [1, 1]
   assert len(calls) == 1
 

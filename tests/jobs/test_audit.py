@@ -10,11 +10,9 @@ import pytest
 from neg_contrast import errors
 from neg_contrast.artifacts import plan
 from neg_contrast.data import answers as answers_lib
-from neg_contrast.data import likeness
-from neg_contrast.data import prepared as prepared_lib
+from neg_contrast.data import likeness, preparation
 from neg_contrast.jobs import audit as audit_job
-from neg_contrast.mining import false_negatives as audit
-from neg_contrast.mining import filters
+from neg_contrast.mining import audit_verdict, recommendation
 from neg_contrast.negatives import pool as pool_lib
 from neg_contrast.settings import config as config_lib
 from tests import tiny
@@ -55,7 +53,7 @@ def data(tmp_path):
 def test_shares_equal_loops(tmp_path):
   made = run(tmp_path)
   config = tiny.make_config(tmp_path)
-  data = prepared_lib.prepare(config.data.source, tmp_path / 'prepared', False)
+  data = preparation.prepare(config.data.source, tmp_path / 'prepared', False)
   pool = pool_lib.read(tmp_path / 'audit/candidates/pool')
   assert set(made['sources']) == {'model', 'bm25', 'context', 'given', 'random'}
   for number, name in enumerate(pool.sources):
@@ -68,7 +66,7 @@ def test_shares_equal_loops(tmp_path):
               pool.rows[line], pool.source[line], pool.rank[line],
               pool.dropped_by[line], strict=True,
           ) if source == number and 0 <= row < len(data.passages) and rank <= 5
-          and why != filters.code('positive')
+          and why != pool_lib.code('positive')
       ]
       means += [np.mean(hits)] if hits else []
     facts = made['sources'][name]['1-5']
@@ -80,7 +78,7 @@ def test_shares_equal_loops(tmp_path):
   assert made['facts']['context'] == {
       'at_least_1': 1.0, 'at_least_2': 1.0, 'at_least_10': 0.0, 'halves': 0.0,
       'none': 0.0}
-  first = pool.dropped_by[:, 40:45] == filters.code('positive')
+  first = pool.dropped_by[:, 40:45] == pool_lib.code('positive')
   assert made['facts']['accuracy']['bm25']['@5'] == pytest.approx(
       first.any(axis=1).mean(), abs=1e-4)
 
@@ -108,7 +106,7 @@ def test_copies_and_twins_are_seen(tmp_path, data):
   top = made['sources']['bm25']['1-5']
   assert top['twin'] > 0.15 and top['false'] >= top['twin']
   assert any('same words' in line for line in made['verdict'])
-  prepared = prepared_lib.prepare(f'beir:{data}', tmp_path / 'prepared', False)
+  prepared = preparation.prepare(f'beir:{data}', tmp_path / 'prepared', False)
   texts = [likeness.words(p.text) for p in prepared.passages]
   near = np.mean([likeness.likeness(texts[i], texts[i + 48]) >= likeness.NEAR
                   for i in range(48)])
@@ -153,9 +151,10 @@ def test_some_queries_have_their_own_candidates(tmp_path, monkeypatch):
 @pytest.mark.parametrize('members', [(), ('bm25',), ('model', 'context')])
 def test_flags_are_flags(tmp_path, members):
   """They set a config that trains, as a shell passes them."""
-  found = audit.Recommendation(members, 6, 50, 0.05, members[:1], {}, {}, {})
+  found = recommendation.Recommendation(
+      members, 6, 50, 0.05, members[:1], {}, {}, {})
   config = tiny.make_config(tmp_path)
-  flags = audit_job._flags(found, 'minilm')
+  flags = audit_verdict.flags_of(found, 'minilm')
   for flag in shlex.split(' '.join(flags)):
     key, _, value = flag.removeprefix('--config.').partition('=')
     holder = config

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neg_contrast import accelerators, errors
+from neg_contrast import accelerators, errors, jobs
 from neg_contrast.artifacts import folders, plan
 from neg_contrast.batches import batcher
 from neg_contrast.benchmarks import (
@@ -331,7 +331,7 @@ def test_mistakes_in_the_argument(arg, message):
 ])
 def test_mistakes_in_keys(root, overrides, message):
   with pytest.raises(errors.UserError, match=re.escape(message)):
-    config_lib.parse(make_config(root, 'train', **overrides))
+    jobs.check(config_lib.parse(make_config(root, 'train', **overrides)))
 
 
 @pytest.mark.parametrize('task', config_lib.BENCHMARKS)

@@ -14,7 +14,7 @@ from neg_contrast.mining import candidates
 from neg_contrast.models import by_name
 from neg_contrast.retrieval import bm25, embedder, hits, text_encoder
 from neg_contrast.settings import config as config_lib
-from neg_contrast.training import encoder_run
+from neg_contrast.training import encoder_run, encoder_tuning, run
 from tests import test_configs, tiny
 
 
@@ -164,7 +164,8 @@ def test_training_as_the_config_of_zeshel_does(evaluated, tmp_path):
   assert values['zeshel/test/trained/accuracy@64'] == 1  # All six are found.
   # Batches have marked mentions, and negatives of the training worlds.
   batch_of, count = encoder_run.DualEncoderTraining(
-      config_lib.parse(config), tmp_path, lambda: made._gold)._make_batch()
+      run.settings_for(config_lib.parse(config)), tmp_path,
+      lambda: made._gold)._make_batch()
   assert count == 12
   start, end = made._gold.tokenize(made._training.model, 'query').marker_ids
   ids = np.asarray(batch_of(0)[0].sequences['query'].token_ids)
@@ -174,7 +175,7 @@ def test_training_as_the_config_of_zeshel_does(evaluated, tmp_path):
                         .query_rows).rows
   worlds = np.unique(prepared.passage_worlds[drawn[drawn >= 0]])
   assert [prepared.worlds[world] for world in worlds] == ['apple', 'berry']
-  rows = encoder_run.stop_corpus(
+  rows = encoder_tuning.stop_corpus(
       config_lib.parse(config), made._gold, rankings.Evaluation(
           config_lib.parse(config).evaluation, made._gold,
           prepared.judgements('val')))

@@ -7,8 +7,9 @@ import pytest
 
 from neg_contrast import errors
 from neg_contrast.artifacts import folders, plan
-from neg_contrast.data import prepared
+from neg_contrast.data import preparation
 from neg_contrast.jobs import mine
+from neg_contrast.mining import texts as texts_lib
 from neg_contrast.negatives import pool as pool_lib
 from neg_contrast.settings import config as config_lib
 from tests import tiny
@@ -71,7 +72,7 @@ def mined(root, request):
 
 
 def data_of(root):
-  return prepared.prepare(f'beir:{root / "data"}', root / 'prepared', False)
+  return preparation.prepare(f'beir:{root / "data"}', root / 'prepared', False)
 
 
 def judged(data, split):
@@ -113,7 +114,7 @@ def test_our_readers_find_the_same_judgements(root, mined, tmp_path, scheme):
             if pair[0] in with_negatives}
   assert sorted(set(want.values())) == [0, 1]
   file, = (workdir / mine.FOLDER).glob(f'{scheme}-train.*')
-  again = prepared.prepare(f'{scheme}:{file}', tmp_path, False)
+  again = preparation.prepare(f'{scheme}:{file}', tmp_path, False)
   assert judged(again, 'train') == want
 
 
@@ -121,7 +122,7 @@ def test_our_readers_find_the_same_judgements(root, mined, tmp_path, scheme):
 def test_our_readers_find_the_same_texts(root, mined, tmp_path, scheme):
   _, workdir = mined
   file, = (workdir / mine.FOLDER).glob(f'{scheme}-train.*')
-  again = prepared.prepare(f'{scheme}:{file}', tmp_path, False)
+  again = preparation.prepare(f'{scheme}:{file}', tmp_path, False)
   data = data_of(root)
   texts = {passage.id: (passage.title, passage.text)
            for passage in data.passages}
@@ -275,11 +276,11 @@ def test_a_failure_leaves_no_files(root, tmp_path, monkeypatch):
       raise OSError('no such luck')
     return right(self, row)
 
-  right = mine.negatives_lib.texts_lib.Texts.__call__
+  right = texts_lib.Texts.__call__
   job = make_job(root, tmp_path, 'given')
   plan.run(job.steps()[:-1])
   with monkeypatch.context() as patch:
-    patch.setattr(mine.negatives_lib.texts_lib.Texts, '__call__', fail)
+    patch.setattr(texts_lib.Texts, '__call__', fail)
     with pytest.raises(OSError, match='no such luck'):
       job.steps()[-1].run()
   assert not list(tmp_path.glob(f'{mine.FOLDER}*'))

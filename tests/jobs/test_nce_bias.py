@@ -7,14 +7,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neg_contrast import errors, sharding
+from neg_contrast import checkpoints, errors, sharding
+from neg_contrast.bias import labels
 from neg_contrast.bias import meter as meter_lib
+from neg_contrast.bias import synthetic as synthetic_lib
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.jobs import nce_bias, nce_synthetic
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.negatives import sampling
 from neg_contrast.settings import config as config_lib
-from neg_contrast.training import loop
+from neg_contrast.training import encoder_run, loop, run
 from tests import tiny
 from tests.jobs import test_train
 
@@ -53,11 +55,11 @@ def test_the_synthetic_job_draws_measures_and_keeps(tmp_path, capsys):
 def test_all_labels_drawn_are_the_cross_entropy():
   config = config_lib.parse(synthetic(
       nce__percents=(50,), nce__negatives=19)).nce
-  log_pop = nce_synthetic.population(config, 0)
-  params = nce_synthetic.init_params(config, jax.random.key(0))
-  found = nce_synthetic.measure(
+  log_pop = synthetic_lib.population(config, 0)
+  params = synthetic_lib.init_params(config, jax.random.key(0))
+  found = synthetic_lib.measure(
       config, log_pop, params, sampling.draw_key(0, 0))
-  scores = np.asarray(nce_synthetic.scores_of(params), np.float64)
+  scores = np.asarray(synthetic_lib.scores_of(params), np.float64)
   log_p = scores - np.log(np.exp(scores).sum())
   want = -(np.exp(np.asarray(log_pop, np.float64)) * log_p).sum()
   assert found['cross-entropy']['loss'] == pytest.approx(want, rel=1e-4)
@@ -119,19 +121,19 @@ def test_an_interrupted_training_ends_the_same(tmp_path, monkeypatch):
   whole = run_bias(tmp_path, 'whole', **few)
   config = config_lib.parse(bias_config(tmp_path, **few))
   (tmp_path / 'cut').mkdir()
-  draw = nce_bias.sampling.draw_key
+  draw = sampling.draw_key
 
   def stop(seed, step):
     if step == 2:
       raise KeyboardInterrupt
     return draw(seed, step)
 
-  monkeypatch.setattr(nce_bias.sampling, 'draw_key', stop)
+  monkeypatch.setattr(sampling, 'draw_key', stop)
   with pytest.raises(KeyboardInterrupt):
     nce_bias.NceBiasJob(config, tmp_path / 'cut')._train('random')
   monkeypatch.undo()
-  assert nce_bias.checkpoints_lib.Checkpoints(
-      tmp_path / 'cut/random').latest_step() == 2
+  with checkpoints.reading(tmp_path / 'cut/random') as opened:
+    assert opened.latest_step() == 2
   cut = run_bias(tmp_path, 'cut', **few)
   assert cut['random']['kinds'] == whole['random']['kinds']
   with pytest.raises(errors.UserError, match='other settings'):
@@ -143,7 +145,7 @@ def test_an_interrupted_training_ends_the_same(tmp_path, monkeypatch):
 def test_labels_are_the_golds_and_hard_others(tmp_path):
   config = config_lib.parse(bias_config(tmp_path))
   job = nce_bias.NceBiasJob(config, tmp_path / 'labels')
-  space, prepared = job._space, job._dataset.prepared
+  space, prepared = job._meter.space, job._dataset.prepared
   assert len(set(space.passage_rows.tolist())) == 9
   judged = prepared.judgements('train')
   positive = {(q, p) for q, p, g in zip(
@@ -159,7 +161,7 @@ def test_labels_are_the_golds_and_hard_others(tmp_path):
         assert space.holds_answer[line, label] == has
     assert (query, space.passage_rows[line]) in positive
   scores = jnp.zeros((5, 9)).at[0, 0].set(5.0)
-  facts = meter_lib.facts_of(np.asarray(scores), space)
+  facts = labels.facts_of(np.asarray(scores), space)
   assert facts['accuracy'] == pytest.approx(1 / 5)
 
 
@@ -173,7 +175,7 @@ def test_what_cannot_be_measured_is_told(tmp_path, overrides, message):
   with pytest.raises(errors.UserError, match=message):
     config = config_lib.parse(bias_config(tmp_path, **overrides))
     job = nce_bias.NceBiasJob(config, tmp_path / 'labels')
-    assert job._space
+    assert job._meter.space
 
 
 FEW = {
@@ -202,11 +204,14 @@ def test_a_training_that_is_measured_is_the_same(tmp_path):
   config = config_lib.parse(tiny.make_config(tmp_path, **MEASURED))
   dataset = dataset_lib.Dataset(config.data)
   tune = dataset.train_and_tune[1]
-  space = meter_lib.choose_labels(config, dataset, tune, '')
+  space = labels.choose_labels(
+      config.nce, config.evaluation, config.seed, dataset, tune, '')
   assert set(space.query_rows) <= set(tune.query_rows)
-  model = model_lib.load_checkpoint(
-      config.model.init, config.model, config.seed)
-  meter = meter_lib.BiasMeter(config, dataset, model, space)
+  model = model_lib.load_checkpoint(config, config.model.init)
+  settings = run.settings_for(config)
+  meter = meter_lib.BiasMeter(
+      config.nce, config.loss.scale, dataset, model, space,
+      lambda spec, mesh: encoder_run.make_encoder(spec, settings, mesh))
   params = {'encoder': test_train.params_of(work, 6), 'loss': {}}
   key = sampling.draw_key(config.seed, 0)
   assert meter.measure(params, key) == found[6]

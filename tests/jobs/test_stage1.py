@@ -14,12 +14,13 @@ import types
 import numpy as np
 import pytest
 
-from neg_contrast import errors
+from neg_contrast import errors, jobs
 from neg_contrast.artifacts import parts as shards_lib
 from neg_contrast.artifacts import plan
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import synthetic_pairs as pairs_lib
 from neg_contrast.jobs import (
+  assembly,
   generate_questions,
   train,
   train_generator,
@@ -28,9 +29,9 @@ from neg_contrast.models import by_name as model_lib
 from neg_contrast.models import t5_config
 from neg_contrast.retrieval import bm25_search
 from neg_contrast.settings import config as config_lib
-from neg_contrast.stage1 import pairs as synthetic_lib
-from neg_contrast.stage1 import questions
-from neg_contrast.training import generator_run
+from neg_contrast.stage1 import pretexts, questions
+from neg_contrast.training import generator_run, shown_questions
+from neg_contrast.training import run as run_lib
 from tests import tiny
 
 NANO = t5_config.T5Config(
@@ -98,12 +99,12 @@ def losses_of(workdir):
 def make_pairs(config):
   parsed = config_lib.parse(config)
   dataset = dataset_lib.Dataset(parsed.data)
-  made = synthetic_lib.Synthetic(parsed, lambda: dataset)
+  made = assembly.pairs(parsed, lambda: dataset)
   plan.run(made.steps())
   return made.dataset
 
 
-@pytest.mark.parametrize('kind', config_lib.PRETEXTS)
+@pytest.mark.parametrize('kind', pretexts.PRETEXTS)
 def test_pretext_pairs_are_data_to_train_on(root, kind):
   made = make_pairs(make_config(root, synthetic__pairs=kind,
                                 synthetic__per_passage=1))
@@ -137,7 +138,7 @@ def test_cut_positives_are_what_the_encoder_sees(root):
   dataset = make_pairs(config)
   from neg_contrast.training import encoder_run
   run_ = encoder_run.DualEncoderTraining(
-      parsed, root / 'unused', lambda: dataset)
+      run_lib.settings_for(parsed), root / 'unused', lambda: dataset)
   batcher, count = run_._make_batch()
   tokenizer = run_.model.tokenizer
   sequences = batcher.passage_tokens(
@@ -234,7 +235,7 @@ def test_generator_learns_and_resumes_to_the_bit(root, tmp_path):
   parsed = config_lib.parse(make_generator(root))
   dataset = dataset_lib.Dataset(parsed.data)
   run_ = generator_run.GeneratorTraining(
-      parsed, tmp_path / 'cut', lambda: dataset)
+      run_lib.settings_for(parsed), tmp_path / 'cut', lambda: dataset)
   make = run_._make_batch
 
   def failing():
@@ -253,7 +254,7 @@ def test_generator_learns_and_resumes_to_the_bit(root, tmp_path):
   run_._make_batch = make
   run_.train()
   assert losses_of(tmp_path / 'cut') == whole
-  shown = sorted((root / 'generator' / generator_run.SHOWN_FOLDER).iterdir(
+  shown = sorted((root / 'generator' / shown_questions.FOLDER).iterdir(
   ))
   assert len(shown) == 2 and len(json.loads(shown[0].read_text())) == 3
 
@@ -294,7 +295,7 @@ def test_killed_generation_ends_the_same(root, tmp_path):
       f'sys.path.insert(0, {str(pathlib.Path.cwd())!r})\n'
       'from neg_contrast.models import t5\n'
       'from neg_contrast.jobs import generate_questions\n'
-      'from tests import test_stage1_job as test\n'
+      'from tests.jobs import test_stage1 as test\n'
       f'root = pathlib.Path({str(root)!r})\n'
       'config = test.make_questions(root, '
       f'synthetic__dir={str(tmp_path / "killed")!r})\n'
@@ -381,13 +382,13 @@ def test_processes_divide_the_shards(root, tmp_path, monkeypatch):
   class Killed(Exception):
     pass
 
-  def write(self, shard, *args):
+  def write(*args):
     if index == 1 and len(shards()) == 4:
       raise Killed
-    whole_write(self, shard, *args)
+    whole_write(*args)
 
-  whole_write = questions.Questions._write_shard
-  monkeypatch.setattr(questions.Questions, '_write_shard', write)
+  whole_write = questions.write_shard
+  monkeypatch.setattr(questions, 'write_shard', write)
   for index, made in ((1, [1, 3, 5, 7]), (0, [*range(8)])):
     monkeypatch.setattr(shards_lib, 'jax', types.SimpleNamespace(
         process_count=lambda: 2, process_index=lambda index=index: index))
@@ -430,6 +431,7 @@ class TestRefusals:
         str(folder), config_lib.parse(make_questions(root)).model, 0)
     assert again.config == dataclasses.replace(made.config,
                                                scale_head=again.config.scale_head)
+    (folder / 'manifest.json').unlink()  # Which knows what was exported.
     path = folder / 'config.json'
     values = json.loads(path.read_text())
     values['eos_token_id'] = 7
@@ -492,4 +494,4 @@ class TestRefusals:
     config.stage1 = make_config(root, workdir='w')
     config.update_from_flattened_dict({key: value})
     with pytest.raises(errors.UserError, match=match):
-      config_lib.parse(config)
+      jobs.check(config_lib.parse(config))

@@ -7,7 +7,7 @@ import shutil
 import ml_collections
 import pytest
 
-from neg_contrast import errors
+from neg_contrast import errors, jobs
 from neg_contrast.artifacts import plan
 from neg_contrast.jobs import table
 from neg_contrast.models import by_name
@@ -182,7 +182,7 @@ def test_errors_name_the_cell(finished, tmp_path):
   config = make_table(finished)
   config.cells = None
   with pytest.raises(errors.UserError, match=r'config\.cells=None: is needed'):
-    config_lib.parse(config)
+    jobs.check(config_lib.parse(config))
   config = make_table(finished)
   config.cells.none.bm25.model.init = str(tmp_path / 'gone')
   told = plan.describe(

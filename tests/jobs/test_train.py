@@ -19,7 +19,7 @@ from neg_contrast.evaluation import per_query, trec
 from neg_contrast.jobs import evaluate, train
 from neg_contrast.models import by_name, loading
 from neg_contrast.settings import config as config_lib
-from neg_contrast.training import chunking, encoder_run
+from neg_contrast.training import chunking, encoder_run, run, run_record
 from tests import tiny
 
 
@@ -89,14 +89,14 @@ def test_other_settings_are_refused(finished):
 def test_a_key_that_came_later_had_its_default(finished, tmp_path):
   """A run of an earlier revision is not refused for keys it did not know."""
   shutil.copytree(finished / 'work', tmp_path / 'work')
-  path = tmp_path / 'work' / 'run.json'
-  saved = folders.read_json(path)
+  path = tmp_path / 'work' / run_record.FILE
+  saved = run_record.RunRecord(tmp_path / 'work').read()
   for section, keys in (('loss', ('candidates', 'adjusted')),
                         ('model', ('score',)), ('optim', ('learning_rate',))):
     for key in keys:
       del saved['identity']['config'][section][key]
   del saved['identity']['config']['evaluation']
-  folders.write_json(path, saved)
+  folders.write_json(path, {**saved, 'sha256': folders.sha256_json(saved)})
   check = lambda **settings: train.TrainJob(
       config_lib.parse(tiny.make_config(finished, **settings)),
       tmp_path / 'work',
@@ -118,13 +118,15 @@ def test_training_starts_from_a_workdir(finished):
   config = tiny.make_config(finished)
   config.model.init = str(finished / 'work')
   made = encoder_run.DualEncoderTraining(
-      config_lib.parse(config), finished / 'next', lambda: None)
+      run.settings_for(config_lib.parse(config)), finished / 'next',
+      lambda: None)
   trained = by_name.load_workdir(finished / 'work')
   assert made.model.fingerprint == trained.fingerprint
   config.model.passage_length = 20
   with pytest.raises(errors.UserError, match='was trained with 24'):
     _ = encoder_run.DualEncoderTraining(
-        config_lib.parse(config), finished / 'next', lambda: None).model
+        run.settings_for(config_lib.parse(config)), finished / 'next',
+        lambda: None).model
 
 
 def test_evaluate_job_gives_the_same_numbers(finished, tmp_path):
@@ -221,12 +223,13 @@ def command(root, workdir, steps=20):
       'import sys, pathlib\n'
       f'sys.path.insert(0, {str(pathlib.Path.cwd())!r})\n'
       'from absl import logging\n'
-      'from tests import test_jobs, tiny\n'
+      'from tests import tiny\n'
+      'from tests.jobs import test_train\n'
       'logging.set_verbosity(logging.INFO)\n'
       f'config = tiny.make_config(pathlib.Path({str(root)!r}), '
       f'optim__steps={steps}, evaluation__bm25=False, '
       'evaluation__patience=6)\n'
-      f'test_jobs.run_train(config, pathlib.Path({str(workdir)!r}))\n'
+      f'test_train.run_train(config, pathlib.Path({str(workdir)!r}))\n'
   )
   env = dict(os.environ, XLA_FLAGS='--xla_force_host_platform_device_count=1')
   return subprocess.Popen([sys.executable, '-c', code], env=env,

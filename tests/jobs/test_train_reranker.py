@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neg_contrast import checkpoints, errors
+from neg_contrast import checkpoints, errors, jobs
 from neg_contrast.artifacts import plan
 from neg_contrast.batches import packed, text_pairs
 from neg_contrast.data import dataset
@@ -348,7 +348,7 @@ def test_other_kinds_of_models_are_refused(trained, tmp_path):
 def test_what_does_not_go_together_is_refused(tmp_path, overrides, told):
   config = make_config(tmp_path, **overrides)
   with pytest.raises(errors.UserError, match=told):
-    config_lib.parse(config)
+    jobs.check(config_lib.parse(config))
 
 
 def test_chunks_change_nothing(trained):

@@ -1,4 +1,4 @@
-"""launch/tpu.sh against a stand-in for gcloud, whose hosts are folders."""
+"""launch/tpu/tpu.sh against a stand-in for gcloud, whose hosts are folders."""
 
 import json
 import os
@@ -12,6 +12,7 @@ import sys
 import pytest
 
 ROOT = pathlib.Path(__file__).parents[2]
+SCRIPT = 'launch/tpu/tpu.sh'
 FLAGS = ['--config=configs/nq_stage2.py:stage1=none', '--config.query='
          'it\'s "$HOME" (a  b) `ls` & | \\ * ; {x,y}\n~ #ü', '--config.seed=']
 WATCH = ['--type=v4-16', '--spot', '--poll=0.1']
@@ -36,9 +37,9 @@ exit "$EXITS"
 def fake(tmp_path, monkeypatch):
   """The folder of the stand-in; the scripts lie in its `code`, committed."""
   code, programs = tmp_path / 'code', tmp_path / 'bin'
-  (code / 'launch').mkdir(parents=True)
-  for name in ('requirements.txt', 'launch/requirements-tpu.txt',
-               'launch/setup.sh', 'launch/tpu.sh', 'launch/worker.sh'):
+  (code / 'launch' / 'tpu').mkdir(parents=True)
+  for name in ('requirements.txt', 'launch/tpu/requirements-tpu.txt',
+               'launch/setup.sh', 'launch/tpu/tpu.sh', 'launch/tpu/worker.sh'):
     shutil.copy(ROOT / name, code / name)
   for command in (['init', '--quiet'], ['add', '.'],
                   ['-c', 'user.name=a', '-c', 'user.email=a@b', 'commit',
@@ -62,7 +63,7 @@ def fake(tmp_path, monkeypatch):
 
 
 def tpu(fake, verb, *options, flags=()):
-  command = ['bash', 'launch/tpu.sh', verb, '--name=nc', '--zone=z', *options]
+  command = ['bash', SCRIPT, verb, '--name=nc', '--zone=z', *options]
   return subprocess.run(
       [*command, *(['--', *flags] if flags else [])], cwd=fake / 'code',
       capture_output=True, text=True, timeout=60, check=False,
@@ -90,7 +91,7 @@ def test_watch_runs_again_after_a_preemption(fake):
        'NONE', 'PROVISIONING', 'ACTIVE']))
   (fake / 'stay').touch()
   watching = subprocess.Popen(
-      ['bash', 'launch/tpu.sh', 'watch', '--name=nc', '--zone=z', *WATCH, '--',
+      ['bash', SCRIPT, 'watch', '--name=nc', '--zone=z', *WATCH, '--',
        *FLAGS], cwd=fake / 'code', stdout=subprocess.PIPE, text=True)
   said = []
   for line in watching.stdout:
@@ -192,8 +193,8 @@ def test_dry_run_of_watch_shows_all_of_it(fake):
 
 
 def test_commands_of_the_guide(fake):
-  guide = (ROOT / 'launch' / 'README.md').read_text()
-  commands = re.findall('^ +(?:&& )?bash launch/tpu.sh ([a-z]+) (.*)', guide,
+  guide = (ROOT / 'launch' / 'tpu' / 'README.md').read_text()
+  commands = re.findall(f'^ +(?:&& )?bash {SCRIPT} ([a-z]+) (.*)', guide,
                         re.MULTILINE)
   assert {verb for verb, _ in commands} == {
       'watch', 'create', 'install', 'run', 'state', 'tail', 'stop', 'ssh',

@@ -7,13 +7,17 @@ import numpy as np
 import optax
 import pytest
 
-from neg_contrast import errors, sharding
+from neg_contrast import sharding
 from neg_contrast.batches import batcher, packing
 from neg_contrast.data import sequences as sequences_lib
-from neg_contrast.losses import gradient_cache
+from neg_contrast.losses import (
+  batch_softmax,
+  dual_encoder_loss,
+  gradient_cache,
+)
 from neg_contrast.models import dual_encoder
 from neg_contrast.settings import config as config_lib
-from neg_contrast.training import chunking, costs
+from neg_contrast.training import costs
 from neg_contrast.training import state as state_lib
 from neg_contrast.training import step as step_lib
 from tests import tiny
@@ -56,7 +60,8 @@ def make_batch(shared=True, size=16, negatives=2, groups=8, length=12, seed=0):
   )
 
 
-def make_loss(chunks=None, shared=True, remat='none', learned=True, **kwargs):
+def make_loss(chunks=None, shared=True, remat='none', learned=True,
+              bidirectional=True):
   """A loss with dropout, and a function that makes its parameters."""
   spec = dual_encoder.EncoderSpec(
       tiny.bert_config(hidden_dropout=0.3, attention_dropout=0.2),
@@ -69,9 +74,9 @@ def make_loss(chunks=None, shared=True, remat='none', learned=True, **kwargs):
         20.0 if learned else None,
     )
 
-  return step_lib.contrastive_loss(
-      dual_encoder.Encoder(spec, remat=remat), 20.0, ('bm25',), chunks=chunks,
-      **kwargs,
+  return dual_encoder_loss.make_loss(
+      batch_softmax.BatchSoftmaxLoss(bidirectional),
+      dual_encoder.Encoder(spec, remat=remat), 20.0, ('bm25',), chunks,
   ), init
 
 
@@ -196,38 +201,3 @@ def test_costs_a_third_more_products(remat):
 
   ratio = count(gradient_cache.Chunks(1, 2)) / count(None)
   assert 1.2 < ratio < 1.35
-
-
-def make_config(**kwargs):
-  config = config_lib.base_config()
-  config.data.source, config.model.init = 'python_docs', 'minilm'
-  config.data.groups, config.data.batch_size = 64, 128
-  config.update_from_flattened_dict(kwargs)
-  return config_lib.parse(config)
-
-
-def test_number_of_groups_is_checked():
-  mesh = sharding.make_mesh(config_lib.MeshConfig())
-  chunking.check(make_config(**{'model.chunk_groups': 4}), mesh)
-  with pytest.raises(errors.UserError, match=(
-      r'model.chunk_groups=3: must divide the 8 groups .* 1, 2, 4, 8;'
-  )):
-    chunking.check(make_config(**{'model.chunk_groups': 3}), mesh)
-  with pytest.raises(errors.UserError, match='model.chunk_groups=-2: must be'):
-    make_config(**{'model.chunk_groups': -2})
-  with pytest.raises(errors.UserError, match='model.chunk_groups=2: is for'):
-    make_config(job='train_generator', **{'model.chunk_groups': 2})
-  plain = [chunking.make_chunks(make_config(), n, mesh) for n in (0, 8)]
-  assert plain == [None, None]
-  chunks = chunking.make_chunks(make_config(), 4, mesh)
-  assert (chunks.groups, chunks.shards) == (4, 8)
-
-
-def test_automatic_is_the_most_that_fits():
-  mesh = sharding.make_mesh(config_lib.MeshConfig())
-  used = {8: None, 4: 900, 2: 500, 1: 300}
-  choose = lambda limit: chunking.choose(make_config(), mesh, used.get, limit)
-  assert [choose(n) for n in (900, 899, 499, 300)] == [4, 2, 1, 1]
-  with pytest.raises(errors.UserError, match='chunk_groups=-1.*data.groups'):
-    choose(299)
-  assert 2**28 < chunking.memory_limit() < 2**40

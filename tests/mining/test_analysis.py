@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from neg_contrast.data import records
-from neg_contrast.mining import analysis, candidates, filters
+from neg_contrast.mining import analysis, candidates, pool_files
 from neg_contrast.negatives import pool as pool_lib
 from neg_contrast.settings import config as config_lib
 from tests import tiny
@@ -44,9 +44,9 @@ def make_pool(folder, found, **settings):
       strategy='mixed', members=tuple(found), pool_size=4, depth=DEPTH,
       first_rank=2, **settings,
   )
-  pool_lib.write(
+  pool_files.write(
       pathlib.Path(folder), {}, np.arange(QUERIES, dtype=np.int32) * 2, found,
-      np.zeros((4, 3), np.int32), pool_lib.Corpus(
+      np.zeros((4, 3), np.int32), pool_files.Corpus(
           GROUPS, tiny.positives(np.repeat(POSITIVES, 2, axis=0)),
           lambda _, rows, where: where & (rows % 11 == 5),
       ), config, lambda _: None,
@@ -68,13 +68,13 @@ def test_counts(tmp_path):
   summary = analysis.summarize(pool, GROUPS)
   assert summary.queries == QUERIES
   assert [source.name for source in summary.sources] == list(SOURCES)
-  assert summary.sources[0].by_filter[filters.code('answer')] > 0
+  assert summary.sources[0].by_filter[pool_lib.code('answer')] > 0
   for number, source in enumerate(summary.sources):
     ours = negatives_of(pool, number)
     counts = pool.counts()[source.name]
     assert source.negatives == len(ours) == counts['negatives']
     assert source.by_filter.tolist() == [
-        counts[name or 'negatives'] for name in filters.DROPPED_BY]
+        counts[name or 'negatives'] for name in pool_lib.DROPPED_BY]
     assert source.candidates == sum(counts.values())
     sizes = [sum(line == each for line, _ in ours) for each in range(QUERIES)]
     assert source.median == statistics.median(sizes)
@@ -134,7 +134,7 @@ def test_overlap_is_that_of_the_pools_alone(tmp_path, seed, drop_duplicates):
         len(alone[order[0]] & alone[order[1]]) / len(alone[order[0]])))
   # Some copies beyond M repeat what is beyond M too.
   assert any(
-      pool.dropped_by[line, column] == filters.code('duplicate')
+      pool.dropped_by[line, column] == pool_lib.code('duplicate')
       for line in range(QUERIES) for column in range(pool.rows.shape[1]))
 
 
@@ -205,7 +205,7 @@ def test_lines_to_show(tmp_path):
       if ranks:
         assert pool.rank[line, best[name]] == min(ranks)
     having.append(len(best))
-  assert filters.DROPPED_BY[6] == 'duplicate' and min(having) < 3
+  assert pool_lib.DROPPED_BY[6] == 'duplicate' and min(having) < 3
   everything = np.arange(QUERIES)
   full = [line for line in everything if having[line] == 3]
   chosen = analysis.telling_lines(pool, everything, 4)

@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from neg_contrast.mining import candidates, filters
+from neg_contrast.negatives import pool as pool_lib
 from neg_contrast.settings import config as config_lib
 
-CODE = filters.code
+CODE = pool_lib.code
 
 
 def settings(**kwargs):

@@ -189,7 +189,7 @@ def test_one_query_is_in_memory_at_a_time(tmp_path):
   def items():
     for _ in range(5):
       sizes.append(path.stat().st_size)
-      yield files.Item(ITEM.query, (OTHER,), (long,))
+      yield training_files.Item(ITEM.query, (OTHER,), (long,))
 
   training_files.write(tmp_path, 'train', ['triplets'], items())
   assert sizes[1] > 50_000

@@ -12,6 +12,7 @@ import pytest
 from neg_contrast import errors
 from neg_contrast.batches import batcher, packing
 from neg_contrast.data import sequences as sequences_lib
+from neg_contrast.losses import batch_softmax, dual_encoder_loss
 from neg_contrast.models import (
   bert,
   dual_encoder,
@@ -20,7 +21,7 @@ from neg_contrast.models import (
   pretrained,
 )
 from neg_contrast.settings import config as config_lib
-from neg_contrast.training import state, step
+from neg_contrast.training import state
 from tests import tiny
 
 torch = pytest.importorskip('torch')
@@ -195,7 +196,9 @@ def program(batch, of=lambda loss: loss, **kwargs):
   params = state.dual_encoder_params(
       dual_encoder.init_params(spec, jax.random.key(0)), None
   )
-  loss = step.contrastive_loss(dual_encoder.Encoder(spec, **kwargs), 20.0)
+  loss = dual_encoder_loss.make_loss(
+      batch_softmax.BatchSoftmaxLoss(True),
+      dual_encoder.Encoder(spec, **kwargs), 20.0)
   return jax.jit(of(lambda p, b: loss(p, b, jax.random.key(0))[0])).lower(
       params, batch).as_text()
 
@@ -450,13 +453,14 @@ def test_minilm_is_taken_only_if_official(tmp_path, monkeypatch):
 
 
 def test_prefixes_stand_after_cls(tmp_path):
-  from neg_contrast.data import prepared, tokenized
+  from neg_contrast.data import preparation, tokenized
   from neg_contrast.models import loading
   from neg_contrast.settings import config as config_lib
 
   tiny.write_beir(tmp_path / 'data')
   tiny.write_model(tmp_path / 'model')
-  corpus = prepared.prepare(f'beir:{tmp_path / "data"}', tmp_path / 'o', False)
+  corpus = preparation.prepare(f'beir:{tmp_path / "data"}', tmp_path / 'o',
+                               False)
   config = config_lib.ModelConfig(
       init='x', query_prefix='word1 word2', query_length=16, passage_length=16
   )

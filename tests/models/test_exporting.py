@@ -15,7 +15,13 @@ from tokenizers import models, normalizers, pre_tokenizers
 from neg_contrast import errors, sharding
 from neg_contrast.data import tokenized
 from neg_contrast.data import tokenizer as tokenizer_lib
-from neg_contrast.models import dual_encoder, exporting, loading, model_card
+from neg_contrast.models import (
+  dual_encoder,
+  exporting,
+  loading,
+  model_card,
+  text_spec,
+)
 from neg_contrast.retrieval import encoding
 from neg_contrast.settings import config as config_lib
 from tests import tiny

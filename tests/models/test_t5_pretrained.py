@@ -1,5 +1,6 @@
 """T5 folders: what is read and written, and what is refused."""
 
+import dataclasses
 import json
 
 import jax

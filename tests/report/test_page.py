@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from neg_contrast.data import statistics
-from neg_contrast.mining import analysis, filters
+from neg_contrast.mining import analysis
+from neg_contrast.negatives import pool as pool_lib
 from neg_contrast.report import (
   charts,
   contents,
@@ -71,7 +72,7 @@ def negatives(names=('bm25', 'context', EVIL), shown=True):
   """A pool of 40 queries; the second source has no scores, the last nothing."""
   sources = []
   for n, name in enumerate(names):
-    by_filter = np.zeros(len(filters.DROPPED_BY), np.int64)
+    by_filter = np.zeros(len(pool_lib.DROPPED_BY), np.int64)
     by_filter[[0, 1, 7]] = (0, 0, 0) if name == EVIL else (120, 20, 60)
     per_query = np.bincount([0 if name == EVIL else 3] * 40, minlength=9)
     sources.append(analysis.Source(

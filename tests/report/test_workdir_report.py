@@ -15,7 +15,7 @@ from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import examples, records, sources
 from neg_contrast.evaluation import evaluations, per_query, trec
 from neg_contrast.jobs import mine, reporting
-from neg_contrast.mining import candidates
+from neg_contrast.mining import candidates, pool_files
 from neg_contrast.mining import texts as texts_lib
 from neg_contrast.models import loading
 from neg_contrast.negatives import pool as pool_lib
@@ -292,8 +292,8 @@ class Mined:
       )
       mined[source].positive_scores[:] = positive_scores
     halves = np.array([[0, 1, 3]], np.int32)
-    pool_lib.write(
-        folder, {}, queries, mined, halves, pool_lib.Corpus(
+    pool_files.write(
+        folder, {}, queries, mined, halves, pool_files.Corpus(
             prepared.passage_groups, examples.known_positives(prepared),
             lambda _, rows, where: np.zeros_like(where),
         ), config_lib.NegativesConfig(pool_size=2, depth=4), lambda _: None,

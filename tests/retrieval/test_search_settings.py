@@ -1,11 +1,12 @@
 """Which index a corpus gets."""
 
-import types
+from unittest import mock
 
 import numpy as np
 import pytest
 
 from neg_contrast import errors
+from neg_contrast.data import prepared as prepared_lib
 from neg_contrast.retrieval import search_settings
 from neg_contrast.settings import config as config_lib
 
@@ -26,9 +27,10 @@ def make(depth=5, **index):
 
 
 def corpus(passages, worlds=()):
-  return types.SimpleNamespace(
-      passages=range(passages), worlds=worlds, manifest={'spec': 'a:b'}
-  )
+  made = mock.Mock(spec=prepared_lib.Prepared)
+  made.passages, made.worlds = range(passages), worlds
+  made.manifest = {'spec': 'a:b'}
+  return made
 
 
 def test_small_corpora_are_searched_exactly():

@@ -9,8 +9,8 @@ import pytest
 from neg_contrast.data import records
 from neg_contrast.data import tokenizer as tokenizer_lib
 from neg_contrast.models import model_names
-from neg_contrast.settings import config as config_lib
 from neg_contrast.stage1 import pretexts, sentences
+from neg_contrast.stage1.pretexts import crops, recurring_spans, spans
 from tests import tiny
 
 COMMON = (
@@ -76,7 +76,7 @@ def many(wordpiece):
   return {
       kind: [pair for document in DOCUMENTS for pair in
              pretexts.make_pairs(kind, document, wordpiece.offsets, 0, 3)]
-      for kind in config_lib.PRETEXTS
+      for kind in pretexts.PRETEXTS
   }
 
 
@@ -94,7 +94,7 @@ def tokens_of(pair, tokenizer):
       ids[first:end] for first, end in pieces_of(pair, len(ids))]
 
 
-@pytest.mark.parametrize('kind', config_lib.PRETEXTS)
+@pytest.mark.parametrize('kind', pretexts.PRETEXTS)
 def test_a_passage_decides_its_pairs(kind, wordpiece):
   rng = np.random.default_rng(1)
   make = lambda document, seed=3, count=1: pretexts.make_pairs(
@@ -112,7 +112,7 @@ def test_a_passage_decides_its_pairs(kind, wordpiece):
     assert [make(document, 4) for document in DOCUMENTS] != whole
 
 
-@pytest.mark.parametrize('kind', config_lib.PRETEXTS)
+@pytest.mark.parametrize('kind', pretexts.PRETEXTS)
 def test_more_pairs_are_added_to_fewer(kind, wordpiece):
   total = collections.Counter()
   for document in DOCUMENTS[:6]:
@@ -126,7 +126,7 @@ def test_more_pairs_are_added_to_fewer(kind, wordpiece):
   assert total[True] > (4 if kind == 'title' else 8)
 
 
-@pytest.mark.parametrize('kind', config_lib.PRETEXTS)
+@pytest.mark.parametrize('kind', pretexts.PRETEXTS)
 def test_neither_query_nor_positive_is_empty(kind, many, wordpiece):
   assert len(many[kind]) > 50
   for pair in many[kind]:
@@ -138,7 +138,7 @@ def test_neither_query_nor_positive_is_empty(kind, many, wordpiece):
 def test_queries_can_be_told_from_none(wordpiece, plain):
   """Texts that have nothing to ask with."""
   for kind, text in itertools.product(
-      config_lib.PRETEXTS, ('', ' \n ', '. . . ! ?', '\x00\x01')):
+      pretexts.PRETEXTS, ('', ' \n ', '. . . ! ?', '\x00\x01')):
     document = [make_passage(0, text, ''), make_passage(1, text, '...')]
     for tokenizer in (wordpiece, plain):
       assert pretexts.make_pairs(kind, document, tokenizer.offsets, 0, 5) == []
@@ -207,11 +207,11 @@ def test_crops_are_runs_of_whole_words(many, wordpiece):
       assert f' {pair.query} ' in f' {fold(text)} '
     lengths.append((len(query), len(positive), len(whole)))
   queries, positives, wholes = np.array(lengths).T
-  for crops in (queries, positives):
-    assert crops.min() >= pretexts.MIN_CROP_TOKENS
-    parts = crops[wholes > 60] / wholes[wholes > 60]
+  for lengths in (queries, positives):
+    assert lengths.min() >= crops.MIN_CROP_TOKENS
+    parts = lengths[wholes > 60] / wholes[wholes > 60]
     assert 0.15 < parts.mean() < 0.45 and parts.max() < 0.75
-    assert len(np.unique(crops)) > 10
+    assert len(np.unique(lengths)) > 10
   assert abs(np.corrcoef(queries / wholes, positives / wholes)[0, 1]) < 0.5
 
 
@@ -326,10 +326,9 @@ def test_spans_are_all_maximal_ones():
     texts = [f'{text}, {long}' if rng.random() < 0.5 else text
              for text in texts]
     document = [make_passage(i, text) for i, text in enumerate(texts)]
-    words = pretexts._Words(document)
-    spans = pretexts._maximal(words, pretexts._recurring(words))
+    words = spans.Words(document)
     found = {}
-    for span in spans:
+    for span in spans.maximal(words, spans.recurring(words)):
       run = words.folded[span.starts[0] : span.starts[0] + span.length]
       assert tuple(run) not in found
       found[tuple(run)] = len(span.starts)
@@ -366,7 +365,7 @@ def test_copies_are_not_found_by_each_other(plain):
 
 
 def test_every_span_in_the_window_is_taken_out(plain, monkeypatch):
-  monkeypatch.setattr(pretexts, 'KEPT_SPANS', 0.0)
+  monkeypatch.setattr(recurring_spans, 'KEPT_SPANS', 0.0)
   text = 'x y, u1 (x y), u2 X Y u3 u4 x y. u5 u6'
   document = [make_passage(0, text), make_passage(1, 'x y')]
   pairs = pretexts.make_pairs(

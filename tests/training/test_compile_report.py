@@ -7,7 +7,7 @@ import pytest
 
 from neg_contrast import errors
 from neg_contrast.settings import config as config_lib
-from neg_contrast.training import compile_report
+from neg_contrast.training import compile_report, run
 
 SLICE = 'v3:2x2'
 
@@ -24,6 +24,12 @@ def make_config(**overrides):
   for key, value in overrides.items():
     config.update_from_flattened_dict({key.replace('__', '.'): value})
   return config_lib.parse(config)
+
+
+def report(config, topology):
+  return compile_report.report(
+      config.job, run.settings_for(config), topology
+  )
 
 
 def shares(text):
@@ -43,7 +49,7 @@ def libtpu():
 
 
 def test_a_retriever_on_a_slice(libtpu):
-  text = compile_report.report(make_config(), SLICE)
+  text = report(make_config(), SLICE)
   assert '8 x TPU v3, mesh' in text
   moved = shares(text)
   assert moved.keys() <= {'gradients', 'embeddings', 'other'}
@@ -62,7 +68,7 @@ def test_a_retriever_on_a_slice(libtpu):
 
 def test_hidden_states_are_told_of_where_they_move(libtpu):
   config = make_config(mesh__model=2, mesh__data=4)
-  moved = shares(compile_report.report(config, SLICE))
+  moved = shares(report(config, SLICE))
   assert moved['hidden states'] > 0.1
 
 
@@ -71,7 +77,7 @@ def test_a_generator_on_this_machine():
       job='train_generator', model__init='t5-tiny',
       negatives__strategy='random', negatives__per_query=0,
   )
-  text = compile_report.report(config, '')
+  text = report(config, '')
   assert '8 x cpu' in text and 't5-tiny' in text
   assert 'hidden states' not in shares(text)
 
@@ -80,7 +86,7 @@ def test_a_reranker_on_this_machine():
   config = make_config(
       job='train_reranker', mesh__data=1, data__groups=2, data__batch_size=4,
   )
-  text = compile_report.report(config, '')
+  text = report(config, '')
   assert 'bert-tiny' in text
   # 4 queries of 12 tokens, each with 3 passages of 30 less their [CLS].
   useful, processed = re.search(r'([\d,]+) of ([\d,]+) tokens', text).groups()
@@ -105,14 +111,14 @@ def test_mistakes_are_told_with_the_remedy(
   if topology:
     request.getfixturevalue('libtpu')
   with pytest.raises(errors.UserError, match=re.escape(message)):
-    compile_report.report(make_config(**overrides), topology)
+    report(make_config(**overrides), topology)
 
 
 def test_a_missing_compiler_is_named(monkeypatch):
   monkeypatch.setattr(compile_report.importlib.util, 'find_spec',
                       lambda name: None)
   with pytest.raises(errors.UserError, match='pip install libtpu'):
-    compile_report.report(make_config(), SLICE)
+    report(make_config(), SLICE)
 
 
 @pytest.mark.parametrize('told', [
@@ -125,7 +131,7 @@ def test_what_does_not_fit_comes_with_advice(told):
   told = RuntimeError(f'RESOURCE_EXHAUSTED: {told}')
   for remat, advice in (('none', 'remat=attention'),
                         ('attention', 'remat=full')):
-    config = make_config()
+    config = run.settings_for(make_config())
     config = dataclasses.replace(
         config, model=dataclasses.replace(config.model, remat=remat)
     )
@@ -145,7 +151,7 @@ def test_fused_attention_on_a_slice(libtpu, monkeypatch):
       model__attention='flash', model__attention_dropout=0.0,
       model__remat='none', data__row_length=384,
   )
-  told = compile_report.report(config, 'v5e:2x4')
+  told = report(config, 'v5e:2x4')
   assert '8 x TPU v5 lite' in told and 'attention flash' in told
   assert shares(told).keys() <= {'gradients', 'embeddings', 'other'}
   calls = re.findall(r'custom_call_target="tpu_custom_call"', texts[0])
@@ -154,4 +160,4 @@ def test_fused_attention_on_a_slice(libtpu, monkeypatch):
   dtypes = {dtype for one in collectives(texts[0]) for dtype, _ in one.arrays}
   assert 'f32' in dtypes and 'bf16' not in dtypes  # Nor are gradients rounded.
   with pytest.raises(errors.UserError, match='attention_dropout=0'):
-    compile_report.report(make_config(model__attention='flash'), 'v5e:2x4')
+    report(make_config(model__attention='flash'), 'v5e:2x4')

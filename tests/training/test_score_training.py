@@ -4,13 +4,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neg_contrast import errors
+from neg_contrast import errors, jobs, sharding
 from neg_contrast.artifacts import folders as folders_lib
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import examples
 from neg_contrast.jobs import settings_of_rooms, train
 from neg_contrast.models import by_name as model_lib
-from neg_contrast.negatives import sampled, sampling
+from neg_contrast.negatives import sampled, sampling, sources
+from neg_contrast.negatives.sources import sampled_source
 from neg_contrast.retrieval import embedder as embedder_lib
 from neg_contrast.retrieval import retriever as retriever_lib
 from neg_contrast.retrieval import text_encoder
@@ -42,10 +43,19 @@ class Parts:
     self.pairs = examples.make_examples(
         self.dataset.prepared, self.dataset.train_and_tune[0]
     )
-    self.negatives = sampled.SampledNegatives(
-        self.config, self.dataset, self.pairs, self.model, folder / 'work'
-    )
+    config = self.config
+    self.negatives = sources.SOURCES['sampled'](sources.Material(
+        config.negatives, config.loss, config.seed, config.data.batch_size,
+        self.dataset, self.pairs, None, sharding.make_local_mesh(config.mesh),
+        self.embed, folder / 'work',
+    ))
     self.params = state.dual_encoder_params(self.model.params, None)
+
+  def embed(self, params, rows):
+    encoder = embedder_lib.make_encoder(self.config, self.model)
+    return embedder_lib.Embedder(
+        self.config, self.dataset, encoder.with_params(params), rows=rows
+    )
 
   def embedder(self):
     return embedder_lib.Embedder(
@@ -85,7 +95,7 @@ def test_negatives_are_those_of_the_sampler(
   scores, usable = parts.scores_and_usable()
   count = len(parts.pairs)
   for epoch in (0, 1):
-    step = epoch * parts.negatives.steps
+    step = epoch * parts.negatives.refresh_steps
     parts.negatives.refresh(parts.params, step)
     found = parts.negatives.draw(
         step, np.arange(count), parts.pairs.query_rows
@@ -159,7 +169,7 @@ def test_search_goes_by_the_score(tmp_path, score):
 
 def drawn(workdir):
   """Rows of every epoch, `[epochs, examples, K - 1]`."""
-  folders = sorted((workdir / sampled.FOLDER).glob('*'))
+  folders = sorted((workdir / sampled_source.FOLDER).glob('*'))
   return np.stack([np.load(folder / 'rows.npy') for folder in folders
                    if folders_lib.read_manifest(folder)])
 
@@ -171,14 +181,14 @@ def test_a_run_stopped_between_epochs_goes_on_the_same(tmp_path, monkeypatch):
   tiny.run(train.TrainJob, config, tmp_path / 'whole')
   rows = drawn(tmp_path / 'whole')
   assert len(rows) >= 2 and not np.array_equal(rows[0], rows[1])
-  refresh = sampled.SampledNegatives.refresh
+  refresh = sampled_source.Sampled.refresh
 
   def stop(self, params, step):
     if step:
       raise KeyboardInterrupt
     refresh(self, params, step)
 
-  monkeypatch.setattr(sampled.SampledNegatives, 'refresh', stop)
+  monkeypatch.setattr(sampled_source.Sampled, 'refresh', stop)
   with pytest.raises(KeyboardInterrupt):
     tiny.run(train.TrainJob, config, tmp_path / 'work')
   monkeypatch.undo()
@@ -199,7 +209,7 @@ def test_a_run_stopped_between_epochs_goes_on_the_same(tmp_path, monkeypatch):
 def test_what_does_not_go_together_is_refused(tmp_path, overrides, told):
   config = tiny.make_config(tmp_path, **{**NCE, **overrides})
   with pytest.raises(errors.UserError, match=told):
-    config_lib.parse(config)
+    jobs.check(config_lib.parse(config))
 
 
 @pytest.mark.parametrize(('overrides', 'told'), [

@@ -129,3 +129,8 @@ def _metadata(row: dict[str, Any]) -> dict[str, Any]:
     raise pairs.Unusable(f'key "metadata" holds {pairs.kind_of(found)}, not a '
                          'json object')
   return found
+
+
+FORMAT = records.SourceFormat(
+    'beir:data/scifact', Beir, keys=('_id',), is_folder=True
+)

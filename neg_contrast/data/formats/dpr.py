@@ -169,3 +169,9 @@ def _answered(
     )
   return records.Query(name, question,
                        tuple(pairs.as_texts(answers, 'answers')), where, split)
+
+
+FORMAT = records.SourceFormat(
+    'dpr:data/nq', Dpr, names=('psgs*.tsv', '*.qa.csv', 'biencoder-*'),
+    keys=('positive_ctxs',),
+)

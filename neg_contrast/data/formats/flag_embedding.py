@@ -81,3 +81,8 @@ def _texts(
       )
   return [records.Passage(name or files.content_id(text), '', text, where=where)
           for name, text in zip(names or [''] * len(texts), texts, strict=True)]
+
+
+FORMAT = records.SourceFormat(
+    'flag_embedding:data/rows', FlagEmbedding, keys=('pos',)
+)

@@ -87,3 +87,10 @@ def _mention(row: dict[str, Any]) -> tuple[str, tuple[str, str] | None]:
   if not end:
     raise pairs.Unusable(f'key "input" holds {_START} without {_END}')
   return mention.strip(), pairs.context_of(left, right)
+
+
+FORMAT = records.SourceFormat(
+    'kilt:data/kilt', Kilt,
+    names=('kilt_knowledgesource.json', '*-kilt.jsonl'),
+    keys=('wikipedia_title',), is_folder=True,
+)

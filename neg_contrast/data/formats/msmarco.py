@@ -200,3 +200,9 @@ def _negatives(
 def _split_of(file: pathlib.Path) -> str:
   """`dev.small` of `qrels.dev.small.tsv.gz`."""
   return files.plain_name(file).rpartition('.')[0].partition('.')[2] or 'all'
+
+
+FORMAT = records.SourceFormat(
+    'msmarco:data/msmarco', MsMarco,
+    names=('collection.tsv', 'qrels.*', '*triples.*'), is_folder=True,
+)

@@ -117,3 +117,10 @@ def _split_of(module: str) -> str:
   if percent < _TEST_PERCENT:
     return 'test'
   return 'tune' if percent < _TEST_PERCENT + _TUNE_PERCENT else 'train'
+
+
+FORMAT = records.SourceFormat(
+    'python_docs',
+    lambda place, _: PythonDocs(pathlib.Path(place) if place else None),
+    needs_place=False,
+)

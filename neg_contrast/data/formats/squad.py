@@ -109,3 +109,6 @@ def _questions(
       continue
     if answers and not row.get('is_impossible', False):
       yield records.Query(name, text, tuple(answers), f'{where} ("{name}")')
+
+
+FORMAT = records.SourceFormat('squad:data/squad', Squad, keys=('data',))

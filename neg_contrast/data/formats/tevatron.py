@@ -85,3 +85,8 @@ class Tevatron(pairs.Pairs):
     if not text.strip():
       raise pairs.Unusable(f'"{name}": key "text" or "document_text" is empty')
     return records.Passage(name, pairs.get_title(row), text, where=where)
+
+
+FORMAT = records.SourceFormat(
+    'tevatron:data/rows', Tevatron, keys=('docid', _POSITIVE_IDS)
+)

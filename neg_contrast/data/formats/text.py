@@ -60,3 +60,9 @@ class Text:
   def judgements(self, split: str) -> Iterator[records.Judgement]:
     """None."""
     return iter(())
+
+
+FORMAT = records.SourceFormat(
+    'text:documents', Text,
+    last_names=tuple(f'*{suffix}' for suffix in SUFFIXES), is_folder=True,
+)

@@ -193,3 +193,8 @@ def _id_of(row: Any) -> str:
     return pairs.get_id(pairs.get_object(row), 'document_id')
   except pairs.Unusable:
     return ''
+
+
+FORMAT = records.SourceFormat(
+    'zeshel:data/zeshel', Zeshel, names=('mentions',), is_folder=True
+)

@@ -1,0 +1,144 @@
+"""Measures mining: peak memory and time, by exact search and by ScaNN.
+
+    .venv/bin/pip install psutil
+    .venv/bin/python launch/benchmarks/benchmark_mine.py [--passages 200000]
+        [--queries 5000] [--workdir DIR]
+
+Vectors are the synthetic ones of benchmark_index.py; encoding is not measured.
+A positive of a query is its nearest passage. Every step runs in a process of
+its own: the search and the files of the top 200 (`candidates.py`), then filters
+and the pool of 100 (`pool.py`). "own" is the peak of anonymous memory above
+that of the imports, "mapped" the peak of file pages, which the system can drop.
+CPU time is that of all threads.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+
+import benchmark_index
+import numpy as np
+
+_DEPTH, _POOL = 200, 100
+_STEPS = ('build scann', 'exact', 'scann', 'pool exact', 'pool scann')
+
+
+def main() -> None:
+  """Runs every step, or the one that is asked for."""
+  parser = argparse.ArgumentParser(
+      description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+  )
+  parser.add_argument('--passages', type=int, default=200_000)
+  parser.add_argument('--queries', type=int, default=5_000)
+  parser.add_argument('--workdir', type=pathlib.Path)
+  parser.add_argument('--step', help=argparse.SUPPRESS)
+  args = parser.parse_args()
+  if args.step:
+    _run_step(args)
+    return
+  with tempfile.TemporaryDirectory() as scratch:
+    args.workdir = args.workdir or pathlib.Path(scratch)
+    _run_all(args)
+
+
+def _run_all(args: argparse.Namespace) -> None:
+  args.workdir.mkdir(parents=True, exist_ok=True)
+  benchmark_index.make_vectors(args.workdir, args.passages, 0, args.queries)
+  print(f'{args.passages:,} passages, {args.queries:,} queries; a matrix of '
+        f'scores would take {args.passages * args.queries * 4 / 2**20:,.0f} '
+        'MiB\n\n| step | seconds | CPU seconds | own MiB | mapped MiB |\n'
+        '|---|---:|---:|---:|---:|', flush=True)
+  for step in _STEPS:
+    subprocess.run(
+        [sys.executable, __file__, '--step', step, '--workdir', args.workdir],
+        check=True,
+        env={**os.environ, 'JAX_PLATFORMS': 'cpu', 'XLA_FLAGS': ''},
+    )
+    made = json.loads((args.workdir / f'{step}.json').read_text())
+    print(f'| {step} | {made["wall"]:.1f} | {made["cpu"]:.1f} | '
+          f'{made["own"] / 2**20:,.0f} | {made["mapped"] / 2**20:,.0f} |',
+          flush=True)
+  exact, found = (np.load(args.workdir / f'pool {kind}' / 'rows.npy')
+                  for kind in ('exact', 'scann'))
+  is_in = [np.load(args.workdir / f'pool {kind}' / 'dropped_by.npy') == 0
+           for kind in ('exact', 'scann')]
+  recall = np.mean([
+      len(np.intersect1d(ours[a], theirs[b])) / a.sum()
+      for ours, theirs, a, b in zip(exact, found, *is_in, strict=True)
+  ])
+  print(f'\nThe ScaNN pool holds {recall:.4f} of the exact pool.')
+
+
+def _run_step(args: argparse.Namespace) -> None:
+  """One step, measured from after the imports."""
+  sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
+  import jax
+
+  from neg_contrast import sharding
+  from neg_contrast.data import examples
+  from neg_contrast.mining import candidates, pool_files
+  from neg_contrast.retrieval import (
+    exact,
+    hits,
+    scann_files,
+    scann_index,
+    scann_shards,
+  )
+  from neg_contrast.settings import config as config_lib
+
+  jax.devices()
+  scann_shards.load_library()
+  folder, step = args.workdir, args.step
+  vecs = np.load(folder / 'passages.npy', mmap_mode='r')
+  queries = np.load(folder / 'queries.npy', mmap_mode='r')
+  ranks = hits.tie_ranks([f'{n:08d}' for n in range(len(vecs))])
+  rows = np.arange(len(queries), dtype=np.int32)
+  # One of each query.
+  positives = lambda passages: examples.Positives(
+      np.stack([rows, passages], axis=1), len(rows)
+  )
+  memory = benchmark_index.Memory()
+  began, cpu = time.monotonic(), time.process_time()
+  if step == 'build scann':
+    scann_files.save(scann_index.build(
+        vecs, ranks, scann_index.Settings(recall_k=_DEPTH),
+        np.load(folder / 'samples.npy'),
+    ), folder / 'index')
+  elif step in ('exact', 'scann'):
+    index = (scann_files.load(folder / 'index', vecs) if step == 'scann' else
+             exact.ExactIndex(vecs, ranks,
+                              sharding.make_mesh(config_lib.MeshConfig())))
+
+    def search(query_rows, others):
+      found = index.search(queries[query_rows], _DEPTH)
+      return found, np.einsum('qd,qsd->qs', queries[query_rows], vecs[others])
+
+    # Some passage to be scored too, as a positive is.
+    known = positives(np.zeros_like(rows))
+    candidates.write(
+        folder / step, {'step': step}, rows, _DEPTH,
+        candidates.SearchMiner(search, known), lambda _: None,
+    )
+  else:
+    mined, halves = candidates.read(folder / step.split()[1])
+    nearest = np.asarray(mined.rows[:, 0])
+    pool_files.write(
+        folder / step, {'step': step}, rows, {'model': mined}, halves,
+        pool_files.Corpus(
+            np.arange(len(vecs), dtype=np.int32), positives(nearest),
+            lambda queries, rows, where: np.zeros_like(where),
+        ),
+        config_lib.NegativesConfig(strategy='model', pool_size=_POOL),
+        lambda _: None,
+    )
+  made = {'wall': time.monotonic() - began, 'cpu': time.process_time() - cpu}
+  (folder / f'{step}.json').write_text(json.dumps({**made, **memory.end()}))
+
+
+if __name__ == '__main__':
+  main()

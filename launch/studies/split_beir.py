@@ -1,0 +1,122 @@
+"""Makes a BEIR folder whose splits are parts of another folder's split.
+
+    python launch/studies/split_beir.py OUT FOLDER --split=train \\
+        --documents test=0.2 train=0.8
+    python launch/studies/split_beir.py OUT FOLDER --split=train \\
+        --queries train=500 tune=500 spare=500 --keep=dev
+
+`--documents` divides by document, so that no document is in two splits; it
+takes two parts. `--queries` draws so many queries of each part, by seed 0.
+`--keep` copies splits as they are. Corpus and queries are links.
+"""
+
+import argparse
+import pathlib
+import sys
+import tempfile
+
+import numpy as np
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
+
+from neg_contrast import errors
+from neg_contrast.data import dataset as dataset_lib
+from neg_contrast.data import examples
+from neg_contrast.data import prepared as prepared_lib
+from neg_contrast.settings import config as config_lib
+
+
+def main() -> None:
+  """Writes the folder."""
+  args = _parse_arguments()
+  try:
+    with tempfile.TemporaryDirectory() as scratch:
+      dataset = dataset_lib.Dataset(config_lib.DataConfig(
+          source=f'beir:{args.folder}', prepared_dir=scratch
+      ))
+      judged = dataset.prepared.judgements(args.split)
+      if args.documents:
+        parts = by_document(dataset, judged, dict(args.documents))
+      else:
+        parts = by_query(judged, dict(args.queries))
+      parts |= {name: dataset.prepared.judgements(name) for name in args.keep}
+      write(args.folder, args.out, dataset.prepared, parts)
+  except errors.UserError as e:
+    print(f'error: {e}', file=sys.stderr)
+    sys.exit(2)
+
+
+def by_document(
+    dataset: dataset_lib.Dataset,
+    judged: prepared_lib.Judgements,
+    parts: dict[str, float],
+) -> dict[str, prepared_lib.Judgements]:
+  """The judgements of two sets of documents; the first part is set apart."""
+  (name, fraction), (rest, _) = parts.items()
+  left, apart = examples.split_by_document(
+      dataset.prepared, judged, fraction, dataset.documents
+  )
+  return {rest: left, name: apart}
+
+
+def by_query(
+    judged: prepared_lib.Judgements, parts: dict[str, float]
+) -> dict[str, prepared_lib.Judgements]:
+  """The judgements of so many random queries for each part."""
+  order = np.random.default_rng(0).permutation(judged.queries)
+  ends = np.cumsum([int(count) for count in parts.values()])
+  return {
+      name: judged.select(np.isin(judged.query_rows, rows))
+      for name, rows in zip(parts, np.split(order[: ends[-1]], ends[:-1]),
+                            strict=True)
+  }
+
+
+def write(
+    folder: pathlib.Path,
+    out: pathlib.Path,
+    prepared: prepared_lib.Prepared,
+    parts: dict[str, prepared_lib.Judgements],
+) -> None:
+  """Links corpus and queries, and writes the judgements of each part."""
+  (out / 'qrels').mkdir(parents=True, exist_ok=True)
+  for name in ('corpus.jsonl', 'queries.jsonl'):
+    if not (out / name).exists():
+      (out / name).symlink_to((folder / name).resolve())
+  for split, part in parts.items():
+    lines = ['query-id\tcorpus-id\tscore']
+    lines += [
+        f'{prepared.query_ids[query].decode()}\t'
+        f'{prepared.passage_ids[passage].decode()}\t{grade}'
+        for query, passage, grade in zip(
+            part.query_rows, part.passage_rows, part.grades, strict=True
+        )
+    ]
+    (out / 'qrels' / f'{split}.tsv').write_text('\n'.join([*lines, '']))
+
+
+def _parse_arguments() -> argparse.Namespace:
+  parser = argparse.ArgumentParser(
+      description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+  )
+  add = parser.add_argument
+  add('out', type=pathlib.Path)
+  add('folder', type=pathlib.Path)
+  add('--split', required=True, help='that is divided')
+  add('--keep', nargs='+', default=[], help='splits that are copied')
+  ways = parser.add_mutually_exclusive_group(required=True)
+  for way in ('--documents', '--queries'):
+    ways.add_argument(way, nargs='+', type=_part, metavar='SPLIT=SIZE')
+  args = parser.parse_args()
+  if args.documents and len(args.documents) != 2:
+    parser.error('--documents takes two parts')
+  return args
+
+
+def _part(text: str) -> tuple[str, float]:
+  name, _, size = text.partition('=')
+  return name, float(size)
+
+
+if __name__ == '__main__':
+  main()

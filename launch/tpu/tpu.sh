@@ -1,0 +1,235 @@
+#!/usr/bin/env bash
+# Runs a config on a TPU VM, or on all hosts of a TPU slice: one host is the
+# smallest slice. Needs gcloud, logged in; launch/tpu/README.md is the guide.
+#
+#   bash launch/tpu/tpu.sh VERB --name=NAME --zone=ZONE [OPTIONS] [-- FLAGS]
+#
+# Verbs:
+#   watch    create, install and run; again after every preemption, to the end
+#   create   queues for a TPU
+#   install  copies a git revision to all hosts and makes .venv there
+#   run      starts `python -m neg_contrast.main FLAGS` on all hosts, detached
+#   state    of the queue, of the TPU and of the last run
+#   tail     follows the log of the last run
+#   stop     ends the last run; it saves first
+#   ssh      runs the command FLAGS in the folder of the code
+#   delete   gives the TPU back
+#
+# Options:
+#   --type=TYPE      accelerator type, as v3-32 (create, watch)
+#   --spot           cheaper, and can be preempted (create, watch)
+#   --nfs=HOST:/DIR  mounted on all hosts as workdirs (install, watch)
+#   --revision=REV   git revision (install, watch); HEAD
+#   --worker=N       host of tail and ssh: a number, or all; 0
+#   --poll=SECONDS   between looks of watch; 60
+#   --project=ID     of Google Cloud; the one that gcloud is set to
+#   --dry-run        prints the commands and runs none
+
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+
+die() {
+  echo "error: $*" >&2
+  exit 2
+}
+
+quote() {  # Words, so that a shell reads them back as they are.
+  local word out='' mark="'" escaped="'\\''"
+  for word in "$@"; do
+    case $word in
+      '' | *[!A-Za-z0-9_./:=,@%+-]*) word="'${word//$mark/$escaped}'" ;;
+    esac
+    out+=" $word"
+  done
+  printf '%s' "${out# }"
+}
+
+call() {  # Runs a command; with --dry-run prints it.
+  if [ -n "$dry_run" ]; then
+    quote "$@"
+    echo
+  else
+    "$@"
+  fi
+}
+
+tpus() { call gcloud compute tpus "$@" "${where[@]}"; }
+
+on() {  # on WORKERS COMMAND: from the home folder of the hosts.
+  # A host that was taken away would leave ssh waiting for it for ever.
+  tpus tpu-vm ssh "$name" --worker="$1" --ssh-flag=-oServerAliveInterval=30 \
+    --command="$2"
+}
+
+worker() {  # worker WORDS...: what launch/tpu/worker.sh does, on all hosts.
+  on all "bash neg_contrast/launch/tpu/worker.sh $(quote "$@")"
+}
+
+runtime() {
+  case $type in
+    v[234]-*) echo tpu-ubuntu2204-base ;;
+    v5litepod-*) echo v2-alpha-tpuv5-lite ;;
+    v5p-*) echo v2-alpha-tpuv5 ;;
+    v6e-*) echo v2-alpha-tpuv6e ;;
+    '') die '--type is needed, such as --type=v3-32' ;;
+    *) die "--type=$type: know v2 to v4, v5litepod, v5p and v6e" ;;
+  esac
+}
+
+create() {
+  local version
+  version=$(runtime)
+  tpus queued-resources create "$name" --node-id="$name" \
+    --accelerator-type="$type" --runtime-version="$version" ${spot:+--spot}
+}
+
+delete() {  # With the TPU that belongs to it.
+  tpus queued-resources delete "$name" --force --quiet
+}
+
+install() {  # No host can be asked to know a repository: they get a bundle.
+  local bundle
+  bundle=$(git rev-parse --git-dir)/$name.bundle
+  call git bundle create --quiet "$bundle" HEAD --branches --tags &&
+    tpus tpu-vm scp "$bundle" "$name:neg_contrast.bundle" --worker=all &&
+    call rm "$bundle" &&
+    on all "git init --quiet neg_contrast && cd neg_contrast &&\
+ git fetch --quiet ../neg_contrast.bundle HEAD '+refs/*:refs/bundle/*' &&\
+ git checkout --quiet --detach $commit &&\
+ bash launch/tpu/worker.sh install $(quote "$nfs")"
+}
+
+queue_state() {
+  tpus queued-resources describe "$name" --format='value(state.state)'
+}
+
+tpu_state() { tpus tpu-vm describe "$name" --format='value(state)'; }
+
+run_states() {  # A line per host, if all can be reached.
+  on all "[ ! -e neg_contrast/launch/tpu/worker.sh ] && echo 'run: none' ||\
+ bash neg_contrast/launch/tpu/worker.sh state $(quote "$@")"
+}
+
+run_state() {  # Of all hosts in a word: what decides what to do next.
+  local lines word
+  lines=$(run_states "$@") || lines='run: unreachable'
+  for word in unreachable busy running failed killed none finished; do
+    if grep -q "^run: $word" <<< "$lines"; then
+      echo "$word"
+      return
+    fi
+  done
+  echo unreachable
+}
+
+watch() {
+  local state last='' kills=0
+  while true; do
+    state=$(queue_state 2> /dev/null) || state=NONE
+    if [ "$state" = ACTIVE ]; then
+      state=$(tpu_state 2> /dev/null) || state=UNKNOWN
+    fi
+    if [ "$state" = READY ]; then
+      state="READY, run: $(run_state "$@")"
+    fi
+    [ "$state" = "$last" ] || echo "$(date '+%F %T')  $name: $state"
+    last=$state
+    case $state in
+      NONE)  # Or describe failed: then this fails, and is tried again.
+        create || true
+        kills=0 ;;
+      SUSPENDED | FAILED | PREEMPTED | TERMINATED)
+        delete || true ;;
+      *none)
+        install && worker run "$@" || true ;;
+      *killed)  # By a signal: a lost host, too little memory.
+        kills=$((kills + 1))
+        [ $kills -lt 3 ] || die "killed three times; see \
+bash launch/tpu/tpu.sh tail $(quote "${where[@]}" --name="$name")"
+        worker run "$@" || true ;;
+      *failed)
+        worker log || true
+        die 'the run failed' ;;
+      *busy)
+        die 'another run is going on there; stop it first' ;;
+      *finished)
+        return ;;
+    esac
+    sleep "$poll"
+  done
+}
+
+show_watch() {  # The commands of an undisturbed watch, and of a preemption.
+  echo '# until it is ACTIVE and READY:'
+  queue_state
+  create
+  tpu_state
+  echo '# then:'
+  install
+  worker run "$@"
+  echo "# every $poll seconds, until it is finished:"
+  queue_state
+  tpu_state
+  run_states "$@"
+  echo '# when it is SUSPENDED, FAILED, PREEMPTED or TERMINATED:'
+  delete
+  echo '# and all of it again'
+}
+
+[ $# -gt 0 ] || set -- --help
+verb=$1
+shift
+name='' zone='' type='' spot='' nfs='' revision=HEAD host=0 poll=60 project=''
+dry_run=''
+while [ $# -gt 0 ] && [ "$1" != -- ]; do
+  case $1 in
+    --name=*) name=${1#*=} ;;
+    --zone=*) zone=${1#*=} ;;
+    --type=*) type=${1#*=} ;;
+    --spot) spot=1 ;;
+    --nfs=*) nfs=${1#*=} ;;
+    --revision=*) revision=${1#*=} ;;
+    --worker=*) host=${1#*=} ;;
+    --poll=*) poll=${1#*=} ;;
+    --project=*) project=${1#*=} ;;
+    --dry-run) dry_run=1 ;;
+    *) die "unknown option $1; flags of neg_contrast.main come after --" ;;
+  esac
+  shift
+done
+if [ "$verb" = --help ]; then
+  sed -n '2,/^$/s/^# \{0,1\}//p' launch/tpu/tpu.sh
+  exit
+fi
+case $verb in
+  watch | create | install | run | state | tail | stop | ssh | delete) ;;
+  *) die "unknown verb $verb; bash launch/tpu/tpu.sh --help lists them" ;;
+esac
+[ -n "$name" ] && [ -n "$zone" ] || die '--name and --zone are needed'
+where=(--zone="$zone" ${project:+--project="$project"})
+case $verb in
+  watch | run | ssh)
+    [ "${1-}" = -- ] && [ $# -gt 1 ] || die "$verb: needs -- and then flags, \
+such as -- --config=configs/nq_stage2.py"
+    shift ;;
+  *) [ $# -eq 0 ] || die "$verb takes no flags of neg_contrast.main" ;;
+esac
+# A revision that moves would change the code in the middle of a run.
+commit=$(git rev-parse --verify --quiet "$revision^{commit}") ||
+  die "--revision=$revision: no such revision here"
+case $verb in
+  watch)
+    runtime > /dev/null
+    [ -n "$nfs" ] ||
+      echo 'note: without --nfs a preemption takes the workdirs with it' >&2
+    if [ -n "$dry_run" ]; then show_watch "$@"; else watch "$@"; fi ;;
+  run) worker run "$@" ;;
+  stop) worker stop ;;
+  tail) on "$host" 'bash neg_contrast/launch/tpu/worker.sh tail' ;;
+  ssh) on "$host" "cd neg_contrast && $(quote "$@")" ;;
+  state)
+    queue_state
+    tpu_state
+    worker state ;;
+  *) "$verb" ;;
+esac

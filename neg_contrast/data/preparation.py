@@ -1,0 +1,147 @@
+"""Sources read into their prepared form, unless that is there already."""
+
+import hashlib
+import os
+import pathlib
+import re
+from typing import Any
+
+from absl import logging
+
+from neg_contrast import errors
+from neg_contrast.artifacts import folders
+from neg_contrast.data import corpus_writer, records, sources
+from neg_contrast.data import prepared as prepared_lib
+
+
+def is_prepared(
+    spec: str, root: pathlib.Path, skip_invalid: bool
+) -> bool:
+  """Whether `prepare` with the same arguments would find its work done."""
+  try:
+    source = sources.open_source(spec, records.InvalidRecords(skip=True))
+    known = _known_files(_folder(spec, root), skip_invalid)
+    return bool(known) and (
+        _contents(known) == _contents(_file_facts(source, known))
+    )
+  except (errors.UserError, OSError):
+    return False
+
+
+def prepare(
+    spec: str, root: pathlib.Path, skip_invalid: bool
+) -> prepared_lib.Prepared:
+  """Reads a source into its prepared form, unless that is there already.
+
+  The folder is kept as long as the files' sizes and times, or else their
+  contents, are what they were; one with skipped records is not kept when they
+  may not be skipped. Of several processes one prepares and the others wait.
+
+  Args:
+    spec: `scheme:place`.
+    root: folder of all prepared corpora.
+    skip_invalid: count and skip records that can't be used, instead of raising.
+
+  Raises:
+    UserError: a file is missing or not to be read, or a record can't be used
+      (names file, line and id).
+  """
+  invalid = records.InvalidRecords(skip_invalid)
+  source = sources.open_source(spec, invalid)
+  folder = _folder(spec, root)
+  try:
+    known = _known_files(folder, skip_invalid)
+    if not known or known != _file_facts(source, known):
+      with folders.only_one(folder):
+        # Another process may have done it while this one waited.
+        known = _known_files(folder, skip_invalid)
+        _update_folder(spec, source, invalid, folder, known)
+  except PermissionError as e:
+    raise errors.UserError(f'{spec}: {e.filename}: {e.strerror}') from None
+  return prepared_lib.Prepared(folder)
+
+
+def write_queries(
+    base: prepared_lib.Prepared,
+    source: records.Source,
+    folder: pathlib.Path,
+    manifest: dict[str, Any],
+) -> None:
+  """Stores other queries and judgements for the passages of a prepared corpus.
+
+  Args:
+    base: has the passages, which stay where they are.
+    source: gives queries and judgements; its passages are not read.
+    folder: a scratch folder, see `folders.writing`.
+    manifest: gets the counts and fingerprints.
+
+  Raises:
+    UserError: a record can't be used.
+  """
+  manifest |= {'spec': base.manifest['spec'], 'worlds': []}
+  invalid = records.InvalidRecords(skip=False)
+  corpus_writer.CorpusWriter(source, invalid, folder).write_queries(
+      manifest, base.passage_ids, base.manifest['corpus_fingerprint']
+  )
+
+
+def _update_folder(spec, source, invalid, folder, known) -> None:
+  """Prepares the source, or only notes new file times if no more changed."""
+  files = _file_facts(source, known)
+  if known and _contents(known) == _contents(files):
+    folders.update_manifest(folder, {'files': files})
+    return
+  if known:
+    logging.info('%s changed since it was prepared', spec)
+  logging.info('preparing %s into %s', spec, folder)
+  manifest = {'spec': spec, 'files': files}
+  with folders.writing(folder, manifest, format=prepared_lib.CORPUS) as scratch:
+    corpus_writer.CorpusWriter(source, invalid, scratch).write(manifest)
+  if invalid.counts:
+    logging.warning('%s: skipped %s', spec, dict(invalid.counts))
+
+
+def _folder(spec: str, root: pathlib.Path) -> pathlib.Path:
+  """A readable name, and a hash of where the source really lies."""
+  scheme, _, place = spec.partition(':')
+  resolved = os.path.realpath(place) if os.path.exists(place) else place
+  slug = re.sub(r'[^\w.-]+', '-', pathlib.Path(resolved).name)[:80]
+  code = hashlib.sha256(f'{scheme}:{resolved}'.encode()).hexdigest()[:8]
+  return root / '-'.join(filter(None, (scheme, slug, code)))
+
+
+def _known_files(
+    folder: pathlib.Path, skip_invalid: bool
+) -> list[dict[str, Any]]:
+  """The files that `folder` was prepared from; none if it can't be reused."""
+  manifest = folders.read_manifest(folder, prepared_lib.CORPUS)
+  if manifest is None:
+    return []
+  if manifest['counts']['skipped'] and not skip_invalid:
+    return []
+  return manifest['files']
+
+
+def _file_facts(
+    source: records.Source, known: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
+  """Path, size, time and sha256 of the source's files.
+
+  One with the path, size and time of a known file is not hashed again.
+  """
+  keys = ('path', 'size', 'mtime_ns')
+  hashes = {tuple(fact[key] for key in keys): fact['sha256'] for fact in known}
+  facts = []
+  for path in source.files:
+    stat = path.stat()
+    values = os.path.realpath(path), stat.st_size, stat.st_mtime_ns
+    facts.append({
+        **dict(zip(keys, values, strict=True)),
+        'sha256': hashes.get(values) or folders.sha256_file(path),
+    })
+  return facts
+
+
+def _contents(facts: list[dict[str, Any]]) -> list[tuple[str, str]]:
+  """What must stay the same; names count, since splits are named by them."""
+  return [(fact['path'], fact['sha256']) for fact in facts]

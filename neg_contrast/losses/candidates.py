@@ -1,0 +1,103 @@
+"""Each query's gold among candidates of its own. Pure."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from neg_contrast.batches.packed import AnyArray
+from neg_contrast.losses import contrast
+
+
+def masked_softmax(
+    scores: Float[Array, '*batch labels'],
+    is_candidate: Bool[AnyArray, '*batch labels'],
+) -> Float[Array, '*batch labels']:
+  """p of equation 1 over all labels, π of equation 3 over the candidates.
+
+  Args:
+    scores: `[..., labels] float32`, scaled; anything where it is no candidate.
+    is_candidate: `[..., labels] bool`, True somewhere.
+
+  Returns:
+    `[..., labels] float32`; 0 where it is no candidate.
+  """
+  return jax.nn.softmax(jnp.where(is_candidate, scores, -jnp.inf), axis=-1)
+
+
+def candidate_softmax(
+    scores: Float[Array, 'queries candidates'],
+    is_candidate: Bool[AnyArray, 'queries candidates'],
+) -> Float[Array, ' queries']:
+  """Cross-entropy of the gold among a query's own candidates.
+
+    loss_i = logsumexp_{k real} s_ik - s_i0
+
+  Zhang and Stratos (2021), equation 11: what hard-negative NCE minimises. Over
+  all labels it is the cross-entropy (equation 2).
+
+  Args:
+    scores: `[queries, candidates] float32`, scaled; the gold in column 0, its
+      negatives behind it; what is no candidate may hold anything.
+    is_candidate: `[queries, candidates] bool`; column 0 must be True.
+
+  Returns:
+    `[queries] float32`, in nats, at least 0.
+  """
+  kept = jnp.where(is_candidate, scores, -jnp.inf)
+  return jax.nn.logsumexp(kept, axis=1) - scores[:, 0]
+
+
+def effective_negatives(
+    scores: Float[Array, '*batch candidates'],
+    is_candidate: Bool[AnyArray, '*batch candidates'],
+) -> Float[Array, '*batch']:
+  """How many of the negatives the gradient is made of.
+
+  1 / Σ_k ρ_k², where ρ is π over the negatives alone: K - 1 when they share the
+  gradient evenly, 1 when one has it all (Kish's effective sample size, 1965;
+  the inverse of Simpson's index, Hill, 1973).
+
+  Args:
+    scores: `[..., K] float32`, scaled; the gold in column 0.
+    is_candidate: `[..., K] bool`, with at least one negative.
+  """
+  share = masked_softmax(scores[..., 1:], is_candidate[..., 1:])
+  return 1 / jnp.sum(jnp.square(share), axis=-1)
+
+
+def metrics_of(
+    scores: Float[Array, 'batch candidates'],
+    is_candidate: Bool[AnyArray, 'batch candidates'],
+    negative_sources: Int[AnyArray, 'batch negatives'],
+    scale: Float[Array, ''] | float,
+    sources: Sequence[str],
+) -> dict[str, Any]:
+  """What is logged of golds among candidates of their own.
+
+  Args:
+    scores: `[batch, K] float32`, scaled; the gold in column 0.
+    is_candidate: `[batch, K] bool`.
+    negative_sources: `[batch, K - 1] int32`, places in `sources`; -1: none.
+    scale: the factor in the scores.
+    sources: names of the sources.
+
+  Returns:
+    `accuracy` (part of the queries whose gold scores best),
+    `effective_negatives` and `contrast`.
+  """
+  scores = jnp.where(is_candidate, scores, -jnp.inf)
+  return {
+      'accuracy': jnp.mean(
+          (scores[:, 0] > scores[:, 1:].max(1)).astype(jnp.float32)
+      ),
+      'effective_negatives': jnp.mean(
+          effective_negatives(scores, is_candidate),
+          where=is_candidate[:, 1:].any(1),
+      ),
+      'contrast': contrast.of_candidates(
+          scores, negative_sources, scale, sources
+      ),
+  }

@@ -1,0 +1,218 @@
+"""The verdict of an audit: what it rests on, flags, and the text."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from neg_contrast.mining import audit_evidence, strategies
+from neg_contrast.mining import false_negatives as audit
+from neg_contrast.mining import recommendation as rules
+
+_FEW = 200  # Queries.
+_MOST = 0.9  # Of the positives: their answers are words of the passage.
+_MANY = 0.01  # Of the queries, to be told of.
+_VAGUE = 0.02  # Of random passages above the positive; 0.003 on SQuAD.
+
+
+def judge(
+    gathered: audit_evidence.Gathered,
+    scale: float,
+    depth: int,
+    pool_size: int,
+    checkpoint: str,
+) -> dict[str, Any]:
+  """Estimates, recommends, and says why.
+
+  Args:
+    gathered: the evidence.
+    scale: factor on scores in the loss.
+    depth: candidates of each source.
+    pool_size: negatives of a source that are drawn from.
+    checkpoint: of the judge.
+
+  Returns:
+    `facts`, `judging`, `sources` (lines of the table), `recommendation`,
+    `flags` and `verdict`; json values.
+  """
+  sources = gathered.sources
+  facts = {**gathered.facts,
+           'judge_against_answers': audit.agreement(sources['model'])}
+  judging = choose_judging(sources['model'], facts)
+  found = rules.recommend(sources, gathered.random, judging, scale, pool_size)
+  lines = {
+      name: {
+          f'{first}-{min(last, depth)}':
+          audit.summary(evidence, first, last, judging, scale)
+          for first, last in audit.BUCKETS if first <= depth
+      } for name, evidence in sources.items()
+  }
+  any_rank = audit.summary(gathered.random, 1, audit_evidence.RANDOM, judging,
+                           scale)
+  return plain({
+      'facts': facts,
+      'judging': {'kind': judging.kind, 'sensitivity': judging.sensitivity,
+                  'trust': judging.trust},
+      'sources': {**lines, 'random': {'any': any_rank}},
+      'recommendation': {
+          'strategy': found.strategy, **dataclasses.asdict(found),
+          'mask_known_positives': True,
+      },
+      'flags': flags_of(found, checkpoint),
+      'verdict': sentences_of(found, judging, facts),
+  })
+
+
+def choose_judging(
+    ranked: audit.Evidence, facts: Mapping[str, Any]
+) -> audit.Judging:
+  """By answers where they are known and other passages would hold them too."""
+  sensitivity = facts['answer_in_positive'] or 0.0
+  if facts['twin_queries_with_answers'] >= audit.LEAST_QUERIES:
+    sensitivity = min(sensitivity, facts['answer_in_twins'])
+  if (facts['queries_with_answers'] >= 0.5
+      and sensitivity >= audit.LEAST_SENSITIVITY):
+    return audit.Judging('answers', sensitivity)
+  return audit.by_judge(ranked, facts['accuracy']['model']['@1'])
+
+
+def flags_of(found: rules.Recommendation, checkpoint: str) -> list[str]:
+  """The flags that set a recommendation."""
+  negatives = '--config.negatives.'
+  flags = [f'{negatives}strategy={found.strategy}']
+  if not found.members:
+    return [*flags, f'{negatives}per_query=0']
+  quoted = lambda names: '"(' + ''.join(f"'{name}'," for name in names) + ')"'
+  if found.strategy == 'mixed':
+    flags.append(f'{negatives}members={quoted(found.members)}')
+  flags.append(f'{negatives}per_query=2')
+  if 'model' in found.members:
+    flags.append(f'{negatives}checkpoint={checkpoint}')
+  if any(map(strategies.is_ranked, found.members)):
+    flags += [f'{negatives}first_rank={found.first_rank}',
+              f'{negatives}last_rank={found.last_rank}']
+    if found.relative_margin is not None:
+      flags.append(f'{negatives}relative_margin={found.relative_margin}')
+  flags.append(f'{negatives}drop_answers={quoted(found.drop_answers)}')
+  return [*flags, '--config.loss.mask_known_positives=True']
+
+
+def sentences_of(
+    found: rules.Recommendation,
+    judging: audit.Judging,
+    facts: Mapping[str, Any],
+) -> list[str]:
+  """The verdict in words, a line each."""
+  if not found.members:
+    lines = ['No hard negatives: the other rows of the batch are better.']
+  else:
+    margin = found.relative_margin
+    lines = [
+        f'Use {" + ".join(found.members)}, '
+        + (f'ranks {found.first_rank} to {found.last_rank}' if found.last_rank
+           else f'from rank {found.first_rank} on') + ', '
+        + ('no margin' if margin is None else f'relative margin {margin}')
+        + '; ' + (f'drop answers of {" + ".join(found.drop_answers)}.'
+                  if found.drop_answers else 'drop no answers.')
+    ]
+  lines += [
+      f'{name}: {one.mean:.1%} false ({one.low:.1%} to {one.high:.1%}) where '
+      f'they are most' for name, one in found.false.items() if one.queries
+  ]
+  lines += [f'Not {name}: {why}.' for name, why in found.refused.items()]
+  return lines + [_sureness(judging, facts), *_remarks(facts)]
+
+
+def _sureness(judging, facts) -> str:
+  """What the verdict rests on."""
+  few = (f' Only {facts["queries"]} queries: intervals are wide.'
+         if facts['queries'] < _FEW else '')
+  known = facts['answer_in_positive']
+  if judging.kind == 'answers':
+    if facts['twin_queries_with_answers'] >= audit.LEAST_QUERIES:
+      return (f'Rests on answers; other passages that answer hold them in '
+              f'{judging.sensitivity:.0%} (twins). Sure: good.{few}')
+    return (f'Rests on answers, which {known:.0%} of the positives hold; that '
+            'other passages that answer would hold them too is assumed. Sure: '
+            f'{"fair" if known >= _MOST else "weak"}.{few}')
+  why = 'no answers are known' if known is None else (
+      f'{known:.0%} of the positives hold their answers, and '
+      f'{facts["answer_in_twins"] or 0:.0%} of the twins'
+  )
+  return (f'Rests on the judge alone ({why}), whose accuracy@1 is '
+          f'{judging.trust:.0%}: what it prefers to the positive counts as '
+          'false with that probability, which is a convention; intervals do '
+          'not cover its mistakes. Sure: '
+          f'{"weak" if judging.trust >= 0.5 else "very weak"}. A better '
+          f'--config.checkpoint tells more.{few}')
+
+
+def _remarks(facts) -> list[str]:
+  """What else the user should know."""
+  lines = ['A positive comes first for ' + ', '.join(
+      f'{values["@1"]:.0%} ({name})'
+      for name, values in facts['accuracy'].items()
+  ) + ' of the queries.']
+  sides = facts['judge_against_answers']
+  if facts['answer_in_positive'] is not None:
+    lines.append('Of its top 20, what the judge prefers to the positive holds '
+                 'an answer in {:.1%} (chance {:.1%}), the rest in {:.1%} '
+                 '({:.1%}).'.format(*(sides[side][key] or 0 for side in
+                                      ('above', 'below') for key in
+                                      ('answer', 'chance'))))
+  if facts['random_above'] > _VAGUE:
+    lines.append(
+        f'To the judge even {facts["random_above"]:.0%} of random passages fit '
+        'better than the positive: many queries do not single out a passage, '
+        'or it knows nothing of such texts.'
+    )
+  if facts['queries_with_twins'] > _MANY:
+    lines.append(
+        f'{facts["queries_with_twins"]:.1%} of the queries are asked in the '
+        'same words elsewhere, with another positive: each is false for the '
+        'other, in the batch too. Merge their judgements.'
+    )
+  if facts['copied_passages'] > _MANY:
+    lines.append(f'{facts["copied_passages"]:.1%} of the passages are copies; '
+                 'copies of a positive are never its negatives.')
+  context = facts.get('context')
+  if context and context['halves'] + context['none'] > _MANY:
+    lines.append(f'Context: {context["halves"]:.0%} of the queries would get '
+                 f'half of their positive, {context["none"]:.0%} nothing.')
+  return lines
+
+
+def describe(made: dict[str, Any]) -> str:
+  """Table and verdict as text."""
+  keys = ('answer', 'chance', 'copy', 'twin', 'above')
+  lines = [f'{made["dataset"]}/{made["split"]}, judge {made["checkpoint"]}, '
+           f'{made["facts"]["queries"]:,} queries; shares in %', '',
+           f'{"source":8} {"ranks":>7} {"candidates":>10}' + ''.join(
+               f'{key:>8}' for key in keys
+           ) + f'{"score":>8}{"push":>7}  false']
+  show = lambda value: '-' if value is None else f'{100 * value:.1f}'
+  for source, buckets in made['sources'].items():
+    for ranks, line in buckets.items():
+      if not line['candidates']:
+        continue
+      score = line['difference']
+      lines.append(
+          f'{source:8} {ranks:>7} {line["candidates"]:10,}'
+          + ''.join(f'{show(line[key]):>8}' for key in keys)
+          + f'{score:8.2f}{line["push"]:7.3f}  {show(line["false"])} '
+          f'({show(line["false_low"])} to {show(line["false_high"])})'
+      )
+  flags = ' \\\n  '.join(made['flags'])
+  return '\n'.join([*lines, '', *made['verdict'], '', '  ' + flags])
+
+
+def plain(value: Any) -> Any:
+  """Json values: four digits, null for what is unknown."""
+  if isinstance(value, dict):
+    return {key: plain(some) for key, some in value.items()}
+  if isinstance(value, list | tuple):
+    return [plain(some) for some in value]
+  if isinstance(value, float | np.floating):
+    return float(f'{value:.4g}') if np.isfinite(value) else None
+  return value

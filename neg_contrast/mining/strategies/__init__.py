@@ -1,0 +1,33 @@
+"""Mined strategies, one a file: the table that plan, errors and reports use."""
+
+from neg_contrast.mining.strategies import (
+  bm25_negatives,
+  coarse_negatives,
+  context_negatives,
+  fine_negatives,
+  given_negatives,
+  model_negatives,
+  run_negatives,
+)
+from neg_contrast.mining.strategies.strategy import Proposer, Strategy
+
+STRATEGIES: dict[str, type[Strategy]] = {
+    strategy.name: strategy for strategy in (
+        given_negatives.Given,
+        bm25_negatives.Bm25,
+        context_negatives.Context,
+        coarse_negatives.Coarse,
+        fine_negatives.Fine,
+        model_negatives.Model,
+        run_negatives.Run,
+    )
+}
+"""Name in `config.negatives` -> strategy. A new one is a line here."""
+
+
+def is_ranked(name: str) -> bool:
+  """Whether a search ranks and scores the candidates of a strategy."""
+  return name in STRATEGIES and STRATEGIES[name].is_ranked
+
+
+__all__ = ['STRATEGIES', 'Proposer', 'Strategy', 'is_ranked']

@@ -1,0 +1,14 @@
+"""`coarse`: the nearest passages by an encoder of few features."""
+
+from neg_contrast.mining.strategies import trained_strategy
+
+
+class Coarse(trained_strategy.TrainedStrategy):
+  """Coarse negatives (Lu et al., section 4.2: 25 features)."""
+
+  name = 'coarse'
+
+  @property
+  def features(self) -> int:
+    """As `negatives.coarse_dim` says."""
+    return self._task.negatives.coarse_dim

@@ -1,0 +1,14 @@
+"""`fine`: the nearest passages by an encoder of many features."""
+
+from neg_contrast.mining.strategies import trained_strategy
+
+
+class Fine(trained_strategy.TrainedStrategy):
+  """Fine negatives (Lu et al., section 4.2: 512 features)."""
+
+  name = 'fine'
+
+  @property
+  def features(self) -> int:
+    """As `negatives.fine_dim` says."""
+    return self._task.negatives.fine_dim

@@ -1,0 +1,87 @@
+"""`run`: the first passages of run files, by whatever system wrote them."""
+
+import dataclasses
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int
+
+from neg_contrast import errors
+from neg_contrast.artifacts import folders
+from neg_contrast.data import prepared as prepared_lib
+from neg_contrast.evaluation import runs
+from neg_contrast.mining import candidates
+from neg_contrast.mining.strategies import strategy
+
+
+@dataclasses.dataclass(frozen=True)
+class RunMiner:
+  """Proposes the first passages of a run.
+
+  Attributes:
+    run: (passage id, score) pairs of each query id, best first.
+    prepared: whose passages and queries these are.
+    depth: of the candidates.
+  """
+
+  run: Mapping[str, Sequence[tuple[str, float]]]
+  prepared: prepared_lib.Prepared
+  depth: int
+
+  def mine(
+      self, queries: Int[np.ndarray, ' queries']
+  ) -> candidates.Candidates:
+    """The candidates of some queries.
+
+    Raises:
+      UserError: a passage is not in the corpus.
+    """
+    rankings = [
+        self.run.get(self.prepared.query_ids[query].decode(), ())[:self.depth]
+        for query in queries
+    ]
+    rows = [[self._row_of(name) for name, _ in some] for some in rankings]
+    found = candidates.listed(
+        rows, [[score for _, score in some] for some in rankings], self.depth
+    )
+    return dataclasses.replace(
+        found, positive_scores=np.full(len(queries), np.nan, np.float32)
+    )
+
+  def _row_of(self, name: str) -> int:
+    row = self.prepared.passage_ids.row_of(name)
+    if row is None:
+      raise errors.UserError(
+          f'config.negatives.runs: passage "{name}" is not in '
+          f'{self.prepared.manifest["spec"]}; give the corpus that the run was '
+          'made with'
+      )
+    return row
+
+
+class Run(strategy.Strategy):
+  """Candidates that another system ranked."""
+
+  name = 'run'
+
+  @property
+  def _paths(self) -> list[pathlib.Path]:
+    return list(map(pathlib.Path, self._task.negatives.runs))
+
+  def lacks(self) -> str | None:
+    """The first file that is not there."""
+    missing = map(runs.missing_run, self._paths)
+    return next((lack for lack in missing if lack), None)
+
+  def settings(self) -> dict[str, Any]:
+    """The bytes of the files."""
+    return {'runs': [folders.sha256_file(path) for path in self._paths]}
+
+  def proposer(self) -> strategy.Proposer:
+    """Reads the files."""
+    return strategy.Proposer(RunMiner(
+        runs.read_runs(self._paths), self._task.dataset.prepared,
+        self._task.negatives.depth,
+    ))

@@ -1,0 +1,34 @@
+"""What training draws hard negatives from, one source a file, and their table.
+"""
+
+from neg_contrast.negatives import pool as pool_lib
+from neg_contrast.negatives.sources import (
+  corpus_source,
+  pool_source,
+  random_source,
+  sampled_source,
+)
+from neg_contrast.negatives.sources.source import Material, Source
+
+SOURCES: dict[str, type[Source]] = {
+    'random': random_source.Random,
+    'corpus': corpus_source.Corpus,
+    'sampled': sampled_source.Sampled,
+    'pool': pool_source.FromPool,
+}
+"""Name -> source. But for `pool`, the names are those of
+`config.negatives.strategy`; the pool serves all strategies that are mined."""
+
+
+def source_of(strategy: str, pool: pool_lib.Pool | None) -> type[Source]:
+  """The source of a strategy, mined or not.
+
+  Args:
+    strategy: `config.negatives.strategy`.
+    pool: what was mined; None: nothing.
+  """
+  mined = 'random' if pool is None else 'pool'
+  return SOURCES[strategy if strategy in SOURCES else mined]
+
+
+__all__ = ['SOURCES', 'Material', 'Source', 'source_of']

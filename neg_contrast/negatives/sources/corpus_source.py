@@ -1,0 +1,31 @@
+"""`corpus`: passages drawn uniformly from the corpus."""
+
+import numpy as np
+
+from neg_contrast.batches import batcher
+from neg_contrast.negatives import drawing
+from neg_contrast.negatives import pool as pool_lib
+from neg_contrast.negatives.sources import source
+
+
+class Corpus(source.Source):
+  """Draws from the worlds of the queries, by (seed, step, example)."""
+
+  @staticmethod
+  def names(pool: pool_lib.Pool | None) -> tuple[str, ...]:
+    """One."""
+    del pool
+    return ('corpus',)
+
+  def draw(
+      self, step: int, numbers: np.ndarray, query_rows: np.ndarray
+  ) -> batcher.Drawn:
+    """Distinct passages that are no known positives."""
+    material = self._material
+    prepared = material.dataset.prepared
+    return drawing.draw_from_corpus(
+        len(prepared.passages), prepared.passage_groups,
+        material.pairs.positive_groups[query_rows],
+        material.settings.per_query, material.seed, step, numbers,
+        material.among,
+    )

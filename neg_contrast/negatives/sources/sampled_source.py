@@ -1,0 +1,171 @@
+"""`sampled`: drawn from the corpus by the model as it is, again each epoch.
+
+Zhang and Stratos, "Understanding Hard Negatives in Noise Contrastive
+Estimation", section 6.3: when an epoch begins, the corpus is encoded (unless
+all are random), and every example gets K - 1 negatives for the epoch (see
+`negatives.sampling`). They are kept in the workdir, so that a run that was
+stopped goes on with the same.
+"""
+
+import functools
+import pathlib
+from typing import Any
+
+import numpy as np
+from absl import logging
+
+from neg_contrast import errors, hosts, progress, scoring, sharding
+from neg_contrast.artifacts import arrays, folders
+from neg_contrast.batches import batcher
+from neg_contrast.negatives import pool as pool_lib
+from neg_contrast.negatives import sampled, sampling
+from neg_contrast.negatives.sources import source
+from neg_contrast.retrieval import embedder as embedder_lib
+from neg_contrast.retrieval import vector_table
+
+FOLDER = 'sampled'  # Of a workdir.
+FORMAT = folders.Format('sampled negatives', 1)
+
+
+class Sampled(source.Source):
+  """Draws negatives, epoch by epoch, and gives those of any step."""
+
+  def __init__(self, material: source.Material):
+    """Draws nothing yet."""
+    super().__init__(material)
+    settings, pairs = material.settings, material.pairs
+    self._folder = material.workdir / FOLDER
+    self._sampling = sampling.mixed(
+        settings.per_query, settings.hard_percent, settings.greedy
+    )
+    self.refresh_steps = max(1, round(
+        len(pairs) * settings.refresh_epochs / material.batch_size
+    ))
+
+  @staticmethod
+  def names(pool: pool_lib.Pool | None) -> tuple[str, ...]:
+    """Two."""
+    del pool
+    return ('hard', 'random')
+
+  def refresh(self, params: Any, step: int) -> None:
+    """Draws for the steps that come, unless they are drawn already.
+
+    Args:
+      params: of the model, as it is before this step.
+      step: where an epoch begins.
+    """
+    folder = self._folder_of(step)
+    is_made = lambda: folders.read_manifest(folder, FORMAT) is not None
+    if hosts.on_first(is_made):
+      return
+    embedder = None
+    if self._sampling.hard:
+      embedder = self._material.embed(
+          sharding.local(params['encoder']), self._material.among
+      )
+    scale = self._material.loss.scale
+    if 'log_scale' in params['loss']:
+      scale = float(np.exp(sharding.local(params['loss']['log_scale'])))
+    drawn = self._draw_all(embedder, scale, step)
+
+    def write():
+      manifest = {'step': step, 'scale': scale}
+      with folders.writing(folder, manifest, format=FORMAT) as scratch:
+        for name, values in drawn.items():
+          np.save(scratch / f'{name}.npy', values)
+
+    hosts.on_first(write)
+
+  def draw(
+      self, step: int, numbers: np.ndarray, query_rows: np.ndarray
+  ) -> batcher.Drawn:
+    """The negatives of some examples; see `batcher.Draw`.
+
+    Raises:
+      UserError: those of the epoch are not there.
+    """
+    del query_rows
+    made = self._read(step // self.refresh_steps)
+    rows = made['rows'][numbers]
+    sources = np.zeros(rows.shape, np.int32)
+    sources[:, self._sampling.hard:] = 1
+    return batcher.Drawn(
+        rows, np.where(rows >= 0, sources, np.int32(-1)),
+        made['log_proposal'][numbers] if 'log_proposal' in made else None,
+    )
+
+  def _folder_of(self, step: int) -> pathlib.Path:
+    return self._folder / f'{step // self.refresh_steps:05d}'
+
+  @functools.lru_cache(maxsize=2)  # noqa: B019 - lives as long as a run.
+  def _read(self, epoch: int) -> dict[str, np.ndarray]:
+    folder = self._folder_of(epoch * self.refresh_steps)
+    if folders.read_manifest(folder, FORMAT) is None:
+      raise errors.UserError(
+          f'{folder}: the negatives that this epoch began with are not there, '
+          'and the model that drew them is gone; put them back, or train in '
+          'another --workdir'
+      )
+    shape = len(self._material.pairs), None
+    made = {path.stem: arrays.load_array(path, shape)
+            for path in folder.glob('*.npy')}
+    pool_lib.check_range(
+        folder / 'rows.npy', made['rows'], -1,
+        len(self._material.dataset.prepared.passages) - 1,
+    )
+    return made
+
+  def _draw_all(
+      self, embedder: embedder_lib.Embedder | None, scale: float, step: int
+  ) -> dict[str, np.ndarray]:
+    """Arrays `[examples, K - 1]`; processes divide the examples.
+
+    Args:
+      embedder: the model as it is; None: all are random, whatever it says.
+      scale: of its scores.
+      step: where an epoch begins.
+    """
+    pairs, prepared = self._material.pairs, self._material.dataset.prepared
+    count, among = len(pairs), self._material.among
+    if among is None:
+      among = np.arange(len(prepared.passages), dtype=np.int32)
+    score = scoring.DUAL
+    query_vecs: np.ndarray = np.zeros((count, 1), np.float32)
+    passage_vecs: vector_table.Rows = np.zeros((len(among), 1), np.float32)
+    if embedder is not None:
+      query_rows, places = np.unique(pairs.query_rows, return_inverse=True)
+      score = embedder.encoder.score
+      query_vecs = embedder.query_vecs(query_rows)[places]
+      passage_vecs = embedder.passage_vecs
+    is_iid = self._material.loss.adjusted
+    draw = sampled.Drawer(self._sampling, is_iid, score, scale, sampled.Blocks(
+        passage_vecs, among, prepared.passage_groups[among],
+        self._material.mesh,
+    ))
+    key = sampling.draw_key(self._material.seed, step // self.refresh_steps)
+    at_once = sampled.EXAMPLES_AT_ONCE
+    blocks = -(-count // at_once)
+    say = progress.Ticker(f'drawing negatives after step {step}', count)
+    made: list[dict[str, np.ndarray]] = []
+    for block in hosts.share_of(blocks):
+      lines = np.arange(block * at_once, min(count, (block + 1) * at_once))
+      made.append(draw(
+          key, lines, query_vecs[lines],
+          pairs.positive_groups[pairs.query_rows[lines]],
+      ))
+      say(int(lines[-1]) + 1)
+    names = ['rows'] + ['log_proposal'] * is_iid
+    width = self._sampling.count
+    empty = {'rows': np.zeros((0, width), np.int32),
+             'log_proposal': np.zeros((0, width), np.float32)}
+    drawn = {
+        name: hosts.gather(np.concatenate(
+            [empty[name], *(part[name] for part in made)]
+        )) for name in names
+    }
+    few = int((drawn['rows'] < 0).any(axis=1).sum())
+    if few:
+      logging.warning('%d of %d examples have fewer than %d negatives in the '
+                      'corpus; their empty slots are masked', few, count, width)
+    return drawn

@@ -1,0 +1,94 @@
+"""The interface of what training draws hard negatives from."""
+
+import abc
+import dataclasses
+import functools
+import pathlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from jax.sharding import Mesh
+
+from neg_contrast.batches import batcher
+from neg_contrast.data import dataset as dataset_lib
+from neg_contrast.data import examples
+from neg_contrast.negatives import pool as pool_lib
+from neg_contrast.retrieval import embedder as embedder_lib
+from neg_contrast.settings import config as config_lib
+
+Embed = Callable[[Any, np.ndarray | None], embedder_lib.Embedder]
+"""(parameters of the encoder, passages or None for all) -> their vectors."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Material:
+  """What the sources of one training may draw from.
+
+  Attributes:
+    settings: N, and how they are drawn.
+    loss: whether draws have to be independent, and the scale of scores.
+    seed: of the run.
+    batch_size: examples of a step.
+    dataset: that is trained on.
+    pairs: the training examples.
+    pool: mined negatives; None: there are none.
+    mesh: this process's devices.
+    embed: encodes the corpus with the model as it is.
+    workdir: of the run.
+  """
+
+  settings: config_lib.NegativesConfig
+  loss: config_lib.LossConfig
+  seed: int
+  batch_size: int
+  dataset: dataset_lib.Dataset
+  pairs: examples.Examples
+  pool: pool_lib.Pool | None
+  mesh: Mesh
+  embed: Embed
+  workdir: pathlib.Path
+
+  @functools.cached_property
+  def among(self) -> np.ndarray | None:
+    """`[rows] int32`, passages of the queries' worlds; None: all."""
+    return self.dataset.prepared.rows_of_worlds(self.pairs.query_rows)
+
+
+class Source(abc.ABC):
+  """Gives the hard negatives of any step.
+
+  Attributes:
+    refresh_steps: steps between calls of `refresh`; 0: it needs none.
+  """
+
+  refresh_steps: int = 0
+
+  def __init__(self, material: Material):
+    """Draws nothing yet."""
+    self._material = material
+
+  @staticmethod
+  @abc.abstractmethod
+  def names(pool: pool_lib.Pool | None) -> tuple[str, ...]:
+    """What `Drawn.sources` numbers; known before there is any data."""
+
+  @abc.abstractmethod
+  def draw(
+      self, step: int, numbers: np.ndarray, query_rows: np.ndarray
+  ) -> batcher.Drawn:
+    """The negatives of some examples; see `batcher.Draw`.
+
+    Args:
+      step: of training.
+      numbers: `[batch] int`, of the examples.
+      query_rows: `[batch] int32`, of their queries.
+    """
+
+  def refresh(self, params: Any, step: int) -> None:  # noqa: B027
+    """Makes the negatives of the steps that come, where parameters count.
+
+    Args:
+      params: of the training, as they are before this step.
+      step: a multiple of `refresh_steps`.
+    """

@@ -1,0 +1,110 @@
+"""A training step without its arrays, for `--compile_only`."""
+
+import dataclasses
+import math
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import numpy as np
+from jaxtyping import Int
+
+from neg_contrast import losses
+from neg_contrast.batches import batcher
+from neg_contrast.data import examples, random_texts, sequences
+from neg_contrast.models import text_spec
+from neg_contrast.training import run_settings
+
+
+@dataclasses.dataclass(frozen=True)
+class Outline:
+  """What a training step is made of, and how much of it is needed.
+
+  Attributes:
+    what: of what model, in words.
+    params: ShapeDtypeStructs.
+    loss: what is minimised, by the groups that a device encodes at once.
+    batch: arrays; their values mean nothing.
+    stats: of the batch.
+    padded_tokens: what it would be without packing, every sequence filled up to
+      the longest allowed.
+    features: of an embedding; 0: there are none.
+    useful_flops: operations of the step on tokens that are no padding, each
+      with its own sequence only, nothing computed twice.
+  """
+
+  what: str
+  params: Any
+  loss: Callable[[int], losses.Loss]
+  batch: Any
+  stats: batcher.BatchStats
+  padded_tokens: int
+  features: int
+  useful_flops: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Lengths:
+  """Texts of a batch of which nothing is known but their lengths.
+
+  The first passages are the queries' positives, and the others negatives.
+
+  Attributes:
+    queries: `[batch] int64` tokens.
+    passages: `[batch * (1 + N)] int64` tokens.
+  """
+
+  queries: Int[np.ndarray, ' batch']
+  passages: Int[np.ndarray, ' passages']
+
+  def batcher_arguments(self, has_chances: bool = False) -> dict[str, Any]:
+    """What batchers of pairs take of the data.
+
+    Args:
+      has_chances: whether batches say how likely each negative was drawn.
+    """
+    size = len(self.queries)
+    rows = np.arange(size, dtype=np.int32)
+    negatives = np.arange(
+        size, len(self.passages), dtype=np.int32
+    ).reshape(size, len(self.passages) // size - 1)
+    chances = np.zeros(negatives.shape, np.float32) if has_chances else None
+    return {
+        'examples': examples.Examples(
+            rows, rows, examples.Positives(np.stack([rows, rows], 1), size)
+        ),
+        'draw': lambda *_: batcher.Drawn(
+            negatives, np.zeros_like(negatives), chances
+        ),
+        'query_tokens': lambda rows: blank(self.queries[rows]),
+        'passage_tokens': lambda rows, cuts: blank(self.passages[rows]),
+    }
+
+
+def lengths_of(
+    settings: run_settings.RunSettings, text: text_spec.TextSpec
+) -> Lengths:
+  """Lengths as `data.expected_*` has them."""
+  data, count = settings.data, settings.negatives.per_query
+  return Lengths(
+      random_texts.lengths(
+          data.batch_size, data.expected_query_tokens, text.query_length
+      ),
+      random_texts.lengths(
+          data.batch_size * (1 + count), data.expected_passage_tokens,
+          text.passage_length,
+      ),
+  )
+
+
+def blank(lengths: Int[np.ndarray, ' sequences']) -> sequences.Sequences:
+  """Sequences of given lengths."""
+  return sequences.Sequences(
+      np.zeros(max(lengths), np.int32), np.zeros_like(lengths), lengths
+  )
+
+
+def describe(name: str, params: Any) -> str:
+  """A model in words, by its name and its ShapeDtypeStructs."""
+  count = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(params))
+  return f'{name}, {count:,} parameters'

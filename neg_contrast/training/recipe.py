@@ -1,0 +1,187 @@
+"""What a kind of training is made of, up to the step that is ready to run."""
+
+import abc
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import optax
+from jax.sharding import Mesh
+
+from neg_contrast import losses, sharding
+from neg_contrast.batches import batcher
+from neg_contrast.data import dataset as dataset_lib
+from neg_contrast.training import (
+  chunking,
+  run_settings,
+  sharded_step,
+)
+from neg_contrast.training import outline as outline_lib
+from neg_contrast.training import state as state_lib
+
+_BATCHES_SEEN = 8  # Their largest stands for all, when memory is reckoned.
+
+
+@dataclasses.dataclass(frozen=True)
+class Ready:
+  """A run that may begin.
+
+  Attributes:
+    make_batch: step -> batch in memory, and its facts.
+    examples: how many there are.
+    total_steps: of the run.
+    transform: the optimizer.
+    like: shapes and shardings of the state.
+    chunk_groups: groups that each device encodes at once; 0: all it holds.
+    step: jitted `(state, batch) -> (state, metrics)`; the state is donated.
+    mesh: of the devices.
+  """
+
+  make_batch: Callable[[int], tuple[Any, batcher.BatchStats]]
+  examples: int
+  total_steps: int
+  transform: optax.GradientTransformation
+  like: state_lib.TrainState
+  chunk_groups: int
+  step: Callable[[Any, Any], tuple[Any, dict[str, Any]]]
+  mesh: Mesh
+
+  def put(self, step: int) -> tuple[Any, batcher.BatchStats]:
+    """The batch of a step on the devices, and its facts."""
+    batch, stats = self.make_batch(step)
+    shardings = sharding.batch_shardings(batch, self.mesh)
+    return sharding.put(batch, shardings), stats
+
+
+class Recipe(abc.ABC):
+  """Model, batches and loss of a training.
+
+  Attributes:
+    criterion: the metric of `_tune` that early stopping goes by.
+    sharding_rules: of the parameters.
+  """
+
+  criterion = 'accuracy@1'
+  sharding_rules = sharding.PARAMETER_RULES
+
+  def __init__(
+      self,
+      config: run_settings.RunSettings,
+      dataset: Callable[[], dataset_lib.Dataset],
+      mesh: Mesh | None = None,
+  ):
+    """Reads nothing yet.
+
+    Args:
+      config: settings of the run.
+      dataset: makes the data.
+      mesh: where it runs; None: as the settings say.
+    """
+    self._config, self._dataset_of = config, dataset
+    self._given_mesh = mesh
+
+  @property
+  @abc.abstractmethod
+  def model(self) -> Any:
+    """The model that training starts from."""
+
+  @abc.abstractmethod
+  def outline(self) -> outline_lib.Outline:
+    """The step, without weights and data."""
+
+  @abc.abstractmethod
+  def _params(self) -> Any:
+    """The parameters of the first state."""
+
+  @abc.abstractmethod
+  def _loss(self, chunk_groups: int) -> losses.Loss:
+    """What is minimised.
+
+    Args:
+      chunk_groups: groups that each device encodes at once; 0: all it holds.
+    """
+
+  @abc.abstractmethod
+  def _make_batch(
+      self,
+  ) -> tuple[Callable[[int], tuple[Any, batcher.BatchStats]], int]:
+    """Step -> batch in memory and its facts; and how many examples there are.
+    """
+
+  @abc.abstractmethod
+  def _tune(self) -> Callable[[Any], dict[str, float]]:
+    """Parameters -> metrics on the tune split, with the criterion."""
+
+  def set_up(self) -> Ready:
+    """Reads the data, and makes the step; nothing is compiled yet.
+
+    But where `model.chunk_groups` is automatic, which takes compiling to know.
+
+    Raises:
+      UserError: the batch does not fit the mesh.
+    """
+    config = self._config
+    sharded_step.check(config, self._mesh)
+    make_batch, examples = self._make_batch()
+    total = run_settings.total_steps(config, examples)
+    steps = sharded_step.Steps(
+        config, self._mesh, self.sharding_rules, self._params(), self._loss,
+        total,
+    )
+    chunk_groups = self._chunk_groups(steps, make_batch)
+    return Ready(make_batch, examples, total, steps.transform, steps.like,
+                 chunk_groups, steps.make(chunk_groups), self._mesh)
+
+  def first_state(self, ready: Ready) -> state_lib.TrainState:
+    """The state before the first step, on the devices."""
+    shardings = jax.tree.map(lambda leaf: leaf.sharding, ready.like)
+    init = functools.partial(state_lib.init_state, optimizer=ready.transform)
+    placed = sharding.put(self._params(), shardings.params)
+    return jax.jit(init, out_shardings=shardings)(placed)
+
+  @property
+  def _refresh_steps(self) -> int:
+    """Steps between refreshes; 0: never. Known when batches can be made."""
+    return 0
+
+  def _refresh(self, params: Any, step: int) -> None:
+    """Remakes what batches from a step on are made of."""
+    del params, step  # Nothing, most of the time.
+
+  def _meter(self) -> Callable[[Any], dict[str, Any]]:
+    """Parameters -> what the log says of them every `nce.log_steps`."""
+    return lambda params: {}  # Only dual encoders have any.
+
+  @property
+  def _dataset(self) -> dataset_lib.Dataset:
+    return self._dataset_of()
+
+  @functools.cached_property
+  def _mesh(self) -> Mesh:
+    return self._given_mesh or sharding.make_mesh(self._config.mesh)
+
+  def _settled_groups(self) -> int | None:
+    """Groups encoded at once that an earlier program chose; None: none did."""
+    return None
+
+  def _chunk_groups(
+      self, steps: sharded_step.Steps, make_batch: Callable[[int], Any]
+  ) -> int:
+    """Groups that each device encodes at once.
+
+    Where that is automatic, a resumed run on the same devices goes on as it
+    began, to the last bit.
+    """
+    wanted = self._config.model.chunk_groups
+    if wanted != chunking.AUTOMATIC:
+      return wanted
+    saved = self._settled_groups()
+    if saved is not None:
+      return saved
+    batch, _ = max(
+        map(make_batch, range(_BATCHES_SEEN)),
+        key=lambda made: made[1].processed_tokens,
+    )
+    return steps.choose_groups(batch, chunking.memory_limit())

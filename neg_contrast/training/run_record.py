@@ -1,0 +1,175 @@
+"""What a run is, in its workdir; and the refusal of what another run left."""
+
+import pathlib
+from typing import Any
+
+import jax
+from absl import logging
+from jax.sharding import Mesh
+
+from neg_contrast import checkpoints, errors, hosts
+from neg_contrast.artifacts import folders
+from neg_contrast.settings import config as config_lib
+
+FILE = 'run.json'
+FORMAT = 2
+"""Of trainings. Raise it when the same settings give other numbers from some
+step on: other dropout masks, another order of data, another draw. A run that
+was begun under another number can't go on.
+
+1: none was written. 2: checkpoints have checksums.
+"""
+_KEYS = {'identity', 'config', 'environment', 'examples', 'total_steps'}
+
+
+class RunRecord:
+  """The file `run.json` of a workdir."""
+
+  def __init__(self, workdir: pathlib.Path):
+    """Reads nothing yet."""
+    self._workdir, self._path = workdir, workdir / FILE
+
+  def exists(self) -> bool:
+    """Whether a run was begun here.
+
+    Raises:
+      UserError: there are checkpoints, and nothing says of what run.
+    """
+    if self._path.exists():
+      return True
+    folder = self._workdir / checkpoints.FOLDER
+    if folder.is_dir() and any(folder.iterdir()):
+      raise errors.UserError(
+          f'{self._path}: is missing, and says which run the checkpoints '
+          f'beside it are of. Put it back, or remove {self._workdir} to train '
+          'again'
+      )
+    return False
+
+  def read(self) -> dict[str, Any]:
+    """What was written when the run began.
+
+    Raises:
+      UserError: the file is damaged, or of another format.
+    """
+    saved = folders.read_json(self._path)
+    if not isinstance(saved, dict):
+      raise self._damaged()
+    revision = saved.get('environment')
+    revision = revision.get('git_revision') if isinstance(
+        revision, dict) else None
+    if saved.get('format') != FORMAT:
+      raise errors.UserError(
+          f'{self._path}: the run was begun with format '
+          f'{saved.get("format", "1 (none is written there)")}, and this '
+          f'revision trains with format {FORMAT}: the same settings give other '
+          f'numbers. Remove {self._workdir}, or name another --workdir, or go '
+          f'on with the revision that began it ({revision or "not known"})'
+      )
+    sha256 = saved.pop('sha256', None)
+    if not saved.keys() >= _KEYS or sha256 != folders.sha256_json(saved):
+      raise self._damaged()
+    return saved
+
+  def write(
+      self,
+      identity: dict[str, Any],
+      config: dict[str, Any],
+      environment: dict[str, Any],
+      examples: int,
+      total_steps: int,
+  ) -> None:
+    """Writes the file.
+
+    Args:
+      identity: what the trained parameters depend on.
+      config: all settings.
+      environment: versions, devices, and what else may change last bits.
+      examples: how many are trained on.
+      total_steps: of the run.
+    """
+    record = folders.as_json({
+        'format': FORMAT, 'identity': identity, 'config': config,
+        'environment': environment, 'examples': examples,
+        'total_steps': total_steps,
+    })
+    folders.write_json(
+        self._path, {**record, 'sha256': folders.sha256_json(record)}
+    )
+
+  def check(
+      self, identity: dict[str, Any], environment: dict[str, Any]
+  ) -> None:
+    """Refuses a workdir that holds another run; warns of another machine.
+
+    A key that the config did not have when the run began had its default.
+
+    Args:
+      identity: of the run that is asked for.
+      environment: as it is now.
+
+    Raises:
+      UserError: names what differs; or the file is damaged, or of another
+        format.
+    """
+    saved = self.read()
+    differences = folders.differences(
+        saved['identity'], folders.as_json(identity),
+        defaults=folders.as_json(
+            {'config': config_lib.base_config().to_dict()}
+        ),
+    )
+    if differences:
+      raise errors.UserError(
+          f'{self._path}: this workdir holds a run with other settings:\n'
+          + '\n'.join(f'  {line}' for line in differences)
+          + '\nGo on with those, remove it, or name another --workdir'
+      )
+    for key, value in folders.as_json(environment).items():
+      if saved['environment'].get(key) != value:
+        logging.warning(
+            '%s was %s when the run began and is %s now: results may differ '
+            'in their last bits', key, saved['environment'].get(key), value,
+        )
+
+  def chunk_groups(self, devices: dict[str, Any]) -> int | None:
+    """The number of groups that the run encodes at once.
+
+    Args:
+      devices: as they are now.
+
+    Returns:
+      None where no run was begun, or on other devices.
+
+    Raises:
+      UserError: the file is damaged, or of another format.
+    """
+    if not self.exists():
+      return None
+    saved = self.read()
+    if any(saved['environment'].get(key) != value
+           for key, value in folders.as_json(devices).items()):
+      return None
+    return saved['config']['model'].get('chunk_groups', 0)
+
+  def _damaged(self) -> errors.UserError:
+    return errors.UserError(
+        f'{self._path}: damaged. Put back a copy of it, or remove '
+        f'{self._workdir} to train again'
+    )
+
+
+def environment(mesh: Mesh) -> dict[str, Any]:
+  """What may change last bits: versions, settings and devices."""
+  return {**folders.environment(), **devices(mesh)}
+
+
+def devices(mesh: Mesh) -> dict[str, Any]:
+  """Devices and the mesh of them, as `environment` has them."""
+  several = (f' of {jax.process_count()} processes' if hosts.are_several()
+             else '')
+  return {
+      'devices': f'{len(jax.devices())} x {jax.devices()[0].device_kind}'
+                 f'{several}',
+      'mesh': dict(mesh.shape),
+  }

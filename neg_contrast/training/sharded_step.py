@@ -1,0 +1,139 @@
+"""The state and the step of a training on a mesh."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import optax
+from jax.sharding import Mesh, PartitionSpec
+
+from neg_contrast import losses, sharding
+from neg_contrast.training import chunking, optimizer, run_settings
+from neg_contrast.training import state as state_lib
+from neg_contrast.training import step as step_lib
+
+
+class Steps:
+  """The steps of a training, by the groups that a device encodes at once.
+
+  Attributes:
+    transform: the optimizer.
+    like: shapes and shardings of the state.
+  """
+
+  def __init__(
+      self,
+      config: run_settings.RunSettings,
+      mesh: Mesh,
+      rules: tuple[tuple[str, PartitionSpec], ...],
+      params: Any,
+      loss: Callable[[int], losses.Loss],
+      total_steps: int,
+  ):
+    """Lays out the state.
+
+    Args:
+      config: settings of the run.
+      mesh: where it runs.
+      rules: how parameters lie on it while they are used.
+      params: arrays or ShapeDtypeStructs.
+      loss: what is minimised, by the groups that a device encodes at once.
+      total_steps: of the run.
+    """
+    self._config, self._mesh, self._rules = config, mesh, rules
+    self._loss = loss
+    self.transform = optimizer.make_optimizer(config.optim, total_steps)
+    self.like = abstract_state(
+        params, self.transform, mesh, rules, config.mesh.fsdp
+    )
+    self._made: dict[int, Any] = {}
+
+  def make(self, chunk_groups: int) -> Any:
+    """The jitted step, which takes and leaves the state where it lies.
+
+    Args:
+      chunk_groups: groups that each device encodes at once; 0: all it holds.
+    """
+    if chunk_groups in self._made:
+      return self._made[chunk_groups]
+    lies = jax.tree.map(lambda leaf: leaf.sharding, self.like)
+    loss = self._loss(chunk_groups)
+    if self._config.mesh.fsdp:
+      loss = sharding.gather_when_used(
+          loss, lies.params,
+          sharding.parameter_shardings(
+              self.like.params, self._mesh, self._rules
+          ),
+      )
+    self._made[chunk_groups] = jax.jit(
+        step_lib.make_train_step(loss, self.transform, self._config.seed),
+        donate_argnums=0, out_shardings=(lies, sharding.replicated(self._mesh)),
+    )
+    return self._made[chunk_groups]
+
+  def batch_like(self, batch: Any) -> Any:
+    """Shapes and shardings of a batch in memory."""
+    return with_shardings(
+        jax.eval_shape(lambda batch: batch, batch),
+        sharding.batch_shardings(batch, self._mesh),
+    )
+
+  def choose_groups(self, batch: Any, limit: int) -> int:
+    """The most groups at once whose step fits a device's memory.
+
+    Args:
+      batch: a large one, in memory.
+      limit: bytes that a step may take.
+
+    Raises:
+      UserError: none fits.
+    """
+    arguments = self.like, self.batch_like(batch)
+    return chunking.choose(
+        self._config, self._mesh,
+        lambda groups: chunking.bytes_of_step(self.make(groups), *arguments),
+        limit,
+    )
+
+
+def check(config: run_settings.RunSettings, mesh: Mesh) -> None:
+  """Refuses a batch that does not fit a mesh.
+
+  Raises:
+    UserError: its groups can't be divided so.
+  """
+  sharding.check_batch(config.data.batch_size, config.data.groups, mesh)
+  chunking.check(config, mesh)
+
+
+def abstract_state(
+    params: Any,
+    transform: optax.GradientTransformation,
+    mesh: Mesh,
+    rules: tuple[tuple[str, PartitionSpec], ...],
+    fsdp: bool,
+) -> state_lib.TrainState:
+  """Shapes, dtypes and shardings of the state that training begins with.
+
+  Args:
+    params: arrays or ShapeDtypeStructs.
+    transform: the optimizer.
+    mesh: the mesh.
+    rules: how parameters lie on it.
+    fsdp: whether they are split over `data` too.
+  """
+  abstract = jax.eval_shape(
+      functools.partial(state_lib.init_state, optimizer=transform), params
+  )
+  return with_shardings(
+      abstract, sharding.parameter_shardings(abstract, mesh, rules, fsdp)
+  )
+
+
+def with_shardings(shapes: Any, shardings: Any) -> Any:
+  """ShapeDtypeStructs of arrays that lie as shardings say."""
+  return jax.tree.map(
+      lambda a, s: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=s),
+      shapes, shardings,
+  )

@@ -1,0 +1,155 @@
+"""What each job asks of its config."""
+
+import ml_collections
+import pytest
+
+from neg_contrast import errors, jobs
+from neg_contrast.settings import config as config_lib
+
+SUITABLE = {
+    'evaluate': {'checkpoint': 'x'}, 'search': {'checkpoint': 'x'},
+    'export': {'checkpoint': 'x', 'data.source': ''},
+    'mine': {'negatives.strategy': 'bm25'},
+    'generate_questions': {'checkpoint': 'x'},
+    'ensemble': {'ensemble.members': ('a', 'b')},
+    'benchmark': {'data.source': ''},
+    'nce_synthetic': {'data.source': '', 'optim.steps': 3},
+    'nce_bias': {'optim.steps': 3},
+    'train_reranker': {'negatives.strategy': 'bm25', 'negatives.per_query': 2},
+    'rerank': {'candidates': 'bm25', 'checkpoint': 'x'},
+}
+
+
+def make_config(job, **values):
+  config = config_lib.base_config()
+  config.job, config.data.source, config.model.init = job, 'beir:d', 'minilm'
+  for key, value in {**SUITABLE.get(job, {}), **values}.items():
+    config_lib.set_key(config, key, value)
+  if job == 'table':
+    config.cells = ml_collections.ConfigDict(
+        {'none': {'random': make_config('train')}}
+    )
+  return config
+
+
+def refused(config):
+  with pytest.raises(errors.UserError) as error:
+    jobs.check(config_lib.parse(config))
+  return str(error.value)
+
+
+@pytest.mark.parametrize('job', jobs.JOBS)
+def test_a_config_that_suits_its_job(job):
+  jobs.check(config_lib.parse(make_config(job)))
+
+
+def test_unknown_job(tmp_path):
+  config = config_lib.parse(make_config('find'))
+  message = "config.job='find': must be one of train, evaluate, search, export"
+  with pytest.raises(errors.UserError, match=message):
+    jobs.check(config)
+  with pytest.raises(errors.UserError, match=message):
+    jobs.make_job(config, tmp_path)
+
+
+def test_make_job_checks(tmp_path):
+  config = config_lib.parse(make_config('evaluate', checkpoint=''))
+  with pytest.raises(errors.UserError, match="config.checkpoint='': is needed"):
+    jobs.make_job(config, tmp_path)
+
+
+@pytest.mark.parametrize('job', sorted(
+    set(jobs.JOBS) - {'export', 'benchmark', 'nce_synthetic'}))
+def test_data_is_needed(job):
+  config = make_config(job, **{'data.source': ''})
+  assert refused(config).startswith("config.data.source='': is needed")
+
+
+@pytest.mark.parametrize(('job', 'values', 'message'), [
+    *((job, {'model.init': ''}, "config.model.init='': is needed")
+      for job in ('train', 'benchmark', 'nce_bias', 'train_generator',
+                  'train_reranker')),
+    *((job, {'optim.steps': 0}, f'config.optim.steps=0: is needed by job={job}')
+      for job in ('nce_synthetic', 'nce_bias')),
+    *((job, {'nce.log_steps': 1}, f'and this is job={job}; leave it out')
+      for job in ('train_generator', 'train_reranker')),
+    *((job, {'checkpoint': ''}, "config.checkpoint='': is needed")
+      for job in ('evaluate', 'search', 'export', 'generate_questions',
+                  'rerank')),
+    *((job, {'evaluation.depth': 5}, 'config.evaluation.depth=5: must be')
+      for job in ('train', 'evaluate', 'ensemble', 'train_reranker', 'rerank')),
+    *((job, {'synthetic.pairs': 'crops'}, f'is for job=train, not {job}')
+      for job in ('mine', 'evaluate', 'table', 'train_generator')),
+    ('split', {'data.passage_tokens': 9}, "config.checkpoint='': is needed"),
+    ('search', {'query': ' '}, "config.query=' ': is blank"),
+    ('train_generator', {'model.chunk_groups': 1}, 'config.model.chunk_groups'),
+    ('train_reranker', {'model.pooling': 'cls'}, 'is for dual encoders'),
+    ('train_reranker', {'negatives.strategy': 'corpus'}, 'gives no pool'),
+    ('train_reranker', {'negatives.strategy': 'given'}, "config.candidates=''"),
+    ('rerank', {'candidates': ''}, "config.candidates='': is needed"),
+    ('ensemble', {'ensemble.members': ()}, 'config.ensemble.members=()'),
+    ('mine', {'negatives.strategy': 'random'}, 'has nothing to mine'),
+    ('mine', {'negatives.strategy': 'model'}, 'config.negatives.checkpoint'),
+    ('mine', {'negatives.strategy': 'fine', 'model.init': ''},
+     'coarse and fine train from it'),
+    ('generate_questions', {'synthetic.with_answer': True}, 'trained to be st'),
+    ('benchmark', {'negatives.per_query': 2}, 'config.negatives.per_query=2'),
+    ('benchmark', {'negatives.strategy': 'bm25', 'negatives.per_query': 2},
+     'must be random or corpus in a benchmark'),
+    ('benchmark', {'benchmark.versus': 'sentence-transformers'},
+     "config.optim.optimizer='adam': must be adamw"),
+    ('train', {'synthetic.pairs': 'generated'}, "config.checkpoint=''"),
+    ('train', {'synthetic.pairs': 'crops', 'synthetic.with_answer': True},
+     'config.synthetic.with_answer=True'),
+    ('train', {'loss.label_smoothing': 0.1}, 'is for job=train_generator'),
+    ('train', {'negatives.per_query': 1}, 'config.negatives.per_query=1'),
+    ('train', {'negatives.pool': 'p'}, 'draws nothing from negatives.pool=p'),
+    ('train', {'loss.bidirectional': False, 'loss.candidates': 'own'},
+     "config.loss.candidates='own': leaves a query without any negative"),
+])
+def test_refused(job, values, message):
+  assert message in refused(make_config(job, **values))
+
+
+@pytest.mark.parametrize(('place', 'inner', 'values', 'message'), [
+    ('stage1', 'train', {}, "config.stage1.workdir='': is needed"),
+    ('stage1', 'mine', {'workdir': 'w'}, "config.stage1.job='mine': must be"),
+    ('stage1', 'train', {'workdir': 'w', 'model.init': ''},
+     "config.stage1.model.init='': is needed"),
+    ('stage1', 'find', {}, "config.stage1.job='find': must be one of"),
+    ('generator', 'train_generator', {'workdir': 'w', 'model.init': ''},
+     "config.generator.model.init='': is needed: a folder or hub name of a T5"),
+])
+def test_models_before(place, inner, values, message):
+  config = make_config('train')
+  config[place] = make_config(inner, **values)
+  assert message in refused(config)
+
+
+def test_stage1_is_for_trainings_of_the_same_model():
+  config = make_config('mine')
+  config.stage1 = make_config('train', workdir='w')
+  assert "config.stage1='...': is for job=train, not mine" in refused(config)
+  config = make_config('train', **{'model.query_length': 20})
+  config.stage1 = make_config('train', workdir='w')
+  assert 'config.model.query_length=20: is None in config.stage1, whose model' \
+      in refused(config)
+
+
+def test_one_generator_is_named():
+  config = make_config('train', checkpoint='x')
+  config.generator = make_config('train_generator', workdir='w')
+  assert ("config.checkpoint='x': and config.generator both name a question "
+          'generator') in refused(config)
+
+
+def test_cells_are_checked():
+  config = make_config('table')
+  config.cells.none.random.stage1 = make_config('train', checkpoint='x')
+  config.cells.none.random.stage1.generator = make_config('train_generator')
+  assert refused(config).startswith(
+      "config.cells.none.random.stage1.generator.workdir=''")
+  config.cells.none.random.stage1.generator.workdir = 'w'
+  assert 'and config.cells.none.random.stage1.generator both' in refused(config)
+  config.cells = None
+  assert refused(config).startswith('config.cells=None: is needed')

@@ -1,0 +1,414 @@
+"""Mining as a whole: laws of the pool, reuse, refusals, training on it."""
+
+import dataclasses
+import json
+import pathlib
+import shutil
+
+import numpy as np
+import pytest
+
+from neg_contrast import errors
+from neg_contrast.artifacts import plan
+from neg_contrast.data import dataset as dataset_lib
+from neg_contrast.data import examples, inputs
+from neg_contrast.jobs import assembly, mine, train
+from neg_contrast.negatives import pool as pool_lib
+from neg_contrast.settings import config as config_lib
+from neg_contrast.training import encoder_run
+from neg_contrast.training import run as run_lib
+from tests import tiny
+
+
+def make_config(tmp_path, **overrides):
+  config = tiny.make_config(tmp_path, **{
+      'job': 'mine', 'negatives__mined_dir': str(tmp_path / 'mined'),
+      'negatives__depth': 20, 'negatives__pool_size': 10, **overrides})
+  return config_lib.parse(config)
+
+
+def make_pool(config, workdir):
+  """The finished pool, and the steps that ran."""
+  dataset = dataset_lib.Dataset(config.data)
+  negatives = assembly.negatives(config, workdir, lambda: dataset)
+  steps = negatives.steps()
+  done = [step.name for step in steps if step.is_done()]
+  plan.run(steps)
+  return negatives, [s.name for s in steps if s.name not in done]
+
+
+def write_random_corpus(folder, seed):
+  """Copies under other ids, several positives, answers, unequal documents."""
+  rng = np.random.default_rng(seed)
+  (folder / 'qrels').mkdir(parents=True)
+  texts = [' '.join(rng.choice(tiny.WORDS[:25], rng.integers(1, 12)))
+           for _ in range(25)]
+  passages, queries = [], []
+  for n in range(60):
+    text = texts[int(rng.integers(len(texts)))]
+    if rng.random() < 0.3:
+      text = text.upper().replace(' ', '  ')
+    passages.append({'_id': f'p{n}', 'title': '', 'text': text, 'metadata': {
+        'document_id': f'd{int(rng.integers(25))}'}})
+  lines = {'train': [], 'test': []}
+  for n in range(30):
+    own = rng.choice(60, rng.integers(1, 4), replace=False)
+    words = passages[own[0]]['text'].lower().split()
+    queries.append({'_id': f'q{n}', 'text': ' '.join(words[:3]),
+                    'answers': words[:1] if rng.random() < 0.7 else []})
+    for place, row in enumerate(own):
+      split = 'train' if place == 0 or rng.random() < 0.5 else 'test'
+      lines[split].append(f'q{n}\tp{row}\t1')
+    for row in rng.choice(60, 3, replace=False):
+      if row not in own:
+        lines['train'].append(f'q{n}\tp{row}\t0')
+  dump = lambda rows: ''.join(json.dumps(row) + '\n' for row in rows)
+  (folder / 'corpus.jsonl').write_text(dump(passages))
+  (folder / 'queries.jsonl').write_text(dump(queries))
+  for split, rows in lines.items():
+    (folder / 'qrels' / f'{split}.tsv').write_text(
+        '\n'.join(['query-id\tcorpus-id\tscore', *rows, '']))
+
+
+@pytest.mark.parametrize('seed', range(6))
+def test_no_pool_holds_a_positive_or_its_copy(tmp_path, seed):
+  write_random_corpus(tmp_path / 'data', seed)
+  tiny.write_model(tmp_path / 'model')
+  config = make_config(
+      tmp_path, model__init=str(tmp_path / 'model'),
+      negatives__strategy='mixed', negatives__depth=60,
+      negatives__pool_size=60, negatives__checkpoint=str(tmp_path / 'model'),
+      negatives__members=('bm25', 'context', 'given', 'model'),
+      negatives__drop_answers=(('bm25', 'context', 'given', 'model')
+                               if seed % 2 else ('bm25',)),
+  )
+  negatives, _ = make_pool(config, tmp_path / 'work')
+  pool, prepared = negatives.pool, dataset_lib.Dataset(config.data).prepared
+  passages = list(prepared.passages)
+  fold = lambda text: ' '.join(text.casefold().split())
+  positives = {}
+  for split in prepared.splits:  # Of any split.
+    judged = prepared.judgements(split)
+    for query, row, grade in zip(judged.query_rows, judged.passage_rows,
+                                 judged.grades, strict=True):
+      if grade > 0:
+        positives.setdefault(int(query), set()).add(fold(passages[row].text))
+  seen = dict.fromkeys(pool.sources, 0)
+  for line, query in enumerate(pool.query_rows):
+    chosen = pool.is_negative()[line]
+    texts = []
+    for row, source in zip(pool.rows[line][chosen], pool.source[line][chosen],
+                           strict=True):
+      seen[pool.sources[source]] += 1
+      text = fold(negatives.texts(int(row)).text)
+      assert text not in positives[int(query)]
+      if row < len(passages):
+        texts.append(text)
+      else:
+        assert pool.sources[source] == 'context'
+    assert len(set(texts)) == len(texts)  # Each text once.
+  assert min(seen.values()) > 0 and len(pool.halves) > 0
+
+
+def test_bm25_pool_is_the_librarys_ranking_without_the_filtered(tmp_path):
+  import bm25s
+  import Stemmer
+
+  config = make_config(tmp_path, negatives__strategy='bm25',
+                       negatives__pool_size=48, negatives__depth=48)
+  negatives, _ = make_pool(config, tmp_path / 'work')
+  pool, prepared = negatives.pool, dataset_lib.Dataset(config.data).prepared
+  passages, queries = list(prepared.passages), list(prepared.queries)
+  stem = lambda texts: bm25s.tokenize(
+      texts, stopwords='english', stemmer=Stemmer.Stemmer('english'),
+      show_progress=False)
+  library = bm25s.BM25(k1=0.9, b=0.4, method='lucene')
+  library.index(stem([f'{p.title} {p.text}' for p in passages]),
+                show_progress=False)
+  for line, query in enumerate(pool.query_rows):
+    rows, scores = library.retrieve(
+        stem([queries[query].text]), k=len(passages), show_progress=False)
+    want = {int(r): float(s) for r, s in zip(rows[0], scores[0], strict=True)
+            if s > 0}
+    have = pool.rows[line] >= 0
+    got = dict(zip(pool.rows[line][have].tolist(),
+                   pool.score[line][have].tolist(), strict=True))
+    assert got.keys() == want.keys()
+    assert got == pytest.approx(want, rel=1e-5)
+    scores = pool.score[line][have]
+    assert (np.diff(scores) <= 0).all()
+    assert pool.rank[line][have].tolist() == list(range(1, have.sum() + 1))
+    answers = set(queries[query].answers)
+    for row, code in zip(pool.rows[line][have], pool.dropped_by[line][have],
+                         strict=True):
+      holds = bool(answers & set(passages[row].text.split()))
+      name = pool_lib.DROPPED_BY[code]
+      assert name in ('', 'positive', 'answer')
+      assert name == 'positive' or holds == (name == 'answer')
+
+
+def test_filters_commute_with_reuse(tmp_path):
+  members = {'negatives__strategy': 'mixed',
+             'negatives__members': ('bm25', 'context', 'given')}
+  variants = [
+      {}, {'negatives__drop_answers': ()},
+      {'negatives__first_rank': 3, 'negatives__last_rank': 8},
+      {'negatives__relative_margin': 0.5, 'negatives__pool_size': 4},
+      {'negatives__members': ('context', 'bm25', 'given')},
+      {'negatives__members': ('context', 'bm25')},
+  ]
+  for number, variant in enumerate(variants):
+    config = make_config(tmp_path, **{**members, **variant})
+    reused, ran = make_pool(config, tmp_path / 'reused')
+    assert ran == (['bm25', 'context', 'given', 'pool'] if number == 0
+                   else ['pool'])
+    fresh, _ = make_pool(
+        dataclasses.replace(config, negatives=dataclasses.replace(
+            config.negatives, mined_dir=str(tmp_path / f'fresh{number}'))),
+        tmp_path / f'work{number}')
+    same_pools(reused.pool, fresh.pool)
+    assert make_pool(config, tmp_path / 'reused')[1] == []
+
+
+def same_pools(ours, theirs):
+  for field in dataclasses.fields(pool_lib.Pool):
+    if field.name not in ('manifest', 'sources'):
+      np.testing.assert_array_equal(
+          getattr(ours, field.name), getattr(theirs, field.name))
+
+
+@pytest.mark.parametrize('kind', ['exact', 'scann'])
+def test_pool_is_the_same_on_one_and_eight_devices(tmp_path, kind):
+  pools = [
+      make_pool(make_config(
+          tmp_path, negatives__strategy='model', mesh__data=devices,
+          negatives__checkpoint=str(tmp_path / 'model'), index__block_rows=8,
+          negatives__mined_dir=str(tmp_path / f'mined{devices}'),
+          index__kind=kind,
+      ), tmp_path / f'work{devices}')[0].pool
+      for devices in (1, 8)
+  ]
+  same_pools(*pools)
+  assert pools[0].is_negative().any()
+
+
+def test_fine_trains_its_miner_once(tmp_path):
+  flags = {'job': 'train', 'negatives__strategy': 'fine',
+           'negatives__fine_dim': 20, 'negatives__miner_steps': 6}
+  config = make_config(tmp_path, **flags)
+  job = train.TrainJob(config, tmp_path / 'work')
+  steps = job.steps()
+  assert [step.name for step in steps] == [
+      'data', 'bm25', 'initial', 'fine miner', 'fine', 'pool', 'training',
+      'trained']
+  text = plan.describe(steps)
+  assert text.count('[to do') == 8
+  plan.run(steps)
+  job.finish()
+  again = train.TrainJob(config, tmp_path / 'work').steps()
+  assert all(step.is_done() for step in again)
+  # Without its pool it would be made again, and nothing else.
+  (tmp_path / 'work' / 'pool').rename(tmp_path / 'away')
+  steps = train.TrainJob(config, tmp_path / 'work').steps()
+  assert [s.name for s in steps if not s.is_done()] == ['pool']
+  (tmp_path / 'away').rename(tmp_path / 'work' / 'pool')
+  # Another run with the same miner trains and mines nothing again.
+  other = dataclasses.replace(config, seed=0, negatives=dataclasses.replace(
+      config.negatives, per_query=1))
+  done = [step.name for step in train.TrainJob(other, tmp_path / 'two').steps()
+          if step.is_done()]
+  assert done == ['data', 'fine miner', 'fine']
+  pool = pool_lib.read(tmp_path / 'work' / 'pool')
+  miner = pathlib.Path(pool.manifest['checkpoints']['fine'])
+  described = json.loads((miner / 'encoder.json').read_text())
+  assert described['encoder']['projection_dim'] == 20
+  record = json.loads((tmp_path / 'work' / 'log.jsonl').read_text()
+                      .splitlines()[-2])
+  assert set(record['contrast']) == {'batch', 'fine'}
+  assert 0 < record['contrast']['fine']['mass'] < 1
+
+
+def test_context_trains_on_halves_too(tmp_path):
+  write_random_corpus(tmp_path / 'data', 1)
+  tiny.write_model(tmp_path / 'model')
+  config = make_config(
+      tmp_path, model__init=str(tmp_path / 'model'), job='train',
+      negatives__strategy='context', optim__steps=4,
+      evaluation__bm25=False)
+  dataset = dataset_lib.Dataset(config.data)
+  negatives = assembly.negatives(config, tmp_path / 'w', lambda: dataset)
+  plan.run(negatives.steps())
+  pool = negatives.pool
+  assert len(pool.halves)
+  run = encoder_run.DualEncoderTraining(
+      run_lib.settings_for(config), tmp_path / 'w', lambda: dataset, negatives)
+  tokens = encoder_run.passage_tokens(
+      dataset.tokenize(run.model, 'passage'), pool.halves)
+  passages = len(dataset.prepared.passages)
+  for number, (parent, begin, end) in enumerate(pool.halves):
+    text = negatives.texts(passages + number).text
+    want = run.model.tokenizer.encode(text)
+    half, whole = tokens(
+        np.array([passages + number, parent]), np.array([inputs.WHOLE] * 2))
+    assert half[1:-1].tolist() == want
+    assert whole[1:-1].tolist()[begin:end] == want
+
+
+def test_unknown_documents_refuse_context(tmp_path):
+  config = make_config(tmp_path, negatives__strategy='context')
+  corpus = tmp_path / 'data' / 'corpus.jsonl'
+  rows = [json.loads(line) for line in corpus.read_text().splitlines()]
+  for number, row in enumerate(rows):
+    del row['metadata']
+    row['title'] = f'title {number // 6}'
+  corpus.write_text(''.join(json.dumps(row) + '\n' for row in rows))
+  with pytest.raises(errors.UserError, match='Choose "coarse"'):
+    make_pool(config, tmp_path / 'work')
+  config = dataclasses.replace(config, data=dataclasses.replace(
+      config.data, document='title'))
+  pool = make_pool(config, tmp_path / 'work')[0].pool
+  dataset = dataset_lib.Dataset(config.data)
+  judged = dataset.prepared.judgements('train')
+  for line, query in enumerate(pool.query_rows):
+    own = judged.passage_rows[(judged.query_rows == query)
+                              & (judged.grades > 0)]
+    rows = pool.rows[line][pool.rows[line] >= 0]
+    assert set(rows // 6) == set(own // 6) and len(rows) == 5
+
+
+class TestRefusals:
+  """A pool that does not belong here is refused, with what to do."""
+
+  @pytest.fixture
+  def mined(self, tmp_path):
+    config = make_config(
+        tmp_path, negatives__strategy='model',
+        negatives__checkpoint=str(tmp_path / 'model'))
+    make_pool(config, tmp_path / 'work')
+    return config, tmp_path / 'work'
+
+  def given(self, config, workdir):
+    return dataclasses.replace(config, negatives=dataclasses.replace(
+        config.negatives, pool=str(workdir / 'pool')))
+
+  def check(self, config, workdir, match):
+    """Refused when given, and where it would be mined."""
+    for settings, place in ((self.given(config, workdir), workdir / 'other'),
+                            (config, workdir)):
+      negatives = assembly.negatives(
+          settings, place,
+          lambda data=settings.data: dataset_lib.Dataset(data))
+      with pytest.raises(errors.UserError, match=match) as caught:
+        plan.run(negatives.steps())
+      assert 'Put that back' in str(caught.value)
+
+  def test_matching_pool_is_used(self, mined):
+    config, workdir = mined
+    same_pools(make_pool(self.given(config, workdir), workdir / 'x')[0].pool,
+               pool_lib.read(workdir / 'pool'))
+
+  def test_wrong_corpus(self, mined):
+    config, workdir = mined
+    corpus = pathlib.Path(config.data.source.partition(':')[2], 'corpus.jsonl')
+    there = pool_lib.read(workdir / 'pool').manifest['identity']['inputs'][
+        'model']['corpus']
+    corpus.write_text(corpus.read_text().replace('word1', 'word2'))
+    self.check(config, workdir, f'corpus: .{there}. there, .* here')
+
+  def test_changed_checkpoint(self, mined, tmp_path):
+    config, workdir = mined
+    shutil.rmtree(tmp_path / 'model')
+    tiny.write_model(tmp_path / 'model', seed=9)
+    self.check(config, workdir, 'the model of model.*: .* there, .* here')
+
+  @pytest.mark.parametrize('name', ['rows', 'dropped_by', 'halves'])
+  def test_truncated_file(self, mined, name):
+    config, workdir = mined
+    path = workdir / 'pool' / f'{name}.npy'
+    path.write_bytes(path.read_bytes()[:-8] if name != 'halves'
+                     else path.read_bytes()[:40])
+    with pytest.raises(errors.UserError, match=f'{name}.npy: damaged.*Remove'):
+      make_pool(self.given(config, workdir), workdir / 'x')[0].pool  # noqa: B018
+    with pytest.raises(errors.UserError, match=f'{name}.npy: damaged.*Remove'):
+      make_pool(config, workdir)[0].pool  # noqa: B018
+
+  def test_other_split(self, mined):
+    config, workdir = mined
+    other = self.given(dataclasses.replace(config, data=dataclasses.replace(
+        config.data, train_split='test', test_split='train')), workdir)
+    with pytest.raises(errors.UserError, match="split: 'train' there, 'test'"):
+      make_pool(other, workdir / 'x')
+
+  def test_quotas_for_other_sources(self, mined):
+    config, workdir = mined
+    given = self.given(config, workdir)
+    with pytest.raises(errors.UserError, match='quotas are for .*; set config'):
+      make_pool(dataclasses.replace(given, negatives=dataclasses.replace(
+          given.negatives, strategy='mixed', quotas=(1, 1, 0, 0))),
+          workdir / 'x')
+
+  def test_other_folder(self, mined, tmp_path, monkeypatch):
+    config, workdir = mined
+    shutil.rmtree(tmp_path / 'model')
+    tiny.write_model(tmp_path / 'model', seed=9)
+    (tmp_path / 'elsewhere').mkdir()
+    monkeypatch.chdir(tmp_path / 'elsewhere')
+    with pytest.raises(errors.UserError, match='the model of model'):
+      make_pool(self.given(config, workdir), workdir / 'x')
+
+  @pytest.mark.parametrize('strategy', ['random', 'corpus'])
+  def test_strategy_that_ignores_it(self, mined, strategy):
+    config, workdir = mined
+    with pytest.raises(errors.UserError, match='draws nothing from'):
+      dataclasses.replace(self.given(config, workdir), job='train',
+                          negatives=config_lib.NegativesConfig(
+                              strategy, pool='somewhere'))
+
+  def test_no_pool_there(self, mined):
+    config, workdir = mined
+    steps = assembly.negatives(
+        self.given(config, workdir / 'nowhere'), workdir, lambda: None).steps()
+    assert 'not a pool of negatives' in steps[0].missing()
+
+
+def test_order_of_members_counts(tmp_path):
+  flags = {'negatives__strategy': 'mixed', 'negatives__quotas': (2, 0)}
+  for members in (('bm25', 'given'), ('given', 'bm25')):
+    negatives, ran = make_pool(
+        make_config(tmp_path, negatives__members=members, **flags),
+        tmp_path / 'work')
+    assert ran[-1] == 'pool' and negatives.pool.sources == members
+    drawn = negatives.pool.draw(
+        negatives.pool.query_rows, 2, 0, 0, np.arange(36), (2, 0))
+    assert (drawn.sources == 0).mean() > 0.9
+
+
+def test_miner_needs_no_test_split_and_an_untrained_start(tmp_path):
+  flags = {'negatives__strategy': 'coarse', 'negatives__miner_steps': 2,
+           'negatives__coarse_dim': 4, 'data__test_split': 'nowhere'}
+  config = make_config(tmp_path, **flags)
+  negatives, ran = make_pool(config, tmp_path / 'work')
+  assert ran == ['coarse miner', 'coarse', 'pool']
+  miner = next((tmp_path / 'mined' / 'miners').glob('*-coarse-*'))
+  later = make_config(tmp_path, model__init=str(miner), **flags)
+  steps = assembly.negatives(
+      later, tmp_path / 'later', negatives._task.make_dataset).steps()
+  assert 'negatives.miner_init' in steps[0].missing()
+  assert not steps[-1].is_done()
+
+
+def test_mine_job_leaves_a_pool(tmp_path):
+  config = make_config(tmp_path, negatives__strategy='mixed',
+                       negatives__members=('bm25', 'context'))
+  job = mine.MineJob(config, tmp_path / 'work')
+  (tmp_path / 'work').mkdir()
+  plan.run(job.steps())
+  job.finish()
+  pool = pool_lib.read(tmp_path / 'work' / 'pool')
+  prepared = dataset_lib.Dataset(config.data).prepared
+  known = examples.known_positives(prepared)
+  assert pool.rows.shape == (36, 40) and pool.sources == ('bm25', 'context')
+  assert (pool.is_negative().sum(axis=1) <= 20).all()
+  groups = pool_lib.groups_of(prepared.passage_groups, pool.rows)
+  assert not (pool.is_negative() & (
+      groups == known[pool.query_rows][:, :1])).any()

@@ -1,0 +1,45 @@
+"""Shards propose candidates of the whole corpus."""
+
+import sys
+
+import numpy as np
+import pytest
+
+from neg_contrast import errors
+from neg_contrast.retrieval import scann_shards
+
+pytest.importorskip('scann')
+
+
+def test_shards_are_ranked_together(corpus):
+  """Few rows are not quantised, so that scores are exact."""
+  vecs, queries, _ = corpus
+  library = scann_shards.load_library()
+  shards = [scann_shards.build_shard(library, vecs, *ends)
+            for ends in ((0, 300), (300, 700), (700, 710))]
+  assert [shard.rows for shard in shards] == [300, 400, 10]
+  rows, scores = scann_shards.propose(shards, queries[:9], 1, 25)
+  exact = queries[:9] @ vecs[:710].T
+  np.testing.assert_array_equal(rows, np.argsort(-exact, axis=1)[:, :25])
+  np.testing.assert_allclose(
+      scores, np.take_along_axis(exact, rows, 1), atol=1e-5
+  )
+
+
+def test_no_shards_propose_nothing():
+  rows, scores = scann_shards.propose([], np.ones((3, 4), np.float32), 1, 5)
+  assert rows.shape == scores.shape == (3, 0)
+
+
+def test_leaves_and_quantisation_grow_with_the_rows(corpus):
+  vecs, _, _ = corpus
+  library = scann_shards.load_library()
+  leaves = [scann_shards.build_shard(library, vecs, 0, rows).leaves
+            for rows in (999, 1000, 2500)]
+  assert leaves == [1, 32, 50]
+
+
+def test_a_library_that_is_missing(monkeypatch):
+  monkeypatch.setitem(sys.modules, 'scann', None)
+  with pytest.raises(errors.UserError, match=r'config\.index\.kind=exact'):
+    scann_shards.load_library()

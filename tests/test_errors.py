@@ -1,0 +1,38 @@
+"""Errors name keys of configs within configs as flags do."""
+
+import threading
+
+import pytest
+
+from neg_contrast import errors
+
+
+def test_a_setting_error_is_its_parts():
+  error = errors.SettingError('optim.steps', -1, 'must be at least 0')
+  assert str(error) == 'config.optim.steps=-1: must be at least 0'
+  assert (error.key, error.value, error.rule) == (
+      'config.optim.steps', -1, 'must be at least 0')
+  assert isinstance(error, errors.UserError)
+
+
+def test_keys_are_named_by_where_the_config_lies():
+  with errors.within('cells.none.bm25'), errors.within('stage1'):
+    assert errors.key('seed') == 'config.cells.none.bm25.stage1.seed'
+    error = errors.SettingError('seed', -1, 'is wrong')
+  assert str(error) == 'config.cells.none.bm25.stage1.seed=-1: is wrong'
+  assert errors.key('seed') == 'config.seed'
+
+
+def test_an_error_leaves_the_place():
+  with pytest.raises(errors.UserError), errors.within('stage1'):
+    raise errors.SettingError('seed', -1, 'is wrong')
+  assert errors.key('seed') == 'config.seed'
+
+
+def test_threads_have_places_of_their_own():
+  names = []
+  with errors.within('stage1'):
+    thread = threading.Thread(target=lambda: names.append(errors.key('seed')))
+    thread.start()
+    thread.join()
+  assert names == ['config.seed']
