@@ -144,24 +144,9 @@ class TableJob:
         dataclasses.replace(step, name=f'{step.name}, {split}')
         for split in self._splits for step in [job.trained_step(split)]
     ]
-    last = evaluations[-1]
-    evaluations[-1] = dataclasses.replace(
-        last, run=_then(last.run, job.release),
-        is_done=_then(last.is_done, job.release),
-        share=_then(last.share, job.release if hosts.are_several() else
-                    plan.nothing),
-    )
-    name, at = '-'.join(key), f'cells.{key[0]}.{key[1]}'
-    compiling = functools.partial(_compiling, self._workdir)
-    return [
-        dataclasses.replace(
-            step, name=f'{name}: {step.name}',
-            run=prerequisites.told_as(at, compiling(step.run)),
-            share=prerequisites.told_as(at, compiling(step.share)),
-            is_done=prerequisites.told_as(at, step.is_done),
-            missing=prerequisites.told_as(at, step.missing),
-        ) for step in [*steps, job.training_step(), *evaluations]
-    ]
+    evaluations[-1] = _releasing(evaluations[-1], job)
+    return [_of_cell(step, key, self._workdir)
+            for step in [*steps, job.training_step(), *evaluations]]
 
   @property
   def _stage1(self) -> str:
@@ -256,6 +241,30 @@ class TableJob:
          if cell.stage1 is not None},
         self._config.table, self._config.data, self._dataset,
     )
+
+
+def _of_cell(
+    step: plan.Step, key: tuple[str, str], workdir: pathlib.Path
+) -> plan.Step:
+  """A step of a cell: its name and its errors say which."""
+  told_as = functools.partial(prerequisites.told_as,
+                              f'cells.{key[0]}.{key[1]}')
+  return dataclasses.replace(
+      step, name=f'{"-".join(key)}: {step.name}',
+      run=told_as(_compiling(workdir, step.run)),
+      share=told_as(_compiling(workdir, step.share)),
+      is_done=told_as(step.is_done), missing=told_as(step.missing),
+  )
+
+
+def _releasing(step: plan.Step, job: train.TrainJob) -> plan.Step:
+  """The last step of a cell: after it, the cell's weights are let go."""
+  return dataclasses.replace(
+      step, run=_then(step.run, job.release),
+      is_done=_then(step.is_done, job.release),
+      share=_then(step.share, job.release if hosts.are_several() else
+                  plan.nothing),
+  )
 
 
 def _then(
