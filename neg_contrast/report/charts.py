@@ -1,4 +1,4 @@
-"""The charts of a report, by its parts. Pure."""
+"""The charts of a report, by its parts."""
 
 import re
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What the page of a report shows. Pure."""
+"""What the page of a report shows."""
 
 import dataclasses
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""The part of the report that explains a pool of hard negatives. Pure."""
+"""The part of the report that explains a pool of hard negatives."""
 
 import dataclasses
 from collections.abc import Mapping

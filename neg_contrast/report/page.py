@@ -1,4 +1,4 @@
-"""An evaluation as one HTML page that needs nothing beside itself. Pure.
+"""An evaluation as one HTML page that needs nothing beside itself.
 
 Names and texts come from files that anybody may have written: the template
 escapes all of them, and the page's policy allows no script and no request.

@@ -1,4 +1,4 @@
-"""Results in the layout of the paper, each beside the paper's own. Pure.
+"""Results in the layout of the paper, each beside the paper's own.
 
 A cell is `ours (the paper's, difference)`; the difference is left out where the
 two were not measured on the same corpus and queries, and `-` stands for what is

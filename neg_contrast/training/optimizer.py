@@ -1,4 +1,4 @@
-"""The optimizer of a config. Pure."""
+"""The optimizer of a config."""
 
 import optax
 

@@ -1,4 +1,4 @@
-"""Pairs to train on made of passages alone: no question, no judgement. Pure.
+"""Pairs to train on made of passages alone: no question, no judgement.
 
 One pretext a file; `PRETEXTS` is the table that plans, errors and keys use.
 """
