@@ -8,7 +8,7 @@ import numpy as np
 from neg_contrast import errors, hosts, progress
 from neg_contrast.artifacts import folders, plan
 from neg_contrast.mining import candidates, strategies
-from neg_contrast.mining import task as task_lib
+from neg_contrast.mining import mining_task as task_lib
 
 FOLDER = 'candidates'  # Of `negatives.mined_dir`.
 

@@ -14,7 +14,7 @@ from neg_contrast.mining import candidates
 from neg_contrast.models import by_name
 from neg_contrast.retrieval import bm25, embedder, hits, text_encoder
 from neg_contrast.settings import config as config_lib
-from neg_contrast.training import encoder_run, encoder_tuning, run
+from neg_contrast.training import encoder_run, encoder_tuning
 from tests import test_configs, tiny
 
 
@@ -164,7 +164,7 @@ def test_training_as_the_config_of_zeshel_does(evaluated, tmp_path):
   assert values['zeshel/test/trained/accuracy@64'] == 1  # All six are found.
   # Batches have marked mentions, and negatives of the training worlds.
   batch_of, count = encoder_run.DualEncoderTraining(
-      run.settings_for(config_lib.parse(config)), tmp_path,
+      settings_of_rooms.training(config_lib.parse(config)), tmp_path,
       lambda: made._gold)._make_batch()
   assert count == 12
   start, end = made._gold.tokenize(made._training.model, 'query').marker_ids

@@ -13,11 +13,11 @@ from neg_contrast.bias import labels
 from neg_contrast.bias import meter as meter_lib
 from neg_contrast.bias import synthetic as synthetic_lib
 from neg_contrast.data import dataset as dataset_lib
-from neg_contrast.jobs import nce_bias, nce_synthetic
+from neg_contrast.jobs import nce_bias, nce_synthetic, settings_of_rooms
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.negatives import sampling
 from neg_contrast.settings import config as config_lib
-from neg_contrast.training import encoder_run, loop, run
+from neg_contrast.training import encoder_run, loop
 from tests import tiny
 from tests.jobs import test_train
 
@@ -208,8 +208,9 @@ def test_a_training_that_is_measured_is_the_same(tmp_path):
   space = labels.choose_labels(
       config.nce, config.evaluation, config.seed, dataset, tune, '')
   assert set(space.query_rows) <= set(tune.query_rows)
-  model = model_lib.load_checkpoint(config, config.model.init)
-  settings = run.settings_for(config)
+  model = model_lib.load_checkpoint(
+      config.model.init, config.model, config.seed)
+  settings = settings_of_rooms.training(config)
   meter = meter_lib.BiasMeter(
       config.nce, config.loss.scale, dataset, model, space,
       lambda spec, mesh: encoder_run.make_encoder(spec, settings, mesh))

@@ -22,6 +22,7 @@ from neg_contrast.data import synthetic_pairs as pairs_lib
 from neg_contrast.jobs import (
   assembly,
   generate_questions,
+  settings_of_rooms,
   train,
   train_generator,
 )
@@ -31,7 +32,6 @@ from neg_contrast.retrieval import bm25_search
 from neg_contrast.settings import config as config_lib
 from neg_contrast.stage1 import pretexts, questions
 from neg_contrast.training import generator_run, shown_questions
-from neg_contrast.training import run as run_lib
 from tests import tiny
 
 NANO = t5_config.T5Config(
@@ -138,7 +138,7 @@ def test_cut_positives_are_what_the_encoder_sees(root):
   dataset = make_pairs(config)
   from neg_contrast.training import encoder_run
   run_ = encoder_run.DualEncoderTraining(
-      run_lib.settings_for(parsed), root / 'unused', lambda: dataset)
+      settings_of_rooms.training(parsed), root / 'unused', lambda: dataset)
   batcher, count = run_._make_batch()
   tokenizer = run_.model.tokenizer
   sequences = batcher.passage_tokens(
@@ -235,7 +235,7 @@ def test_generator_learns_and_resumes_to_the_bit(root, tmp_path):
   parsed = config_lib.parse(make_generator(root))
   dataset = dataset_lib.Dataset(parsed.data)
   run_ = generator_run.GeneratorTraining(
-      run_lib.settings_for(parsed), tmp_path / 'cut', lambda: dataset)
+      settings_of_rooms.training(parsed), tmp_path / 'cut', lambda: dataset)
   make = run_._make_batch
 
   def failing():

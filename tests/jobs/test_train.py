@@ -16,10 +16,10 @@ import pytest
 from neg_contrast import errors
 from neg_contrast.artifacts import checkpoints, folders, plan
 from neg_contrast.evaluation import per_query, trec
-from neg_contrast.jobs import evaluate, train
+from neg_contrast.jobs import evaluate, settings_of_rooms, train
 from neg_contrast.models import by_name, loading
 from neg_contrast.settings import config as config_lib
-from neg_contrast.training import chunking, encoder_run, run, run_record
+from neg_contrast.training import chunking, encoder_run, run_record
 from tests import tiny
 
 
@@ -118,14 +118,14 @@ def test_training_starts_from_a_workdir(finished):
   config = tiny.make_config(finished)
   config.model.init = str(finished / 'work')
   made = encoder_run.DualEncoderTraining(
-      run.settings_for(config_lib.parse(config)), finished / 'next',
+      settings_of_rooms.training(config_lib.parse(config)), finished / 'next',
       lambda: None)
   trained = by_name.load_workdir(finished / 'work')
   assert made.model.fingerprint == trained.fingerprint
   config.model.passage_length = 20
   with pytest.raises(errors.UserError, match='was trained with 24'):
     _ = encoder_run.DualEncoderTraining(
-        run.settings_for(config_lib.parse(config)), finished / 'next',
+        settings_of_rooms.training(config_lib.parse(config)), finished / 'next',
         lambda: None).model
 
 

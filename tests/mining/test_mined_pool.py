@@ -12,11 +12,10 @@ from neg_contrast import errors
 from neg_contrast.artifacts import plan
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import examples, inputs
-from neg_contrast.jobs import assembly, mine, train
+from neg_contrast.jobs import assembly, mine, settings_of_rooms, train
 from neg_contrast.negatives import pool as pool_lib
 from neg_contrast.settings import config as config_lib
 from neg_contrast.training import encoder_run
-from neg_contrast.training import run as run_lib
 from tests import tiny
 
 
@@ -241,7 +240,8 @@ def test_context_trains_on_halves_too(tmp_path):
   pool = negatives.pool
   assert len(pool.halves)
   run = encoder_run.DualEncoderTraining(
-      run_lib.settings_for(config), tmp_path / 'w', lambda: dataset, negatives)
+      settings_of_rooms.training(config), tmp_path / 'w', lambda: dataset,
+      negatives)
   tokens = encoder_run.passage_tokens(
       dataset.tokenize(run.model, 'passage'), pool.halves)
   passages = len(dataset.prepared.passages)

@@ -3,8 +3,9 @@
 import pytest
 
 from neg_contrast import errors, sharding
+from neg_contrast.jobs import settings_of_rooms
 from neg_contrast.settings import config as config_lib
-from neg_contrast.training import chunking, run
+from neg_contrast.training import chunking
 
 
 def make_config(**kwargs):
@@ -12,7 +13,7 @@ def make_config(**kwargs):
   config.data.source, config.model.init = 'python_docs', 'minilm'
   config.data.groups, config.data.batch_size = 64, 128
   config.update_from_flattened_dict(kwargs)
-  return run.settings_for(config_lib.parse(config))
+  return settings_of_rooms.training(config_lib.parse(config))
 
 
 def test_number_of_groups_is_checked():

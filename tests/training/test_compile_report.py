@@ -6,8 +6,9 @@ import re
 import pytest
 
 from neg_contrast import errors
+from neg_contrast.jobs import settings_of_rooms
 from neg_contrast.settings import config as config_lib
-from neg_contrast.training import compile_report, run
+from neg_contrast.training import compile_report
 
 SLICE = 'v3:2x2'
 
@@ -28,7 +29,7 @@ def make_config(**overrides):
 
 def report(config, topology):
   return compile_report.report(
-      config.job, run.settings_for(config), topology
+      config.job, settings_of_rooms.training(config), topology
   )
 
 
@@ -131,7 +132,7 @@ def test_what_does_not_fit_comes_with_advice(told):
   told = RuntimeError(f'RESOURCE_EXHAUSTED: {told}')
   for remat, advice in (('none', 'remat=attention'),
                         ('attention', 'remat=full')):
-    config = run.settings_for(make_config())
+    config = settings_of_rooms.training(make_config())
     config = dataclasses.replace(
         config, model=dataclasses.replace(config.model, remat=remat)
     )

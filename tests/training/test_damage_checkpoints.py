@@ -13,7 +13,8 @@ import numpy as np
 import optax
 import pytest
 
-from neg_contrast import checkpoints, errors
+from neg_contrast import errors
+from neg_contrast.artifacts import checkpoints
 from neg_contrast.training import run_log, run_record
 from neg_contrast.training import state as state_lib
 

@@ -52,9 +52,11 @@ class Parts:
     self.params = state.dual_encoder_params(self.model.params, None)
 
   def embed(self, params, rows):
-    encoder = embedder_lib.make_encoder(self.config, self.model)
+    encoder = text_encoder.TextEncoder(
+        self.model, settings_of_rooms.encoding(self.config)
+    )
     return embedder_lib.Embedder(
-        self.config, self.dataset, encoder.with_params(params), rows=rows
+        self.dataset, encoder.with_params(params), rows=rows
     )
 
   def embedder(self):
