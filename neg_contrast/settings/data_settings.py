@@ -41,7 +41,7 @@ class DataConfig(keys.Section):
 
   section = 'data'
 
-  source: str = keys.key('')
+  source: str = keys.key('', counts=False)
   how_to_get: str = keys.key('', counts=False)
   prepared_dir: str = keys.key('workdirs/prepared', counts=False)
   on_invalid: str = keys.key(

@@ -86,7 +86,7 @@ class ModelConfig(keys.Section):
 
   section = 'model'
 
-  init: str = keys.key('')
+  init: str = keys.key('', counts=False)
   layers: int | None = keys.key(None, keys.at_least(1))
   shared: bool = keys.key(True)
   pooling: str | None = keys.key(None, keys.one_of('cls', 'mean'))
