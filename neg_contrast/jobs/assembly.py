@@ -7,9 +7,6 @@ import dataclasses
 import functools
 import pathlib
 from collections.abc import Callable
-from typing import Any
-
-import numpy as np
 
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import synthetic_pairs
@@ -18,63 +15,16 @@ from neg_contrast.mining import given_pool, mined_pool, pool_folder
 from neg_contrast.mining import mining_task as task_lib
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.models import generator as generator_lib
-from neg_contrast.models import loading, question_writer
+from neg_contrast.models import question_writer
 from neg_contrast.negatives import pool as pool_lib
-from neg_contrast.retrieval import embedder as embedder_lib
+from neg_contrast.retrieval import model_search
 from neg_contrast.retrieval import retriever as retriever_lib
-from neg_contrast.retrieval import text_encoder
 from neg_contrast.settings import config as config_lib
 from neg_contrast.stage1 import pair_folder, round_trip
 from neg_contrast.stage1 import questions as questions_lib
 from neg_contrast.training import encoder_run
 
 MakeDataset = Callable[[], dataset_lib.Dataset]
-
-
-class ModelSearch:
-  """Searches by models as a config says; see `retrieval/model_search.py`."""
-
-  def __init__(
-      self, config: config_lib.Config, dataset: MakeDataset, depth: int
-  ):
-    """Reads nothing yet.
-
-    Args:
-      config: of the job.
-      dataset: makes the data.
-      depth: of the searches, which an index is tuned for.
-    """
-    self._seed, self._dataset = config.seed, dataset
-    self._encoding = settings_of_rooms.encoding(config)
-    self._search = dataclasses.replace(
-        settings_of_rooms.search(config), depth=depth
-    )
-    # Shared by all jobs that mine or filter with the same model.
-    self._folder = (pathlib.Path(config.negatives.mined_dir)
-                    / retriever_lib.FOLDER)
-
-  def load(self, checkpoint: str) -> loading.Model:
-    """The model of a checkpoint, with all its own settings."""
-    return model_lib.load_as_it_comes(checkpoint, self._seed)
-
-  def embeddings_identity(self, model: loading.Model) -> dict[str, Any]:
-    """What the embeddings of the corpus depend on."""
-    return embedder_lib.identity(self._encoding, self._dataset(), model)
-
-  def index_identity(self) -> dict[str, Any] | str:
-    """Settings of the ScaNN index, or `exact`."""
-    return self._search.index_identity(self._dataset().prepared)
-
-  def retriever(
-      self, model: loading.Model, among: np.ndarray | None = None
-  ) -> retriever_lib.Retriever:
-    """A search by a model, among some passages or all."""
-    encoder = text_encoder.TextEncoder(model, self._encoding)
-    return retriever_lib.Retriever(
-        self._search, self._dataset(),
-        embedder_lib.Embedder(self._dataset(), encoder, self._folder),
-        self._folder, among=among,
-    )
 
 
 def negatives(
@@ -97,7 +47,7 @@ def negatives(
       config.checkpoint,
       synthetic_pairs.SPLIT if config.synthetic.pairs
       else config.data.train_split,
-      dataset, ModelSearch(config, dataset, settings.depth),
+      dataset, _model_search(config, dataset, settings.depth),
       functools.partial(_miner, config, dataset), max_queries,
   )
   if settings.pool:
@@ -153,7 +103,7 @@ def questions(
       else model_lib.missing_generator(config.checkpoint),
       round_trip.RoundTrip(
           settings, config.evaluation, dataset,
-          ModelSearch(config, dataset, settings.round_trip_rank),
+          _model_search(config, dataset, settings.round_trip_rank),
       ) if settings.round_trip_rank else None,
   )
 
@@ -167,4 +117,16 @@ def pairs(
   return pair_folder.Synthetic(
       config.synthetic, config.data, config.model.init, config.seed, dataset,
       asked,
+  )
+
+
+def _model_search(
+    config: config_lib.Config, dataset: MakeDataset, depth: int
+) -> model_search.ModelSearch:
+  """Searches with models, whose vectors all jobs share that mine or filter."""
+  return model_search.ModelSearch(
+      dataset, settings_of_rooms.encoding(config),
+      dataclasses.replace(settings_of_rooms.search(config), depth=depth),
+      config.seed,
+      pathlib.Path(config.negatives.mined_dir) / retriever_lib.FOLDER,
   )

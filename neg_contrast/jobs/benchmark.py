@@ -15,7 +15,7 @@ from neg_contrast.benchmarks import peer as peer_lib
 from neg_contrast.benchmarks import results_table, rounds, tasks
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import random_texts
-from neg_contrast.jobs import checks, settings_of_rooms
+from neg_contrast.jobs import checks, negatives_checks, settings_of_rooms
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.settings import config as config_lib
 from neg_contrast.training import encoder_run
@@ -28,7 +28,7 @@ _FEW_TOKENS = 12  # Of passages that are not encoded.
 def check(config: config_lib.Config) -> None:
   """Refuses a config that does not suit `job=benchmark`."""
   checks.check_init(config)
-  checks.check_drawn(config)
+  negatives_checks.check_drawn(config)
   if config.negatives.strategy not in ('random', 'corpus'):
     raise config.error('negatives.strategy', 'must be random or corpus in a '
                        'benchmark: mined negatives take as long to train with')

@@ -108,32 +108,3 @@ def check_steps(config: config_lib.Config) -> None:
   if not config.optim.steps:
     raise config.error('optim.steps', f'is needed by job={config.job}, which '
                        'knows no epochs')
-
-
-def check_drawn(config: config_lib.Config) -> None:
-  """Refuses a number of drawn negatives that the strategy does not give."""
-  negatives = config.negatives
-  if (negatives.strategy == 'random') != (negatives.per_query == 0):
-    raise config.error(
-        'negatives.per_query', 'is 0 for strategy "random" and at least 1 for '
-        f'any other; negatives.strategy is "{negatives.strategy}"'
-    )
-
-
-def check_mined(config: config_lib.Config) -> None:
-  """Refuses to mine without the models that the strategies mine with."""
-  negatives = config.negatives
-  if negatives.pool:
-    return
-  if 'model' in negatives.sources and not (
-      negatives.checkpoint or config.checkpoint
-  ):
-    raise config.error(
-        'negatives.checkpoint', 'is needed by strategy "model": a trained '
-        'workdir, or a BERT-family or sentence-transformers folder'
-    )
-  if not config.model.init and {'coarse', 'fine', 'context'} & set(
-      negatives.sources
-  ):
-    raise config.error('model.init', 'is needed: coarse and fine train from '
-                       'it, and context halves passages by its tokens')

@@ -17,7 +17,6 @@ from neg_contrast.evaluation import (
 from neg_contrast.jobs import checks, reporting, settings_of_rooms
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.retrieval import embedder as embedder_lib
-from neg_contrast.retrieval import fused_vectors
 from neg_contrast.retrieval import retriever as retriever_lib
 from neg_contrast.retrieval import searched as searched_lib
 from neg_contrast.retrieval import vectors as vectors_lib
@@ -111,8 +110,6 @@ class EvaluateJob:
 
   @functools.cached_property
   def _vectors(self) -> vectors_lib.Vectors:
-    return fused_vectors.load_vectors(
-        settings_of_rooms.encoding(self._config), self._dataset,
-        self._config.checkpoint, self._workdir / retriever_lib.FOLDER,
-        self._config.seed,
+    return settings_of_rooms.vectors(
+        self._config, self._dataset, self._workdir / retriever_lib.FOLDER
     )

@@ -70,10 +70,9 @@ class ExportJob:
           lambda: exporting.is_exported(self._model, self._folder),
           self._write, lambda: model_lib.missing(checkpoint),
       )]
-    if self._config.data.source:
+    if (data := self._config.data).source:
       steps += [
-          dataset_lib.preparation_step(
-              self._config.data, lambda: self._dataset),
+          dataset_lib.preparation_step(data, lambda: self._dataset),
           plan.Step('embeddings', f'.npy and ids in {self._embeddings}',
                     self._is_encoded, self._write_embeddings),
       ]
@@ -96,20 +95,16 @@ class ExportJob:
     """Of an ensemble, each in a folder of its own."""
     made = fused_vectors.read(pathlib.Path(self._config.checkpoint))
     config = dataclasses.replace(self._config, data=config_lib.DataConfig())
-    names = {pathlib.Path(member).resolve().name: member
-             for member in made.members}
     return {name: ExportJob(dataclasses.replace(config, checkpoint=member),
                             self._workdir / name, as_it_comes=True)
-            for name, member in names.items()}
+            for member in made.members
+            for name in [pathlib.Path(member).resolve().name]}
 
   @functools.cached_property
   def _vectors(self) -> fused_vectors.FusedVectors:
     """Of an ensemble."""
-    made = fused_vectors.load_vectors(
-        settings_of_rooms.encoding(self._config), self._dataset,
-        self._config.checkpoint, self._workdir / retriever_lib.FOLDER,
-        self._config.seed,
-    )
+    folder = self._workdir / retriever_lib.FOLDER
+    made = settings_of_rooms.vectors(self._config, self._dataset, folder)
     assert isinstance(made, fused_vectors.FusedVectors)
     return made
 
@@ -118,9 +113,8 @@ class ExportJob:
     name, seed = self._config.checkpoint, self._config.seed
     model = (model_lib.load_as_it_comes(name, seed) if self._as_it_comes else
              model_lib.load_checkpoint(name, self._config.model, seed))
-    return model_lib.check_one_vector(
-        model, 'the formats that are written have'
-    )
+    why = 'the formats that are written have'
+    return model_lib.check_one_vector(model, why)
 
   @functools.cached_property
   def _dataset(self) -> dataset_lib.Dataset:
@@ -128,11 +122,10 @@ class ExportJob:
 
   @property
   def _vectors_identity(self) -> dict[str, Any]:
+    encoding = settings_of_rooms.encoding(self._config)
     vectors = (
         self._vectors.search_identity if self._is_ensemble else
-        embedder_lib.vectors_identity(
-            settings_of_rooms.encoding(self._config), self._dataset, self._model
-        )
+        embedder_lib.vectors_identity(encoding, self._dataset, self._model)
     )
     queries = self._dataset.prepared.manifest['queries_fingerprint']
     return {**vectors, 'queries': queries}
@@ -141,19 +134,17 @@ class ExportJob:
     return exported_vectors.is_made(self._embeddings, self._vectors_identity)
 
   def _write(self) -> None:
-    exporting.export(self._model, self._folder, card_facts.make_card(
-        self._model, self._config.checkpoint
-    ))
+    card = card_facts.make_card(self._model, self._config.checkpoint)
+    exporting.export(self._model, self._folder, card)
 
   def _write_embeddings(self) -> None:
     if self._is_ensemble:
-      source = exported_vectors.of_ensemble(
-          self._vectors, self._config.checkpoint
-      )
+      name = self._config.checkpoint
+      source = exported_vectors.of_ensemble(self._vectors, name)
     else:
-      encoder = text_encoder.TextEncoder(
-          self._model, settings_of_rooms.encoding(self._config)
+      encoding = settings_of_rooms.encoding(self._config)
+      source = exported_vectors.of_encoder(
+          text_encoder.TextEncoder(self._model, encoding), self._dataset
       )
-      source = exported_vectors.of_encoder(encoder, self._dataset)
     exported_vectors.write(self._embeddings, self._vectors_identity,
                            self._dataset.prepared, source)

@@ -1,7 +1,5 @@
 """Writes questions for every passage of a corpus, as data for any trainer."""
 
-import collections
-import dataclasses
 import functools
 import json
 import pathlib
@@ -14,10 +12,9 @@ from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import synthetic_pairs
 from neg_contrast.jobs import assembly, checks, prerequisites
 from neg_contrast.settings import config as config_lib
-from neg_contrast.stage1 import question_statistics as statistics
+from neg_contrast.stage1 import gold_comparison
 
 FOLDER = 'beir'  # Of a workdir.
-_COMPARED = 5000  # Passages that generated and gold questions are compared on.
 
 
 def check(config: config_lib.Config) -> None:
@@ -51,7 +48,10 @@ class GenerateQuestionsJob:
   def finish(self) -> None:
     """Says what came out, how fast, and how it compares with gold."""
     counts = self._questions.counts()
-    compared = self._compare()
+    compared = gold_comparison.compare_with_gold(
+        self._dataset.prepared, self._config.data.train_split,
+        synthetic_pairs.read_pairs(self._questions.files()),
+    )
     folders.write_sealed(self._workdir / folders.MANIFEST, {
         'config': config_lib.to_dict(self._config),
         'environment': folders.environment(),
@@ -104,44 +104,6 @@ class GenerateQuestionsJob:
           qrels.write(f'{name}\t{pair["passage_id"]}\t1\n')
       manifest['questions'] = count + 1
     logging.info('%s: %d questions', self._folder, count + 1)
-
-  def _compare(self) -> dict[str, dict[str, Any]]:
-    """Statistics of generated questions, beside gold ones where there are."""
-    prepared = self._dataset.prepared
-    made: dict[str, list[str]] = collections.defaultdict(list)
-    for pair in synthetic_pairs.read_pairs(self._questions.files()):
-      if len(made) >= _COMPARED and pair['passage_id'] not in made:
-        break
-      made[pair['passage_id']].append(pair['query'])
-    asked: dict[str, list[str]] = collections.defaultdict(list)
-    split = self._config.data.train_split
-    if split in prepared.splits:
-      judgements = prepared.judgements(split)
-      positive = judgements.grades > 0
-      for query, row in zip(judgements.query_rows[positive],
-                            judgements.passage_rows[positive], strict=True):
-        name = prepared.passage_ids[int(row)].decode()
-        if name in made:
-          asked[name].append(prepared.queries[int(query)].text)
-
-    def describe(questions):
-      passages = prepared.passages
-      text_of = {name: passages[prepared.passage_ids.row_of(name)].text
-                 for name in questions}
-      return dataclasses.asdict(statistics.describe_questions([
-          (question, text_of[name]) for name, some in questions.items()
-          for question in some
-      ]))
-
-    result = {}
-    if made:
-      result['generated'] = describe(made)
-    if made and asked:
-      result['gold'] = describe(asked)
-      result['agreement'] = dataclasses.asdict(
-          statistics.compare_questions(made, asked)
-      )
-    return result
 
 
 def _show(value: Any) -> str:

@@ -2,7 +2,7 @@
 
 import functools
 import pathlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from absl import logging
@@ -11,8 +11,8 @@ from neg_contrast import progress
 from neg_contrast.artifacts import folders, plan
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import examples
-from neg_contrast.jobs import assembly, checks, reporting
-from neg_contrast.mining import training_files
+from neg_contrast.jobs import assembly, checks, negatives_checks, reporting
+from neg_contrast.mining import pool_table, training_files
 from neg_contrast.negatives import pool as pool_lib
 from neg_contrast.settings import config as config_lib
 
@@ -27,7 +27,7 @@ def check(config: config_lib.Config) -> None:
   if not (config.negatives.sources or config.negatives.pool):
     raise config.error('negatives.strategy', 'has nothing to mine; choose '
                        f'{", ".join(config_lib.MINED)} or mixed')
-  checks.check_mined(config)
+  negatives_checks.check_mined(config)
 
 
 class MineJob:
@@ -64,8 +64,8 @@ class MineJob:
         'environment': folders.environment(),
         'pool': pool.manifest,
     })
-    place = self._place
-    print(f'\n{_table(pool.manifest["counts"], len(pool))}\n\n'
+    place, counts = self._place, pool.manifest['counts']
+    print(f'\n{pool_table.format_counts(counts, len(pool))}\n\n'
           f'{place}: negatives of {len(pool)} queries. To train with them:\n'
           f'  --config.negatives.pool={place} '
           f'--config.negatives.strategy={negatives.strategy} '
@@ -128,24 +128,3 @@ class MineJob:
     ), start=1):
       yield item
       say(done)
-
-
-def _table(counts: dict[str, dict[str, int]], queries: int) -> str:
-  """Sources, their negatives, and what the filters dropped, if anything."""
-  used = [name for name in pool_lib.DROPPED_BY[1:]
-          if any(source[name] for source in counts.values())]
-  rows: list[Sequence[str]] = [
-      ('source', 'negatives', 'a query', *used),
-      *((name, str(source['negatives']),
-         f'{source["negatives"] / max(1, queries):.1f}',
-         *(str(source[key]) for key in used))
-        for name, source in counts.items()),
-  ]
-  widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-  title = '  '.join(' ' * width for width in widths[:3]) + '  dropped as'
-  return '\n'.join([*([title] if used else []), *(
-      '  '.join([row[0].ljust(widths[0]), *(
-          cell.rjust(width) for cell, width in zip(row[1:], widths[1:],
-                                                   strict=True)
-      )]) for row in rows
-  )])

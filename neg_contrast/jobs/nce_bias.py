@@ -4,7 +4,6 @@ import functools
 import pathlib
 from typing import Any
 
-from neg_contrast import errors
 from neg_contrast.artifacts import folders, plan
 from neg_contrast.bias import bias_tables, meter
 from neg_contrast.data import dataset as dataset_lib
@@ -77,16 +76,7 @@ class NceBiasJob:
 
   @functools.cached_property
   def _model(self) -> loading.Model:
-    wanted = self._config.model
-    model = model_lib.load_checkpoint(
-        wanted.init, wanted, self._config.seed
-    )
-    if model.spec.shared != wanted.shared:
-      raise errors.UserError(
-          f'config.model.shared={wanted.shared}: {wanted.init} was trained '
-          f'with {model.spec.shared}; set the same'
-      )
-    return model
+    return model_lib.load_start(self._config.model, self._config.seed)
 
   @functools.cached_property
   def _meter(self) -> meter.BiasMeter:

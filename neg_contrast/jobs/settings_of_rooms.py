@@ -6,7 +6,8 @@ from collections.abc import Callable
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.evaluation import first_stage as first_stage_lib
 from neg_contrast.retrieval import encoding as encoding_lib
-from neg_contrast.retrieval import search_settings
+from neg_contrast.retrieval import fused_vectors, search_settings
+from neg_contrast.retrieval import vectors as vectors_lib
 from neg_contrast.settings import config as config_lib
 from neg_contrast.settings import keys
 from neg_contrast.training import run_settings
@@ -56,4 +57,24 @@ def training(config: config_lib.Config) -> run_settings.RunSettings:
   """How a model is trained, and which settings its parameters depend on."""
   return run_settings.select(
       config, keys.counting(config), config_lib.to_dict(config)
+  )
+
+
+def vectors(
+    config: config_lib.Config,
+    dataset: dataset_lib.Dataset,
+    folder: pathlib.Path,
+    checkpoint: str = '',
+) -> vectors_lib.Vectors:
+  """The vectors of a dataset by a checkpoint: a model, or an ensemble.
+
+  Args:
+    config: of the job.
+    dataset: corpus and queries.
+    folder: keeps the embeddings.
+    checkpoint: its name; default: `config.checkpoint`.
+  """
+  return fused_vectors.load_vectors(
+      encoding(config), dataset, checkpoint or config.checkpoint, folder,
+      config.seed,
   )

@@ -26,7 +26,7 @@ from neg_contrast.jobs import (
   train,
 )
 from neg_contrast.report import paper_grid, tables
-from neg_contrast.retrieval import bm25_search, fused_vectors
+from neg_contrast.retrieval import bm25_search
 from neg_contrast.retrieval import retriever as retriever_lib
 from neg_contrast.retrieval import searched as searched_lib
 from neg_contrast.settings import config as config_lib
@@ -157,9 +157,8 @@ class TableJob:
 
   def _stage1_step(self, split: str) -> plan.Step:
     folder = pathlib.Path(self._stage1) / retriever_lib.FOLDER
-    vectors = functools.cache(lambda: fused_vectors.load_vectors(
-        settings_of_rooms.encoding(self._config), self._dataset, self._stage1,
-        folder, self._config.seed,
+    vectors = functools.cache(lambda: settings_of_rooms.vectors(
+        self._config, self._dataset, folder, self._stage1
     ))
     return evaluations.evaluation_step(
         'stage1', self._config.data, self._workdir,

@@ -6,7 +6,13 @@ import pathlib
 from neg_contrast.artifacts import folders, plan
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.evaluation import reranking, summary
-from neg_contrast.jobs import assembly, checks, reporting, settings_of_rooms
+from neg_contrast.jobs import (
+  assembly,
+  checks,
+  negatives_checks,
+  reporting,
+  settings_of_rooms,
+)
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.retrieval import retriever as retriever_lib
 from neg_contrast.settings import config as config_lib
@@ -36,7 +42,7 @@ def check(config: config_lib.Config) -> None:
                        '"bm25", a TREC run file, or the checkpoint of a '
                        'retriever')
   config.evaluation.check_depth()
-  checks.check_mined(config)
+  negatives_checks.check_mined(config)
 
 
 class TrainRerankerJob:

@@ -191,6 +191,22 @@ def load_checkpoint(
   return model
 
 
+def load_start(config: config_lib.ModelConfig, seed: int) -> loading.Model:
+  """The dual encoder that `model.init` names, to be trained.
+
+  Raises:
+    UserError: as `load_checkpoint`; or it shares its tower and the config does
+      not, or the other way round.
+  """
+  model = load_checkpoint(config.init, config, seed)
+  if model.spec.shared != config.shared:
+    raise errors.UserError(
+        f'{errors.key("model.shared")}={config.shared}: {config.init} was '
+        f'trained with {model.spec.shared}; set the same'
+    )
+  return model
+
+
 def load_as_it_comes(name: str, seed: int) -> loading.Model:
   """A model that brings all its own settings; raises as `load_checkpoint`."""
   towers = () if is_workdir(name) else loading.load_towers(name, seed)

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from neg_contrast import errors, losses, sharding
+from neg_contrast import losses, sharding
 from neg_contrast.batches import batcher as batcher_lib
 from neg_contrast.batches import packing
 from neg_contrast.bias import labels
@@ -58,14 +58,7 @@ class DualEncoderTraining(pooled_run.PooledTraining):
       UserError: there is no such model, or it does not fit the config.
     """
     wanted = self._config.model
-    model = model_lib.load_checkpoint(
-        wanted.init, wanted, self._config.seed
-    )
-    if model.spec.shared != wanted.shared:
-      raise errors.UserError(
-          f'config.model.shared={wanted.shared}: {wanted.init} was trained '
-          f'with {model.spec.shared}; set the same'
-      )
+    model = model_lib.load_start(wanted, self._config.seed)
     dropout = {key: getattr(wanted, key)
                for key in ('hidden_dropout', 'attention_dropout')
                if getattr(wanted, key) is not None}

@@ -1,4 +1,4 @@
-"""`crops`: of two random pieces of a passage, one finds the other. Pure.
+"""`crops`: of two random pieces of a passage, one finds the other.
 
 Izacard et al. 2022, Contriever, section 3.1.
 """

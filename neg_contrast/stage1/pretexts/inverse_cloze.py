@@ -1,4 +1,4 @@
-"""`inverse_cloze`: a sentence finds the passage it was taken out of. Pure.
+"""`inverse_cloze`: a sentence finds the passage it was taken out of.
 
 Lee et al. 2019, section 5; Chang et al. 2020, section 3.1.
 """

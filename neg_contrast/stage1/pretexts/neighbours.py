@@ -1,4 +1,4 @@
-"""`neighbours`: a sentence finds the next or the previous passage. Pure.
+"""`neighbours`: a sentence finds the next or the previous passage.
 
 After body first selection (Chang et al. 2020, section 3.1), where a sentence of
 a page's first section finds any passage of the page.

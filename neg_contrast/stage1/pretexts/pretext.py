@@ -1,4 +1,4 @@
-"""The interface of a pretext: how it makes pairs of passages alone. Pure."""
+"""The interface of a pretext: how it makes pairs of passages alone."""
 
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""`recurring_spans`: a span's context finds another passage that has it. Pure.
+"""`recurring_spans`: a span's context finds another passage that has it.
 
 The words around a span find another passage of the document that holds the span
 too (Ram et al. 2022, Spider, section 3).

@@ -1,4 +1,4 @@
-"""Runs of words that several passages of a document share. Pure."""
+"""Runs of words that several passages of a document share."""
 
 import collections
 import dataclasses

@@ -1,4 +1,4 @@
-"""`title`: a title finds the text of its passage. Pure."""
+"""`title`: a title finds the text of its passage."""
 
 from neg_contrast.stage1.pretexts import pretext, words
 

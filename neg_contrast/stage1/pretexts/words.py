@@ -1,4 +1,4 @@
-"""Words and tokens of passages, as all pretexts see them. Pure."""
+"""Words and tokens of passages, as all pretexts see them."""
 
 import bisect
 import itertools
