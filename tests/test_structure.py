@@ -4,6 +4,7 @@ import ast
 import collections
 import functools
 import pathlib
+import re
 import sys
 
 import pytest
@@ -123,7 +124,7 @@ def test_only_jobs_see_the_whole_config(name):
 def is_pure(name: str) -> bool:
   docstring = ast.get_docstring(tree(name)) or ''
   first = docstring.split('\n\n')[0]
-  return 'Pure' in first.replace('\n', ' ').replace('.', ' ').replace(':', ' ').split()
+  return 'Pure' in re.split(r'[\s.:]+', first)
 
 
 @pytest.mark.parametrize('name', names(is_pure))

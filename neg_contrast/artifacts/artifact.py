@@ -81,6 +81,10 @@ class Artifact(abc.ABC):
     _loaded.pop(self, None)
 
   @property
+  def _format(self) -> folders.Format:
+    return folders.Format(self.kind, self.format)
+
+  @property
   def identity(self) -> dict[str, Any] | None:
     """What it is made from, never where; None: needs are not made yet."""
     needs = {}
@@ -136,7 +140,7 @@ class Cached(Artifact):
   def is_made(self) -> bool:
     """Whether the folder is there; its name says what it is made from."""
     return self.identity is not None and (
-        folders.read_manifest(self.folder) is not None
+        folders.read_manifest(self.folder, self._format) is not None
     )
 
   def build(self) -> None:
@@ -145,7 +149,9 @@ class Cached(Artifact):
       if self.is_made():
         return
       manifest: dict[str, Any] = {'identity': self.identity}
-      with folders.writing(self.folder, manifest) as scratch:
+      with folders.writing(
+          self.folder, manifest, format=self._format
+      ) as scratch:
         self.write(scratch, manifest)
 
 
@@ -168,7 +174,7 @@ class Named(Artifact):
 
   def is_made(self) -> bool:
     """Whether the folder is there, and made from what is declared."""
-    made = folders.read_manifest(self.folder)
+    made = folders.read_manifest(self.folder, self._format)
     if made is None:
       return False
     wanted = self.identity
@@ -181,5 +187,7 @@ class Named(Artifact):
   def build(self) -> None:
     """Writes the folder."""
     manifest: dict[str, Any] = {'identity': self.identity}
-    with folders.writing(self.folder, manifest) as scratch:
+    with folders.writing(
+        self.folder, manifest, format=self._format
+    ) as scratch:
       self.write(scratch, manifest)

@@ -10,7 +10,7 @@ import numpy as np
 from absl import logging
 
 from neg_contrast import errors
-from neg_contrast.artifacts import plan
+from neg_contrast.artifacts import artifact, plan
 from neg_contrast.data import (
   examples,
   preparation,
@@ -202,29 +202,68 @@ def name_of(config: config_lib.DataConfig) -> str:
   return pathlib.Path(place).resolve().name if place else scheme
 
 
+@dataclasses.dataclass(frozen=True)
+class Data(artifact.Artifact):
+  """A source in its prepared form; loads as a `Dataset`.
+
+  Attributes:
+    config: source, splits, and where prepared corpora are kept.
+  """
+
+  kind = 'data'
+  config: config_lib.DataConfig
+
+  @property
+  def name(self) -> str:
+    """As in plans."""
+    return 'data'
+
+  def describe(self) -> str:
+    """Source and place."""
+    return f'{self.config.source} prepared in {self.config.prepared_dir}'
+
+  def lacks(self) -> str | None:
+    """What is wrong with the source, and how to get it."""
+    if self.is_made():
+      return None
+    try:
+      sources.open_source(
+          self.config.source, records.InvalidRecords(skip=True)
+      )
+    except errors.UserError as e:
+      return f'{e}\n{self.config.how_to_get}'.rstrip()
+    return None
+
+  def is_made(self) -> bool:
+    """Whether it was prepared before."""
+    return preparation.is_prepared(
+        self.config.source, pathlib.Path(self.config.prepared_dir),
+        self.config.on_invalid == 'skip',
+    )
+
+  def build(self) -> None:
+    """Prepares it."""
+    dataset = self.load()
+    logging.info('%s: %s', dataset.name, dataset.prepared.manifest['counts'])
+
+  def read(self) -> Dataset:
+    """Opens what was prepared; prepares it where it was not."""
+    return Dataset(self.config)
+
+  @property
+  def fingerprint(self) -> str | None:
+    """That of passages, queries and judgements."""
+    return self.load().prepared.fingerprint if self.is_made() else None
+
+
 def preparation_step(
     config: config_lib.DataConfig, make: Callable[[], Dataset]
 ) -> plan.Step:
-  """The step that reads the source into its prepared form."""
-
-  def missing() -> str | None:
-    if is_prepared():
-      return None
-    try:
-      sources.open_source(config.source, records.InvalidRecords(skip=True))
-    except errors.UserError as e:
-      return f'{e}\n{config.how_to_get}'.rstrip()
-    return None
-
-  def is_prepared() -> bool:
-    return preparation.is_prepared(
-        config.source, pathlib.Path(config.prepared_dir),
-        config.on_invalid == 'skip',
-    )
-
+  """`Data` as a step of jobs whose later steps are no artifacts yet."""
+  data = Data(config)
   return plan.Step(
-      'data', f'{config.source} prepared in {config.prepared_dir}',
-      is_prepared, lambda: _show(make()), missing, opens_rest=True,
+      data.name, data.describe(), data.is_made, lambda: _show(make()),
+      data.lacks, opens_rest=True,
   )
 
 

@@ -1,6 +1,6 @@
 """Cuts the documents of a source into the passages of a new corpus."""
 
-import functools
+import dataclasses
 import json
 import pathlib
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from typing import Any
 from absl import logging
 
 from neg_contrast import progress
-from neg_contrast.artifacts import folders, plan
+from neg_contrast.artifacts import artifact, folders
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import splitting
 from neg_contrast.data import tokenizer as tokenizer_lib
@@ -25,67 +25,58 @@ def check(config: config_lib.Config) -> None:
     checks.check_checkpoint(config)
 
 
-class SplitJob:
-  """`job=split`: documents in, a BEIR corpus of passages out."""
+@dataclasses.dataclass(frozen=True)
+class Passages(artifact.Named):
+  """The passages of all documents, as a BEIR corpus.
 
-  def __init__(self, config: config_lib.Config, workdir: pathlib.Path):
-    """Reads nothing yet."""
-    self._config, self._folder = config, workdir / 'corpus'
+  Attributes:
+    data: the documents.
+    workdir: of the job.
+    checkpoint: whose tokenizer counts, where tokens do.
+    model: its settings.
+    seed: of weights that it lacks.
+  """
 
-  def steps(self) -> list[plan.Step]:
-    """The plan."""
-    return [
-        dataset_lib.preparation_step(self._config.data, lambda: self._dataset),
-        plan.Step(
-            'passages', f'{self._folder / "corpus.jsonl"}', self._is_written,
-            self._write,
-        ),
-    ]
-
-  def finish(self) -> None:
-    """Says what came out and how to use it."""
-    made = folders.read_json(self._folder / folders.MANIFEST)['counts']
-    print(f'\n{made["documents"]} documents, {made["passages"]} passages, '
-          f'{made["blank"]} documents without text\n'
-          f'--config.data.source=beir:{self._folder}')
-
-  @functools.cached_property
-  def _dataset(self) -> dataset_lib.Dataset:
-    return dataset_lib.Dataset(self._config.data)
-
-  @functools.cached_property
-  def _tokenizer(self) -> tokenizer_lib.Tokenizer | None:
-    if not self._config.data.passage_tokens:
-      return None
-    config = self._config
-    return model_lib.load_checkpoint(
-        config.checkpoint, config.model, config.seed
-    ).tokenizer
+  kind = 'passages'
+  data: dataset_lib.Data
+  workdir: pathlib.Path
+  checkpoint: str
+  model: config_lib.ModelConfig
+  seed: int
 
   @property
-  def _identity(self) -> dict[str, Any]:
-    data, tokenizer = self._config.data, self._tokenizer
-    return {
-        'corpus': self._dataset.prepared.manifest['corpus_fingerprint'],
-        'cut': {'words': data.passage_words} if tokenizer is None else {
-            'tokens': data.passage_tokens, 'tokenizer': tokenizer.sha256,
-        },
-    }
+  def name(self) -> str:
+    """As in plans."""
+    return 'passages'
 
-  def _is_written(self) -> bool:
-    manifest = folders.read_manifest(self._folder)
-    return manifest is not None and manifest['identity'] == self._identity
+  @property
+  def folder(self) -> pathlib.Path:
+    """Of the corpus."""
+    return self.workdir / 'corpus'
 
-  def _write(self) -> None:
-    documents, cut = self._dataset.prepared.passages, self._cut()
+  def describe(self) -> str:
+    """The file."""
+    return f'{self.folder / "corpus.jsonl"}'
+
+  def needs(self) -> dict[str, artifact.Artifact]:
+    """The documents."""
+    return {'documents': self.data}
+
+  def settings(self) -> dict[str, Any]:
+    """The length of a passage, and what counts it."""
+    config = self.data.config
+    if not config.passage_tokens:
+      return {'words': config.passage_words}
+    return {'tokens': config.passage_tokens,
+            'tokenizer': self._tokenizer().sha256}
+
+  def write(self, scratch: pathlib.Path, manifest: dict[str, Any]) -> None:
+    """Cuts all documents."""
+    documents, cut = self.data.load().prepared.passages, self._cut()
     say = progress.Ticker('cutting documents', len(documents))
     counts = {'documents': len(documents), 'passages': 0, 'blank': 0}
-    manifest = {'identity': self._identity, 'counts': counts,
-                'source': self._config.data.source}
-    with (
-        folders.writing(self._folder, manifest) as scratch,
-        open(scratch / 'corpus.jsonl', 'w', encoding='utf-8') as f,
-    ):
+    manifest |= {'counts': counts, 'source': self.data.config.source}
+    with open(scratch / 'corpus.jsonl', 'w', encoding='utf-8') as f:
       for done, document in enumerate(documents, start=1):
         spans = cut(document.text)
         for number, (start, end) in enumerate(spans, start=1):
@@ -98,13 +89,42 @@ class SplitJob:
         counts['passages'] += len(spans)
         counts['blank'] += not spans
         say(done)
-    logging.info('%s: %d passages', self._folder, counts['passages'])
+    logging.info('%s: %d passages', self.folder, counts['passages'])
+
+  def _tokenizer(self) -> tokenizer_lib.Tokenizer:
+    return model_lib.load_checkpoint(
+        self.checkpoint, self.model, self.seed
+    ).tokenizer
 
   def _cut(self) -> Callable[[str], list[tuple[int, int]]]:
     """Text -> spans of its passages."""
-    data, tokenizer = self._config.data, self._tokenizer
-    if tokenizer is None:
-      return lambda text: splitting.by_words(text, data.passage_words)
+    config = self.data.config
+    if not config.passage_tokens:
+      return lambda text: splitting.by_words(text, config.passage_words)
+    tokenizer = self._tokenizer()
     return lambda text: splitting.by_tokens(
-        text, tokenizer.offsets(text), data.passage_tokens
+        text, tokenizer.offsets(text), config.passage_tokens
     )
+
+
+class SplitJob:
+  """`job=split`: documents in, a BEIR corpus of passages out."""
+
+  def __init__(self, config: config_lib.Config, workdir: pathlib.Path):
+    """Reads nothing yet."""
+    self._passages = Passages(
+        dataset_lib.Data(config.data), workdir, config.checkpoint,
+        config.model, config.seed,
+    )
+
+  def steps(self) -> list[artifact.Artifact]:
+    """The target, which says what it needs."""
+    return [self._passages]
+
+  def finish(self) -> None:
+    """Says how much there is and how to use it."""
+    folder = self._passages.folder
+    made = folders.read_json(folder / folders.MANIFEST)['counts']
+    print(f'\n{made["documents"]} documents, {made["passages"]} passages, '
+          f'{made["blank"]} documents without text\n'
+          f'--config.data.source=beir:{folder}')

@@ -155,12 +155,18 @@ def test_a_moved_tree_is_the_same(tmp_path):
   assert not MADE
 
 
-def test_another_format_is_made_again(tmp_path, monkeypatch):
-  plan.run([make(tmp_path)])
+def test_another_format_is_made_again_or_refused(tmp_path, monkeypatch):
+  """What lies under its identity is another; what has a name is refused."""
+  from neg_contrast import errors
+
+  plan.run([make(tmp_path).first])
   MADE.clear()
   monkeypatch.setattr(Upper, 'format', 2)
-  plan.run([make(tmp_path)])
-  assert 'upper x 1' in MADE and 'both' in MADE and 'text so' not in MADE
+  plan.run([make(tmp_path).first])
+  assert MADE == ['upper x 1', 'read so']
+  monkeypatch.setattr(Text, 'format', 7)
+  with pytest.raises(errors.UserError, match='text of format 1; .* format 7'):
+    plan.run([make(tmp_path)])
 
 
 def test_what_was_loaded_is_let_go_of(tmp_path):
