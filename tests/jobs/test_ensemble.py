@@ -8,7 +8,7 @@ import shutil
 import numpy as np
 import pytest
 
-from neg_contrast import api, errors
+from neg_contrast import api, errors, jobs
 from neg_contrast.artifacts import checksums, folders, plan
 from neg_contrast.evaluation import rankings, trec
 from neg_contrast.jobs import ensemble, evaluate, export, search
@@ -336,7 +336,7 @@ def test_settings_are_checked(finished, overrides, key):
   config = make_config(finished, 'ada', 'bob')
   config.update_from_flattened_dict(overrides)
   with pytest.raises(errors.UserError, match=f'config.ensemble.{key}'):
-    config_lib.parse(config)
+    jobs.check(config_lib.parse(config))
 
 
 def test_missing_members_and_runs_are_told_first(finished, tmp_path):
