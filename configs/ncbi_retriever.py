@@ -12,7 +12,7 @@ tuning.
 Arguments, as in `ncbi_retriever.py:size=small,score=som`:
   score, negatives: as of configs/zeshel_retriever.py.
   size: `full` (BERT-base, four epochs) or `small` (all-MiniLM-L6-v2, one epoch,
-    7 negatives; README has what it starts from).
+    7 negatives; launch/studies/RESULTS.md has what it starts from).
 """
 
 from neg_contrast import presets

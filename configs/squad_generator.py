@@ -11,7 +11,7 @@ Numbers that come of it do not stand beside the paper's without that remark.
 Arguments, as in `squad_generator.py:size=small`:
   size: `full` (google/t5-v1_1-base: v1.1 has seen no SQuAD, unlike T5 1.0,
     whose mixture holds it) or `small` (three layers of width 256, from
-    scratch; README has what it writes).
+    scratch; launch/studies/RESULTS.md has what it writes).
 """
 
 from neg_contrast import presets
