@@ -5,9 +5,10 @@
         --config.data.source=python_docs --config.data.split=test
 
 The checkpoint is a trained workdir of ours, or a BERT-family or
-sentence-transformers folder or hub name, or `minilm`. neg_contrast/data/README.md
-lists what `--config.data.source` can be. TREC run files of other systems are evaluated
-beside it with `--config.evaluation.runs="('theirs.trec',)"`.
+sentence-transformers folder or hub name, or `minilm`. What
+`--config.data.source` can be is in neg_contrast/data/README.md. TREC run files
+of other systems are evaluated beside it with
+`--config.evaluation.runs="('theirs.trec',)"`.
 """
 
 from neg_contrast.settings import config as config_lib

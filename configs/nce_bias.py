@@ -25,8 +25,8 @@ at `cross_entropy`, 60% at `random`):
 
 Ours are two towers too, of all-MiniLM-L6-v2. Norms depend on the model, its
 scores and how far it was trained; what should come out is that hard and mixed
-lie below random, ten times and more where the softmax is peaked. launch/studies/RESULTS.md
-has ours.
+lie below random, ten times and more where the softmax is peaked.
+launch/studies/RESULTS.md has ours.
 
 Columns: `bias` as the paper has it; standard `error` of 500 draws as a part of
 the bias, in the scores; norm of the NCE gradient, and its cosine with that of

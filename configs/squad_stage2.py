@@ -32,8 +32,8 @@ comparable.
 
 Arguments, as in `squad_stage2.py:size=small,negatives=random`:
   size: `full` (the paper's values) or `small` (all-MiniLM-L6-v2, one epoch of
-    batch 64; with stage1=none half an hour on two cores, launch/studies/RESULTS.md
-    has what it reaches).
+    batch 64; with stage1=none half an hour on two cores,
+    launch/studies/RESULTS.md has what it reaches).
   negatives: `random` (the batch only), `bm25`, `context`, `coarse`, `fine`,
     `mixed` (these four), `corpus`, `given`, or `model` with a checkpoint; what
     it needs is trained and mined first, see `--plan`.

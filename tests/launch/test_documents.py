@@ -78,6 +78,8 @@ def test_configs_of_commands_load(page):
   for words in commands(page):
     given = next(w for w in words if w.startswith('--config='))
     file, _, arg = given.partition('=')[2].partition(':')
+    if file == 'configs/FILE.py':  # Stands for any.
+      continue
     config = runpy.run_path(str(ROOT / file))['get_config'](arg or None)
     known = config_lib.flat(config)
     for word in words:
