@@ -65,8 +65,9 @@ class Lengths:
     """
     size = len(self.queries)
     rows = np.arange(size, dtype=np.int32)
-    negatives = np.arange(size, len(self.passages), dtype=np.int32)
-    negatives = negatives.reshape(size, len(self.passages) // size - 1)
+    negatives = np.arange(size, len(self.passages), dtype=np.int32).reshape(
+        size, len(self.passages) // size - 1
+    )
     chances = np.zeros(negatives.shape, np.float32) if has_chances else None
     return {
         'examples': examples.Examples(
