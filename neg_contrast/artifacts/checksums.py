@@ -188,8 +188,8 @@ def _blocks(data: np.ndarray) -> Iterator[np.ndarray]:
           for begin in range(0, len(data), BLOCK_BYTES))
 
 
-def _of_block(block: np.ndarray) -> str:
-  return xxhash.xxh3_64_hexdigest(block.data)
+def _of_block(data: np.ndarray) -> str:
+  return xxhash.xxh3_64_hexdigest(data.data)  # Its memory, not a copy.
 
 
 def _of_json(value: Any) -> str:

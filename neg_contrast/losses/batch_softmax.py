@@ -29,10 +29,9 @@ class BatchSoftmaxLoss(dual_encoder_loss.DualEncoderLoss):
 
   def __call__(self, vectors, batch, scale, score, sources):
     """The mean of both directions, or of query to passage alone."""
-    queries, positives, negatives = vectors
     terms = batch_softmax(
-        queries, positives, negatives, scale, batch.forward_mask,
-        batch.backward_mask, score,
+        vectors.queries, vectors.positives, vectors.negatives, scale,
+        batch.forward_mask, batch.backward_mask, score,
     )
     loss = terms.loss if self.bidirectional else jnp.mean(terms.forward)
     return loss, {
