@@ -152,7 +152,7 @@ class SyntheticDataset(Dataset):
   """Synthetic queries for the passages of another data set."""
 
   def __init__(self, gold: Dataset, prepared: prepared_lib.Prepared, kind: str):
-    """Wraps what `stage1/pairs.py` made.
+    """Wraps what `stage1/pair_folder.py` made.
 
     Args:
       gold: the data set with the passages.

@@ -169,9 +169,10 @@ def test_queries_of_equal_text_are_one(root, tmp_path):
     pairs_lib.write_pair(f, 'where', 'd0p0', (3, 4, 1))  # The first counts.
   from neg_contrast.artifacts import folders
   manifest = {}
-  with folders.writing(tmp_path / 'made', manifest) as scratch:
-    pairs_lib.write(base, [path], scratch, manifest)
   from neg_contrast.data import prepared as prepared_lib
+  with folders.writing(tmp_path / 'made', manifest,
+                       format=prepared_lib.QUERIES) as scratch:
+    pairs_lib.write(base, [path], scratch, manifest)
   made = prepared_lib.Prepared(tmp_path / 'made', base.folder)
   judged, cuts = made.judgements('synthetic'), pairs_lib.read_cuts(made)
   found = {(made.queries[int(q)].text, made.passage_ids[int(p)].decode()):
