@@ -1,5 +1,8 @@
 """The table of strategies, and what follows from a line in it."""
 
+import dataclasses
+import types
+
 import pytest
 
 from neg_contrast import errors
@@ -8,6 +11,7 @@ from neg_contrast.jobs import mine
 from neg_contrast.mining import candidates, strategies
 from neg_contrast.negatives import pool as pool_lib
 from neg_contrast.settings import config as config_lib
+from neg_contrast.settings import keys, negatives_settings
 from tests import tiny
 
 
@@ -45,8 +49,21 @@ class Toy(strategies.Strategy):
 @pytest.fixture
 def toy(monkeypatch):
   """One line in the table, and its name in the settings."""
+  known = (*config_lib.MINED, Toy.name)
   monkeypatch.setitem(strategies.STRATEGIES, Toy.name, Toy)
-  monkeypatch.setattr(config_lib, 'MINED', (*config_lib.MINED, Toy.name))
+  for module in (config_lib, negatives_settings):
+    monkeypatch.setattr(module, 'MINED', known)
+  fields = {field.name: field
+            for field in dataclasses.fields(config_lib.NegativesConfig)}
+  for name, change in (
+      ('strategy', {'allowed': keys.one_of(
+          'random', 'corpus', 'sampled', 'mixed', *known)}),
+      ('members', {'each': keys.one_of(*known)}),
+      ('drop_answers', {'each': keys.one_of(*known)}),
+  ):
+    monkeypatch.setattr(fields[name], 'metadata', types.MappingProxyType({
+        keys._METADATA: dataclasses.replace(
+            keys.declared(fields[name]), **change)}))
 
 
 def make_job(folder, **overrides):
