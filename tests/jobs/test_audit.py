@@ -7,7 +7,7 @@ import shlex
 import numpy as np
 import pytest
 
-from neg_contrast import errors
+from neg_contrast import errors, jobs
 from neg_contrast.artifacts import plan
 from neg_contrast.data import answers as answers_lib
 from neg_contrast.data import likeness, preparation
@@ -176,4 +176,4 @@ def test_no_judge_is_an_error(tmp_path):
   config = tiny.make_config(tmp_path)
   config.job = 'audit'
   with pytest.raises(errors.UserError, match='config.checkpoint'):
-    audit_job.AuditJob(config_lib.parse(config), tmp_path)
+    jobs.make_job(config_lib.parse(config), tmp_path)

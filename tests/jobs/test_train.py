@@ -400,3 +400,47 @@ def test_separate_towers_and_learned_scale(finished, tmp_path):
            in (tmp_path / 'log.jsonl').read_text().splitlines()]
   assert lines[0]['scale'] == pytest.approx(20)
   assert lines[0]['learning_rate'] == 0
+
+
+def two_stages(root):
+  """A training that goes on from another, all below one folder."""
+  few = {'mesh__data': 1, 'data__groups': 1, 'negatives__strategy': 'random',
+         'negatives__per_query': 0, 'evaluation__eval_steps': 0,
+         'evaluation__bm25': False, 'checkpointing__save_steps': 2}
+  config = tiny.make_config(root, optim__steps=6, **few)
+  config.stage1 = tiny.make_config(root, optim__steps=2, **few)
+  config.stage1.workdir = str(root / 'first')
+  return config_lib.parse(config)
+
+
+def test_a_tree_that_was_moved_goes_on(tmp_path, monkeypatch):
+  """Data, stage 1 and a training that was interrupted, all at another place."""
+  whole, here, there = (tmp_path / name for name in ('whole', 'here', 'there'))
+  whole.mkdir()
+  plan.run(train.TrainJob(two_stages(whole), whole / 'work').steps())
+  here.mkdir()
+  job = train.TrainJob(two_stages(here), here / 'work')
+  make = job._training._make_batch
+
+  def failing():
+    make_batch, count = make()
+
+    def of_step(step):
+      if step == 4:
+        raise KeyboardInterrupt
+      return make_batch(step)
+
+    return of_step, count
+
+  monkeypatch.setattr(job._training, '_make_batch', failing)
+  with pytest.raises(KeyboardInterrupt):
+    plan.run(job.steps())
+  here.rename(there)
+  first = (there / 'first' / 'log.jsonl').stat().st_mtime_ns
+  job = train.TrainJob(two_stages(there), there / 'work')
+  states = {step.name: step.is_done() for step in job.steps()
+            if step.name.endswith('training')}
+  assert states == {'stage 1: training': True, 'training': False}
+  plan.run(job.steps())
+  assert (there / 'first' / 'log.jsonl').stat().st_mtime_ns == first
+  assert losses_of(there / 'work') == losses_of(whole / 'work')
