@@ -73,9 +73,9 @@ def config_file(folder, root, module='tiny', call='make_config', **overrides):
   path = folder / f'config{len(list(folder.glob("config*.py")))}.py'
   path.write_text(
       'import pathlib\n'
-      f'from tests import {module}\n\n\n'
+      f'import tests.{module}\n\n\n'
       'def get_config():\n'
-      f'  return {module}.{call}(pathlib.Path({str(root)!r}), '
+      f'  return tests.{module}.{call}(pathlib.Path({str(root)!r}), '
       f'**{overrides!r})\n'
   )
   return path

@@ -7,6 +7,7 @@ from neg_contrast import errors, jobs
 from neg_contrast.settings import config as config_lib
 
 SUITABLE = {
+    'audit': {'checkpoint': 'x'},
     'evaluate': {'checkpoint': 'x'}, 'search': {'checkpoint': 'x'},
     'export': {'checkpoint': 'x', 'data.source': ''},
     'mine': {'negatives.strategy': 'bm25'},

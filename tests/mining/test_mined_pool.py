@@ -8,7 +8,7 @@ import shutil
 import numpy as np
 import pytest
 
-from neg_contrast import errors
+from neg_contrast import errors, jobs
 from neg_contrast.artifacts import plan
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import examples, inputs
@@ -360,9 +360,9 @@ class TestRefusals:
   def test_strategy_that_ignores_it(self, mined, strategy):
     config, workdir = mined
     with pytest.raises(errors.UserError, match='draws nothing from'):
-      dataclasses.replace(self.given(config, workdir), job='train',
-                          negatives=config_lib.NegativesConfig(
-                              strategy, pool='somewhere'))
+      jobs.check(dataclasses.replace(
+          self.given(config, workdir), job='train',
+          negatives=config_lib.NegativesConfig(strategy, pool='somewhere')))
 
   def test_no_pool_there(self, mined):
     config, workdir = mined

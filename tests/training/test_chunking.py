@@ -2,7 +2,7 @@
 
 import pytest
 
-from neg_contrast import errors, sharding
+from neg_contrast import errors, jobs, sharding
 from neg_contrast.jobs import settings_of_rooms
 from neg_contrast.settings import config as config_lib
 from neg_contrast.training import chunking
@@ -26,7 +26,10 @@ def test_number_of_groups_is_checked():
   with pytest.raises(errors.UserError, match='model.chunk_groups=-2: must be'):
     make_config(**{'model.chunk_groups': -2})
   with pytest.raises(errors.UserError, match='model.chunk_groups=2: is for'):
-    make_config(job='train_generator', **{'model.chunk_groups': 2})
+    config = config_lib.base_config()
+    config.job, config.data.source = 'train_generator', 'python_docs'
+    config.model.init, config.model.chunk_groups = 'random:t5-tiny', 2
+    jobs.check(config_lib.parse(config))
   plain = [chunking.make_chunks(make_config(), n, mesh) for n in (0, 8)]
   assert plain == [None, None]
   chunks = chunking.make_chunks(make_config(), 4, mesh)
