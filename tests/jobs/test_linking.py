@@ -175,10 +175,10 @@ def test_training_as_the_config_of_zeshel_does(evaluated, tmp_path):
                         .query_rows).rows
   worlds = np.unique(prepared.passage_worlds[drawn[drawn >= 0]])
   assert [prepared.worlds[world] for world in worlds] == ['apple', 'berry']
+  settings = settings_of_rooms.training(config_lib.parse(config))
   rows = encoder_tuning.stop_corpus(
-      config_lib.parse(config), made._gold, rankings.Evaluation(
-          config_lib.parse(config).evaluation, made._gold,
-          prepared.judgements('val')))
+      settings, made._gold, rankings.Evaluation(
+          settings.evaluation, made._gold, prepared.judgements('val')))
   assert np.unique(prepared.passage_worlds[rows]).tolist() == [
       prepared.worlds.index('cherry')]
 

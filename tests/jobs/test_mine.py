@@ -281,7 +281,7 @@ def test_a_failure_leaves_no_files(root, tmp_path, monkeypatch):
   plan.run(job.steps()[:-1])
   with monkeypatch.context() as patch:
     patch.setattr(texts_lib.Texts, '__call__', fail)
-    with pytest.raises(OSError, match='no such luck'):
+    with pytest.raises(errors.UserError, match='no such luck'):
       job.steps()[-1].run()
   assert not list(tmp_path.glob(f'{mine.FOLDER}*'))
   plan.run(job.steps())
