@@ -246,7 +246,9 @@ def test_a_full_disk_leaves_nothing(root, tmp_path, limit_bytes):
   before = resource.getrlimit(resource.RLIMIT_FSIZE)
   resource.setrlimit(resource.RLIMIT_FSIZE, (limit_bytes, before[1]))
   try:
-    with pytest.raises(errors.UserError, match='model: (can.t be written|not written)'):
+    with pytest.raises(
+        errors.UserError, match='model: (can.t be written|not written)'
+    ):
       step.run()
   finally:
     resource.setrlimit(resource.RLIMIT_FSIZE, before)
