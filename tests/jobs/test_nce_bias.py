@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neg_contrast import errors, sharding
+from neg_contrast import errors, jobs, sharding
 from neg_contrast.artifacts import checkpoints
 from neg_contrast.bias import labels
 from neg_contrast.bias import meter as meter_lib
@@ -257,6 +257,8 @@ def test_a_training_that_goes_on_measures_at_the_same_steps(
     ({'nce__log_steps': -1}, 'nce.log_steps=-1'),
 ])
 def test_what_a_training_cannot_measure_is_told(tmp_path, overrides, message):
+  settings = {**MEASURED, **overrides}
   with pytest.raises(errors.UserError, match=message):
-    tiny.train_only(tmp_path, tmp_path / 'work', **{**MEASURED, **overrides})
+    jobs.check(config_lib.parse(tiny.make_config(tmp_path, **settings)))
+    tiny.train_only(tmp_path, tmp_path / 'work', **settings)
   assert not (tmp_path / 'work' / 'checkpoints').exists()
