@@ -53,6 +53,35 @@ def key(name: str) -> str:
   return '.'.join(('config', *_PLACE.get(), name))
 
 
+def flag(name: str) -> str:
+  """A flag beside `--config` that an inner config holds as a key.
+
+  Args:
+    name: such as `workdir`.
+
+  Returns:
+    `--workdir`, or `--config.stage1.workdir`; cells lie in the workdir of their
+    table.
+  """
+  is_own = _PLACE.get() and not _PLACE.get()[-1].startswith('cells.')
+  return f'--{key(name)}' if is_own else f'--{name}'
+
+
+def place() -> tuple[str, ...]:
+  """Where the config lies that is read now, from the outermost in."""
+  return _PLACE.get()
+
+
+@contextlib.contextmanager
+def at(where: tuple[str, ...]) -> Iterator[None]:
+  """What runs inside reads the config that lies where `place` once said."""
+  token = _PLACE.set(where)
+  try:
+    yield
+  finally:
+    _PLACE.reset(token)
+
+
 @contextlib.contextmanager
 def within(name: str) -> Iterator[None]:
   """What runs inside reads the config that lies at a key of the outer config.
@@ -60,8 +89,5 @@ def within(name: str) -> Iterator[None]:
   Args:
     name: of that key, such as `stage1` or `cells.none.bm25`.
   """
-  token = _PLACE.set((*_PLACE.get(), name))
-  try:
+  with at((*_PLACE.get(), name)):
     yield
-  finally:
-    _PLACE.reset(token)

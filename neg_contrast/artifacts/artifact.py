@@ -9,12 +9,15 @@ share what they load.
 import abc
 import dataclasses
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
 
+from neg_contrast import errors
 from neg_contrast.artifacts import folders
 
 _loaded: dict['Artifact', Any] = {}
+_contents: dict[tuple['Artifact', str], Any] = {}
+_IDENTITY = 'identity'  # Beside roles.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,12 +29,21 @@ class Artifact(abc.ABC):
   Attributes:
     kind: name of the class of artifacts, part of the identity.
     format: raised when the bytes or the numbers of this kind change.
-    is_divided: all processes build it together; else the first one alone.
+    is_listed: whether plans show and make it; else it is there already, or is
+      made in memory when it is loaded.
+    is_large: whether what it loads is let go of where it is not needed.
+    has_roles: whether `contents` differ by role.
+    place: where the config lies that declares it; see `errors.place`.
   """
 
   kind: ClassVar[str]
   format: ClassVar[int] = 1
-  is_divided: ClassVar[bool] = False
+  is_listed: ClassVar[bool] = True
+  is_large: ClassVar[bool] = False
+  has_roles: ClassVar[bool] = False
+  place: tuple[str, ...] = dataclasses.field(
+      default_factory=errors.place, compare=False, repr=False, kw_only=True
+  )
 
   @property
   @abc.abstractmethod
@@ -54,12 +66,22 @@ class Artifact(abc.ABC):
   def build(self) -> None:
     """Makes it; what it needs is made."""
 
+  @property
+  def is_divided(self) -> bool:
+    """Whether all processes build it together; else the first one alone."""
+    return False
+
   def needs(self) -> Mapping[str, 'Artifact']:
     """The artifacts it is made from, by what they are to it."""
     return {}
 
+  def inputs(self) -> Mapping[str, 'Artifact']:
+    """What it needs; what is declared only now has its place."""
+    with errors.at(self.place):
+      return self.needs()
+
   def settings(self) -> Mapping[str, Any]:
-    """The settings that count, as json; called when all needs are made."""
+    """The settings that count, as json; called when needs have contents."""
     return {}
 
   def lacks(self) -> str | None:
@@ -73,7 +95,8 @@ class Artifact(abc.ABC):
   def load(self) -> Any:
     """What was made, read once until `release`."""
     if self not in _loaded:
-      _loaded[self] = self.read()
+      with errors.at(self.place):
+        _loaded[self] = self.read()
     return _loaded[self]
 
   def release(self) -> None:
@@ -81,31 +104,90 @@ class Artifact(abc.ABC):
     _loaded.pop(self, None)
 
   @property
-  def _format(self) -> folders.Format:
-    return folders.Format(self.kind, self.format)
+  def title(self) -> str:
+    """Its name, after the place that declares it."""
+    return ': '.join([*map(_label, self.place), self.name])
 
   @property
   def identity(self) -> dict[str, Any] | None:
     """What it is made from, never where; None: needs are not made yet."""
-    needs = {}
-    for role, need in self.needs().items():
-      needs[role] = need.fingerprint
-      if needs[role] is None:
+    if (self, _IDENTITY) not in _contents:
+      needs = {}
+      for role, need in self.inputs().items():
+        needs[role] = need.contents(role)
+        if needs[role] is None:
+          return None
+      _contents[self, _IDENTITY] = folders.as_json({
+          'kind': self.kind, 'format': self.format,
+          'settings': dict(self.settings()), 'needs': needs,
+      })
+    return _contents[self, _IDENTITY]
+
+  def contents(self, role: str = '') -> Any:
+    """How it enters the identity of what needs it, as json.
+
+    Args:
+      role: what it is to that.
+
+    Returns:
+      None: it is not made yet, or lacks something.
+    """
+    known = role if self.has_roles else ''
+    if (self, known) not in _contents:
+      with errors.at(self.place):
+        found = self._find_contents(role)
+      if found is None:
         return None
-    return folders.as_json({
-        'kind': self.kind, 'format': self.format,
-        'settings': dict(self.settings()), 'needs': needs,
-    })
+      _contents[self, known] = found
+    return _contents[self, known]
+
+  def _find_contents(self, role: str) -> Any:
+    """See `contents`.
+
+    What follows from its identity to the last bit has that. A training has the
+    fingerprint of its weights: another machine rounds otherwise.
+    """
+    del role
+    return self.identity
 
   @property
-  def fingerprint(self) -> str | None:
-    """Stands for its contents; None: it is not made yet.
+  def _format(self) -> folders.Format:
+    return folders.Format(self.kind, self.format)
 
-    What follows from its identity to the last bit has that of the identity. A
-    training has that of its weights: another machine rounds otherwise.
-    """
-    identity = self.identity
-    return None if identity is None else folders.sha256_json(identity)
+
+def _label(place: str) -> str:
+  """Where a config lies, in a few letters."""
+  if place == 'stage1':
+    return 'stage 1'
+  return place.removeprefix('cells.').replace('.', '-')
+
+
+@dataclasses.dataclass(frozen=True)
+class Given(Artifact):
+  """What the user provides: there, or lacking."""
+
+  is_listed = False
+
+  def is_made(self) -> bool:
+    """Whether it is there."""
+    return self.lacks() is None
+
+  def build(self) -> None:
+    """Nothing: it is given."""
+
+
+@dataclasses.dataclass(frozen=True)
+class InMemory(Artifact):
+  """What is made when it is loaded, and kept by no file."""
+
+  is_listed = False
+
+  def is_made(self) -> bool:
+    """Never."""
+    return False
+
+  def build(self) -> None:
+    """Nothing: it is made when it is loaded."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,9 +215,9 @@ class Cached(Artifact):
   @property
   def folder(self) -> pathlib.Path:
     """Where it lies; its needs have to be made."""
-    code = self.fingerprint
-    assert code is not None, f'{self.name}: needs are not made'
-    return self.root / f'{self.label}-{code[:12]}'
+    identity = self.identity
+    assert identity is not None, f'{self.name}: needs are not made'
+    return self.root / f'{self.label}-{folders.sha256_json(identity)[:12]}'
 
   def is_made(self) -> bool:
     """Whether the folder is there; its name says what it is made from."""
@@ -146,13 +228,8 @@ class Cached(Artifact):
   def build(self) -> None:
     """Writes the folder, unless another program has by now."""
     with folders.only_one(self.folder):
-      if self.is_made():
-        return
-      manifest: dict[str, Any] = {'identity': self.identity}
-      with folders.writing(
-          self.folder, manifest, format=self._format
-      ) as scratch:
-        self.write(scratch, manifest)
+      if not self.is_made():
+        _write(self)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -179,15 +256,114 @@ class Named(Artifact):
       return False
     wanted = self.identity
     self.check(made.get('identity'), wanted)
-    return wanted is not None and made.get('identity') == wanted
+    return wanted is not None and made.get('identity') == wanted and all(
+        (self.folder / name).is_file()
+        for name in folders.file_names(self.folder)
+    )
 
   def check(self, made: Any, wanted: dict[str, Any] | None) -> None:
     """Refuses to replace what is there; the default replaces it."""
 
   def build(self) -> None:
-    """Writes the folder."""
-    manifest: dict[str, Any] = {'identity': self.identity}
-    with folders.writing(
-        self.folder, manifest, format=self._format
-    ) as scratch:
-      self.write(scratch, manifest)
+    """Writes the folder, unless another program has by now."""
+    with folders.only_one(self.folder):
+      if not self.is_made():
+        _write(self)
+
+
+def _write(made: Cached | Named) -> None:
+  manifest: dict[str, Any] = {'identity': made.identity}
+  with folders.writing(
+      made.folder, manifest, format=folders.Format(made.kind, made.format)
+  ) as scratch:
+    made.write(scratch, manifest)
+
+
+@dataclasses.dataclass(frozen=True)
+class Json(Artifact):
+  """An artifact that is one json file, such as a measurement.
+
+  One that is made from something else is made again.
+  """
+
+  @property
+  @abc.abstractmethod
+  def path(self) -> pathlib.Path:
+    """Where it lies."""
+
+  @abc.abstractmethod
+  def compute(self) -> dict[str, Any]:
+    """What is to be written."""
+
+  def is_made(self) -> bool:
+    """Whether the file is there, and made from what is declared."""
+    return self.path.exists() and self.identity is not None and (
+        self.read().get('identity') == self.identity
+    )
+
+  def build(self) -> None:
+    """Writes the file."""
+    identity = self.identity
+    folders.write_sealed(self.path, {'identity': identity, **self.compute()})
+
+  def read(self) -> dict[str, Any]:
+    """What the file holds, with `identity`."""
+    return folders.read_sealed(self.path, self.path)
+
+
+def closure(targets: Collection[Artifact]) -> dict[Artifact, None]:
+  """Targets and all they need, each once, needs before those that need them."""
+  found: dict[Artifact, None] = {}
+
+  def visit(one: Artifact) -> None:
+    if one not in found:
+      for need in one.inputs().values():
+        visit(need)
+      found[one] = None
+
+  for target in targets:
+    visit(target)
+  return found
+
+
+def within_reach(one: Artifact) -> dict[Artifact, None]:
+  """What an artifact loads when it is looked at or built.
+
+  It, what it needs, and what those of them need that are made when loaded.
+  """
+  found = {one: None}
+
+  def visit(need: Artifact) -> None:
+    found[need] = None
+    if not need.is_listed:
+      for other in need.inputs().values():
+        visit(other)
+
+  for need in one.inputs().values():
+    visit(need)
+  return found
+
+
+def changed(made: Artifact) -> None:
+  """Forgets what is known of an artifact: it was made just now."""
+  made.release()
+  for known in [known for known in _contents if known[0] == made]:
+    del _contents[known]
+
+
+def keep_only(wanted: Collection[Artifact], are_large: bool = True) -> None:
+  """Lets go of what artifacts have loaded, but for some.
+
+  Args:
+    wanted: these.
+    are_large: let go of large ones alone.
+  """
+  for one in [one for one in _loaded if one not in wanted]:
+    if one.is_large or not are_large:
+      one.release()
+
+
+def forget() -> None:
+  """Lets go of everything that is known: files may have changed since."""
+  _loaded.clear()
+  _contents.clear()

@@ -62,7 +62,8 @@ def saying_unwritten(folder: pathlib.Path) -> Iterator[None]:
             else 'there is no earlier one')
     raise errors.UserError(
         f'{folder}: a checkpoint could not be saved ({reason}); {good}. Make '
-        'room there, or name another --workdir; the same command goes on'
+        f'room there, or name another {errors.flag("workdir")}; the same '
+        'command goes on'
     ) from None
 
 

@@ -340,7 +340,7 @@ def _check_shapes(folder: pathlib.Path, saved: Any, like: Any) -> None:
           f'{folder}: the checkpoint does not fit the model: {name} is '
           f'{_describe(have.get(name))} there and {_describe(want.get(name))} '
           'here. Use the model settings it was trained with, or another '
-          '--workdir'
+          f'{errors.flag("workdir")}'
       )
 
 

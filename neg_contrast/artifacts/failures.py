@@ -39,6 +39,7 @@ def not_written(path: pathlib.Path, reason: Any) -> errors.UserError:
   """The error for something that could not be written."""
   return errors.UserError(
       f'{path}: not written ({reason!s:.200}). Free some space, allow larger '
-      'files (ulimit -f), or name another --workdir, '
-      '--config.data.prepared_dir or --config.negatives.mined_dir'
+      f'files (ulimit -f), or name another {errors.flag("workdir")}, '
+      f'--{errors.key("data.prepared_dir")} or '
+      f'--{errors.key("negatives.mined_dir")}'
   )

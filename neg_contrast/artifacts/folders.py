@@ -265,7 +265,7 @@ def check_ours(folder: pathlib.Path) -> None:
   if is_other:
     raise errors.UserError(
         f'{folder}: is there already and was not made by this program. Move '
-        'it away, or name another --workdir'
+        f'it away, or name another {errors.flag("workdir")}'
     )
 
 
@@ -325,8 +325,9 @@ def make_folder(folder: pathlib.Path) -> None:
   except OSError as e:
     raise errors.UserError(
         f'{folder}: not a folder that can be written to ({e.strerror}). '
-        'Choose another with --workdir, --config.data.prepared_dir or '
-        '--config.negatives.mined_dir'
+        f'Choose another with {errors.flag("workdir")}, '
+        f'--{errors.key("data.prepared_dir")} or '
+        f'--{errors.key("negatives.mined_dir")}'
     ) from None
 
 

@@ -1,150 +1,132 @@
-"""What a command will do: steps in order, each with its own sign of being done.
+"""What a command will do: the artifacts that its targets need, in order.
 
-Finished steps are not repeated, so the same command resumes where it stopped.
+What is made is not made again, so the same command resumes where it stopped;
+and what only that needs need not be there.
 
-Several processes go through the plan together. The first one looks whether a
-step is done, and tells the others. What they can `share` all of them do:
+Several processes go through the plan together. The first one looks whether an
+artifact is made, and tells the others. What is divided all of them build:
 training, which they compute together, and encoding, mining and the writing of
-questions, which they divide. The rest of a step the first does alone, while the
-others wait: so every file has one writer, and a step begins when all have
-ended the one before.
+questions, which they share. The rest the first builds alone, while the others
+wait: so every file has one writer, and an artifact is begun when all have ended
+the one before.
 """
 
-import collections
-import dataclasses
+import functools
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 
 from absl import logging
 
 from neg_contrast import errors, hosts, progress
-from neg_contrast.artifacts import artifact as artifact_lib
+from neg_contrast.artifacts import artifact
 
 
-def nothing() -> None:
-  """What is left to do of some steps."""
-
-
-@dataclasses.dataclass(frozen=True)
-class Step:
-  """A piece of work that leaves something behind.
-
-  Attributes:
-    name: short.
-    makes: what it leaves, and where.
-    is_done: whether that is there already and belongs to this config.
-    run: does it, or what is left to do after `share`; in one process.
-    missing: what the user has to provide first; None when all is there.
-    opens_rest: whether the later steps can't even be looked at before it.
-    share: the part that all processes do, together or divided; comes first.
-  """
-
-  name: str
-  makes: str
-  is_done: Callable[[], bool]
-  run: Callable[[], object] = nothing
-  missing: Callable[[], str | None] = lambda: None
-  opens_rest: bool = False
-  share: Callable[[], object] = nothing
-
-  def describe(self) -> str:
-    """As of an `Artifact`."""
-    return self.makes
-
-  def is_made(self) -> bool:
-    """As of an `Artifact`."""
-    return self.is_done()
-
-  def lacks(self) -> str | None:
-    """As of an `Artifact`."""
-    return self.missing()
-
-  def needs(self) -> Mapping[str, artifact_lib.Artifact]:
-    """None: the steps of a job are in order."""
-    return {}
-
-
-def describe(targets: Sequence[Step | artifact_lib.Artifact]) -> str:
-  """The plan as text: done, to do, or lacking something."""
+def describe(targets: Sequence[artifact.Artifact]) -> str:
+  """The plan as text: done, to do, spared, or lacking something."""
+  artifact.forget()
+  states = _states(targets)
   lines = ['plan:']
-  blocked = False
-  steps = ordered(targets)
-  width = max(10, *(len(step.name) for step in steps))
-  for number, step in enumerate(steps, 1):
-    lack = step.lacks()
-    if lack:
-      state = 'MISSING'
-    elif not blocked and step.is_made():
-      state = 'done'
-    else:
-      state = 'to do'
-    blocked = blocked or (
-        isinstance(step, Step) and step.opens_rest and state != 'done'
-    )
-    lines.append(
-        f'  {number}. [{state:7}] {step.name:{width}} {step.describe()}'
-    )
+  spared = 'spared', ''
+  states = {one: states.get(one, spared) for one in artifact.closure(targets)}
+  shown = [one for one, (_, lack) in states.items() if one.is_listed or lack]
+  width = max(10, *(len(one.title) for one in shown), 0)
+  for number, one in enumerate(shown, 1):
+    state, lack = states[one]
+    lines.append(f'  {number}. [{state:7}] {one.title:{width}} '
+                 f'{one.describe()}')
     if lack:
       lines += ['     ' + line for line in lack.splitlines()]
   return '\n'.join(lines)
 
 
-def run(targets: Sequence[Step | artifact_lib.Artifact]) -> None:
+def run(
+    targets: Sequence[artifact.Artifact], is_described: bool = False
+) -> None:
   """Makes, in order, what is not made.
 
-  What was loaded is let go of after the last step that needs it.
+  Args:
+    targets: in the order that they are wanted in.
+    is_described: whether `describe` has looked at them just now.
 
   Raises:
     UserError: something is missing that the user has to provide.
   """
-  steps = ordered(targets)
-  hosts.on_first(lambda: _check_inputs(steps))
-  users = collections.Counter(
-      need for step in steps for need in step.needs().values()
-  )
-  for step in steps:
-    if hosts.on_first(step.is_made):
-      logging.info('%s: done before, kept', step.name)
+  if not is_described:
+    artifact.forget()
+  hosts.on_first(functools.partial(_check_inputs, targets))
+  done: set[artifact.Artifact] = set()
+  for number, target in enumerate(targets):
+    _make(target, done)
+    artifact.keep_only(artifact.closure(targets[number:]), are_large=False)
+
+
+def _make(one: artifact.Artifact, done: set[artifact.Artifact]) -> None:
+  """Makes an artifact, unless it is done, after what it needs."""
+  if one in done:
+    return
+  if not _is_made(one):
+    before = len(done)
+    while wanted := [need for need in one.inputs().values()
+                     if need not in done]:
+      _make(wanted[0], done)  # It may tell what else is needed.
+    # What it is made from is known only now, where that was not there.
+    if one.is_listed and (len(done) == before or not _is_made(one)):
+      _build(one)
+  done.add(one)
+
+
+def _is_made(one: artifact.Artifact) -> bool:
+  """Whether an artifact is made, to all processes."""
+  artifact.keep_only(artifact.within_reach(one))
+  with errors.at(one.place):
+    is_made = one.is_listed and hosts.on_first(one.is_made)
+  if is_made:
+    logging.info('%s: done before, kept', one.title)
+  return is_made
+
+
+def _build(one: artifact.Artifact) -> None:
+  """Builds an artifact: together, or the first process alone."""
+  artifact.keep_only(artifact.within_reach(one))
+  began = time.monotonic()
+  with errors.at(one.place):
+    if one.is_divided:
+      one.build()
     else:
-      began = time.monotonic()
-      _build(step)
-      logging.info('%s: done in %s', step.name,
-                   progress.format_seconds(time.monotonic() - began))
-    for need in step.needs().values():
-      users[need] -= 1
-      if not users[need] and need not in targets:
-        need.release()
+      hosts.on_first(one.build)
+  artifact.changed(one)
+  logging.info('%s: done in %s', one.title,
+               progress.format_seconds(time.monotonic() - began))
 
 
-def ordered(
-    targets: Sequence[Step | artifact_lib.Artifact]
-) -> list[Step | artifact_lib.Artifact]:
-  """Targets and all they need, each once, needs before those that need them."""
-  steps: dict[Step | artifact_lib.Artifact, None] = {}
+def _states(
+    targets: Sequence[artifact.Artifact]
+) -> dict[artifact.Artifact, tuple[str, str]]:
+  """State, and what it lacks, of each artifact that is looked at.
 
-  def visit(step):
-    if step not in steps:
-      for need in step.needs().values():
-        visit(need)
-      steps[step] = None
+  What only a finished one needs is not.
+  """
+  states: dict[artifact.Artifact, tuple[str, str]] = {}
+
+  def look(one: artifact.Artifact) -> None:
+    if one in states:
+      return
+    artifact.keep_only(artifact.within_reach(one))
+    with errors.at(one.place):
+      is_made = one.is_listed and one.is_made()
+      lack = '' if is_made else one.lacks() or ''
+    if not is_made:
+      for need in one.inputs().values():
+        look(need)
+    states[one] = (
+        'done' if is_made else 'MISSING' if lack else 'to do'), lack
 
   for target in targets:
-    visit(target)
-  return list(steps)
+    look(target)
+  return states
 
 
-def _build(step: Step | artifact_lib.Artifact) -> None:
-  if isinstance(step, Step):
-    step.share()
-    hosts.on_first(step.run)
-  elif step.is_divided:
-    step.build()
-  else:
-    hosts.on_first(step.build)
-
-
-def _check_inputs(steps: Sequence[Step | artifact_lib.Artifact]) -> None:
-  for step in steps:
-    lack = step.lacks()
+def _check_inputs(targets: Sequence[artifact.Artifact]) -> None:
+  for _, lack in _states(targets).values():
     if lack:
       raise errors.UserError(lack)

@@ -7,6 +7,7 @@ import shutil
 
 import pytest
 
+from neg_contrast import errors
 from neg_contrast.artifacts import artifact, folders, plan
 
 MADE: list[str] = []
@@ -17,6 +18,7 @@ class Text(artifact.Named):
   """A file of the user's words."""
 
   kind = 'text'
+  is_large = True
   root: pathlib.Path
   words: str
   note: str = ''  # Counts for nothing.
@@ -106,9 +108,67 @@ class Both(artifact.Named):
     (scratch / 'text.txt').write_text(self.first.load() + self.second.load())
 
 
+@dataclasses.dataclass(frozen=True)
+class Given(Text):
+  """Words that are there already."""
+
+  kind = 'given'
+  is_listed = False
+  name = 'given'
+
+  def is_made(self):
+    return False
+
+  def read(self):
+    return self.words
+
+
+@dataclasses.dataclass(frozen=True)
+class Broken(artifact.Named):
+  """Can't be made."""
+
+  kind = 'broken'
+  name = 'broken'
+  root: pathlib.Path
+
+  @property
+  def folder(self):
+    return self.root / 'broken'
+
+  def describe(self):
+    return 'nothing'
+
+  def write(self, scratch, manifest):
+    raise errors.SettingError('data.source', 1, 'is wrong')
+
+
+@dataclasses.dataclass(frozen=True)
+class Measurement(artifact.Json):
+  """A square."""
+
+  kind = 'measurement'
+  name = 'measurement'
+  root: pathlib.Path
+  side: int
+
+  @property
+  def path(self):
+    return self.root / 'made.json'
+
+  def describe(self):
+    return f'a square in {self.path}'
+
+  def settings(self):
+    return {'side': self.side}
+
+  def compute(self):
+    return {'value': self.side ** 2}
+
+
 @pytest.fixture(autouse=True)
 def nothing_made():
   MADE.clear()
+  artifact.forget()
 
 
 def make(root, words='so', **kwargs):
@@ -157,8 +217,6 @@ def test_a_moved_tree_is_the_same(tmp_path):
 
 def test_another_format_is_made_again_or_refused(tmp_path, monkeypatch):
   """What lies under its identity is another; what has a name is refused."""
-  from neg_contrast import errors
-
   plan.run([make(tmp_path).first])
   MADE.clear()
   monkeypatch.setattr(Upper, 'format', 2)
@@ -171,7 +229,7 @@ def test_another_format_is_made_again_or_refused(tmp_path, monkeypatch):
 
 def test_what_was_loaded_is_let_go_of(tmp_path):
   plan.run([make(tmp_path)])
-  assert not [one for one in artifact._loaded if one.kind == 'text']
+  assert not [one for one in artifact._loaded if one.root == tmp_path]
   target = Upper(Text(tmp_path, 'so'))
   target.load()
   assert target in artifact._loaded
@@ -179,9 +237,54 @@ def test_what_was_loaded_is_let_go_of(tmp_path):
   assert target not in artifact._loaded
 
 
-def test_what_is_missing_stops_before_anything_is_made(tmp_path):
-  from neg_contrast import errors
+def test_what_only_a_finished_one_needs_need_not_be_there(tmp_path):
+  plan.run([make(tmp_path)])
+  shutil.rmtree(tmp_path / 'upper')
+  MADE.clear()
+  assert plan.describe([make(tmp_path)]).count('spared') == 3
+  plan.run([make(tmp_path)])
+  assert not MADE
+  (tmp_path / 'both' / 'manifest.json').unlink()
+  shutil.rmtree(tmp_path / 'both')
+  plan.run([make(tmp_path)])
+  assert MADE == ['upper x 1', 'read so', 'upper x 2', 'both']
 
+
+def test_an_artifact_knows_which_config_declares_it(tmp_path):
+  """Its title says so, and what it raises names keys as that one's."""
+  with errors.within('cells.none.bm25'), errors.within('stage1'):
+    inner = Broken(tmp_path)
+  assert inner.title == 'none-bm25: stage 1: broken'
+  assert inner == Broken(tmp_path)  # The place is not what it is.
+  assert '1. [to do  ] none-bm25: stage 1: broken' in plan.describe([inner])
+  with pytest.raises(errors.UserError,
+                     match=r'^config.cells.none.bm25.stage1.data.source=1'):
+    plan.run([inner])
+  with pytest.raises(errors.UserError, match='^config.data.source=1'):
+    plan.run([Broken(tmp_path)])
+
+
+@pytest.mark.parametrize('damage', ['identity', 'value'])
+def test_a_measurement_that_is_damaged_is_refused(tmp_path, damage):
+  plan.run([Measurement(tmp_path, 3)])
+  assert Measurement(tmp_path, 3).load()['value'] == 9
+  assert not Measurement(tmp_path, 4).is_made()
+  path = tmp_path / 'made.json'
+  path.write_text(path.read_text().replace(damage, damage[:-1]))
+  with pytest.raises(errors.UserError, match='made.json: .*[Rr]emove'):
+    plan.run([Measurement(tmp_path, 3)])
+
+
+def test_what_is_not_listed_is_read_when_it_is_asked_for(tmp_path):
+  target = Upper(Given(tmp_path, 'hi'))
+  assert 'given' not in plan.describe([target])
+  plan.run([target])
+  assert target.load() == 'HI'
+  said = plan.describe([Upper(Given(tmp_path, ''))])
+  assert '[MISSING] given' in said and 'say something' in said
+
+
+def test_what_is_missing_stops_before_anything_is_made(tmp_path):
   with pytest.raises(errors.UserError, match='say something'):
     plan.run([make(tmp_path, '')])
   assert not MADE
@@ -206,8 +309,8 @@ def test_the_manifest_says_what_it_is_made_from(tmp_path):
   made = folders.read_manifest(tmp_path / 'both')
   assert made['identity'] == {
       'kind': 'both', 'format': 1, 'settings': {}, 'needs': {
-          'first': make(tmp_path).first.fingerprint,
-          'second': make(tmp_path).second.fingerprint,
+          'first': make(tmp_path).first.identity,
+          'second': make(tmp_path).second.identity,
       },
   }
   assert str(tmp_path) not in json.dumps(made['identity'])
