@@ -22,10 +22,10 @@ MODEL_KEYS = tuple(f'model.{name}' for name in (
 ))
 """Keys that stage 1 has from stage 2, which goes on with its model."""
 
-STAGE1 = ('generated', 'no_hard_negatives', *config_lib.PRETEXTS)
+STAGE1 = ('generated', 'no_hard_negatives', *config_lib.PRETEXTS.names)
 """What stage 1 can be trained on; a value of the argument `stage1`."""
 
-STRATEGIES = ('random', 'corpus', 'mixed', *config_lib.MINED)
+STRATEGIES = ('random', 'corpus', 'mixed', *config_lib.MINED.names)
 """Values of the argument `negatives`."""
 
 

@@ -1,4 +1,4 @@
-"""What training minimises: one loss a file, those of dual encoders in `table`.
+"""What training minimises: one loss a file, and `loss_table` of some.
 
 Pure.
 """

@@ -37,20 +37,21 @@ def make(settings: config_lib.LossConfig) -> dual_encoder_loss.DualEncoderLoss:
   name = settings.candidates
   if name not in LOSSES:
     raise errors.UserError(
-        f'config.loss.candidates={name!r}: must be one of {", ".join(LOSSES)}'
+        f'{errors.key("loss.candidates")}={name!r}: must be one of '
+        f'{", ".join(LOSSES)}'
     )
   kind = LOSSES[name]
   if settings.bidirectional not in kind.directions:
     raise errors.UserError(
-        f'config.loss.candidates={name!r}: ranks passages for queries '
+        f'{errors.key("loss.candidates")}={name!r}: ranks passages for queries '
         f'{"only" if settings.bidirectional else "and the other way round"}; '
-        f'set --config.loss.bidirectional={not settings.bidirectional}'
+        f'set --{errors.key("loss.bidirectional")}={not settings.bidirectional}'
     )
   if settings.adjusted and not kind.adjusts:
     able = [other for other, one in LOSSES.items() if one.adjusts]
     raise errors.UserError(
-        "config.loss.adjusted=True: is of a query's own negatives; set "
-        f'--config.loss.candidates={" or ".join(able)}'
+        f'{errors.key("loss.adjusted")}=True: is of a query\'s own negatives; '
+        f'set --{errors.key("loss.candidates")}={" or ".join(able)}'
     )
   return kind(settings.bidirectional, settings.adjusted)
 
@@ -71,6 +72,7 @@ def check(
   for need in loss.needs:
     if need not in held:
       raise errors.UserError(
-          f'config.loss.candidates={settings.candidates!r}: {_REASONS[need]}'
+          f'{errors.key("loss.candidates")}={settings.candidates!r}: '
+          f'{_REASONS[need]}'
       )
   return loss

@@ -18,7 +18,7 @@ from neg_contrast.batches import batcher
 from neg_contrast.negatives import drawing
 
 FOLDER = 'pool'  # Of a workdir.
-FORMAT = folders.Format('a pool of negatives', 1)
+FORMAT = folders.Format('a pool of negatives', 2)
 DROPPED_BY = ('', 'positive', 'rank', 'margin', 'relative_margin', 'answer',
               'duplicate', 'pool_size')
 """Names of filters by code; 0: it is in the pool. `pool_size`: M better ones

@@ -31,7 +31,6 @@ from neg_contrast.settings.nce_settings import NceConfig
 from neg_contrast.settings.negatives_settings import (
   FORMATS,
   MINED,
-  RETRIEVED,
   NegativesConfig,
 )
 from neg_contrast.settings.optim_settings import OptimConfig
@@ -39,7 +38,7 @@ from neg_contrast.settings.synthetic_settings import PRETEXTS, SyntheticConfig
 from neg_contrast.settings.table_settings import TableConfig
 
 __all__ = [
-    'BENCHMARKS', 'FORMATS', 'MINED', 'PRETEXTS', 'RETRIEVED',
+    'BENCHMARKS', 'FORMATS', 'MINED', 'PRETEXTS',
     'BenchmarkConfig', 'CheckpointingConfig', 'Config', 'DataConfig',
     'EnsembleConfig', 'EvaluationConfig', 'IndexConfig', 'LossConfig',
     'MeshConfig', 'ModelConfig', 'NceConfig', 'NegativesConfig', 'OptimConfig',

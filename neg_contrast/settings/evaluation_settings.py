@@ -16,7 +16,7 @@ class EvaluationConfig(keys.Section):
       0: never stop early.
     stop_corpus_passages: random passages in the corpus of early stopping,
       beside the tune positives and their BM25 top 100.
-    metrics: names as in `evaluation/metrics.py`.
+    metrics: names as in `evaluation/metrics/`.
     answer_ks: cut-offs of `answer_accuracy@k`; empty: not measured.
     answer_rule: `string` (the DPR rule) or `regex`.
     depth: passages retrieved for a query.

@@ -12,6 +12,7 @@ class's docstring. A rule that several keys share goes into `__post_init__`.
 
 import dataclasses
 import functools
+import importlib
 import numbers
 import re
 import types
@@ -89,11 +90,60 @@ def above_at_most(bound: float, most: float) -> Range:
                f'({bound}, {most}]')
 
 
-def one_of(*known: str) -> Range:
-  """One of some names."""
-  return Range(lambda value: value in known,
-               f'must be one of {", ".join(known)}',
-               ', '.join(f'`{name}`' if name else 'empty' for name in known))
+@dataclasses.dataclass(frozen=True)
+class Table:
+  """A table of a room above this one, whose names are values of keys.
+
+  It is looked up when a value is checked, not when this room is imported: so a
+  line in the table is all that a new strategy, loss or pretext takes.
+
+  Attributes:
+    module: that holds it.
+    attribute: its name there; a mapping of names.
+  """
+
+  module: str
+  attribute: str
+
+  @property
+  def names(self) -> tuple[str, ...]:
+    """The names, in the order of the table."""
+    return tuple(getattr(
+        importlib.import_module(f'neg_contrast.{self.module}'), self.attribute
+    ))
+
+
+@dataclasses.dataclass(frozen=True)
+class OneOf:
+  """A `Range` of names; see `one_of`."""
+
+  known: tuple[str | Table, ...]
+
+  @property
+  def names(self) -> tuple[str, ...]:
+    """All of them."""
+    return tuple(name for one in self.known for name in (
+        one.names if isinstance(one, Table) else (one,)
+    ))
+
+  @property
+  def rule(self) -> str:
+    """What the error says of another value."""
+    return f'must be one of {", ".join(self.names)}'
+
+  @property
+  def text(self) -> str:
+    """The range in the reference of keys."""
+    return ', '.join(f'`{name}`' if name else 'empty' for name in self.names)
+
+  def holds(self, value: Any) -> bool:
+    """Whether a key may have the value."""
+    return value in self.names
+
+
+def one_of(*known: str | Table) -> OneOf:
+  """One of some names, those of tables included."""
+  return OneOf(known)
 
 
 def matching(pattern: str, text: str) -> Range:
@@ -131,14 +181,14 @@ class Key:
       is a part of the model's identity.
   """
 
-  allowed: Range | None = None
-  each: Range | None = None
+  allowed: Range | OneOf | None = None
+  each: Range | OneOf | None = None
   counts: bool | When = True
 
 
 def key(
-    default: Any, allowed: Range | None = None, *, each: Range | None = None,
-    counts: bool | When = True,
+    default: Any, allowed: Range | OneOf | None = None, *,
+    each: Range | OneOf | None = None, counts: bool | When = True,
 ) -> Any:
   """Declares a key; arguments as the attributes of `Key`.
 

@@ -2,8 +2,9 @@
 
 import dataclasses
 
-from neg_contrast import errors
 from neg_contrast.settings import keys
+
+LOSSES = keys.Table('losses.loss_table', 'LOSSES')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,17 +40,7 @@ class LossConfig(keys.Section):
   scale: float = keys.key(20.0, keys.above(0))
   learn_scale: bool = keys.key(False)
   bidirectional: bool = keys.key(True)
-  candidates: str = keys.key('batch', keys.one_of('batch', 'own'))
+  candidates: str = keys.key('batch', keys.one_of(LOSSES))
   adjusted: bool = keys.key(False)
   mask_known_positives: bool = keys.key(True)
   label_smoothing: float = keys.key(0.0, keys.at_least_below(0, 1))
-
-  def __post_init__(self):
-    """Checks ranges and that the keys agree."""
-    super().__post_init__()
-    if self.candidates == 'own' and self.bidirectional:
-      raise self.error('candidates', 'ranks passages for queries only; set '
-                       f'--{errors.key("loss.bidirectional")}=False')
-    if self.adjusted and self.candidates != 'own':
-      raise self.error('adjusted', "is of a query's own negatives; set "
-                       f'--{errors.key("loss.candidates")}=own')

@@ -4,11 +4,11 @@ import dataclasses
 
 from neg_contrast.settings import keys
 
-MINED = ('given', 'bm25', 'context', 'coarse', 'fine', 'model', 'run')
-"""Strategies that keep a pool of passages for every query."""
+DRAWN = keys.Table('negatives.sources', 'SOURCES')
+"""What is drawn while training, without a pool."""
 
-RETRIEVED = ('bm25', 'coarse', 'fine', 'model')
-"""Mined strategies whose candidates are ranked and scored by a search."""
+MINED = keys.Table('mining.strategies', 'STRATEGIES')
+"""Strategies that keep a pool of passages for every query."""
 
 FORMATS = ('dpr', 'tevatron', 'flag_embedding', 'triplets')
 """Files that a pool can be written as."""
@@ -75,13 +75,13 @@ class NegativesConfig(keys.Section):
   section = 'negatives'
 
   strategy: str = keys.key(
-      'random', keys.one_of('random', 'corpus', 'sampled', 'mixed', *MINED)
+      'random', keys.one_of(DRAWN, 'mixed', MINED)
   )
   per_query: int = keys.key(0, keys.at_least(0))
   pool_size: int = keys.key(100, keys.at_least(1), counts=False)
   depth: int = keys.key(200, counts=False)
   members: tuple[str, ...] = keys.key(
-      ('coarse', 'fine', 'bm25', 'context'), each=keys.one_of(*MINED),
+      ('coarse', 'fine', 'bm25', 'context'), each=keys.one_of(MINED),
       counts=False,
   )
   hard_percent: float = keys.key(
@@ -102,7 +102,7 @@ class NegativesConfig(keys.Section):
   margin: float | None = keys.key(None, counts=False)
   relative_margin: float | None = keys.key(None, counts=False)
   drop_answers: tuple[str, ...] = keys.key(
-      ('bm25',), each=keys.one_of(*MINED), counts=False
+      ('bm25',), each=keys.one_of(MINED), counts=False
   )
   drop_duplicates: bool = keys.key(True, counts=False)
   pool: str = keys.key('', counts=False)
@@ -116,7 +116,7 @@ class NegativesConfig(keys.Section):
     """The strategies whose pools are needed."""
     if self.strategy == 'mixed':
       return self.members
-    return (self.strategy,) if self.strategy in MINED else ()
+    return (self.strategy,) if self.strategy in MINED.names else ()
 
   def __post_init__(self):
     """Checks ranges and that the keys agree."""
@@ -128,7 +128,7 @@ class NegativesConfig(keys.Section):
                        "such as ('bm25.trec',)")
     if self.strategy == 'sampled' and self.per_query < 1:
       raise self.error('per_query', keys.at_least(1).rule)
-    is_mined = self.strategy in ('mixed', *MINED)
+    is_mined = self.strategy not in DRAWN.names
     if is_mined and self.pool_size < self.per_query:
       raise self.error('pool_size', keys.at_least(self.per_query).rule)
     self._check_ranks()

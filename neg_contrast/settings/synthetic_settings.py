@@ -4,7 +4,7 @@ import dataclasses
 
 from neg_contrast.settings import keys
 
-PRETEXTS = ('inverse_cloze', 'crops', 'recurring_spans', 'neighbours', 'title')
+PRETEXTS = keys.Table('stage1.pretexts', 'PRETEXTS')
 """Ways to make pairs from passages alone."""
 
 
@@ -41,7 +41,7 @@ class SyntheticConfig(keys.Section):
   section = 'synthetic'
 
   pairs: str = keys.key(
-      '', keys.one_of('', 'generated', *PRETEXTS), counts=False
+      '', keys.one_of('', 'generated', PRETEXTS), counts=False
   )
   per_passage: int = keys.key(3, keys.at_least(1), counts=False)
   with_answer: bool = keys.key(False)

@@ -5,9 +5,13 @@ import dataclasses
 import jax.numpy as jnp
 import pytest
 
-from neg_contrast import errors
+from neg_contrast import errors, jobs
+from neg_contrast.artifacts import plan
 from neg_contrast.losses import dual_encoder_loss, loss_table
 from neg_contrast.settings import config as config_lib
+from neg_contrast.settings import reference
+from neg_contrast.training import run_log
+from tests import tiny
 
 HARD = dual_encoder_loss.HARD_NEGATIVES
 
@@ -58,8 +62,26 @@ class Nearness(dual_encoder_loss.DualEncoderLoss):
     return -jnp.mean(scale * scores), {'accuracy': jnp.float32(0)}
 
 
-def test_a_new_loss_is_a_class_and_a_line(monkeypatch):
+def test_a_new_loss_is_a_class_and_a_line(monkeypatch, tmp_path):
+  """It is offered, planned, trained with, reported, and in the reference."""
   monkeypatch.setitem(loss_table.LOSSES, 'nearness', Nearness)
-  assert isinstance(loss_table.make(settings(candidates='nearness')), Nearness)
-  with pytest.raises(errors.UserError, match='batch, own, nearness'):
-    loss_table.make(settings(candidates='bogus'))
+  make = lambda **settings: config_lib.parse(tiny.make_config(
+      tmp_path, optim__steps=2, evaluation__bm25=False,
+      negatives__strategy='random', negatives__per_query=0, **settings))
+  with pytest.raises(errors.UserError, match='must be one of .*own, nearness'):
+    make(loss__candidates='bogus')
+  wrong = make(loss__candidates='nearness', loss__adjusted=True)
+  with pytest.raises(errors.UserError, match='loss.candidates=own'):
+    jobs.check(wrong)
+  assert '`batch`, `own`, `nearness`' in reference.reference()
+  work = tmp_path / 'work'
+  work.mkdir()
+  job = jobs.make_job(make(loss__candidates='nearness'), work)
+  assert '[to do  ] training' in plan.describe(job.targets())
+  plan.run(job.targets())
+  job.finish()
+  losses = [one['loss'] for one in run_log.read(work / run_log.FILE)
+            if 'loss' in one]
+  assert losses and all(loss < 0 for loss in losses)  # No softmax gives that.
+  page = (work / 'report.html').read_text()
+  assert 'nearness' in page

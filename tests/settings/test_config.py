@@ -84,7 +84,6 @@ def test_wrong_types_name_the_key(values, message):
     ({'sed': 3}, 'config: unknown key stage1.sed; did you mean stage1.seed?'),
     ({'optim': {'steps': -3}},
      'config.stage1.optim.steps=-3: must be at least 0'),
-    ({'loss': {'candidates': 'own'}}, '--config.stage1.loss.bidirectional'),
 ])
 def test_mistakes_within_are_named_as_flags_are(values, message):
   assert message in refused(untyped(stage1=values))
@@ -106,7 +105,6 @@ def test_cells_and_what_they_hold():
     ({'data.batch_size': 9, 'data.groups': 2},
      'config.data.batch_size=9: must be a multiple of data.groups=2'),
     ({'data.tune_split': 'x', 'data.test_split': 'x'}, 'data.test_split'),
-    ({'loss.adjusted': True}, '--config.loss.candidates=own'),
     ({'synthetic.method': 'greedy'}, 'must be 1 for synthetic.method=greedy'),
     ({'synthetic.round_trip_checkpoint': 'x'}, 'needs synthetic.round_trip_ra'),
     ({'negatives.strategy': 'run'}, 'config.negatives.runs'),

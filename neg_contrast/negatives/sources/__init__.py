@@ -14,10 +14,9 @@ SOURCES: dict[str, type[Source]] = {
     'random': random_source.Random,
     'corpus': corpus_source.Corpus,
     'sampled': sampled_source.Sampled,
-    'pool': pool_source.FromPool,
 }
-"""Name -> source. But for `pool`, the names are those of
-`config.negatives.strategy`; the pool serves all strategies that are mined."""
+"""Name in `config.negatives.strategy` -> source. The pool's serves all
+strategies that are mined."""
 
 
 def source_of(strategy: str, pool: pool_lib.Pool | None) -> type[Source]:
@@ -27,8 +26,9 @@ def source_of(strategy: str, pool: pool_lib.Pool | None) -> type[Source]:
     strategy: `config.negatives.strategy`.
     pool: what was mined; None: nothing.
   """
-  mined = 'random' if pool is None else 'pool'
-  return SOURCES[strategy if strategy in SOURCES else mined]
+  if strategy in SOURCES:
+    return SOURCES[strategy]
+  return random_source.Random if pool is None else pool_source.FromPool
 
 
 __all__ = ['SOURCES', 'Material', 'Source', 'source_of']

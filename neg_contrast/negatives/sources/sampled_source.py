@@ -22,6 +22,7 @@ from neg_contrast.negatives import sampled, sampling
 from neg_contrast.negatives.sources import source
 from neg_contrast.retrieval import embedder as embedder_lib
 from neg_contrast.retrieval import vector_table
+from neg_contrast.settings import config as config_lib
 
 FOLDER = 'sampled'  # Of a workdir.
 FORMAT = folders.Format('sampled negatives', 1)
@@ -47,6 +48,11 @@ class Sampled(source.Source):
     """Two."""
     del pool
     return ('hard', 'random')
+
+  @staticmethod
+  def knows_chances(settings: config_lib.NegativesConfig) -> bool:
+    """Where all are drawn in proportion to exp(score)."""
+    return settings.hard_percent == 100 and not settings.greedy
 
   def refresh(self, params: Any, step: int) -> None:
     """Draws for the steps that come, unless they are drawn already.
@@ -105,11 +111,11 @@ class Sampled(source.Source):
       raise errors.UserError(
           f'{folder}: the negatives that this epoch began with are not there, '
           'and the model that drew them is gone; put them back, or train in '
-          'another --workdir'
+          f'another {errors.flag("workdir")}'
       )
     shape = len(self._material.pairs), None
-    made = {path.stem: arrays.load_array(path, shape)
-            for path in folder.glob('*.npy')}
+    made = {name.removesuffix('.npy'): arrays.load_array(folder / name, shape)
+            for name in sorted(folders.file_names(folder))}
     pool_lib.check_range(
         folder / 'rows.npy', made['rows'], -1,
         len(self._material.dataset.prepared.passages) - 1,

@@ -73,6 +73,12 @@ class Source(abc.ABC):
   def names(pool: pool_lib.Pool | None) -> tuple[str, ...]:
     """What `Drawn.sources` numbers; known before there is any data."""
 
+  @staticmethod
+  def knows_chances(settings: config_lib.NegativesConfig) -> bool:
+    """Whether draws are independent, each with a known chance."""
+    del settings
+    return False
+
   @abc.abstractmethod
   def draw(
       self, step: int, numbers: np.ndarray, query_rows: np.ndarray

@@ -8,7 +8,7 @@ def test_every_strategy_has_a_source():
   of = lambda strategy, pool=None: sources.source_of(strategy, pool)
   for name in ('random', 'corpus', 'sampled'):
     assert of(name) is sources.SOURCES[name]
-  for name in ('mixed', *config_lib.MINED):
+  for name in ('mixed', *config_lib.MINED.names):
     assert of(name) is sources.SOURCES['random']  # Nothing was mined.
   assert sources.SOURCES['corpus'].names(None) == ('corpus',)
   assert sources.SOURCES['sampled'].names(None) == ('hard', 'random')
