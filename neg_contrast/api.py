@@ -32,7 +32,7 @@ from neg_contrast import errors, jobs
 from neg_contrast.artifacts import folders, plan
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import prepared
-from neg_contrast.jobs import settings_of_rooms
+from neg_contrast.jobs.common import settings_of_rooms
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.retrieval import fused_vectors, text_encoder
 from neg_contrast.retrieval import retriever as retriever_lib
@@ -70,10 +70,10 @@ def run(
   config = _set(runpy.run_path(name)['get_config'](arg or None), settings)
   folder = pathlib.Path(workdir or config.workdir or f'workdirs/{path.stem}')
   job = jobs.make_job(config, folder)
-  steps = job.steps()
-  print(plan.describe(steps), flush=True)
+  targets = job.targets()
+  print(plan.describe(targets), flush=True)
   folders.make_folder(folder)
-  plan.run(steps)
+  plan.run(targets, is_described=True)
   job.finish()
   return folder
 

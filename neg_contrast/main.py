@@ -16,7 +16,7 @@ from ml_collections import config_flags
 
 from neg_contrast import errors, hosts, jobs
 from neg_contrast.artifacts import folders, plan
-from neg_contrast.jobs import settings_of_rooms
+from neg_contrast.jobs.common import settings_of_rooms
 from neg_contrast.settings import config as config_lib
 
 _CONFIG = config_flags.DEFINE_config_file(
@@ -84,12 +84,12 @@ def main(argv: Sequence[str]) -> None:
       _WORKDIR.value or config.workdir or f'workdirs/{path.stem}'
   )
   job = jobs.make_job(config, workdir)
-  steps = job.steps()
-  hosts.on_first(lambda: print(plan.describe(steps), flush=True))
+  targets = job.targets()
+  hosts.on_first(lambda: print(plan.describe(targets), flush=True))
   if _PLAN.value:
     return
   hosts.on_first(lambda: folders.make_folder(workdir))
-  plan.run(steps)
+  plan.run(targets, is_described=True)
   hosts.on_first(job.finish)
   if config.job != 'search' and hosts.is_first():
     print(f'\nAll of it is in {workdir}', flush=True)

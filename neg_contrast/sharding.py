@@ -63,9 +63,9 @@ def make_mesh(
       config.data == -1 or data * config.model > count or is_of_all
   ):
     raise errors.UserError(
-        f'config.mesh: data={config.data} x model={config.model} does not fit '
-        f'{count} devices; choose mesh.model so that it divides {count}, and '
-        'mesh.data=-1 to use all the rest'
+        f'{errors.key("mesh")}: data={config.data} x model={config.model} does '
+        f'not fit {count} devices; choose mesh.model so that it divides '
+        f'{count}, and mesh.data=-1 to use all the rest'
     )
   return jax.make_mesh(
       (data, config.model),
@@ -94,10 +94,11 @@ def check_batch(batch_size: int, groups: int, mesh: Mesh) -> None:
   data = mesh.shape['data']
   if groups % data:
     raise errors.UserError(
-        f'config.data.groups={groups}: must be a multiple of the {data} '
-        f'devices that share the batch. Set --config.data.groups={data} (with '
-        f'data.batch_size={batch_size} a multiple of it), or fewer devices '
-        'with --config.mesh.data'
+        f'{errors.key("data.groups")}={groups}: must be a multiple of the '
+        f'{data} devices that share the batch. Set '
+        f'--{errors.key("data.groups")}={data} (with data.batch_size='
+        f'{batch_size} a multiple of it), or fewer devices with '
+        f'--{errors.key("mesh.data")}'
     )
 
 
@@ -292,8 +293,8 @@ def _check_divides(name, shape, spec, mesh):
   for size, axis in zip(shape, spec, strict=False):
     if axis is not None and size % mesh.shape[axis]:
       raise errors.UserError(
-          f'config.mesh.{axis}={mesh.shape[axis]}: does not divide an axis of '
-          f'{size} in {name}; choose a divisor'
+          f'{errors.key(f"mesh.{axis}")}={mesh.shape[axis]}: does not divide '
+          f'an axis of {size} in {name}; choose a divisor'
       )
 
 

@@ -20,6 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from typing import Any
 
 import benchmark_index
 import numpy as np
@@ -80,8 +81,10 @@ def _run_step(args: argparse.Namespace) -> None:
   import jax
 
   from neg_contrast import sharding
+  from neg_contrast.artifacts import folders
   from neg_contrast.data import examples
   from neg_contrast.mining import candidates, pool_files
+  from neg_contrast.negatives import pool as pool_lib
   from neg_contrast.retrieval import (
     exact,
     hits,
@@ -120,22 +123,27 @@ def _run_step(args: argparse.Namespace) -> None:
 
     # Some passage to be scored too, as a positive is.
     known = positives(np.zeros_like(rows))
-    candidates.write(
-        folder / step, {'step': step}, rows, _DEPTH,
-        candidates.SearchMiner(search, known), lambda _: None,
-    )
+    manifest: dict[str, Any] = {}
+    with folders.writing(folder / step, manifest,
+                         format=candidates.FORMAT) as scratch:
+      candidates.write(
+          scratch, manifest, rows, _DEPTH,
+          candidates.SearchMiner(search, known), lambda _: None,
+      )
   else:
     mined, halves = candidates.read(folder / step.split()[1])
     nearest = np.asarray(mined.rows[:, 0])
-    pool_files.write(
-        folder / step, {'step': step}, rows, {'model': mined}, halves,
-        pool_files.Corpus(
-            np.arange(len(vecs), dtype=np.int32), positives(nearest),
-            lambda queries, rows, where: np.zeros_like(where),
-        ),
-        config_lib.NegativesConfig(strategy='model', pool_size=_POOL),
-        lambda _: None,
-    )
+    manifest = {}
+    with folders.writing(folder / step, manifest,
+                         format=pool_lib.FORMAT) as scratch:
+      pool_files.write(
+          scratch, manifest, rows, {'model': mined}, halves, pool_files.Corpus(
+              np.arange(len(vecs), dtype=np.int32), positives(nearest),
+              lambda queries, rows, where: np.zeros_like(where),
+          ),
+          config_lib.NegativesConfig(strategy='model', pool_size=_POOL),
+          lambda _: None,
+      )
   made = {'wall': time.monotonic() - began, 'cpu': time.process_time() - cpu}
   (folder / f'{step}.json').write_text(json.dumps({**made, **memory.end()}))
 

@@ -3,7 +3,6 @@
 import dataclasses
 import functools
 import pathlib
-from collections.abc import Callable
 
 import numpy as np
 
@@ -29,7 +28,7 @@ class Material:
     workdir: of the job.
     dataset: texts.
     is_made_up: whether its words mean nothing.
-    make_trainer: as of `job=train`.
+    trainer: that of `job=train`, which reads the model at first use.
   """
 
   settings: config_lib.BenchmarkConfig
@@ -40,12 +39,7 @@ class Material:
   workdir: pathlib.Path
   dataset: dataset_lib.Dataset
   is_made_up: bool
-  make_trainer: Callable[[], encoder_run.DualEncoderTraining]
-
-  @functools.cached_property
-  def trainer(self) -> encoder_run.DualEncoderTraining:
-    """That of `job=train`; reads the model at first use."""
-    return self.make_trainer()
+  trainer: encoder_run.DualEncoderTraining
 
   @property
   def model(self) -> loading.Model:

@@ -1,9 +1,11 @@
 """Candidates by search, filters, and the pool: files and all."""
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 
+from neg_contrast.artifacts import folders
 from neg_contrast.benchmarks import material as material_lib
 from neg_contrast.benchmarks import search_task
 from neg_contrast.data import examples
@@ -29,24 +31,29 @@ class Mine(search_task.Search):
   def _mine(self) -> None:
     material, folder = self._material, self._material.workdir / 'mined'
     prepared = material.dataset.prepared
-    candidates.write(
-        folder / 'candidates', {}, self._rows, self._depth,
-        candidates.SearchMiner(
-            lambda rows, others: self._retriever.search_and_score(
-                rows, self._depth, others
-            ), self._positives,
-        ), _say_nothing,
-    )
+    manifest: dict[str, Any] = {}
+    with folders.writing(folder / 'candidates', manifest,
+                         format=candidates.FORMAT) as scratch:
+      candidates.write(
+          scratch, manifest, self._rows, self._depth, candidates.SearchMiner(
+              lambda rows, others: self._retriever.search_and_score(
+                  rows, self._depth, others
+              ), self._positives,
+          ), _say_nothing,
+      )
     mined, halves = candidates.read(folder / 'candidates')
-    pool_files.write(
-        folder / pool_lib.FOLDER, {}, self._rows, {'model': mined}, halves,
-        pool_files.Corpus(
-            prepared.passage_groups, self._positives,
-            lambda queries, rows, where: np.zeros_like(where),
-        ),
-        dataclasses.replace(material.negatives, strategy='model'),
-        _say_nothing,
-    )
+    manifest = {}
+    with folders.writing(folder / pool_lib.FOLDER, manifest,
+                         format=pool_lib.FORMAT) as scratch:
+      pool_files.write(
+          scratch, manifest, self._rows, {'model': mined}, halves,
+          pool_files.Corpus(
+              prepared.passage_groups, self._positives,
+              lambda queries, rows, where: np.zeros_like(where),
+          ),
+          dataclasses.replace(material.negatives, strategy='model'),
+          _say_nothing,
+      )
 
 
 def _say_nothing(done: int) -> None:

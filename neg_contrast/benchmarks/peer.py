@@ -32,13 +32,13 @@ _DEVICES = {'cpu': 'cpu', 'gpu': 'cuda'}  # Ours, and what torch calls it.
 def missing(library: str) -> str | None:
   """What lacks for a library to be measured beside."""
   if importlib.util.find_spec(library.replace('-', '_')) is None:
-    return (f'settings.versus={library}: is not installed here; '
-            'pip install -r tests/requirements.txt')
+    return (f'{errors.key("benchmark.versus")}={library}: is not installed '
+            'here; pip install -r tests/requirements.txt')
   if not script(library).is_file():
     return (f'{script(library)}: no such file; run this from a checkout of the '
             'repository, which has it')
   if jax.default_backend() not in _DEVICES:
-    return (f'settings.versus={library}: has no '
+    return (f'{errors.key("benchmark.versus")}={library}: has no '
             f'{jax.default_backend()}; compare on a CPU or GPU')
   return None
 
@@ -184,8 +184,8 @@ class _Texts:
     """
     if (rows < 0).any():
       raise errors.UserError(
-          'config.negatives.per_query: the corpus is too small for so many '
-          'hard negatives of every query'
+          f'{errors.key("negatives.per_query")}: the corpus is too small for '
+          'so many hard negatives of every query'
       )
     return [self._places.setdefault(row, len(self._places))
             for row in rows.tolist()]

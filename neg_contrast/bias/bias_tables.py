@@ -51,7 +51,7 @@ def synthetic_table(made: dict[str, Any]) -> str:
     made: `points` of `synthetic.measure`, `entropy` and `identity`.
   """
   last = made['points'][-1]
-  optim = made['identity']['optim']
+  optim = made['identity']['settings']['optim']
   lines = [
       f'{last["step"]} updates at a learning rate of '
       f'{optim["learning_rate"]:g}; entropy of the population '

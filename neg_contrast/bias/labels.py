@@ -83,8 +83,9 @@ def choose_labels(
       queries.add(query)
   if len(pairs) < settings.queries:
     raise errors.UserError(
-        f'config.nce.queries={settings.queries}: {split} has {len(pairs)} with '
-        'distinct positives; name another split, or ask for fewer'
+        f'{errors.key("nce.queries")}={settings.queries}: {split} has '
+        f'{len(pairs)} with distinct positives; name another split, or ask for '
+        'fewer'
     )
   query_rows, golds = (
       np.array(column, np.int32) for column in zip(*pairs.values(), strict=True)
@@ -103,8 +104,9 @@ def choose_labels(
       taken.setdefault(group, passage)
   if len(golds) + len(taken) < settings.labels:
     raise errors.UserError(
-        f'config.nce.labels={settings.labels}: BM25 finds {len(taken)} '
-        f'passages beside the {len(golds)} positives; ask for fewer'
+        f'{errors.key("nce.labels")}={settings.labels}: BM25 finds '
+        f'{len(taken)} passages beside the {len(golds)} positives; ask for '
+        'fewer'
     )
   passage_rows = np.concatenate([golds, np.fromiter(taken.values(), np.int32)])
   is_positive = (

@@ -13,7 +13,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int, Key
 
 from neg_contrast import sharding
@@ -22,7 +21,7 @@ from neg_contrast.bias import labels, score_bias
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import sequences
 from neg_contrast.losses import dual_encoder_loss, gradient_cache
-from neg_contrast.models import dual_encoder, loading
+from neg_contrast.models import by_name, dual_encoder, loading
 from neg_contrast.negatives import sampling
 from neg_contrast.settings import config as config_lib
 
@@ -45,9 +44,8 @@ class BiasMeter:
       dataset: dataset_lib.Dataset,
       model: loading.Model,
       space: labels.LabelSpace,
-      make_encoder: Callable[
-          [dual_encoder.EncoderSpec, Mesh], dual_encoder.Encoder
-      ],
+      compute: config_lib.ModelConfig,
+      row_length: int,
   ):
     """Packs the texts.
 
@@ -57,7 +55,9 @@ class BiasMeter:
       dataset: of the labels.
       model: whose parameters will be measured.
       space: what they are measured on.
-      make_encoder: makes the encoder module of a tower, for a mesh.
+      compute: how towers are computed, such as `dtype` and `attention`.
+      row_length: tokens of a packed row that attention is chosen for; 0: as
+        few as the texts need.
     """
     self._settings, self._scale = settings, scale
     self._spec, self.space = model.spec, space
@@ -66,10 +66,10 @@ class BiasMeter:
     )
     self._place = sharding.replicated(self.mesh)
     # Dropout at rate 0 rather than none, for what makes gradients cheap.
-    self._encoder = make_encoder(
+    self._encoder = by_name.make_module(
         dataclasses.replace(model.spec, bert=dataclasses.replace(
             model.spec.bert, hidden_dropout=0.0, attention_dropout=0.0
-        )), self.mesh,
+        )), compute, row_length, self.mesh, is_training=True,
     )
     texts = {}
     for role, rows in (('query', space.query_rows),

@@ -3,14 +3,13 @@
 import dataclasses
 import functools
 import pathlib
-from collections.abc import Callable
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from absl import logging
 
 from neg_contrast import errors
-from neg_contrast.artifacts import artifact, plan
+from neg_contrast.artifacts import artifact
 from neg_contrast.data import (
   examples,
   preparation,
@@ -104,14 +103,20 @@ class Dataset:
       )
     if not (tune.grades > 0).any():
       raise errors.UserError(
-          f'config.data.tune_split="{config.tune_split}": has answers but no '
-          'positive passages, by which training is tuned; name another split'
+          f'{errors.key("data.tune_split")}="{config.tune_split}": has answers '
+          'but no positive passages, by which training is tuned; name another '
+          'split'
       )
     return train, tune
 
   @functools.cached_property
   def splits(self) -> Splits:
-    """The three splits of a training job.
+    """The three splits of a training job; raises as `apart`."""
+    train, tune = self.train_and_tune
+    return Splits(train, tune, self.apart(self._config.test_split))
+
+  def apart(self, split: str) -> prepared_lib.Judgements:
+    """The judgements of a split that numbers are reported on.
 
     Raises:
       UserError: tuning and reporting share queries, or nothing is judged for
@@ -119,19 +124,22 @@ class Dataset:
     """
     config = self._config
     train, tune = self.train_and_tune
-    test = self.prepared.judgements(config.test_split)
+    test = self.prepared.judgements(split)
     shared = np.intersect1d(tune.queries, test.queries)
     if len(shared):
       raise errors.UserError(
           f'{config.source}: {len(shared)} queries, such as '
           f'"{self.prepared.queries[int(shared[0])].id}", are in the tune '
-          f'split and in data.test_split="{config.test_split}". Numbers tuned '
-          'on test queries mean nothing; name other splits'
+          f'split and in the split "{split}", which is reported '
+          f'({errors.key("data.test_split")}). Numbers tuned on test queries '
+          'mean nothing; name other splits'
       )
     seen = np.intersect1d(train.queries, test.queries)
     if len(seen):
-      logging.warning('%d test queries are also trained on', len(seen))
-    return Splits(train, tune, test)
+      logging.log_first_n(
+          logging.WARNING, '%d test queries are also trained on', 1, len(seen)
+      )
+    return test
 
   @functools.cached_property
   def documents(self) -> np.ndarray:
@@ -202,6 +210,10 @@ def name_of(config: config_lib.DataConfig) -> str:
   return pathlib.Path(place).resolve().name if place else scheme
 
 
+_READ = ('source', 'prepared_dir', 'how_to_get', 'on_invalid', 'document',
+         'train_split', 'tune_split', 'tune_fraction', 'test_split', 'split')
+
+
 @dataclasses.dataclass(frozen=True)
 class Data(artifact.Artifact):
   """A source in its prepared form; loads as a `Dataset`.
@@ -211,12 +223,9 @@ class Data(artifact.Artifact):
   """
 
   kind = 'data'
+  name = 'data'
+  has_roles = True
   config: config_lib.DataConfig
-
-  @property
-  def name(self) -> str:
-    """As in plans."""
-    return 'data'
 
   def describe(self) -> str:
     """Source and place."""
@@ -250,23 +259,24 @@ class Data(artifact.Artifact):
     """Opens what was prepared; prepares it where it was not."""
     return Dataset(self.config)
 
-  @property
-  def fingerprint(self) -> str | None:
-    """That of passages, queries and judgements."""
-    return self.load().prepared.fingerprint if self.is_made() else None
+  def _find_contents(self, role: str) -> dict[str, str] | None:
+    """See `contents_of`."""
+    return contents_of(self.load().prepared, role) if self.is_made() else None
 
 
-def preparation_step(
-    config: config_lib.DataConfig, make: Callable[[], Dataset]
-) -> plan.Step:
-  """`Data` as a step of jobs whose later steps are no artifacts yet."""
-  data = Data(config)
-  return plan.Step(
-      data.name, data.describe(), data.is_made, lambda: _show(make()),
-      data.lacks, opens_rest=True,
-  )
+def contents_of(prepared: prepared_lib.Prepared, role: str) -> dict[str, str]:
+  """The fingerprints of what a role reads.
+
+  Passages are `corpus`, they and queries are `texts`, and all is any other.
+  """
+  keys = {'corpus': ('corpus',), 'texts': ('corpus', 'queries')}.get(role)
+  if keys is None:
+    return {'data': prepared.fingerprint}
+  return {key: prepared.manifest[f'{key}_fingerprint'] for key in keys}
 
 
-def _show(dataset: Dataset) -> None:
-  counts = dataset.prepared.manifest['counts']
-  logging.info('%s: %s', dataset.name, counts)
+def data_of(config: config_lib.DataConfig) -> Data:
+  """The data of a config, without what only trainings read of it."""
+  return Data(config_lib.DataConfig(
+      **{name: getattr(config, name) for name in _READ}
+  ))

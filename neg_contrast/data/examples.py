@@ -168,9 +168,9 @@ def split_by_document(
   parts = judgements.select(~is_tune), judgements.select(is_tune)
   if not all((part.grades > 0).any() for part in parts):
     raise errors.UserError(
-        f'config.data.tune_fraction={fraction}: of {len(names)} documents it '
-        f'leaves {len(chosen)} for tuning, and training or tuning would be '
-        'empty. Change it, or name a config.data.tune_split'
+        f'{errors.key("data.tune_fraction")}={fraction}: of {len(names)} '
+        f'documents it leaves {len(chosen)} for tuning, and training or tuning '
+        f'would be empty. Change it, or name a {errors.key("data.tune_split")}'
     )
   return parts
 

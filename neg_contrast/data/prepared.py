@@ -224,8 +224,8 @@ class Prepared:
           f'{spec}: no split "{split}": it is a corpus alone. Give a source '
           'with queries and judgements'
       )
-    remedy = ('Name one with --config.data.train_split, data.tune_split, '
-              'data.test_split or data.split')
+    remedy = (f'Name one with --{errors.key("data.train_split")}, '
+              'data.tune_split, data.test_split or data.split')
     if split not in self.splits:
       raise errors.UserError(
           f'{spec}: no split "{split}"; it has {", ".join(self.splits)}. '

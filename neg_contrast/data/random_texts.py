@@ -103,7 +103,7 @@ def write(
   if not len(words):
     raise errors.UserError(
         'the tokenizer of this model has no whole words to make a corpus of; '
-        'name one with --config.data.source'
+        f'name one with --{errors.key("data.source")}'
     )
   rng = np.random.default_rng(0)
 

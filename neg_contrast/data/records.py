@@ -103,7 +103,7 @@ class InvalidRecords:
     if not self._skip:
       raise errors.UserError(
           f'{where}: {message}. Repair it, or count and skip such records '
-          'with --config.data.on_invalid=skip'
+          f'with --{errors.key("data.on_invalid")}=skip'
       )
     self.counts[kind] += 1
 

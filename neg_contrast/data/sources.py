@@ -53,19 +53,19 @@ def open_source(
   examples = ', '.join(known.example for known in FORMATS.values())
   if scheme not in FORMATS:
     raise errors.UserError(
-        f'config.data.source="{spec}": unknown scheme "{scheme}"; write one of '
-        f'{examples}{_hint(spec) or _hint(place)}'
+        f'{errors.key("data.source")}="{spec}": unknown scheme "{scheme}"; '
+        f'write one of {examples}{_hint(spec) or _hint(place)}'
     )
   if not place and FORMATS[scheme].needs_place:
     raise errors.UserError(
-        f'config.data.source="{spec}": names no file or folder, as in '
+        f'{errors.key("data.source")}="{spec}": names no file or folder, as in '
         f'{examples}'
     )
   try:
     return FORMATS[scheme].open(place, invalid)
   except OSError as e:
     raise errors.UserError(
-        f'config.data.source="{spec}": {e.filename}: {e.strerror}'
+        f'{errors.key("data.source")}="{spec}": {e.filename}: {e.strerror}'
     ) from None
 
 

@@ -138,8 +138,8 @@ def tokenize(
     least = 5 + len(prefix_ids)
     if max_length < least:
       raise errors.UserError(
-          f'config.model.query_length={max_length}: leaves no room for a '
-          f'mention between its markers; at least {least} are needed'
+          f'{errors.key("model.query_length")}={max_length}: leaves no room '
+          f'for a mention between its markers; at least {least} are needed'
       )
   return TokenizedTexts(
       store_of(prepared, role, tokenizer), tokenizer, max_length, prefix_ids,
@@ -155,10 +155,10 @@ def _marker_ids(
     key = 'mention_start' if start is None else 'mention_end'
     token = markers[0] if start is None else markers[1]
     raise errors.UserError(
-        f"config.model.{key}='{token}': the tokenizer has no such token, and "
-        'the queries are mentions, whose boundaries are marked. Name tokens of '
-        'its vocabulary with model.mention_start and model.mention_end, best '
-        'some that no text holds'
+        f'{errors.key(f"model.{key}")}=\'{token}\': the tokenizer has no such '
+        'token, and the queries are mentions, whose boundaries are marked. '
+        'Name tokens of its vocabulary with model.mention_start and '
+        'model.mention_end, best some that no text holds'
     )
   return start, end
 

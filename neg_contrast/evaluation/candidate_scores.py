@@ -1,13 +1,11 @@
 """Scores of candidates by a model that reads pairs, or by a dual encoder."""
 
-import hashlib
 import pathlib
 from typing import Any
 
 import numpy as np
 
 from neg_contrast import hosts, progress
-from neg_contrast.artifacts import folders
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import tokenized
 from neg_contrast.models import reranker
@@ -61,7 +59,7 @@ def cross_scores(
   return scores
 
 
-def kept_scores(
+def keep_scores(
     scorer: pair_scorer.PairScorer,
     dataset: dataset_lib.Dataset,
     query_rows: np.ndarray,
@@ -69,7 +67,7 @@ def kept_scores(
     folder: pathlib.Path,
     identity: dict[str, Any],
     shard_rows: int,
-) -> np.ndarray:
+) -> None:
   """`cross_scores`, kept on disk shard by shard, which processes divide.
 
   Args:
@@ -77,23 +75,15 @@ def kept_scores(
     dataset: corpus and queries.
     query_rows: `[queries] int32`.
     rows: `[queries, depth] int32` passages; -1 pads.
-    folder: around that of the scores, which is named by their identity.
-    identity: what the score of a pair depends on.
+    folder: of the scores; what was begun there is gone on with.
+    identity: what they depend on.
     shard_rows: pairs in a file, rounded up to whole blocks.
-
-  Returns:
-    `[queries, depth] float32`, -inf for padding.
   """
-  pairs, is_there = pairs_of(query_rows, rows)
+  pairs, _ = pairs_of(query_rows, rows)
   texts = texts_of(dataset, scorer.model)
-  identity = {
-      **identity,
-      'queries': dataset.prepared.manifest['queries_fingerprint'],
-      'pairs': hashlib.sha256(pairs.tobytes()).hexdigest(),
-  }
   block = scorer.block_rows(*texts, pairs)
-  table = embeddings.make_table(
-      folder / folders.sha256_json(identity)[:12], identity,
+  embeddings.make_table(
+      folder, identity,
       vector_table.Layout(len(pairs), 1,
                           shard_rows=-(-shard_rows // block) * block),
       lambda span, out, on_progress: scorer.score(
@@ -101,8 +91,50 @@ def kept_scores(
       ),
       lambda before: progress.Ticker('reranking', len(pairs), before=before),
   )
+
+
+def keep_in_memory(
+    scores: np.ndarray,
+    rows: np.ndarray,
+    folder: pathlib.Path,
+    identity: dict[str, Any],
+) -> None:
+  """Keeps scores that all processes have in memory.
+
+  Args:
+    scores: `[queries, depth] float32`.
+    rows: `[queries, depth] int32` passages; -1 pads.
+    folder: of the scores.
+    identity: what they depend on.
+  """
+  values = scores[rows >= 0]
+
+  def copy(span: range, out: Any, on_progress: embeddings.OnProgress) -> None:
+    out[: len(span)] = values[span.start : span.stop, None]
+    on_progress(len(span))
+
+  embeddings.make_table(
+      folder, identity, vector_table.Layout(len(values), 1), copy
+  )
+
+
+def read_scores(
+    folder: pathlib.Path, identity: dict[str, Any], rows: np.ndarray
+) -> np.ndarray:
+  """What was kept.
+
+  Args:
+    folder: of the scores.
+    identity: what they depend on.
+    rows: `[queries, depth] int32` passages; -1 pads.
+
+  Returns:
+    `[queries, depth] float32`, -inf for padding.
+  """
+  table = embeddings.open_table(folder, identity)
+  assert table is not None
   scores = np.full(rows.shape, -np.inf, np.float32)
-  scores[is_there] = table[:][:, 0]
+  scores[rows >= 0] = table[:][:, 0]
   return scores
 
 

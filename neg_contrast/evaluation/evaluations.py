@@ -1,22 +1,19 @@
-"""The steps that evaluate systems by retrieval over a whole corpus."""
+"""Evaluations of systems: a folder with run, metrics and tables each."""
 
 import dataclasses
 import pathlib
-from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 from absl import logging
 
 from neg_contrast import errors
-from neg_contrast.artifacts import arrays, folders, plan
+from neg_contrast.artifacts import arrays, artifact, folders
 from neg_contrast.data import dataset as dataset_lib
-from neg_contrast.evaluation import rankings, runs, trec
-from neg_contrast.retrieval import bm25_search, search_settings
-from neg_contrast.retrieval import searched as searched_lib
+from neg_contrast.evaluation import judged, rankings, trec
 from neg_contrast.settings import config as config_lib
 
-FORMAT = folders.Format('an evaluation', 1)
+KIND, _NUMBER = 'an evaluation', 2
+FORMAT = folders.Format(KIND, _NUMBER)
 
 
 def folder_of(
@@ -46,148 +43,77 @@ def read_manifest(folder: pathlib.Path) -> dict[str, Any] | None:
   return manifest
 
 
-def evaluation_step(
-    system: str,
-    config: config_lib.DataConfig,
-    workdir: pathlib.Path,
-    evaluation: Callable[[], rankings.Evaluation],
-    split: str,
-    identity: Callable[[], dict[str, Any]],
-    search: Callable[[np.ndarray], searched_lib.Searched],
-    share: Callable[[], object] = plan.nothing,
-) -> plan.Step:
-  """The step that evaluates one system and writes run, metrics and manifest.
+@dataclasses.dataclass(frozen=True)
+class Evaluation(artifact.Named):
+  """Run, metrics and manifest of one system on a split.
 
-  Args:
-    system: its name in `metrics.json`.
-    config: names the data set.
+  Attributes:
+    ranking: of the system.
     workdir: of the job.
-    evaluation: makes the evaluation; not called before the step runs.
-    split: name of the split.
-    identity: what the result depends on; an older result is kept if equal.
-    search: query rows -> what was found.
-    share: what several processes divide before, such as encoding.
+    is_shown_with_split: whether plans name the split.
   """
-  name = dataset_lib.name_of(config)
-  folder = folder_of(workdir, config, split, system)
 
-  def is_done() -> bool:
-    manifest = read_manifest(folder)
-    return manifest is not None and manifest['identity'] == identity()
+  kind = KIND
+  format = _NUMBER
+  ranking: judged.Ranking
+  workdir: pathlib.Path
+  is_shown_with_split: bool = False
 
-  def run() -> None:
-    task = evaluation()
-    searched = search(task.query_rows)
-    ranked = task.run_of(searched.found)
-    scores = task.score(ranked, searched.found)
-    manifest = {
-        'identity': identity(),
-        'key': f'{name}/{split}/{system}',
+  @property
+  def name(self) -> str:
+    """The system, and the split where there are several."""
+    system = self.ranking.name
+    return (f'{system}, {self.ranking.judged.split}'
+            if self.is_shown_with_split else system)
+
+  @property
+  def folder(self) -> pathlib.Path:
+    """Named by data set, split and system."""
+    of = self.ranking.judged
+    assert isinstance(of.data, dataset_lib.Data)
+    return folder_of(self.workdir, of.data.config, of.split, self.ranking.name)
+
+  def describe(self) -> str:
+    """Of what, and where."""
+    return (f'run and metrics of {self.ranking.name} on '
+            f'{self.ranking.judged.split} in {self.folder}')
+
+  def needs(self) -> dict[str, artifact.Artifact]:
+    """Judgements and ranking."""
+    return {'data': self.ranking.judged.data, 'ranking': self.ranking}
+
+  def settings(self) -> dict[str, Any]:
+    """Split, metrics and depth."""
+    return self.ranking.judged.settings()
+
+  def is_made(self) -> bool:
+    """Whether run and metrics are there, whole and of this."""
+    manifest = read_manifest(self.folder)
+    return (manifest is not None and self.identity is not None
+            and manifest['identity'] == self.identity)
+
+  def write(self, scratch: pathlib.Path, manifest: dict[str, Any]) -> None:
+    """Searches, scores, and writes run and tables."""
+    found, system = self.ranking.load(), self.ranking.name
+    task, of = self.task(), self.ranking.judged
+    ranked = task.run_of(found.found)
+    scores = task.score(ranked, found.found)
+    prepared = task.dataset.prepared
+    manifest |= {
+        'key': f'{of.dataset.name}/{of.split}/{system}',
         'queries': len(task.query_rows),
-        'passages': len(task.dataset.prepared.passages),
+        'passages': len(prepared.passages),
         'metrics': scores.mean,
-        **({'worlds': scores.per_world} if task.dataset.prepared.worlds
-           else {}),
-        'index': searched.index,
+        **({'worlds': scores.per_world} if prepared.worlds else {}),
+        'index': found.index,
         'environment': folders.environment(),
     }
-    with folders.writing(folder, manifest, format=FORMAT) as scratch:
-      try:
-        trec.write_run(scratch / 'run.trec', ranked, system)
-      except errors.UserError as e:
-        logging.warning('%s: no run.trec is written: %s', folder, e)
-      task.write_tables(scratch, searched.found, scores.per_query)
+    try:
+      trec.write_run(scratch / 'run.trec', ranked, system)
+    except errors.UserError as e:
+      logging.warning('%s: no run.trec is written: %s', self.folder, e)
+    task.write_tables(scratch, found.found, scores.per_query)
 
-  return plan.Step(
-      f'{system}', f'run and metrics of {system} on {split} in {folder}',
-      is_done, run, share=share,
-  )
-
-
-def data_identity(
-    dataset: dataset_lib.Dataset,
-    settings: config_lib.EvaluationConfig,
-    split: str,
-) -> dict[str, Any]:
-  """What an evaluation depends on beside the system."""
-  manifest = dataset.prepared.manifest
-  return {
-      'split': split,
-      'corpus': manifest['corpus_fingerprint'],
-      'data': manifest['fingerprint'],  # Judgements too.
-      'evaluation': {
-          key: list(value) if isinstance(value, tuple) else value
-          for key, value in config_lib.to_dict(settings).items()
-          if key in ('metrics', 'answer_ks', 'answer_rule', 'depth')
-          or (key == 'dpr_results' and value)
-      },
-  }
-
-
-def dense_identity(
-    dataset: dataset_lib.Dataset,
-    settings: config_lib.EvaluationConfig,
-    split: str,
-    vectors: dict[str, Any],
-    search: search_settings.SearchSettings,
-) -> dict[str, Any]:
-  """What the evaluation of a model depends on.
-
-  Args:
-    dataset: of the evaluation.
-    settings: metrics and depth.
-    split: name of the split.
-    vectors: what a search of its vectors depends on.
-    search: how passages are searched.
-  """
-  return {
-      **data_identity(dataset, settings, split),
-      'embeddings': vectors,
-      'index': search.index_identity(dataset.prepared),
-  }
-
-
-def bm25_step(
-    data: config_lib.DataConfig,
-    settings: config_lib.EvaluationConfig,
-    workdir: pathlib.Path,
-    dataset: Callable[[], dataset_lib.Dataset],
-    evaluation: Callable[[], rankings.Evaluation],
-    split: str,
-    index: Callable[[], bm25_search.Bm25Search] | None = None,
-) -> plan.Step:
-  """The step that evaluates BM25, with an index that is made for it or given.
-  """
-  make = index or (lambda: bm25_search.Bm25Search(settings, dataset()))
-  return evaluation_step(
-      'bm25', data, workdir, evaluation, split,
-      identity=lambda: {
-          **data_identity(dataset(), settings, split),
-          'k1': settings.bm25_k1,
-          'b': settings.bm25_b,
-      },
-      search=lambda rows: searched_lib.Searched(
-          make().search_rows(rows, settings.depth)
-      ),
-  )
-
-
-def run_step(
-    data: config_lib.DataConfig,
-    settings: config_lib.EvaluationConfig,
-    workdir: pathlib.Path,
-    dataset: Callable[[], dataset_lib.Dataset],
-    evaluation: Callable[[], rankings.Evaluation],
-    split: str,
-    path: pathlib.Path,
-) -> plan.Step:
-  """The step that evaluates a TREC run file, under the name of the file."""
-  step = evaluation_step(
-      runs.run_name(path), data, workdir, evaluation, split,
-      identity=lambda: {
-          **data_identity(dataset(), settings, split),
-          'run': folders.sha256_file(path),
-      },
-      search=lambda _: searched_lib.Searched(evaluation().read(path)),
-  )
-  return dataclasses.replace(step, missing=lambda: runs.missing_run(path))
+  def task(self) -> rankings.Evaluation:
+    """What scores the ranking."""
+    return self.ranking.judged.open()

@@ -1,147 +1,164 @@
 """Systems that are made of others: members, run files and BM25."""
 
-import functools
-import pathlib
-from collections.abc import Callable
+import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
-from neg_contrast.artifacts import folders
-from neg_contrast.evaluation import dense_members, rankings, weight_tuning
-from neg_contrast.retrieval import bm25_search, fusion, hits
-from neg_contrast.retrieval import searched as searched_lib
+from neg_contrast.artifacts import artifact
+from neg_contrast.evaluation import dense_members, judged, weight_tuning
+from neg_contrast.retrieval import fusion, hits, search_settings, searched
+from neg_contrast.retrieval import retriever as retriever_lib
+from neg_contrast.retrieval import vectors as vectors_lib
 from neg_contrast.settings import config as config_lib
 
-EMBEDDING, RANK = 'fusion_embedding', 'fusion_rank'
-HYBRIDS = ('hybrid', 'hybrid_scores', 'hybrid_ranks')
+EMBEDDING, RANK = dense_members.EMBEDDING, 'fusion_rank'
+HYBRIDS = (*weight_tuning.HYBRIDS, 'hybrid_ranks')
 NAMES = (EMBEDDING, RANK, *HYBRIDS)
 
 
-class FusedSystems:
-  """Searches the test queries with the members of an ensemble, and fuses."""
+def names(config: config_lib.EnsembleConfig) -> tuple[str, ...]:
+  """The systems that members and runs make."""
+  members = len(config.members)
+  return (
+      *([EMBEDDING] if members > 1 else []),
+      *([RANK] if members + len(config.runs) > 1 else []),
+      *(HYBRIDS if members and config.hybrid else ()),
+  )
 
-  def __init__(
-      self,
-      settings: config_lib.EnsembleConfig,
-      members: dense_members.DenseMembers,
-      tuning: weight_tuning.WeightTuning,
-      bm25: Callable[[], bm25_search.Bm25Search],
-      test: Callable[[], rankings.Evaluation],
-  ):
-    """Reads nothing yet.
 
-    Args:
-      settings: what is fused.
-      members: models.
-      tuning: the weights.
-      bm25: of the corpus.
-      test: corpus, queries and depth.
-    """
-    self._settings, self._members, self._tuning = settings, members, tuning
-    self._bm25, self._test = bm25, test
+@dataclasses.dataclass(frozen=True)
+class FusedEmbeddings(artifact.InMemory):
+  """Embedding fusion of members; loads as `Vectors`.
 
-  @property
-  def names(self) -> tuple[str, ...]:
-    """The systems that these members and runs make."""
-    settings, members = self._settings, len(self._settings.members)
-    return (
-        *([EMBEDDING] if members > 1 else []),
-        *([RANK] if members + len(settings.runs) > 1 else []),
-        *(HYBRIDS if members and settings.hybrid else ()),
+  Attributes:
+    members: models.
+    weights: of their scores.
+  """
+
+  kind = 'fused embeddings'
+  name = 'fused embeddings'
+  is_large = True
+  members: dense_members.DenseMembers
+  weights: weight_tuning.Weights
+
+  def describe(self) -> str:
+    """Of what."""
+    return f'vectors of {len(self.members)} members as one'
+
+  def needs(self) -> dict[str, artifact.Artifact]:
+    """The members and their weights."""
+    return {**self.members.needs(), EMBEDDING: self.weights}
+
+  def read(self) -> vectors_lib.Vectors:
+    """The members' vectors, with their weights."""
+    return self.members.fused(self.weights.of(EMBEDDING))
+
+
+@dataclasses.dataclass(frozen=True)
+class RankFusion(judged.Ranking):
+  """What rankings agree on, whatever their scores.
+
+  Attributes:
+    rankings: of the same queries; what lies below the depth does not count.
+    k: constant of reciprocal rank fusion.
+  """
+
+  kind = 'rank fusion'
+  rankings: tuple[judged.Ranking, ...]
+  k: float
+
+  def needs(self) -> dict[str, artifact.Artifact]:
+    """Passages and queries, and the rankings."""
+    return {**super().needs(), **{
+        f'ranking-{number}': one for number, one in enumerate(self.rankings)
+    }}
+
+  def settings(self) -> dict[str, Any]:
+    """The constant."""
+    return {**super().settings(), 'k': self.k}
+
+  def read(self) -> searched.Searched:
+    """Fuses them."""
+    return searched.Searched(_fuse(
+        self.judged, self.rankings, (1.0,) * len(self.rankings),
+        fusion.reciprocal_rank(self.k),
+    ))
+
+
+@dataclasses.dataclass(frozen=True)
+class ScoreFusion(judged.Ranking):
+  """The scores of BM25 and of vectors, brought to one scale and added up.
+
+  Attributes:
+    sparse: what BM25 finds; what lies below the depth does not count.
+    dense: what vectors find.
+    weights: of both.
+  """
+
+  kind = 'score fusion'
+  sparse: judged.Ranking
+  dense: judged.Ranking
+  weights: weight_tuning.Weights
+
+  def needs(self) -> dict[str, artifact.Artifact]:
+    """Passages and queries, both rankings and their weights."""
+    return {**super().needs(), 'bm25': self.sparse, 'dense': self.dense,
+            self.system: self.weights}
+
+  def read(self) -> searched.Searched:
+    """Fuses them."""
+    return searched.Searched(_fuse(
+        self.judged, (self.sparse, self.dense),
+        self.weights.of(self.system), fusion.min_max,
+    ))
+
+
+@dataclasses.dataclass(frozen=True)
+class Rescored(judged.Ranking):
+  """BM25's first passages, ranked anew by its score and that of vectors.
+
+  Attributes:
+    sparse: what BM25 finds.
+    vectors: of passages and queries.
+    weights: of both scores.
+    search: of the vectors.
+  """
+
+  kind = 'rescored BM25'
+  sparse: judged.Ranking
+  vectors: artifact.Artifact
+  weights: weight_tuning.Weights
+  search: search_settings.SearchSettings
+
+  def needs(self) -> dict[str, artifact.Artifact]:
+    """Passages and queries, what BM25 finds, vectors and weights."""
+    return {**super().needs(), 'bm25': self.sparse, 'vectors': self.vectors,
+            self.system: self.weights}
+
+  def read(self) -> searched.Searched:
+    """Scores and ranks."""
+    candidates = weight_tuning.rescored(
+        retriever_lib.Retriever(
+            self.search, self.judged.dataset, self.vectors.load()
+        ),
+        self.sparse.load().found, self.judged.judgements.queries,
+        self.judged.dataset.prepared.tie_ranks,
     )
+    return searched.Searched(candidates.ranked(
+        self.weights.of(self.system), self.judged.config.depth
+    ))
 
-  def identity(self, name: str) -> dict[str, Any]:
-    """What the ranking of a system depends on, beside data and index."""
-    if name == EMBEDDING:
-      return self._vectors.search_identity
-    if name == RANK:
-      return {
-          'members': [one.search_identity for one in self._members.vectors],
-          'runs': [folders.sha256_file(pathlib.Path(run))
-                   for run in self._settings.runs],
-          'k': self._settings.rank_k,
-      }
-    return {
-        'dense': self._vectors.search_identity,
-        'bm25': self._tuning.bm25_identity,
-        'tuned': self._tuning.tuned.get(name, {'k': self._settings.rank_k}),
-    }
 
-  def search(self, name: str) -> searched_lib.Searched:
-    """The ranking of the test queries by a system."""
-    if name == EMBEDDING:
-      return self._fused_found
-    return searched_lib.Searched({
-        RANK: self._fuse_ranks, 'hybrid': self._rerank,
-        'hybrid_scores': self._add_scores, 'hybrid_ranks': self._add_ranks,
-    }[name]())
-
-  @functools.cache  # noqa: B019 - they live as long as their job.
-  def search_member(self, number: int) -> searched_lib.Searched:
-    """The ranking of the test queries by a member."""
-    return self._members.search(number, self._test().query_rows)
-
-  @property
-  def _vectors(self):
-    return self._members.fused(self._tuning.member_weights)
-
-  @property
-  def _fused_found(self) -> searched_lib.Searched:
-    if len(self._members) == 1:
-      return self.search_member(0)
-    return self._search_fused(self._tuning.member_weights)
-
-  @functools.cache  # noqa: B019 - they live as long as their job.
-  def _search_fused(self, weights: tuple[float, ...]) -> searched_lib.Searched:
-    return self._members.search_fused(weights, self._test().query_rows)
-
-  def _fuse_ranks(self) -> hits.Hits:
-    found = [
-        *(self.search_member(number).found
-          for number in range(len(self._members))),
-        *(self._test().read(pathlib.Path(run)) for run in self._settings.runs),
-    ]
-    return fusion.fuse(
-        found, (1.0,) * len(found), self._tie_ranks, self._depth,
-        fusion.reciprocal_rank(self._settings.rank_k),
-    )
-
-  def _rerank(self) -> hits.Hits:
-    """BM25's first passages, by both scores."""
-    return self._members.rescored(
-        self._sparse, self._test().query_rows, self._tuning.member_weights,
-        self._tie_ranks,
-    ).ranked(self._tuning.tuned['hybrid']['weights'], self._depth)
-
-  def _add_scores(self) -> hits.Hits:
-    return fusion.fuse(
-        self._sparse_and_dense, self._tuning.tuned['hybrid_scores']['weights'],
-        self._tie_ranks, self._depth, fusion.min_max,
-    )
-
-  def _add_ranks(self) -> hits.Hits:
-    return fusion.fuse(
-        self._sparse_and_dense, (1.0, 1.0), self._tie_ranks, self._depth,
-        fusion.reciprocal_rank(self._settings.rank_k),
-    )
-
-  @functools.cached_property
-  def _sparse(self) -> hits.Hits:
-    """BM25's ranking of the test queries."""
-    return self._bm25().search_rows(self._test().query_rows,
-                                    self._settings.hybrid_depth)
-
-  @property
-  def _sparse_and_dense(self) -> list[hits.Hits]:
-    depth, sparse = self._depth, self._sparse
-    return [hits.Hits(sparse.rows[:, :depth], sparse.scores[:, :depth]),
-            self._fused_found.found]
-
-  @property
-  def _tie_ranks(self) -> np.ndarray:
-    return self._test().dataset.prepared.tie_ranks
-
-  @property
-  def _depth(self) -> int:
-    return self._test().config.depth
+def _fuse(
+    queries: judged.Judged,
+    rankings: tuple[judged.Ranking, ...],
+    weights: Sequence[float],
+    scale: fusion.Scale,
+) -> hits.Hits:
+  """Rankings as one, none of them deeper than it."""
+  depth = queries.config.depth
+  found = [one.load().found for one in rankings]
+  return fusion.fuse(
+      [hits.Hits(of.rows[:, :depth], of.scores[:, :depth]) for of in found],
+      weights, queries.dataset.prepared.tie_ranks, depth, scale,
+  )

@@ -52,16 +52,19 @@ class Evaluation:
     return runs.to_rows(run, self.query_rows, self.dataset.prepared,
                         self.config.depth)
 
-  def read(self, path: pathlib.Path) -> hits.Hits:
-    """A run file as rows: TREC's, or Zeshel's candidates (.json).
+  def read(self, *paths: pathlib.Path) -> hits.Hits:
+    """Run files as rows: TREC's, or Zeshel's candidates (.json).
+
+    Args:
+      *paths: of files for different queries.
 
     Raises:
       UserError: it is no such file, or does not fit the corpus and the split.
     """
     try:
-      return self.hits_of(runs.read_run(path))
+      return self.hits_of(runs.read_runs(paths))
     except errors.UserError as e:
-      raise errors.UserError(f'{path}: {e}') from None
+      raise errors.UserError(f'{", ".join(map(str, paths))}: {e}') from None
 
   def score(
       self,
@@ -91,7 +94,7 @@ class Evaluation:
       raise errors.UserError(
           f'{self.dataset.prepared.manifest["spec"]}: the split has answers '
           'but no judgements; measure answers with '
-          '--config.evaluation.answer_ks=1,5,20,100'
+          f'--{errors.key("evaluation.answer_ks")}=1,5,20,100'
       )
     return scores
 

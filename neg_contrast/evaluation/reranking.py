@@ -5,156 +5,232 @@ The retriever's ranking is evaluated first, as the system `candidates`; its
 """
 
 import dataclasses
-import functools
 import pathlib
-from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from neg_contrast import errors
-from neg_contrast.artifacts import folders, plan
-from neg_contrast.data import dataset as dataset_lib
-from neg_contrast.data import prepared as prepared_lib
+from neg_contrast.artifacts import artifact, folders
 from neg_contrast.evaluation import (
   candidate_scores,
   evaluations,
-  first_stage,
-  metrics,
+  judged,
   rankings,
 )
-from neg_contrast.models import loading, reranker
+from neg_contrast.models import by_name, given, loading, reranker
 from neg_contrast.retrieval import (
   embedder,
+  embeddings,
   encoding,
   hits,
   pair_scorer,
   search_settings,
+  searched,
   text_encoder,
 )
-from neg_contrast.retrieval import searched as searched_lib
-from neg_contrast.settings import config as config_lib
 
-CANDIDATES, RERANKED = 'candidates', 'reranked'  # Systems.
+RERANKED = 'reranked'  # System.
 FOLDER = 'reranked'  # Of a workdir: scores of pairs.
 
 
-class Reranking:
-  """Two evaluations of a split: of the candidates, and ranked anew."""
+@dataclasses.dataclass(frozen=True)
+class PairModel(given.Checkpoint):
+  """A model that ranks anew: a cross-encoder or a dual encoder, by name."""
 
-  def __init__(
-      self,
-      data: config_lib.DataConfig,
-      evaluation: config_lib.EvaluationConfig,
-      encoding_settings: encoding.EncodingSettings,
-      search: search_settings.SearchSettings,
-      workdir: pathlib.Path,
-      dataset: Callable[[], dataset_lib.Dataset],
-      judgements: Callable[[], prepared_lib.Judgements],
-      split: str,
-      candidates: first_stage.Candidates,
-      model: Callable[[], reranker.Reranker | loading.Model],
-  ):
-    """Reads nothing yet.
+  kind = 'model of pairs'
 
-    Args:
-      data: names the data set.
-      evaluation: metrics and depth.
-      encoding_settings: how the model encodes texts or pairs.
-      search: how a dual encoder's vectors are scored.
-      workdir: of the job.
-      dataset: corpus and queries.
-      judgements: of the split.
-      split: its name.
-      candidates: of it.
-      model: that ranks them anew: a cross-encoder, or a dual encoder with any
-        score function.
+  def lacks(self) -> str | None:
+    """What is wrong with it, as far as a look at its place tells."""
+    if (pathlib.Path(self.checkpoint) / reranker.FILE).exists():
+      return None
+    return super().lacks()
+
+  def read(self) -> reranker.Reranker | loading.Model:
+    """Model and weights."""
+    assert self.config is not None
+    load = (by_name.load_reranker if by_name.is_reranker(self.checkpoint)
+            else by_name.load_checkpoint)
+    return load(self.checkpoint, self.config, self.seed)
+
+
+@dataclasses.dataclass(frozen=True)
+class Candidates(evaluations.Evaluation):
+  """The evaluation of what is ranked anew; its run loads as `Hits`."""
+
+  def read(self) -> hits.Hits:
+    """The run.
+
+    Raises:
+      UserError: there is none, or it is damaged.
     """
-    self._data, self._settings = data, evaluation
-    self._encoding, self._search = encoding_settings, search
-    self._workdir, self._dataset = workdir, dataset
-    self._judgements, self._split = judgements, split
-    self._candidates, self._model_of = candidates, model
+    evaluations.read_manifest(self.folder)  # Whole, or an error.
+    if not self._run.exists():
+      raise errors.UserError(
+          f'{self._run}: the candidates could not be written, as an id holds '
+          'white space; rename it'
+      )
+    return self.ranking.judged.open().read(self._run)
 
-  def steps(self) -> list[plan.Step]:
-    """Evaluations of the candidates and of the new ranking."""
-    data, workdir, split = self._data, self._workdir, self._split
-    metrics.check_names(self._settings.metrics)
-    given = evaluations.evaluation_step(
-        CANDIDATES, data, workdir, lambda: self._plain, split,
-        identity=lambda: self._candidates_identity,
-        search=lambda _: self._candidates.search(self._plain),
-        share=self._candidates.share,
-    )
-    return [
-        dataclasses.replace(given, missing=self._candidates.missing),
-        evaluations.evaluation_step(
-            RERANKED, data, workdir, lambda: self._evaluation, split,
-            identity=lambda: {
-                'candidates': self._candidates_identity,
-                'reranker': self._scores_identity,
-            },
-            search=lambda _: searched_lib.Searched(self._reranked),
-            share=lambda: self._reranked,
-        ),
-    ]
-
-  @functools.cached_property
-  def _plain(self) -> rankings.Evaluation:
-    return rankings.Evaluation(
-        self._settings, self._dataset(), self._judgements()
-    )
-
-  @functools.cached_property
-  def _evaluation(self) -> rankings.Evaluation:
-    return dataclasses.replace(self._plain, candidates=lambda: self._given)
+  def _find_contents(self, role: str) -> dict[str, str] | None:
+    """The bytes of the run: another machine finds other scores."""
+    del role
+    if not (self.is_made() and self._run.exists()):
+      return None
+    return {'run': folders.sha256_file(self._run)}
 
   @property
-  def _candidates_identity(self) -> dict[str, Any]:
-    return {
-        **evaluations.data_identity(
-            self._dataset(), self._settings, self._split
-        ),
-        **self._candidates.identity,
-    }
+  def _run(self) -> pathlib.Path:
+    return self.folder / 'run.trec'
 
-  @functools.cached_property
-  def _model(self) -> reranker.Reranker | loading.Model:
-    return self._model_of()
 
-  @functools.cached_property
-  def _scores_identity(self) -> dict[str, Any]:
-    return folders.as_json(embedder.vectors_identity(
-        self._encoding, self._dataset(), self._model
+@dataclasses.dataclass(frozen=True)
+class Scores(artifact.Artifact):
+  """What a model says of candidates: `[queries, depth] float32`, -inf pads.
+
+  They are kept in a table, as vectors of one feature.
+
+  Attributes:
+    candidates: what is scored.
+    model: a cross-encoder, or a dual encoder with any score function.
+    encoding: how it encodes texts or pairs.
+    search: how a dual encoder's vectors are scored.
+    workdir: of the job.
+  """
+
+  kind = 'scores of candidates'
+  name = 'scores'
+  candidates: Candidates
+  model: artifact.Artifact
+  encoding: encoding.EncodingSettings
+  search: search_settings.SearchSettings
+  workdir: pathlib.Path
+
+  @property
+  def is_divided(self) -> bool:
+    """Processes divide pairs or passages."""
+    return True
+
+  @property
+  def folder(self) -> pathlib.Path:
+    """Where they lie."""
+    code = folders.sha256_json(self._table_identity)[:12]
+    return self.workdir / FOLDER / code
+
+  def describe(self) -> str:
+    """Of what, and where."""
+    return f'scores of all candidates in {self.workdir / FOLDER}'
+
+  def needs(self) -> dict[str, artifact.Artifact]:
+    """Texts, candidates and the model."""
+    return {'texts': self.candidates.ranking.judged.data,
+            'candidates': self.candidates, 'model': self.model}
+
+  def settings(self) -> dict[str, Any]:
+    """How they are computed."""
+    return embedder.vectors_identity(
+        self.encoding, self._judged.dataset, self.model.load()
+    )
+
+  def is_made(self) -> bool:
+    """Whether all lie on disk."""
+    return self.identity is not None and embeddings.open_table(
+        self.folder, self._table_identity
+    ) is not None
+
+  def build(self) -> None:
+    """Scores the pairs that were not."""
+    dataset, model = self._judged.dataset, self.model.load()
+    wanted = self._judged.judgements.queries, self.candidates.load().rows
+    kept = self.folder, self._table_identity
+    if isinstance(model, reranker.Reranker):
+      candidate_scores.keep_scores(
+          pair_scorer.PairScorer(model, self.encoding), dataset, *wanted,
+          *kept, self.encoding.index.table_rows,
+      )
+      return
+    encoder = text_encoder.TextEncoder(model, self.encoding)
+    scores = candidate_scores.dual_scores(
+        self.search, dataset, encoder, *wanted
+    )
+    candidate_scores.keep_in_memory(scores, wanted[1], *kept)
+
+  def read(self) -> np.ndarray:
+    """All of them."""
+    return candidate_scores.read_scores(
+        self.folder, self._table_identity, self.candidates.load().rows
+    )
+
+  @property
+  def _judged(self) -> judged.Judged:
+    return self.candidates.ranking.judged
+
+  @property
+  def _table_identity(self) -> dict[str, Any]:
+    identity = self.identity
+    assert identity is not None, 'needs are not made'
+    return identity
+
+
+@dataclasses.dataclass(frozen=True)
+class Reranked(judged.Ranking):
+  """Candidates in the order of a model's scores.
+
+  Attributes:
+    candidates: what is ranked anew.
+    scores: of them.
+  """
+
+  kind = 'ranking of candidates'
+  candidates: Candidates
+  scores: Scores
+
+  def needs(self) -> dict[str, artifact.Artifact]:
+    """Passages and queries, candidates and scores."""
+    return {**super().needs(), 'candidates': self.candidates,
+            'scores': self.scores}
+
+  def read(self) -> searched.Searched:
+    """Sorts."""
+    rows = self.candidates.load().rows
+    return searched.Searched(hits.best_of(
+        rows, self.scores.load(), self.judged.dataset.prepared.tie_ranks,
+        rows.shape[1],
     ))
 
-  @functools.cached_property
-  def _given(self) -> hits.Hits:
-    """What the step before left."""
-    folder = evaluations.folder_of(
-        self._workdir, self._data, self._split, CANDIDATES
-    )
-    evaluations.read_manifest(folder)  # Whole, or an error.
-    path = folder / 'run.trec'
-    if not path.exists():
-      raise errors.UserError(
-          f'{path}: the candidates could not be written, as an id holds white '
-          'space; rename it'
-      )
-    return self._plain.read(path)
 
-  @functools.cached_property
-  def _reranked(self) -> hits.Hits:
-    query_rows, rows = self._evaluation.query_rows, self._given.rows
-    if isinstance(self._model, reranker.Reranker):
-      scores = candidate_scores.kept_scores(
-          pair_scorer.PairScorer(self._model, self._encoding),
-          self._dataset(), query_rows, rows, self._workdir / FOLDER,
-          self._scores_identity, self._encoding.index.table_rows,
-      )
-    else:
-      scores = candidate_scores.dual_scores(
-          self._search, self._dataset(),
-          text_encoder.TextEncoder(self._model, self._encoding), query_rows,
-          rows,
-      )
-    return hits.best_of(rows, scores, self._dataset().prepared.tie_ranks,
-                        rows.shape[1])
+@dataclasses.dataclass(frozen=True)
+class RerankedEvaluation(evaluations.Evaluation):
+  """The same of a new ranking, with metrics of what it was made from."""
+
+  ranking: Reranked
+
+  def task(self) -> rankings.Evaluation:
+    """What scores it."""
+    return dataclasses.replace(
+        super().task(), candidates=self.ranking.candidates.load
+    )
+
+
+def evaluate(
+    candidates: judged.Ranking,
+    model: artifact.Artifact,
+    encoding_settings: encoding.EncodingSettings,
+    search: search_settings.SearchSettings,
+    workdir: pathlib.Path,
+) -> tuple[Candidates, RerankedEvaluation]:
+  """The evaluations of candidates, and of what a model makes of them.
+
+  Args:
+    candidates: what a retriever or a run gives.
+    model: that ranks them anew: a cross-encoder, or a dual encoder with any
+      score function.
+    encoding_settings: how the model encodes texts or pairs.
+    search: how a dual encoder's vectors are scored.
+    workdir: of the job.
+  """
+  before = Candidates(candidates, workdir)
+  scores = Scores(before, model, encoding_settings, search, workdir)
+  return before, RerankedEvaluation(
+      Reranked(candidates.judged, RERANKED, before, scores), workdir
+  )

@@ -148,5 +148,5 @@ def _check_queries(
   if not ranked:
     raise errors.UserError(
         'it ranks nothing for the queries of the split; name the split that '
-        'it was made for with --config.data.split'
+        f'it was made for with --{errors.key("data.split")}'
     )

@@ -25,13 +25,18 @@ def read_evaluations(
   for folder in sorted(place.iterdir()) if place.is_dir() else ():
     is_left = folder.suffix in ('.partial', '.old')  # By a kill.
     manifest = None if is_left else evaluations.read_manifest(folder)
-    if manifest is not None and not (
-        manifest['key'].split('/')[0] == dataset.name
-        and manifest['identity'].get('data', dataset.prepared.fingerprint)
-        != dataset.prepared.fingerprint
-    ):
+    if manifest is not None and not _is_outdated(manifest, dataset):
       found.append((folder, manifest))
   return found
+
+
+def _is_outdated(
+    manifest: dict[str, Any], dataset: dataset_lib.Dataset
+) -> bool:
+  """Whether an evaluation is of an older state of the data set at hand."""
+  here = {'data': dataset.prepared.fingerprint}
+  there = manifest['identity'].get('needs', {}).get('data', here)
+  return manifest['key'].split('/')[0] == dataset.name and there != here
 
 
 def gather(

@@ -4,158 +4,146 @@ import dataclasses
 import functools
 import hashlib
 import pathlib
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from neg_contrast.artifacts import folders
-from neg_contrast.data import dataset as dataset_lib
-from neg_contrast.data import prepared as prepared_lib
-from neg_contrast.evaluation import dense_members
-from neg_contrast.retrieval import bm25_search, fusion, hits, search_settings
+from neg_contrast.artifacts import artifact, folders
+from neg_contrast.evaluation import dense_members, judged
+from neg_contrast.retrieval import bm25_search, fusion, hits
+from neg_contrast.retrieval import retriever as retriever_lib
 from neg_contrast.settings import config as config_lib
 
 FOLDER = 'weights'  # Of a workdir.
-FORMAT = folders.Format('tuned weights', 1)
+HYBRIDS = ('hybrid', 'hybrid_scores')  # Systems that have weights.
 
 # What `hybrid` tries as the weight of the dense score, BM25's being 1: cosines
 # need tens, unnormalised products of DPR about 1.
 _HYBRID_WEIGHTS = (0.0, *(2.0 ** (i / 2) for i in range(-8, 17)))
 
 
-class WeightTuning:
-  """Weights of the fusion of members, and of hybrids of it and BM25."""
+def reads_tune_split(config: config_lib.EnsembleConfig) -> bool:
+  """Whether anything is left to tune, on the tune split."""
+  return bool(config.members) and (
+      config.hybrid or (len(config.members) > 1 and not config.weights)
+  )
 
-  def __init__(
-      self,
-      ensemble: config_lib.EnsembleConfig,
-      evaluation: config_lib.EvaluationConfig,
-      dataset: Callable[[], dataset_lib.Dataset],
-      members: dense_members.DenseMembers,
-      bm25: Callable[[], bm25_search.Bm25Search],
-      search: search_settings.SearchSettings,
-      workdir: pathlib.Path,
-  ):
-    """Reads nothing yet.
 
-    Args:
-      ensemble: what is fused, and which weights are tried.
-      evaluation: depth, and settings of BM25.
-      dataset: corpus and splits.
-      members: that are fused.
-      bm25: of the corpus.
-      search: of the members' vectors.
-      workdir: gets the folder `weights`.
-    """
-    self._settings, self._evaluation = ensemble, evaluation
-    self._dataset, self._members, self._bm25 = dataset, members, bm25
-    self._search, self.folder = search, workdir / FOLDER
+@dataclasses.dataclass(frozen=True)
+class Weights(artifact.Named):
+  """Weights of the fusion of members, and of hybrids of it and BM25.
 
-  @property
-  def reads_tune_split(self) -> bool:
-    """Whether anything is left to tune, on the tune split."""
-    settings = self._settings
-    return bool(settings.members) and (
-        settings.hybrid or (len(settings.members) > 1 and not settings.weights)
-    )
+  Loads as: system -> `weights`, and what they reach on the tune split.
 
-  @functools.cached_property
-  def judgements(self) -> prepared_lib.Judgements:
-    """Those of the tune split."""
-    return self._dataset().splits.tune
+  Attributes:
+    config: what is fused, and which weights are tried.
+    members: that are fused.
+    bm25: of the corpus.
+    tune: queries of the tune split.
+    workdir: gets the folder `weights`.
+  """
+
+  kind = 'tuned weights'
+  format = 2
+  name = 'weights'
+  has_roles = True
+  config: config_lib.EnsembleConfig
+  members: dense_members.DenseMembers
+  bm25: bm25_search.Bm25
+  tune: judged.Judged
+  workdir: pathlib.Path
 
   @property
-  def bm25_identity(self) -> dict[str, Any]:
-    """What BM25's part of a hybrid depends on."""
-    return {
-        'k1': self._evaluation.bm25_k1,
-        'b': self._evaluation.bm25_b,
-        'depth': self._settings.hybrid_depth,
+  def folder(self) -> pathlib.Path:
+    """Of the workdir."""
+    return self.workdir / FOLDER
+
+  def describe(self) -> str:
+    """How they come about, and where they lie."""
+    return f'tuned on the tune split in {self.folder}'
+
+  def needs(self) -> dict[str, artifact.Artifact]:
+    """The tune split, if that is read, the members, and BM25 for hybrids."""
+    of = 'data' if reads_tune_split(self.config) else 'corpus'
+    return {of: self.tune.data, **self.members.needs(),
+            **({'bm25': self.bm25} if self.config.hybrid else {})}
+
+  def settings(self) -> dict[str, Any]:
+    """What is tried, and how it is searched."""
+    config, prepared = self.config, self.tune.dataset.prepared
+    settings: dict[str, Any] = {
+        'index': self.members.search.index_identity(prepared),
+        'weights': config.weights,
+        'weight_steps': config.weight_steps,
+        'candidates': config.candidates,
+        'depth': self.tune.config.depth,
     }
+    if reads_tune_split(config):
+      rows = self.tune.judgements.queries
+      settings['tune_queries'] = hashlib.sha256(rows.tobytes()).hexdigest()
+    if config.hybrid:
+      settings['hybrid_depth'] = config.hybrid_depth
+    return settings
 
-  def is_tuned(self) -> bool:
-    """Whether the folder has the weights of these members and settings."""
-    made = folders.read_manifest(self.folder, FORMAT)
-    return made is not None and made['identity'] == self._identity
+  def write(self, scratch: pathlib.Path, manifest: dict[str, Any]) -> None:
+    """Finds the weights of every fusion that has some."""
+    del scratch  # The manifest holds them.
+    manifest |= {'tuned': self._find_weights(),
+                 'environment': folders.environment()}
 
-  @property
-  def tuned(self) -> dict[str, Any]:
-    """System -> `weights`, and what they reach on the tune split.
-
-    Read again each time: the weights may have been tuned meanwhile.
-    """
-    made = folders.read_manifest(self.folder, FORMAT)
+  def read(self) -> dict[str, Any]:
+    """What was tuned."""
+    made = folders.read_manifest(self.folder, self._format)
     assert made is not None
     return made['tuned']
 
-  @property
-  def member_weights(self) -> tuple[float, ...]:
-    """Of embedding fusion."""
-    return tuple(self.tuned['fusion_embedding']['weights'])
+  def of(self, system: str) -> tuple[float, ...]:
+    """Those of a system, once they are tuned."""
+    return tuple(self.load()[system]['weights'])
 
-  def tune(self) -> None:
-    """Finds the weights of every fusion that has some, and keeps them."""
-    manifest = {'identity': self._identity, 'tuned': {},
-                'environment': folders.environment()}
-    with folders.writing(self.folder, manifest, format=FORMAT):
-      manifest['tuned'] = self._find_weights()
-
-  @property
-  def _identity(self) -> dict[str, Any]:
-    settings = self._settings
-    index = self._search.scann(self._dataset().prepared)
-    return folders.as_json({
-        'members': [one.search_identity for one in self._members.vectors],
-        'data': self._dataset().prepared.manifest['fingerprint'],
-        'tune_queries': hashlib.sha256(
-            self.judgements.queries.tobytes()
-        ).hexdigest() if self.reads_tune_split else None,
-        'index': None if index is None else dataclasses.asdict(index),
-        'weights': settings.weights,
-        'weight_steps': settings.weight_steps,
-        'candidates': settings.candidates,
-        'depth': self._evaluation.depth,
-        'bm25': self.bm25_identity if settings.hybrid else None,
-    })
+  def _find_contents(self, role: str) -> dict[str, Any] | None:
+    """The weights of the system that the role names."""
+    return {'weights': list(self.of(role))} if self.is_made() else None
 
   def _find_weights(self) -> dict[str, Any]:
-    settings, count = self._settings, len(self._members)
-    if settings.weights:
-      best: dict[str, Any] = {'weights': list(settings.weights)}
+    config, count = self.config, len(self.members)
+    if config.weights:
+      best: dict[str, Any] = {'weights': list(config.weights)}
     elif count == 1:
       best = {'weights': [1.0]}
     else:
       best = self._best(self._member_candidates(),
-                        fusion.simplex(count, settings.weight_steps))
-    tuned = {'fusion_embedding': best}
-    if settings.hybrid:
+                        fusion.simplex(count, config.weight_steps))
+    tuned = {dense_members.EMBEDDING: best}
+    if config.hybrid:
       tuned |= self._tune_hybrids(tuple(best['weights']))
     return tuned
 
   def _tune_hybrids(self, weights: tuple[float, ...]) -> dict[str, Any]:
-    rows, depth = self.judgements.queries, self._evaluation.depth
-    sparse = self._bm25().search_rows(rows, self._settings.hybrid_depth)
-    dense = self._members.fused_retriever(weights).search_rows(rows, depth)
+    rows, depth = self.tune.judgements.queries, self.tune.config.depth
+    sparse = self.bm25.load().search_rows(rows, self.config.hybrid_depth)
+    retriever = self.members.fused_retriever(weights)
+    dense = retriever.search_rows(rows, depth)
     both = [hits.Hits(sparse.rows[:, :depth], sparse.scores[:, :depth]), dense]
+    rescoring, adding = HYBRIDS
     return {
-        'hybrid': self._best(
-            self._members.rescored(sparse, rows, weights, self._tie_ranks),
+        rescoring: self._best(
+            rescored(retriever, sparse, rows, self._tie_ranks),
             np.array([(1.0, weight) for weight in _HYBRID_WEIGHTS]),
         ),
-        'hybrid_scores': self._best(
+        adding: self._best(
             fusion.align(both, self._tie_ranks, fusion.min_max),
-            fusion.simplex(2, self._settings.weight_steps),
+            fusion.simplex(2, self.config.weight_steps),
         ),
     }
 
   def _member_candidates(self) -> fusion.Candidates:
     """The best passages of every member, scored by all."""
-    rows = self.judgements.queries
-    retrievers = [self._members.retriever(number)
-                  for number in range(len(self._members))]
-    vecs = [member.query_vecs(rows) for member in self._members.vectors]
-    found = [one.search_vecs(of, self._settings.candidates, rows)
+    rows = self.tune.judgements.queries
+    retrievers = [self.members.retriever(number)
+                  for number in range(len(self.members))]
+    vecs = [one.vectors.query_vecs(rows) for one in retrievers]
+    found = [one.search_vecs(of, self.config.candidates, rows)
              for one, of in zip(retrievers, vecs, strict=True)]
     return fusion.gather(
         [hit.rows for hit in found],
@@ -168,8 +156,8 @@ class WeightTuning:
       self, candidates: fusion.Candidates, grid: np.ndarray
   ) -> dict[str, Any]:
     """The best weights of a grid on the tune split, as json."""
-    judgements = self.judgements
-    passages = len(self._dataset().prepared.passages)
+    judgements = self.tune.judgements
+    passages = len(self.tune.dataset.prepared.passages)
     positive = judgements.grades > 0
     wanted = (judgements.query_rows[positive].astype(np.int64) * passages
               + judgements.passage_rows[positive])
@@ -188,4 +176,24 @@ class WeightTuning:
 
   @property
   def _tie_ranks(self) -> np.ndarray:
-    return self._dataset().prepared.tie_ranks
+    return self.tune.dataset.prepared.tie_ranks
+
+
+def rescored(
+    retriever: retriever_lib.Retriever,
+    sparse: hits.Hits,
+    query_rows: np.ndarray,
+    tie_ranks: np.ndarray,
+) -> fusion.Candidates:
+  """What BM25 found for queries, with BM25's and the dense score.
+
+  Args:
+    retriever: has the vectors.
+    sparse: of BM25.
+    query_rows: `[queries] int32`.
+    tie_ranks: `[passages] int32`, see `hits.tie_ranks`.
+  """
+  found = fusion.align([sparse], tie_ranks, fusion.raw)
+  return found.with_scores(retriever.score(
+      retriever.vectors.query_vecs(query_rows), found.rows
+  ))

@@ -6,7 +6,8 @@ import types
 from typing import Any
 
 from neg_contrast import errors
-from neg_contrast.jobs import checks
+from neg_contrast.jobs.common import checks
+from neg_contrast.losses import loss_table
 from neg_contrast.settings import config as config_lib
 
 JOBS = {
@@ -47,6 +48,7 @@ def check(config: config_lib.Config) -> None:
   for name, inner in config_lib.inner_configs(config):
     with errors.within(name):
       check(inner)
+  loss_table.make(config.loss)
   checks.check_models_before(config)
   _module(config.job).check(config)
 

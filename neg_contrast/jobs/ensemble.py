@@ -1,30 +1,29 @@
 """Puts models together: embedding fusion, rank fusion, and BM25 with both."""
 
 import collections
-import dataclasses
 import functools
 import pathlib
-from collections.abc import Callable
-from typing import Any
 
 from neg_contrast import errors
-from neg_contrast.artifacts import plan
+from neg_contrast.artifacts import artifact
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.evaluation import (
-  dense_members,
   evaluations,
   fused_systems,
+  judged,
   metrics,
-  rankings,
   runs,
   summary,
   weight_tuning,
 )
-from neg_contrast.jobs import checks, reporting, settings_of_rooms
-from neg_contrast.models import by_name as model_lib
-from neg_contrast.retrieval import bm25_search, fused_vectors
+from neg_contrast.jobs.common import (
+  checks,
+  declared_rankings,
+  reporting,
+  settings_of_rooms,
+)
+from neg_contrast.retrieval import bm25_search, corpus_vectors
 from neg_contrast.retrieval import retriever as retriever_lib
-from neg_contrast.retrieval import searched as searched_lib
 from neg_contrast.settings import config as config_lib
 
 
@@ -44,120 +43,61 @@ class EnsembleJob:
   Its workdir is a checkpoint then: of the embedding fusion.
   """
 
-  def __init__(
-      self,
-      config: config_lib.Config,
-      workdir: pathlib.Path,
-      index: Callable[[], bm25_search.Bm25Search] | None = None,
-  ):
-    """Reads nothing yet.
-
-    Args:
-      config: of the job.
-      workdir: gets weights and evaluations.
-      index: makes the BM25 index of the corpus, if others have it too.
-    """
+  def __init__(self, config: config_lib.Config, workdir: pathlib.Path):
+    """Reads nothing yet."""
     self._config, self._workdir = config, workdir
     self._settings = config.ensemble
-    self._make_bm25 = index or (
-        lambda: bm25_search.Bm25Search(config.evaluation, self._dataset)
-    )
+    self._data = dataset_lib.data_of(config.data)
     self._names = [pathlib.Path(member).resolve().name
                    for member in config.ensemble.members]
-    self._search = settings_of_rooms.search(config)
-    self._members = dense_members.DenseMembers(
-        config.ensemble.members, lambda: self._dataset,
-        settings_of_rooms.encoding(config), self._search,
-        workdir / retriever_lib.FOLDER, config.seed,
-    )
-    self._tuning = weight_tuning.WeightTuning(
-        config.ensemble, config.evaluation, lambda: self._dataset,
-        self._members, lambda: self._bm25, self._search, workdir,
-    )
-    self._systems = fused_systems.FusedSystems(
-        config.ensemble, self._members, self._tuning, lambda: self._bm25,
-        lambda: self._test,
-    )
 
-  def steps(self) -> list[plan.Step]:
-    """The plan.
+  def targets(self) -> list[artifact.Artifact]:
+    """Evaluations of all systems, and the weights.
+
+    Those that need BM25 stand together: it is indexed once.
 
     Raises:
-      UserError: two systems have the same name.
+      UserError: two systems have the same name, or a metric is not known.
     """
-    config, settings = self._config, self._settings
-    metrics.check_names(config.evaluation.metrics)
-    needs_bm25 = config.evaluation.bm25 or (self._is_dense and settings.hybrid)
+    metrics.check_names(self._config.evaluation.metrics)
     self._check_names()
-    given = (config.data, config.evaluation, self._workdir,
-             lambda: self._dataset, lambda: self._test, config.data.test_split)
+    all_of = self.ensemble
+    alone = [name for name in all_of.names if name == fused_systems.RANK]
+    hybrids = [name for name in all_of.names if name in fused_systems.HYBRIDS]
+    fused = set(all_of.names) - {*alone, *hybrids}
     return [
-        dataset_lib.preparation_step(config.data, lambda: self._dataset),
-        *([evaluations.bm25_step(*given, lambda: self._bm25)]
-          if needs_bm25 else []),
-        *map(self._member_step, range(len(settings.members))),
-        *(evaluations.run_step(*given, path)
-          for path in map(pathlib.Path, settings.runs)),
-        *([plan.Step(
-            'weights', f'tuned on the tune split in {self._tuning.folder}',
-            self._is_tuned, self._tuning.tune,
-        )] if self._is_dense else []),
-        *map(self._fusion_step, self._systems.names),
+        self._data,
+        *all_of.member_evaluations,
+        *all_of.run_evaluations,
+        *all_of.evaluations(alone),
+        *self._bm25_evaluation,
+        *([all_of.weights] if self._is_dense else []),
+        *all_of.evaluations([*hybrids, *sorted(fused)]),
     ]
 
   def finish(self) -> None:
     """Saves the ensemble; writes and prints the numbers, and the report."""
+    dataset = self._data.load()
     if self._is_dense:
       self.ensemble.save(self._workdir)
-    summary.gather(self._workdir, self._dataset)
+    summary.gather(self._workdir, dataset)
     if self._is_dense:
       self._print_weights()
-    reporting.write_report(self._workdir, self._config, self._dataset)
+    reporting.write_report(self._workdir, self._config, dataset)
 
-  @property
-  def ensemble(self) -> fused_vectors.Ensemble:
-    """Members and their weights, once they are tuned."""
-    return fused_vectors.Ensemble(
-        self._settings.members,
-        tuple(one.encoder.model.fingerprint for one in self._members.vectors),
-        self._tuning.member_weights,
-    )
-
-  def _member_step(self, number: int) -> plan.Step:
-    return dataclasses.replace(
-        self._step(
-            self._names[number],
-            lambda: self._members.vectors[number].search_identity,
-            lambda: self._systems.search_member(number),
-        ),
-        missing=lambda: model_lib.missing(self._settings.members[number]),
-        share=lambda: self._members.vectors[number].passage_vecs,
-    )
-
-  def _fusion_step(self, name: str) -> plan.Step:
-    """Of a system that is made of others."""
-    step = self._step(name, functools.partial(self._systems.identity, name),
-                      functools.partial(self._systems.search, name))
-    if not self._is_dense:
-      return step
-    return dataclasses.replace(  # Weights count only when they are right.
-        step, is_done=lambda: self._is_tuned() and step.is_done()
-    )
-
-  def _step(
-      self,
-      name: str,
-      identity: Callable[[], dict[str, Any]],
-      search: Callable[[], searched_lib.Searched],
-  ) -> plan.Step:
-    """Evaluates a system on the test split."""
-    config, split = self._config, self._config.data.test_split
-    return evaluations.evaluation_step(
-        name, config.data, self._workdir, lambda: self._test, split,
-        identity=lambda: evaluations.dense_identity(
-            self._dataset, config.evaluation, split, identity(), self._search
-        ),
-        search=lambda _: search(),
+  @functools.cached_property
+  def ensemble(self) -> declared_rankings.Ensemble:
+    """Members, and what they make together and with others."""
+    config, folder = self._config, self._workdir / retriever_lib.FOLDER
+    vectors = [corpus_vectors.of_member(
+        self._data, settings_of_rooms.encoding(config), folder, member,
+        config.seed,
+    ) for member in self._settings.members]
+    return declared_rankings.Ensemble(
+        self._settings, tuple(zip(self._names, vectors, strict=True)),
+        bm25_search.bm25_of(config.evaluation, self._data),
+        judged.TuneJudged(self._data, config.evaluation, is_apart=True),
+        self._test, settings_of_rooms.search(config), self._workdir,
     )
 
   def _check_names(self) -> None:
@@ -168,40 +108,38 @@ class EnsembleJob:
     ])
     name, count = names.most_common(1)[0]
     if count > 1:
-      raise errors.UserError(
-          f'config.ensemble.members={self._settings.members}, '
-          f'ensemble.runs={self._settings.runs}: there would be two systems '
-          f'called {name}, after the name of the folder or file; rename one'
+      raise errors.SettingError(
+          'ensemble.members', self._settings.members,
+          f'with ensemble.runs={self._settings.runs} there would be two '
+          f'systems called {name}, after the name of the folder or file; '
+          'rename one'
       )
 
   @property
   def _is_dense(self) -> bool:
     return bool(self._settings.members)
 
-  def _is_tuned(self) -> bool:
-    is_lacking = any(map(model_lib.missing, self._settings.members))
-    return not is_lacking and self._tuning.is_tuned()
-
-  @functools.cached_property
-  def _dataset(self) -> dataset_lib.Dataset:
-    return dataset_lib.Dataset(self._config.data)
-
-  @functools.cached_property
-  def _test(self) -> rankings.Evaluation:
-    judgements = (
-        self._dataset.splits.test if self._tuning.reads_tune_split else
-        self._dataset.prepared.judgements(self._config.data.test_split)
-    )
-    return rankings.Evaluation(
-        self._config.evaluation, self._dataset, judgements
+  @property
+  def _test(self) -> judged.Judged:
+    config = self._config
+    return judged.Judged(
+        self._data, config.data.test_split, config.evaluation,
+        is_apart=weight_tuning.reads_tune_split(config.ensemble),
     )
 
-  @functools.cached_property
-  def _bm25(self) -> bm25_search.Bm25Search:
-    return self._make_bm25()
+  @property
+  def _bm25_evaluation(self) -> list[evaluations.Evaluation]:
+    """If it is wanted, or part of a hybrid."""
+    config = self._config
+    if not (config.evaluation.bm25
+            or (self._is_dense and self._settings.hybrid)):
+      return []
+    return [evaluations.Evaluation(judged.Bm25Ranking(
+        self._test, 'bm25', bm25_search.bm25_of(config.evaluation, self._data)
+    ), self._workdir)]
 
   def _print_weights(self) -> None:
-    for system, found in self._tuning.tuned.items():
+    for system, found in self.ensemble.weights.load().items():
       names = (self._names if system == fused_systems.EMBEDDING
                else ['bm25', 'dense'])
       weights = ', '.join(f'{name} {weight:g}' for name, weight in zip(

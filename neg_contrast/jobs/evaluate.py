@@ -1,25 +1,24 @@
 """Evaluates a checkpoint beside BM25 and given runs."""
 
 import collections
-import dataclasses
 import functools
 import pathlib
 
 from neg_contrast import errors
-from neg_contrast.artifacts import plan
+from neg_contrast.artifacts import artifact
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.evaluation import (
   evaluations,
+  judged,
   metrics,
-  rankings,
+  runs,
   summary,
 )
-from neg_contrast.jobs import checks, reporting, settings_of_rooms
+from neg_contrast.jobs.common import checks, reporting, settings_of_rooms
 from neg_contrast.models import by_name as model_lib
+from neg_contrast.retrieval import bm25_search, corpus_vectors
 from neg_contrast.retrieval import embedder as embedder_lib
 from neg_contrast.retrieval import retriever as retriever_lib
-from neg_contrast.retrieval import searched as searched_lib
-from neg_contrast.retrieval import vectors as vectors_lib
 from neg_contrast.settings import config as config_lib
 
 
@@ -36,80 +35,54 @@ class EvaluateJob:
   def __init__(self, config: config_lib.Config, workdir: pathlib.Path):
     """Reads nothing yet."""
     self._config, self._workdir = config, workdir
+    self._data = dataset_lib.data_of(config.data)
 
-  def steps(self) -> list[plan.Step]:
-    """The plan.
+  def targets(self) -> list[artifact.Artifact]:
+    """Evaluations of all systems.
 
     Raises:
-      UserError: two systems have the same name.
+      UserError: two systems have the same name, or a metric is not known.
     """
-    config, workdir, split = (
-        self._config, self._workdir, self._config.data.split
-    )
+    config = self._config
+    metrics.check_names(config.evaluation.metrics)
+    queries = judged.Judged(self._data, config.data.split, config.evaluation)
     system = (
         'fusion_embedding' if model_lib.is_ensemble(config.checkpoint) else
         'trained' if model_lib.is_workdir(config.checkpoint) else 'initial'
     )
-    dataset, evaluation = lambda: self._dataset, lambda: self._evaluation
-    model = evaluations.evaluation_step(
-        system, config.data, workdir, evaluation, split,
-        identity=lambda: evaluations.dense_identity(
-            self._dataset, config.evaluation, split,
-            self._vectors.search_identity,
-            settings_of_rooms.search(config),
-        ),
-        search=lambda rows: searched_lib.search_dense(
-            settings_of_rooms.search(config), self._dataset, self._vectors,
-            workdir / retriever_lib.FOLDER, rows,
-        ),
-        share=lambda: self._vectors.passage_vecs,
-    )
-    systems = [
-        *([evaluations.bm25_step(
-            config.data, config.evaluation, workdir, dataset, evaluation, split
-        )]
-          if config.evaluation.bm25 else []),
-        *(evaluations.run_step(
-            config.data, config.evaluation, workdir, dataset, evaluation, split,
-            path,
-        ) for path in map(pathlib.Path, config.evaluation.runs)),
-        dataclasses.replace(
-            model, missing=lambda: model_lib.missing(config.checkpoint)
+    bm25 = bm25_search.bm25_of(config.evaluation, self._data)
+    paths = list(map(pathlib.Path, config.evaluation.runs))
+    rankings = [
+        *[judged.Bm25Ranking(queries, 'bm25', bm25)] * config.evaluation.bm25,
+        *(judged.RunRanking(queries, runs.run_name(path), (path,))
+          for path in paths),
+        judged.DenseRanking(
+            queries, system, self._vectors, settings_of_rooms.search(config),
+            self._workdir / retriever_lib.FOLDER,
         ),
     ]
-    metrics.check_names(config.evaluation.metrics)
-    names = collections.Counter(step.name for step in systems)
+    names = collections.Counter(ranking.system for ranking in rankings)
     name, count = names.most_common(1)[0]
     if count > 1:
-      raise errors.UserError(
-          f'config.evaluation.runs={config.evaluation.runs}: there would be '
-          f'two systems called {name}, after the name of the file; rename one'
+      raise errors.SettingError(
+          'evaluation.runs', config.evaluation.runs, 'there would be two '
+          f'systems called {name}, after the name of the file; rename one'
       )
-    return [dataset_lib.preparation_step(config.data, dataset), *systems]
+    return [self._data, *(evaluations.Evaluation(ranking, self._workdir)
+                          for ranking in rankings)]
 
   def finish(self) -> None:
     """Writes and prints the numbers, and the report."""
-    summary.gather(self._workdir, self._dataset)
-    vectors = self._vectors
+    dataset, vectors = self._data.load(), self._vectors.load()
+    summary.gather(self._workdir, dataset)
     reporting.write_report(
-        self._workdir, self._config, self._dataset,
+        self._workdir, self._config, dataset,
         vectors.encoder.model if isinstance(vectors, embedder_lib.Embedder)
         else None,
     )
 
   @functools.cached_property
-  def _dataset(self) -> dataset_lib.Dataset:
-    return dataset_lib.Dataset(self._config.data)
-
-  @functools.cached_property
-  def _evaluation(self) -> rankings.Evaluation:
-    return rankings.Evaluation(
-        self._config.evaluation, self._dataset,
-        self._dataset.prepared.judgements(self._config.data.split),
-    )
-
-  @functools.cached_property
-  def _vectors(self) -> vectors_lib.Vectors:
+  def _vectors(self) -> corpus_vectors.CorpusVectors:
     return settings_of_rooms.vectors(
-        self._config, self._dataset, self._workdir / retriever_lib.FOLDER
+        self._config, self._data, self._workdir / retriever_lib.FOLDER
     )

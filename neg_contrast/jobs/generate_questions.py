@@ -1,20 +1,14 @@
 """Writes questions for every passage of a corpus, as data for any trainer."""
 
-import functools
-import json
 import pathlib
 from typing import Any
 
-from absl import logging
-
-from neg_contrast.artifacts import folders, plan
+from neg_contrast.artifacts import artifact, folders
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import synthetic_pairs
-from neg_contrast.jobs import assembly, checks, prerequisites
+from neg_contrast.jobs.common import checks, declared_pairs
 from neg_contrast.settings import config as config_lib
-from neg_contrast.stage1 import gold_comparison
-
-FOLDER = 'beir'  # Of a workdir.
+from neg_contrast.stage1 import beir_questions, gold_comparison
 
 
 def check(config: config_lib.Config) -> None:
@@ -30,26 +24,23 @@ class GenerateQuestionsJob:
   def __init__(self, config: config_lib.Config, workdir: pathlib.Path):
     """Reads nothing yet."""
     self._config, self._workdir = config, workdir
-    self._folder = workdir / FOLDER
-    dataset = lambda: self._dataset
-    self._prepare, make = prerequisites.generator(config)
-    self._questions = assembly.questions(config, dataset, make)
+    self._data = dataset_lib.data_of(config.data)
+    self._questions = declared_pairs.questions(
+        config, self._data, declared_pairs.generator(config)
+    )
 
-  def steps(self) -> list[plan.Step]:
-    """The plan."""
+  def targets(self) -> list[artifact.Artifact]:
+    """The files, and what `finish` reads."""
     return [
-        dataset_lib.preparation_step(self._config.data, lambda: self._dataset),
-        *self._prepare,
-        *self._questions.steps(),
-        plan.Step('files', f'gen-queries.jsonl and gen-qrels in {self._folder}',
-                  self._is_written, self._write),
+        self._data, self._questions.written, self._questions,
+        beir_questions.BeirQuestions(self._questions, self._workdir),
     ]
 
   def finish(self) -> None:
     """Says what came out, how fast, and how it compares with gold."""
     counts = self._questions.counts()
     compared = gold_comparison.compare_with_gold(
-        self._dataset.prepared, self._config.data.train_split,
+        self._data.load().prepared, self._config.data.train_split,
         synthetic_pairs.read_pairs(self._questions.files()),
     )
     folders.write_sealed(self._workdir / folders.MANIFEST, {
@@ -71,39 +62,6 @@ class GenerateQuestionsJob:
     for name, values in compared.items():
       print(f'{name}: ' + ', '.join(f'{key} {_show(value)}'
                                     for key, value in values.items()))
-
-  @functools.cached_property
-  def _dataset(self) -> dataset_lib.Dataset:
-    return dataset_lib.Dataset(self._config.data)
-
-  def _is_written(self) -> bool:
-    manifest = folders.read_manifest(self._folder)
-    return (
-        manifest is not None and self._questions.is_made()
-        and manifest['identity'] == folders.as_json(self._questions.identity)
-    )
-
-  def _write(self) -> None:
-    """The layout of BEIR's generated queries, to lie beside a corpus.jsonl."""
-    manifest: dict[str, Any] = {'identity': self._questions.identity}
-    with folders.writing(self._folder, manifest) as scratch:
-      (scratch / 'gen-qrels').mkdir()
-      with (
-          open(scratch / 'gen-queries.jsonl', 'w', encoding='utf-8') as queries,
-          open(scratch / 'gen-qrels' / 'train.tsv', 'w',
-               encoding='utf-8') as qrels,
-      ):
-        qrels.write('query-id\tcorpus-id\tscore\n')
-        count = -1
-        for count, pair in enumerate(
-            synthetic_pairs.read_pairs(self._questions.files())
-        ):
-          name = f'gen-{count}'
-          queries.write(json.dumps({'_id': name, 'text': pair['query']},
-                                   ensure_ascii=False) + '\n')
-          qrels.write(f'{name}\t{pair["passage_id"]}\t1\n')
-      manifest['questions'] = count + 1
-    logging.info('%s: %d questions', self._folder, count + 1)
 
 
 def _show(value: Any) -> str:

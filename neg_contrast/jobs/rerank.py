@@ -1,14 +1,11 @@
 """Ranks candidates anew: a run's, BM25's or a retriever's."""
 
-import functools
 import pathlib
 
-from neg_contrast.artifacts import plan
+from neg_contrast.artifacts import artifact
 from neg_contrast.data import dataset as dataset_lib
-from neg_contrast.evaluation import reranking, summary
-from neg_contrast.jobs import checks, reporting, settings_of_rooms
-from neg_contrast.models import by_name as model_lib
-from neg_contrast.models import loading, reranker
+from neg_contrast.evaluation import judged, metrics, reranking, summary
+from neg_contrast.jobs.common import checks, declared_candidates, reporting
 from neg_contrast.retrieval import retriever as retriever_lib
 from neg_contrast.settings import config as config_lib
 
@@ -29,41 +26,27 @@ class RerankJob:
   def __init__(self, config: config_lib.Config, workdir: pathlib.Path):
     """Reads nothing yet."""
     self._config, self._workdir = config, workdir
+    self._data = dataset_lib.data_of(config.data)
 
-  def steps(self) -> list[plan.Step]:
-    """The plan."""
-    config, workdir = self._config, self._workdir
-    dataset, split = lambda: self._dataset, config.data.split
-    folder = workdir / retriever_lib.FOLDER
-    given, again = reranking.Reranking(
-        config.data, config.evaluation, settings_of_rooms.encoding(config),
-        settings_of_rooms.search(config), workdir, dataset,
-        lambda: self._dataset.prepared.judgements(split), split,
-        settings_of_rooms.first_stage(config, dataset, folder), self._load,
-    ).steps()
-    return [
-        dataset_lib.preparation_step(config.data, dataset), given,
-        plan.Step(again.name, again.makes, again.is_done, again.run,
-                  self._missing, share=again.share),
-    ]
+  def targets(self) -> list[artifact.Artifact]:
+    """Evaluations of the candidates and of the new ranking.
+
+    Raises:
+      UserError: a metric is not known.
+    """
+    config = self._config
+    metrics.check_names(config.evaluation.metrics)
+    queries = judged.Judged(self._data, config.data.split, config.evaluation)
+    ranking = declared_candidates.candidates(
+        config, queries, self._workdir / retriever_lib.FOLDER
+    )
+    model = reranking.PairModel(config.checkpoint, config.seed, config.model)
+    return [self._data, *declared_candidates.reranked(
+        config, ranking, model, self._workdir
+    )]
 
   def finish(self) -> None:
     """Writes and prints the numbers, and the report."""
-    summary.gather(self._workdir, self._dataset)
-    reporting.write_report(self._workdir, self._config, self._dataset)
-
-  def _missing(self) -> str | None:
-    checkpoint = self._config.checkpoint
-    if (pathlib.Path(checkpoint) / reranker.FILE).exists():
-      return None
-    return model_lib.missing(checkpoint)
-
-  def _load(self) -> reranker.Reranker | loading.Model:
-    config = self._config
-    load = (model_lib.load_reranker if model_lib.is_reranker(config.checkpoint)
-            else model_lib.load_checkpoint)
-    return load(config.checkpoint, config.model, config.seed)
-
-  @functools.cached_property
-  def _dataset(self) -> dataset_lib.Dataset:
-    return dataset_lib.Dataset(self._config.data)
+    dataset = self._data.load()
+    summary.gather(self._workdir, dataset)
+    reporting.write_report(self._workdir, self._config, dataset)

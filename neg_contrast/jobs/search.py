@@ -7,11 +7,10 @@ import shutil
 import sys
 import textwrap
 
-from neg_contrast.artifacts import plan
+from neg_contrast.artifacts import artifact
 from neg_contrast.data import dataset as dataset_lib
-from neg_contrast.jobs import checks, settings_of_rooms
-from neg_contrast.models import by_name as model_lib
-from neg_contrast.retrieval import finding, fused_vectors
+from neg_contrast.jobs.common import checks, settings_of_rooms
+from neg_contrast.retrieval import corpus_index, finding
 from neg_contrast.retrieval import retriever as retriever_lib
 from neg_contrast.settings import config as config_lib
 
@@ -34,17 +33,9 @@ class SearchJob:
     """Reads nothing yet."""
     self._config, self._workdir = config, workdir
 
-  def steps(self) -> list[plan.Step]:
-    """The plan."""
-    return [
-        dataset_lib.preparation_step(self._config.data, lambda: self._dataset),
-        plan.Step(
-            'index', f'embeddings of all passages in {self._workdir}',
-            lambda: self._retriever.is_made(), lambda: self._retriever.make(),
-            lambda: model_lib.missing(self._config.checkpoint),
-            share=lambda: self._retriever.vectors.passage_vecs,
-        ),
-    ]
+  def targets(self) -> list[artifact.Artifact]:
+    """What it searches."""
+    return [self._index]
 
   def finish(self) -> None:
     """Answers."""
@@ -58,22 +49,16 @@ class SearchJob:
       print(self._answer(query), flush=True)
 
   @functools.cached_property
-  def _dataset(self) -> dataset_lib.Dataset:
-    return dataset_lib.Dataset(self._config.data)
-
-  @functools.cached_property
-  def _retriever(self) -> retriever_lib.Retriever:
+  def _index(self) -> corpus_index.CorpusIndex:
     config, folder = self._config, self._workdir / retriever_lib.FOLDER
-    vectors = fused_vectors.load_vectors(
-        settings_of_rooms.encoding(config), self._dataset, config.checkpoint,
-        folder, config.seed,
-    )
-    return retriever_lib.Retriever(
-        settings_of_rooms.search(config), self._dataset, vectors, folder
+    data = dataset_lib.data_of(config.data)
+    return corpus_index.CorpusIndex(
+        settings_of_rooms.vectors(config, data, folder),
+        settings_of_rooms.search(config), folder,
     )
 
   def _answer(self, query: str) -> str:
-    found = self._retriever.find(query, self._config.evaluation.depth)
+    found = self._index.load().find(query, self._config.evaluation.depth)
     return format_found(query, found, sys.stdout.isatty(),
                         min(100, shutil.get_terminal_size().columns))
 

@@ -1,24 +1,26 @@
 """Trains a dual encoder and shows what that changed."""
 
-import dataclasses
 import functools
 import pathlib
 
-from neg_contrast.artifacts import folders, plan
+from neg_contrast import errors
+from neg_contrast.artifacts import artifact, folders
 from neg_contrast.data import dataset as dataset_lib
-from neg_contrast.evaluation import metrics, model_evaluations, summary
-from neg_contrast.jobs import (
-  assembly,
+from neg_contrast.evaluation import evaluations, judged, metrics, summary
+from neg_contrast.jobs.common import (
   checks,
+  declared_pairs,
+  declared_pools,
+  declared_runs,
   negatives_checks,
-  prerequisites,
   reporting,
   settings_of_rooms,
 )
-from neg_contrast.models import by_name as model_lib
 from neg_contrast.models import loading
+from neg_contrast.retrieval import bm25_search, corpus_vectors
+from neg_contrast.retrieval import retriever as retriever_lib
 from neg_contrast.settings import config as config_lib
-from neg_contrast.training import encoder_run
+from neg_contrast.training import run_artifacts
 
 
 def check(config: config_lib.Config) -> None:
@@ -42,109 +44,102 @@ class TrainJob:
   def __init__(self, config: config_lib.Config, workdir: pathlib.Path):
     """Reads nothing yet."""
     self._config, self._workdir = config, workdir
-    self._prepare, self._synthetic = list[plan.Step](), None
-    if config.synthetic.pairs == 'generated':
-      self._prepare, make = prerequisites.generator(config)
-      self._synthetic = assembly.pairs(
-          config, lambda: self._gold,
-          assembly.questions(config, lambda: self._gold, make),
-      )
-    elif config.synthetic.pairs:
-      self._synthetic = assembly.pairs(config, lambda: self._gold)
-    dataset = lambda: self._dataset
-    self._negatives = assembly.negatives(config, workdir, dataset)
-    self._has_pool = bool(config.negatives.pool or config.negatives.sources)
-    self._stage1 = None if config.stage1 is None else TrainJob(
-        config.stage1, pathlib.Path(config.stage1.workdir)
-    )
-    self._training = encoder_run.DualEncoderTraining(
-        settings_of_rooms.training(config if config.stage1 is None else (
-            dataclasses.replace(config, model=dataclasses.replace(
-                config.model, init=config.stage1.workdir, layers=None
-            ))
-        )),
-        workdir, dataset, self._negatives if self._has_pool else None,
-    )
-    self._evaluations = model_evaluations.ModelEvaluations(
-        config.data, config.evaluation, settings_of_rooms.encoding(config),
-        settings_of_rooms.search(config), workdir, lambda: self._gold,
-    )
+    self._place = errors.place()
+    self.gold = dataset_lib.data_of(config.data)
 
-  def steps(self) -> list[plan.Step]:
-    """The plan; data first, so that it never waits for a model."""
+  def targets(self) -> list[artifact.Artifact]:
+    """Evaluations before and after, and the training.
+
+    Raises:
+      UserError: a metric is not known.
+    """
     config, split = self._config, self._config.data.test_split
     metrics.check_names(config.evaluation.metrics)
-    bm25 = [self._evaluations.bm25_step(split)] * config.evaluation.bm25
-    initial = self._evaluations.step('initial', self._first_model, split)
-    before = self.before_training()
-    at = len(before) if config.stage1 is not None else 1
+    bm25 = judged.Bm25Ranking(
+        self.judged(split), 'bm25',
+        bm25_search.bm25_of(config.evaluation, self.gold),
+    )
     return [
-        before[0], *bm25, *before[1:at], initial, *before[at:],
-        self.training_step(), self.trained_step(split),
+        self.gold,
+        *[evaluations.Evaluation(bm25, self._workdir)] * config.evaluation.bm25,
+        self.evaluation('initial', self.run.start, split),
+        self.run,
+        self.evaluation('trained', self.run, split),
     ]
 
-  def training_step(self, opens_rest: bool = False) -> plan.Step:
-    """Of stage 1 the one that all later ones need."""
-    return self._training.step(
-        'training', lambda: None if self._stage1 is not None
-        else model_lib.missing(self._config.model.init), opens_rest,
+  @functools.cached_property
+  def run(self) -> run_artifacts.EncoderRun:
+    """The training."""
+    with errors.at(self._place):
+      return declared_runs.encoder_run(
+          self._config, self._workdir, self._data, self.gold, self._pool,
+          None if self.stage1 is None else self.stage1.run,
+      )
+
+  def judged(self, split: str) -> judged.Judged:
+    """The queries of a split, which tuning must not have seen."""
+    return judged.Judged(self.gold, split, self._config.evaluation,
+                         split == self._config.data.test_split)
+
+  def vectors(self, model: artifact.Artifact) -> corpus_vectors.Embeddings:
+    """The vectors of the corpus by a model of this job."""
+    return corpus_vectors.Embeddings(
+        self.gold, settings_of_rooms.encoding(self._config),
+        self._workdir / retriever_lib.FOLDER, model,
     )
 
-  def trained_step(self, split: str) -> plan.Step:
-    """Evaluates the trained model on a split."""
-    return self._evaluations.step('trained', self._trained_model, split)
-
-  def is_trained(self) -> bool:
-    """Whether training ran to its end."""
-    return self._training.is_trained()
-
-  def release(self) -> None:
-    """Lets go of all weights; they are read again when asked for."""
-    self._training.release()
-    self._negatives.release()
-    if self._stage1 is not None:
-      self._stage1.release()
-
-  def before_training(self) -> list[plan.Step]:
-    """All that training needs, its data first."""
-    config = self._config
-    steps = [dataset_lib.preparation_step(config.data, lambda: self._gold),
-             *self._prepare]
-    if self._synthetic is not None:
-      steps += self._synthetic.steps()
-    steps += self._negatives.steps()
-    if self._stage1 is not None:
-      steps += prerequisites.within(config, 'stage1', [
-          *self._stage1.before_training(),
-          self._stage1.training_step(opens_rest=True),
-      ])
-    return steps
+  def evaluation(
+      self, system: str, model: artifact.Artifact, split: str,
+      is_shown_with_split: bool = False,
+  ) -> evaluations.Evaluation:
+    """The evaluation of a model of this job on a split."""
+    return evaluations.Evaluation(judged.DenseRanking(
+        self.judged(split), system, self.vectors(model),
+        settings_of_rooms.search(self._config),
+        self._workdir / retriever_lib.FOLDER,
+    ), self._workdir, is_shown_with_split)
 
   def finish(self) -> None:
     """Writes and prints the numbers."""
-    values = summary.gather(self._workdir, self._gold)
+    dataset, model = self.gold.load(), self.run.start.load()
+    values = summary.gather(self._workdir, dataset)
     folders.write_sealed(self._workdir / folders.MANIFEST, {
         'config': config_lib.to_dict(self._config),
-        'identity': self._training.identity,
+        'identity': self.run.identity,
         'environment': folders.environment(),
         'metrics': values,
     })
+    assert isinstance(model, loading.Model)
     reporting.write_report(
-        self._workdir, self._config, self._gold, self._training.model,
-        self._negatives if self._has_pool else None,
+        self._workdir, self._config, dataset, model, self._pool
     )
 
   @functools.cached_property
-  def _gold(self) -> dataset_lib.Dataset:
-    return dataset_lib.Dataset(self._config.data)
+  def stage1(self) -> 'TrainJob | None':
+    """The training that this one goes on from, if there is one."""
+    first = self._config.stage1
+    if first is None:
+      return None
+    with errors.within('stage1'):
+      return TrainJob(first, pathlib.Path(first.workdir))
 
-  @property
-  def _dataset(self) -> dataset_lib.Dataset:
+  @functools.cached_property
+  def _data(self) -> artifact.Artifact:
     """What is trained on."""
-    return self._gold if self._synthetic is None else self._synthetic.dataset
+    config, kind = self._config, self._config.synthetic.pairs
+    if not kind:
+      return self.gold
+    if kind != 'generated':
+      return declared_pairs.pairs(config, self.gold)
+    return declared_pairs.pairs(config, self.gold, declared_pairs.questions(
+        config, self.gold, declared_pairs.generator(config)
+    ))
 
-  def _first_model(self) -> loading.Model:
-    return self._training.model
-
-  def _trained_model(self) -> loading.Model:
-    return self._training.trained
+  @functools.cached_property
+  def _pool(self):
+    negatives = self._config.negatives
+    if not (negatives.pool or negatives.sources):
+      return None
+    return declared_pools.negatives(
+        self._config, self._workdir, self._data, self.gold
+    )

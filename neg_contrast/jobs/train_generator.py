@@ -1,19 +1,12 @@
 """Trains a question generator and shows what it writes."""
 
-import dataclasses
-import functools
 import pathlib
 
-from neg_contrast.artifacts import checkpoints, folders, plan
-from neg_contrast.data import dataset as dataset_lib
-from neg_contrast.jobs import checks, settings_of_rooms
-from neg_contrast.models import by_name as model_lib
-from neg_contrast.models import generator as generator_lib
-from neg_contrast.models import t5_pretrained
+from neg_contrast import errors
+from neg_contrast.artifacts import artifact, checkpoints, folders
+from neg_contrast.jobs.common import checks, declared_pairs
 from neg_contrast.settings import config as config_lib
-from neg_contrast.training import generator_run, shown_questions
-
-FOLDER = 't5'  # Of a workdir.
+from neg_contrast.training import generator_runs, shown_questions
 
 
 def check(config: config_lib.Config) -> None:
@@ -38,27 +31,11 @@ class TrainGeneratorJob:
   def __init__(self, config: config_lib.Config, workdir: pathlib.Path):
     """Reads nothing yet."""
     self._config, self._workdir = config, workdir
-    self._training = generator_run.GeneratorTraining(
-        settings_of_rooms.training(config), workdir, lambda: self._dataset
-    )
+    self._run = declared_pairs.generator_run(config, workdir)
 
-  def steps(self) -> list[plan.Step]:
-    """The plan; what comes after can't be looked at before it is done."""
-    folder = self._workdir / FOLDER
-    return [
-        dataset_lib.preparation_step(self._config.data, lambda: self._dataset),
-        self._training.step(
-            'training', lambda: model_lib.missing_generator(
-                self._config.model.init), opens_rest=True,
-        ),
-        plan.Step('export', f'a T5 folder in {folder}',
-                  lambda: self._is_exported(folder),
-                  lambda: self._export(folder)),
-    ]
-
-  def generator(self) -> generator_lib.Generator:
-    """The trained generator."""
-    return self._training.trained
+  def targets(self) -> list[artifact.Artifact]:
+    """The training and the folder."""
+    return [self._run, generator_runs.T5Folder(self._run)]
 
   def finish(self) -> None:
     """Writes and prints the numbers, and the last questions."""
@@ -66,13 +43,13 @@ class TrainGeneratorJob:
       progress = opened.progress(opened.selected_step())
     folders.write_json(self._workdir / folders.MANIFEST, {
         'config': config_lib.to_dict(self._config),
-        'identity': self._training.identity,
+        'identity': self._run.identity,
         'environment': folders.environment(),
         'tune': progress.evaluation,
     })
     measured = '  '.join(
         f'{name} {value:.4f}' for name, value in progress.evaluation.items()
-    ) or 'was not measured; config.evaluation.eval_steps is 0'
+    ) or f'was not measured; {errors.key("evaluation.eval_steps")} is 0'
     print(f'\ntune split: {measured}')
     shown = sorted(
         (self._workdir / shown_questions.FOLDER).glob('*.json')
@@ -84,20 +61,3 @@ class TrainGeneratorJob:
           '--config=configs/generate_questions.py '
           f'--config.checkpoint={self._workdir} '
           f'--config.data.source={self._config.data.source}')
-
-  def _is_exported(self, folder: pathlib.Path) -> bool:
-    manifest = folders.read_manifest(folder)
-    return (manifest is not None
-            and manifest['fingerprint'] == self.generator().fingerprint)
-
-  def _export(self, folder: pathlib.Path) -> None:
-    made = self.generator()
-    manifest = {'fingerprint': made.fingerprint, 'text': dataclasses.asdict(
-        made.text)}
-    with folders.writing(folder, manifest) as scratch:
-      t5_pretrained.export_t5(scratch, made.config, made.params)
-      made.tokenizer.export(scratch)
-
-  @functools.cached_property
-  def _dataset(self) -> dataset_lib.Dataset:
-    return dataset_lib.Dataset(self._config.data)

@@ -3,20 +3,22 @@
 import functools
 import pathlib
 
-from neg_contrast.artifacts import folders, plan
+from neg_contrast.artifacts import artifact, folders
 from neg_contrast.data import dataset as dataset_lib
-from neg_contrast.evaluation import reranking, summary
-from neg_contrast.jobs import (
-  assembly,
+from neg_contrast.evaluation import judged, metrics, summary
+from neg_contrast.jobs.common import (
   checks,
+  declared_candidates,
+  declared_pools,
   negatives_checks,
   reporting,
   settings_of_rooms,
 )
-from neg_contrast.models import by_name as model_lib
+from neg_contrast.mining import pool_folder
+from neg_contrast.models import given
 from neg_contrast.retrieval import retriever as retriever_lib
 from neg_contrast.settings import config as config_lib
-from neg_contrast.training import reranker_run
+from neg_contrast.training import reranker_runs
 
 
 def check(config: config_lib.Config) -> None:
@@ -28,10 +30,10 @@ def check(config: config_lib.Config) -> None:
     if getattr(config.model, name) is not None:
       raise config.error(f'model.{name}', 'is for dual encoders; leave it out')
   negatives = config.negatives
-  if negatives.strategy not in ('mixed', *config_lib.MINED):
+  if negatives.strategy not in ('mixed', *config_lib.MINED.names):
     raise config.error('negatives.strategy', 'gives no pool, which a reranker '
                        'is trained on; choose '
-                       f'{", ".join(config_lib.MINED)} or mixed')
+                       f'{", ".join(config_lib.MINED.names)} or mixed')
   if negatives.per_query < 1:
     raise config.error('negatives.per_query', 'must be at least 1')
   if not config.candidates and (
@@ -51,47 +53,59 @@ class TrainRerankerJob:
   def __init__(self, config: config_lib.Config, workdir: pathlib.Path):
     """Reads nothing yet."""
     self._config, self._workdir = config, workdir
-    dataset = lambda: self._dataset
-    self._negatives = assembly.negatives(config, workdir, dataset)
-    # Where mining leaves the vectors of its retriever.
-    folder = pathlib.Path(config.negatives.mined_dir) / retriever_lib.FOLDER
-    candidates = settings_of_rooms.first_stage(config, dataset, folder)
-    self._training = reranker_run.RerankerTraining(
-        settings_of_rooms.training(config), workdir, dataset, self._negatives,
-        candidates,
-    )
-    self._reranking = reranking.Reranking(
-        config.data, config.evaluation, settings_of_rooms.encoding(config),
-        settings_of_rooms.search(config), workdir, dataset,
-        lambda: self._dataset.splits.test,
-        config.data.test_split, candidates, lambda: self._training.trained,
-    )
+    self._data = dataset_lib.data_of(config.data)
 
-  def steps(self) -> list[plan.Step]:
-    """The plan."""
-    given, reranked = self._reranking.steps()
-    return [
-        dataset_lib.preparation_step(self._config.data, lambda: self._dataset),
-        given,
-        *self._negatives.steps(),
-        self._training.step('training', lambda: model_lib.missing_reranker(
-            self._config.model.init)),
-        reranked,
-    ]
+  def targets(self) -> list[artifact.Artifact]:
+    """The training, and evaluations of candidates and of the new ranking.
+
+    Raises:
+      UserError: a metric is not known.
+    """
+    config = self._config
+    metrics.check_names(config.evaluation.metrics)
+    test = judged.Judged(self._data, config.data.test_split, config.evaluation,
+                         is_apart=True)
+    before, after = declared_candidates.reranked(
+        config, self._candidates(test), self.run, self._workdir
+    )
+    return [self._data, before, self.run, after]
+
+  @functools.cached_property
+  def run(self) -> reranker_runs.RerankerRun:
+    """The training."""
+    config = self._config
+    return reranker_runs.RerankerRun(
+        settings_of_rooms.training(config), self._workdir, self._data,
+        given.RerankerStart(config.model.init, config.seed, config.model),
+        pool=self._pool, candidates=self._candidates(
+            judged.TuneJudged(self._data, config.evaluation)
+        ),
+    )
 
   def finish(self) -> None:
     """Writes and prints the numbers, and the report."""
-    values = summary.gather(self._workdir, self._dataset)
+    dataset = self._data.load()
+    values = summary.gather(self._workdir, dataset)
     folders.write_sealed(self._workdir / folders.MANIFEST, {
         'config': config_lib.to_dict(self._config),
-        'identity': self._training.identity,
+        'identity': self.run.identity,
         'environment': folders.environment(),
         'metrics': values,
     })
     reporting.write_report(
-        self._workdir, self._config, self._dataset, negatives=self._negatives
+        self._workdir, self._config, dataset, negatives=self._pool
+    )
+
+  def _candidates(self, queries: judged.Judged) -> judged.Ranking:
+    """What is ranked anew."""
+    # Where mining leaves the vectors of its retriever.
+    mined = pathlib.Path(self._config.negatives.mined_dir)
+    return declared_candidates.candidates(
+        self._config, queries, mined / retriever_lib.FOLDER
     )
 
   @functools.cached_property
-  def _dataset(self) -> dataset_lib.Dataset:
-    return dataset_lib.Dataset(self._config.data)
+  def _pool(self) -> pool_folder.PoolFolder:
+    return declared_pools.negatives(
+        self._config, self._workdir, self._data, self._data
+    )

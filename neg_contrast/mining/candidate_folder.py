@@ -1,106 +1,124 @@
 """The candidates of one strategy, in a folder that their identity names."""
 
+import collections
+import dataclasses
 import pathlib
 from typing import Any
 
 import numpy as np
 
 from neg_contrast import errors, hosts, progress
-from neg_contrast.artifacts import folders, plan
+from neg_contrast.artifacts import artifact, folders
 from neg_contrast.mining import candidates, strategies
 from neg_contrast.mining import mining_task as task_lib
 
 FOLDER = 'candidates'  # Of `negatives.mined_dir`.
 
 
-class CandidateFolder:
-  """Mines what a strategy proposes for the queries of a task, once."""
+@dataclasses.dataclass(frozen=True)
+class CandidateFolder(artifact.Cached):
+  """What a strategy proposes for the queries of its task.
 
-  def __init__(self, strategy: strategies.Strategy, task: task_lib.Task):
-    """Reads nothing yet."""
-    self.strategy, self._task = strategy, task
+  It loads as candidates and half passages, see `candidates.read`.
 
-  def steps(self) -> list[plan.Step]:
-    """Training the miner, if there is one, and mining."""
-    strategy, task = self.strategy, self._task
-    steps = []
-    if strategy.trains_miner:
-      steps.append(plan.Step(
-          f'{strategy.name} miner', strategy.describes_miner,
-          lambda: strategy.training.is_trained(), missing=strategy.lacks,
-          share=lambda: strategy.training.train_once(),
-      ))
-    return [*steps, plan.Step(
-        strategy.name, f'top {task.negatives.depth} of {strategy.name} for '
-        f'every query of {task.split} in {task.mined_dir / FOLDER}',
-        self.is_mined,
-        run=plan.nothing if strategy.is_ranked else self._mine,
-        missing=strategy.lacks,
-        share=self._mine if strategy.is_ranked else plan.nothing,
-    )]
+  Attributes:
+    strategy: proposes them.
+  """
+
+  kind = candidates.FORMAT.kind
+  format = candidates.FORMAT.number
+  strategy: strategies.Strategy
 
   @property
-  def identity(self) -> dict[str, Any]:
-    """What the candidates depend on."""
-    manifest, task = self._task.dataset.prepared.manifest, self._task
-    return {
-        'corpus': manifest['corpus_fingerprint'],
-        'queries': manifest['queries_fingerprint'],
-        'data': manifest['fingerprint'],  # Judgements too.
-        'split': task.split,
-        'depth': task.negatives.depth,
-        **({'max_queries': task.max_queries} if task.max_queries else {}),
-        **self.strategy.settings(),
-    }
+  def name(self) -> str:
+    """That of the strategy."""
+    return self.strategy.name
 
   @property
-  def folder(self) -> pathlib.Path:
-    """Its name holds the identity."""
-    code = folders.sha256_json(self.identity)[:12]
-    name = f'{self._task.dataset.name}-{self.strategy.name}-{code}'
-    return self._task.mined_dir / FOLDER / name
+  def root(self) -> pathlib.Path:
+    """Of the candidates of all strategies."""
+    return self._task.mined_dir / FOLDER
 
-  def is_mined(self) -> bool:
-    """Whether the candidates are there."""
-    strategy = self.strategy
-    if strategy.trains_miner and not strategy.training.is_trained():
-      return False
-    return folders.read_manifest(self.folder, candidates.FORMAT) is not None
+  @property
+  def label(self) -> str:
+    """Data and strategy."""
+    return f'{self._task.data.load().name}-{self.name}'
+
+  def describe(self) -> str:
+    """Of what, and where."""
+    return (f'top {self._task.depth} of {self.name} for every query of '
+            f'{self._task.split} in {self.root}')
+
+  @property
+  def is_divided(self) -> bool:
+    """Processes divide the queries where a search finds the candidates."""
+    return self.strategy.is_ranked
+
+  def needs(self) -> dict[str, artifact.Artifact]:
+    """Texts, judgements, and what the strategy mines with."""
+    data = self._task.data
+    return {'texts': data, 'data': data, **self.strategy.needs()}
+
+  def settings(self) -> dict[str, Any]:
+    """Queries and depth, and those of the strategy."""
+    return {**self._task.settings(), **self.strategy.settings()}
+
+  def lacks(self) -> str | None:
+    """What the strategy lacks."""
+    return self.strategy.lacks()
+
+  @property
+  def identity(self) -> dict[str, Any] | None:
+    """What the candidates depend on; None: something lacks, or is not made."""
+    return None if self.lacks() else super().identity
+
+  def build(self) -> None:
+    """Mines; processes that mine together don't wait for another program."""
+    if not (self.is_divided and hosts.are_several()):
+      super().build()
+    elif hosts.is_first():
+      manifest = {'identity': self.identity}
+      with folders.writing(self.folder, manifest,
+                           format=self._format) as scratch:
+        self.write(scratch, manifest)
+    else:
+      task = self._open()
+      collections.deque(candidates.mine(
+          task.query_rows, self._task.depth, self.strategy.proposer(task).miner,
+          divide=True,
+      ), maxlen=0)
+
+  def write(self, scratch: pathlib.Path, manifest: dict[str, Any]) -> None:
+    """Mines into files."""
+    task = self._open()
+    proposer, count = self.strategy.proposer(task), len(task.query_rows)
+    candidates.write(
+        scratch, manifest, task.query_rows, self._task.depth, proposer.miner,
+        progress.Ticker(f'mining {self.name}', count), proposer.halves,
+        self.is_divided,
+    )
+    manifest |= proposer.facts
 
   def read(self) -> tuple[candidates.Candidates, np.ndarray]:
-    """The candidates and their half passages; raises if there are none."""
+    """Maps the candidates, and their half passages."""
     return candidates.read(
-        self.folder, len(self._task.dataset.prepared.passages)
+        self.folder, len(self._task.data.load().prepared.passages)
     )
 
-  def _mine(self) -> None:
-    task = self._task
+  @property
+  def _task(self) -> task_lib.Task:
+    return self.strategy.task
+
+  def _open(self) -> task_lib.OpenTask:
+    """The task with its data.
+
+    Raises:
+      UserError: nothing is to be mined.
+    """
+    task = self._task.open()
     if not len(task.query_rows):
       raise errors.UserError(
-          f'{task.data.source}: no query of the split "{task.split}" has a '
+          f'{task.source}: no query of the split "{self._task.split}" has a '
           'positive passage, so there is nothing to mine negatives for'
       )
-    if hosts.are_several():  # They may mine together, and none may wait.
-      self._write()
-      return
-    with folders.only_one(self.folder):
-      if not self.is_mined():  # Not mined while waiting.
-        self._write()
-
-  def _write(self) -> None:
-    task, name = self._task, self.strategy.name
-    proposer = self.strategy.proposer()
-    candidates.write(
-        self.folder, self.identity, task.query_rows, task.negatives.depth,
-        proposer.miner, progress.Ticker(f'mining {name}', len(task.query_rows)),
-        dict(proposer.facts), proposer.halves,
-        divide=self.strategy.is_ranked,
-    )
-
-
-def make_all(task: task_lib.Task) -> dict[str, CandidateFolder]:
-  """Of the strategies that a task's pool is made of, in their order."""
-  return {
-      name: CandidateFolder(strategies.STRATEGIES[name](task), task)
-      for name in task.negatives.sources
-  }
+    return task

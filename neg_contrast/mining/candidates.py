@@ -4,7 +4,6 @@ Filters come later (`pool_files.py`): candidates keep the positives too, at the
 ranks where the source found them.
 """
 
-import collections
 import dataclasses
 import pathlib
 from collections.abc import Callable, Iterator, Sequence
@@ -92,67 +91,23 @@ def listed(rows, scores, depth: int) -> Candidates:
   return found
 
 
-def write(
-    folder: pathlib.Path,
-    identity: dict[str, Any],
+def mine(
     queries: Int[np.ndarray, ' queries'],
     depth: int,
     miner: Miner,
-    say: Callable[[int], None],
-    facts: dict[str, Any] | None = None,
-    halves: Sequence[tuple[int, int, int]] = (),
     divide: bool = False,
-) -> None:
-  """Mines, some queries at a time, into files.
+) -> Iterator[tuple[slice, Candidates]]:
+  """Which queries, and their candidates, some queries at a time.
 
   Memory holds the candidates of 4,096 queries, for each process.
 
   Args:
-    folder: to make.
-    identity: what the candidates depend on.
     queries: `[queries] int32`, rows of the data set, ascending.
     depth: candidates kept for a query.
     miner: proposes them.
-    say: called with the number of queries done.
-    facts: kept in the manifest.
-    halves: half passages that rows point to, see `context.py`; the miner may
-      add to them.
-    divide: among all processes, which come here together then. The first one
-      writes.
+    divide: among all processes, which come here together then, and all get all
+      candidates; the blocks are the same by any processes.
   """
-  count = len(queries)
-  mined = _mine(queries, depth, miner, divide)
-  if not hosts.is_first():
-    collections.deque(mined, maxlen=0)
-    return
-  with folders.writing(
-      folder, {'identity': identity, 'queries': count, **(facts or {})},
-      format=FORMAT,
-  ) as scratch:
-    make = lambda name, dtype, *shape: arrays.create_array(
-        scratch / f'{name}.npy', dtype, shape
-    )
-    made = Candidates(
-        make('rows', np.int32, count, depth),
-        make('scores', np.float32, count, depth),
-        make('positive_scores', np.float32, count),
-    )
-    for lines, found in mined:
-      part = made.part(lines)
-      part.rows[:] = found.rows
-      part.scores[:] = found.scores
-      part.positive_scores[:] = found.positive_scores
-      say(lines.stop)
-    np.save(scratch / 'halves.npy', np.array(halves, np.int32).reshape(-1, 3))
-
-
-def _mine(
-    queries: Int[np.ndarray, ' queries'],
-    depth: int,
-    miner: Miner,
-    divide: bool,
-) -> Iterator[tuple[slice, Candidates]]:
-  """Which queries, and their candidates; the same blocks by any processes."""
   processes = hosts.count() if divide else 1
   for begin in range(0, len(queries), processes * _QUERIES_AT_ONCE):
     lines = slice(begin, min(len(queries),
@@ -169,6 +124,47 @@ def _mine(
     yield lines, Candidates(*(hosts.gather(values) for values in (
         found.rows, found.scores, found.positive_scores
     )))
+
+
+def write(
+    scratch: pathlib.Path,
+    manifest: dict[str, Any],
+    queries: Int[np.ndarray, ' queries'],
+    depth: int,
+    miner: Miner,
+    say: Callable[[int], None],
+    halves: Sequence[tuple[int, int, int]] = (),
+    divide: bool = False,
+) -> None:
+  """Mines, some queries at a time, into files.
+
+  Args:
+    scratch: a folder that is being made, see `folders.writing`.
+    manifest: of that folder; gets the number of `queries`.
+    queries: `[queries] int32`, rows of the data set, ascending.
+    depth: candidates kept for a query.
+    miner: proposes them.
+    say: called with the number of queries done.
+    halves: half passages that rows point to, see `context.py`; the miner may
+      add to them.
+    divide: see `mine`.
+  """
+  count = manifest['queries'] = len(queries)
+  make = lambda name, dtype, *shape: arrays.create_array(
+      scratch / f'{name}.npy', dtype, shape
+  )
+  made = Candidates(
+      make('rows', np.int32, count, depth),
+      make('scores', np.float32, count, depth),
+      make('positive_scores', np.float32, count),
+  )
+  for lines, found in mine(queries, depth, miner, divide):
+    part = made.part(lines)
+    part.rows[:] = found.rows
+    part.scores[:] = found.scores
+    part.positive_scores[:] = found.positive_scores
+    say(lines.stop)
+  np.save(scratch / 'halves.npy', np.array(halves, np.int32).reshape(-1, 3))
 
 
 def read(

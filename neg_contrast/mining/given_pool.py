@@ -1,86 +1,104 @@
 """A pool that `config.negatives.pool` names: checked, never made."""
 
-import functools
+import dataclasses
 import pathlib
 from typing import Any
 
 from absl import logging
 
 from neg_contrast import errors
-from neg_contrast.artifacts import folders, plan
+from neg_contrast.artifacts import artifact, folders
 from neg_contrast.mining import pool_folder
+from neg_contrast.models import given
 from neg_contrast.negatives import pool as pool_lib
 
 
+@dataclasses.dataclass(frozen=True)
 class GivenPool(pool_folder.PoolFolder):
   """Refuses a pool of other data, or of a checkpoint that changed since."""
 
-  remedy = ('Put that back, or name a pool of what is here; without '
-            'config.negatives.pool one is mined')
-
-  def steps(self) -> list[plan.Step]:
-    """One, which only looks."""
-    return [plan.Step(
-        'pool', f'hard negatives in {self.folder}', lambda: self._is_right,
-        missing=self._missing,
-    )]
-
-  def is_made(self) -> bool:
-    """Whether it is there; raises if it belongs to something else."""
-    return self._missing() is None and self._is_right
+  @property
+  def folder(self) -> pathlib.Path:
+    """Where it lies."""
+    return pathlib.Path(self.config.pool)
 
   @property
-  def identity(self) -> dict[str, Any] | None:
-    """What it was made of."""
-    made = folders.read_manifest(self.folder)
-    return None if made is None else made['identity']
+  def remedy(self) -> str:
+    """What to do about a pool of something else."""
+    return ('Put that back, or name a pool of what is here; without '
+            f'{errors.key("negatives.pool")} one is mined')
 
-  @functools.cached_property
-  def pool(self) -> pool_lib.Pool:
-    """The pool, once it is known to belong here."""
-    pool = pool_lib.read(self.folder)
-    _ = self._is_right
-    return pool
+  def describe(self) -> str:
+    """Where it lies."""
+    return f'hard negatives in {self.folder}'
 
-  def _missing(self) -> str | None:
+  def needs(self) -> dict[str, artifact.Artifact]:
+    """What it has to belong to."""
+    return {'data': self.task.data}
+
+  def lacks(self) -> str | None:
+    """The pool, or a whole one."""
     try:
       pool_lib.read(self.folder)
     except errors.UserError as e:
-      return f'config.negatives.pool: {e}'
+      return f'{errors.key("negatives.pool")}: {e}'
     return None
 
-  @functools.cached_property
-  def _is_right(self) -> bool:
-    """Whether it belongs to the data at hand; always True.
+  def is_made(self) -> bool:
+    """Whether it is there; raises if it belongs to something else."""
+    return self.contents() is not None
+
+  def build(self) -> None:
+    """It is given; raises if it belongs to something else."""
+    _ = self.contents()
+
+  def read(self) -> pool_lib.Pool:
+    """The pool, once it is known to belong here."""
+    _ = self.contents()
+    return super().read()
+
+  def _find_contents(self, role: str) -> dict[str, Any] | None:
+    """The identity that it was made with.
 
     Raises:
-      UserError: it does not, or its checkpoint changed since.
+      UserError: it belongs to other data, or its checkpoint changed since.
     """
-    pool, task = pool_lib.read(self.folder), self._task
-    made = pool.manifest
-    identity, checkpoints = made['identity'], made['checkpoints']
-    manifest = task.dataset.prepared.manifest
-    here = {'corpus': manifest['corpus_fingerprint'],
-            'queries': manifest['queries_fingerprint'],
-            'data': manifest['fingerprint'],
-            'split': task.split}
-    lines = []
-    for source, there in identity['inputs'].items():
-      lines += folders.differences({key: there[key] for key in here}, here)
-      if 'tokenizer' in there and len(pool.halves):
+    del role
+    if self.lacks() or self.task.data.contents('texts') is None:
+      return None
+    pool = pool_lib.read(self.folder)
+    self._refuse(self._differences(pool))
+    return pool.manifest['identity']
+
+  def _differences(self, pool: pool_lib.Pool) -> list[str]:
+    """Where it does not belong to the data at hand, a line each."""
+    made, lines = pool.manifest, list[str]()
+    for source, there in made['identity']['needs'].items():
+      for role in ('texts', 'data'):
         lines += folders.differences(
-            there['tokenizer'], task.tokenizer.sha256, f'{source}.tokenizer'
+            there['needs'][role], self.task.data.contents(role)
         )
-      if source in checkpoints:
+      lines += folders.differences(
+          there['settings']['split'], self.task.split, 'split'
+      )
+      if 'tokenizer' in there['needs'] and len(pool.halves):
+        assert self.task.tokenizer is not None
+        lines += folders.differences(
+            there['needs']['tokenizer'], self.task.tokenizer.contents(),
+            source,
+        )
+      if source in made['checkpoints']:
         lines += self._changed_model(
-            source, checkpoints[source], there['embeddings']['model']
+            source, made['checkpoints'][source],
+            there['needs']['embeddings']['model'],
         )
-    settings = task.negatives
-    if settings.quotas and pool.sources != settings.members:
-      lines.append(f'quotas are for {settings.members}, and its sources '
-                   f'are {pool.sources}; set config.negatives.members to these')
-    self._refuse(sorted(set(lines)))
-    return True
+    config = self.config
+    if config.quotas and pool.sources != config.members:
+      lines.append(
+          f'quotas are for {config.members}, and its sources are '
+          f'{pool.sources}; set {errors.key("negatives.members")} to these'
+      )
+    return sorted(set(lines))
 
   def _changed_model(
       self, source: str, checkpoint: str, mined_with: str
@@ -91,7 +109,10 @@ class GivenPool(pool_folder.PoolFolder):
                       'with is not checked; it is not there', self.folder,
                       checkpoint, source)
       return []
-    model = self._task.search.load(checkpoint)
-    return folders.differences(
-        mined_with, model.fingerprint, f'the model of {source} ({checkpoint})'
+    model = given.Checkpoint(checkpoint, self.task.seed)
+    lines = folders.differences(
+        mined_with, model.load().fingerprint,
+        f'the model of {source} ({checkpoint})',
     )
+    model.release()
+    return lines

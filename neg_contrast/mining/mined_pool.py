@@ -1,149 +1,153 @@
 """A pool that is mined as `config.negatives` says."""
 
+import dataclasses
 import functools
+import operator
+import pathlib
 from typing import Any
 
 import numpy as np
 from absl import logging
 
-from neg_contrast import progress
-from neg_contrast.artifacts import folders, plan
+from neg_contrast import errors, progress
+from neg_contrast.artifacts import artifact, folders
 from neg_contrast.mining import (
   candidate_folder,
   pool_files,
   pool_folder,
+  strategies,
 )
+from neg_contrast.mining import mining_task as task_lib
 from neg_contrast.mining import texts as texts_lib
 from neg_contrast.mining.strategies import strategy as strategy_lib
 from neg_contrast.negatives import pool as pool_lib
 
+_FILTERS = ('pool_size', 'first_rank', 'last_rank', 'margin', 'relative_margin',
+            'drop_duplicates')
+_TEXTS, _DATA, _EMBEDDINGS = 'texts', 'data', 'embeddings'  # Roles.
 
-class MinedPool(pool_folder.PoolFolder):
-  """Mines by every strategy, filters the candidates and joins them."""
 
-  remedy = ('Put that back, or remove the folder to have it mined anew, or '
-            'name another --workdir')
+@dataclasses.dataclass(frozen=True)
+class MinedPool(pool_folder.PoolFolder, artifact.Named):
+  """Candidates of every strategy, filtered and joined.
 
-  @functools.cached_property
-  def _mined(self) -> dict[str, candidate_folder.CandidateFolder]:
-    return candidate_folder.make_all(self._task)
+  Attributes:
+    workdir: the pool goes to its folder `pool`.
+  """
 
-  def steps(self) -> list[plan.Step]:
-    """Mining by each strategy, those that train first last; then the pool."""
-    if not self._mined:
-      return []
-    steps = []
-    for mined in sorted(self._mined.values(),
-                        key=lambda mined: mined.strategy.trains_miner):
-      steps += mined.steps()
-    return [*steps, plan.Step(
-        'pool', f'hard negatives of {" + ".join(self._mined)} in '
-        f'{self.folder}', self.is_made, self._make,
-    )]
-
-  def is_made(self) -> bool:
-    """Whether the pool is there.
-
-    Raises:
-      UserError: one of another corpus, other queries or another checkpoint is.
-    """
-    made = folders.read_manifest(self.folder, pool_lib.FORMAT)
-    wanted = self.identity
-    if made is None or wanted is None:
-      return False
-    self._refuse(_foreign(made['identity'], wanted))
-    return made['identity'] == wanted
+  workdir: pathlib.Path
 
   @property
-  def identity(self) -> dict[str, Any] | None:
-    """What the pool depends on; None before all miners are trained."""
-    strategies = [mined.strategy for mined in self._mined.values()]
-    if any(strategy.lacks() for strategy in strategies) or not all(
-        strategy.training.is_trained()
-        for strategy in strategies if strategy.trains_miner
-    ):
-      return None
-    return folders.as_json(self._identity)
+  def folder(self) -> pathlib.Path:
+    """Where it lies."""
+    return self.workdir / pool_lib.FOLDER
 
-  @functools.cached_property
-  def _identity(self) -> dict[str, Any]:
-    settings = self._task.negatives
+  @property
+  def remedy(self) -> str:
+    """What to do about a pool of something else."""
+    return ('Put that back, or remove the folder to have it mined anew, or '
+            f'name another {errors.flag("workdir")}')
+
+  @property
+  def sources(self) -> tuple[candidate_folder.CandidateFolder, ...]:
+    """The candidates that it is made of; their order counts."""
+    return tuple(
+        candidate_folder.CandidateFolder(
+            strategies.strategy_of(name, self.task)
+        ) for name in self.config.sources
+    )
+
+  def describe(self) -> str:
+    """Of what, and where."""
+    return (f'hard negatives of {" + ".join(self.config.sources)} in '
+            f'{self.folder}')
+
+  def needs(self) -> dict[str, artifact.Artifact]:
+    """Candidates by source; those that a miner is trained for come last."""
+    ordered = sorted(self.sources,
+                     key=operator.attrgetter('strategy.trains_miner'))
+    return {source.name: source for source in ordered}
+
+  def settings(self) -> dict[str, Any]:
+    """Sources and filters."""
+    names = [source.name for source in self.sources]
     return {
-        'sources': list(self._mined),  # Their order counts.
-        'inputs': {name: mined.identity for name, mined in self._mined.items()},
-        'filters': {
-            **{key: getattr(settings, key)
-               for key in ('pool_size', 'first_rank', 'last_rank', 'margin',
-                           'relative_margin', 'drop_duplicates')},
-            'drop_answers': [name for name in self._mined
-                             if name in settings.drop_answers],
-            'answer_rule': self._task.evaluation.answer_rule,
-        },
+        'sources': names,
+        **{key: getattr(self.config, key) for key in _FILTERS},
+        'drop_answers': [name for name in names
+                         if name in self.config.drop_answers],
+        'answer_rule': self.task.answer_rule,
     }
 
-  def release(self) -> None:
-    """Lets go of the weights of miners; they are read again when asked for."""
-    for mined in self._mined.values():
-      mined.strategy.release()
+  def check(self, made: Any, wanted: dict[str, Any] | None) -> None:
+    """Refuses to replace a pool of other data, or by another model.
 
-  def _make(self) -> None:
-    task, found, halves = self._task, {}, np.zeros((0, 3), np.int32)
-    for name, mined in self._mined.items():
-      found[name], own = mined.read()
+    One of other sources or filters is made again from the candidates.
+    """
+    if wanted is None or made is None:
+      return
+    lines = []
+    for source in made['needs'].keys() & wanted['needs'].keys():
+      there, here = (one['needs'][source]['needs'] for one in (made, wanted))
+      for role in (_TEXTS, _DATA):
+        lines += folders.differences(there[role], here[role])
+      if _EMBEDDINGS in here:
+        lines += folders.differences(
+            there[_EMBEDDINGS]['model'], here[_EMBEDDINGS]['model'],
+            f'the model of {source}',
+        )
+    self._refuse(sorted(set(lines)))
+
+  def write(self, scratch: pathlib.Path, manifest: dict[str, Any]) -> None:
+    """Filters and joins the candidates."""
+    task, found, halves = self.task.open(), {}, np.zeros((0, 3), np.int32)
+    for source in self.sources:
+      found[source.name], own = source.load()
       halves = own if len(own) else halves
-    identity = self.identity
-    assert identity is not None  # The steps before saw to that.
     pool_files.write(
-        self.folder, identity, task.query_rows, found, halves,
-        self._corpus(halves), task.negatives,
+        scratch, manifest, task.query_rows, found, halves,
+        self._corpus(task, halves), self.config,
         progress.Ticker('filtering', len(task.query_rows)),
-        {'checkpoints': {
-            name: strategy_lib.absolute(mined.strategy.checkpoint)
-            for name, mined in self._mined.items() if mined.strategy.checkpoint
-        }},
     )
-    self.__dict__.pop('pool', None)
-    _log(self.pool)
+    manifest['checkpoints'] = {
+        source.name: strategy_lib.absolute(source.strategy.checkpoint)
+        for source in self.sources if source.strategy.checkpoint
+    }
+    _log(manifest['counts'])
 
-  def _corpus(self, halves: np.ndarray) -> pool_files.Corpus:
+  def _corpus(
+      self, task: task_lib.OpenTask, halves: np.ndarray
+  ) -> pool_files.Corpus:
     """What the filters have to know."""
-    task, prepared = self._task, self._task.dataset.prepared
-    texts, rule = task.texts(halves), task.evaluation.answer_rule
+    find = functools.partial(
+        _find_answers, task, self.task.texts(halves), self.task.answer_rule
+    )
     return pool_files.Corpus(
-        prepared.passage_groups, task.positives,
-        lambda queries, rows, where: texts_lib.find_answers(
-            texts, [prepared.queries[int(row)].answers for row in queries],
-            rows, where, rule,
-        ),
+        task.prepared.passage_groups, task.positives, find
     )
 
 
-def _log(pool: pool_lib.Pool) -> None:
-  for source, counts in pool.counts().items():
+def _find_answers(
+    task: task_lib.OpenTask,
+    texts: texts_lib.Texts,
+    rule: str,
+    query_rows: np.ndarray,
+    rows: np.ndarray,
+    where: np.ndarray,
+) -> np.ndarray:
+  """Which candidates of some queries hold an answer."""
+  answers = [task.prepared.queries[int(row)].answers for row in query_rows]
+  return texts_lib.find_answers(texts, answers, rows, where, rule)
+
+
+def _log(counts: dict[str, dict[str, int]]) -> None:
+  for source, by_filter in counts.items():
     logging.info('%s: %d negatives; dropped: %s', source,
-                 counts['negatives'], ', '.join(
-                     f'{name} {counts[name]}' for name in
-                     pool_lib.DROPPED_BY[1:] if counts[name]
+                 by_filter['negatives'], ', '.join(
+                     f'{name} {by_filter[name]}' for name in
+                     pool_lib.DROPPED_BY[1:] if by_filter[name]
                  ) or 'none')
-    if not counts['negatives']:
+    if not by_filter['negatives']:
       logging.warning('%s gives no hard negative at all; loosen the filters '
-                      'of config.negatives, or leave it out', source)
-
-
-def _foreign(there: dict[str, Any], here: dict[str, Any]) -> list[str]:
-  """How the sources that two pools share differ in more than their settings.
-
-  A pool of other sources or filters is made again from the candidates; one of
-  other data or another checkpoint is not ours to replace.
-  """
-  lines = []
-  for source in there['inputs'].keys() & here['inputs'].keys():
-    ours, theirs = here['inputs'][source], there['inputs'][source]
-    for key in ('corpus', 'queries', 'data'):
-      lines += folders.differences(theirs[key], ours[key], key)
-    if 'embeddings' in ours:
-      lines += folders.differences(
-          theirs['embeddings']['model'], ours['embeddings']['model'],
-          f'the model of {source}',
-      )
-  return sorted(set(lines))
+                      'of %s, or leave it out', source,
+                      errors.key('negatives'))

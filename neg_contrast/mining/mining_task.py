@@ -1,110 +1,145 @@
-"""The data and the settings that all strategies of one pool share."""
+"""The data and the settings that strategies mine by."""
 
 import dataclasses
 import functools
 import pathlib
-from collections.abc import Callable
+from collections.abc import Collection
+from typing import Any
 
 import numpy as np
-from absl import logging
 
+from neg_contrast import errors
+from neg_contrast.artifacts import artifact
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import examples
 from neg_contrast.data import prepared as prepared_lib
-from neg_contrast.data import tokenizer as tokenizer_lib
+from neg_contrast.mining import miners as miners_lib
 from neg_contrast.mining import texts as texts_lib
-from neg_contrast.models import by_name as model_lib
-from neg_contrast.retrieval import bm25, bm25_search, model_search
-from neg_contrast.settings import config as config_lib
-from neg_contrast.training import encoder_run
+from neg_contrast.models import given
+from neg_contrast.retrieval import encoding as encoding_lib
+from neg_contrast.retrieval import search_settings
 
-TrainMiner = Callable[[int, pathlib.Path], encoder_run.DualEncoderTraining]
-"""(features, workdir) -> the training of a miner, on gold pairs."""
+_COMMON = ('data', 'split', 'depth', 'mined_dir', 'max_queries', 'members')
 
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-  """Mining for the queries of a split; reads nothing before it is asked.
+  """Mining for the queries of a split.
 
   Attributes:
-    negatives: which strategies, and their settings.
-    data: the source's name, and what makes a document.
-    evaluation: BM25 and the rule that finds answers.
-    model_init: whose tokenizer halves passages, and what miners start from.
-    checkpoint: what the strategy `model` mines with, unless `negatives` names
-      another.
-    split: the judgements that need negatives.
-    make_dataset: makes the data; not called before a step runs or is looked at.
-    search: by a model, to the depth of `negatives`.
-    train_miner: makes the trainings of miners.
+    data: whose queries need negatives; loads as a `Dataset`.
+    split: the judgements of these queries.
+    depth: candidates that are kept of each source.
+    mined_dir: where miners, embeddings and candidates are kept for reuse.
     max_queries: where there are more, so many of them, drawn at random; 0: all.
+    members: the strategies of `mixed`, for error messages; empty: it is one.
+    k1: of BM25.
+    b: of BM25.
+    answer_rule: finds answers.
+    document: what makes a document.
+    tokenizer: halves passages.
+    checkpoint: what `model` mines with.
+    seed: of weights that the checkpoint lacks.
+    runs: files that `run` reads.
+    coarse_dim: features of the coarse miner.
+    fine_dim: features of the fine miner.
+    miners: trains them.
+    encoding: how models encode.
+    search: how passages are searched, to the depth.
   """
 
-  negatives: config_lib.NegativesConfig
-  data: config_lib.DataConfig
-  evaluation: config_lib.EvaluationConfig
-  model_init: str
-  checkpoint: str
+  data: artifact.Artifact
   split: str
-  make_dataset: Callable[[], dataset_lib.Dataset]
-  search: model_search.ModelSearch
-  train_miner: TrainMiner
+  depth: int
+  mined_dir: pathlib.Path
   max_queries: int = 0
+  members: tuple[str, ...] = dataclasses.field(default=(), compare=False)
+  k1: float = 0.0
+  b: float = 0.0
+  answer_rule: str = ''
+  document: str = ''
+  tokenizer: given.Tokenizer | None = None
+  checkpoint: str = ''
+  seed: int = 0
+  runs: tuple[str, ...] = ()
+  coarse_dim: int = 0
+  fine_dim: int = 0
+  miners: miners_lib.Miners | None = None
+  encoding: encoding_lib.EncodingSettings | None = None
+  search: search_settings.SearchSettings | None = None
+
+  def only(self, names: Collection[str]) -> 'Task':
+    """The same, with defaults for all fields but the common ones and some.
+
+    What differs in nothing that is read is equal then.
+    """
+    return Task(**{name: getattr(self, name) for name in (*_COMMON, *names)})
+
+  def settings(self) -> dict[str, Any]:
+    """What all candidates depend on beside the data, as json."""
+    most = {'max_queries': self.max_queries} if self.max_queries else {}
+    return {'split': self.split, 'depth': self.depth, **most}
+
+  def open(self) -> 'OpenTask':
+    """What follows from the data, which is prepared."""
+    return OpenTask(self)
+
+  def texts(self, halves: np.ndarray) -> texts_lib.Texts:
+    """Passages by row; `[halves, 3] int32` are those beyond the corpus."""
+    assert self.tokenizer is not None
+    return texts_lib.Texts(
+        self.data.load().prepared.passages, halves, self.tokenizer.load
+    )
+
+  def key_of(self, strategy: str) -> str:
+    """The key that asks for a strategy, for error messages."""
+    if self.members:
+      return errors.key(f'negatives.members={self.members}: {strategy}')
+    return errors.key(f'negatives.strategy="{strategy}"')
+
+
+class OpenTask:
+  """What follows from the data of a task; each is computed once, when asked.
+
+  Attributes:
+    dataset: whose queries need negatives.
+  """
+
+  def __init__(self, task: Task):
+    """Reads the data."""
+    self._task, self.dataset = task, task.data.load()
 
   @property
-  def dataset(self) -> dataset_lib.Dataset:
-    """The data whose queries the negatives are for."""
-    return self.make_dataset()
+  def prepared(self) -> prepared_lib.Prepared:
+    """Passages and queries."""
+    dataset: dataset_lib.Dataset = self.dataset
+    return dataset.prepared
 
   @property
-  def mined_dir(self) -> pathlib.Path:
-    """Where miners, embeddings and candidates are kept for reuse."""
-    return pathlib.Path(self.negatives.mined_dir)
+  def source(self) -> str:
+    """Where passages and queries come from, for error messages."""
+    return self.prepared.manifest['spec']
 
   @functools.cached_property
   def judgements(self) -> prepared_lib.Judgements:
     """Those of the split, negative ones too."""
-    return self.dataset.prepared.judgements(self.split)
+    return self.prepared.judgements(self._task.split)
 
   @functools.cached_property
   def query_rows(self) -> np.ndarray:
     """`[queries] int32`, those with a positive, or `max_queries` of them."""
     rows = np.unique(self.judgements.query_rows[self.judgements.grades > 0])
-    if not 0 < self.max_queries < len(rows):
+    if not 0 < self._task.max_queries < len(rows):
       return rows
     rng = np.random.default_rng(0)
-    return np.sort(rng.choice(rows, self.max_queries, replace=False))
+    return np.sort(rng.choice(rows, self._task.max_queries, replace=False))
 
   @functools.cached_property
   def positives(self) -> examples.Positives:
     """Known positives of all queries, of any split."""
-    return examples.known_positives(self.dataset.prepared)
+    return examples.known_positives(self.prepared)
 
   @functools.cached_property
   def among(self) -> np.ndarray | None:
     """Passages that are searched: of the queries' worlds; None: all."""
-    return self.dataset.prepared.rows_of_worlds(self.query_rows)
-
-  @functools.cached_property
-  def bm25(self) -> bm25.Bm25Index:
-    """Over the passages `among`."""
-    logging.info('indexing the corpus for BM25')
-    return bm25_search.index_bm25(self.evaluation, self.dataset, self.among)
-
-  @functools.cached_property
-  def tokenizer(self) -> tokenizer_lib.Tokenizer:
-    """That halves of passages are cut by."""
-    return model_lib.load_tokenizer(self.model_init)
-
-  def texts(self, halves: np.ndarray) -> texts_lib.Texts:
-    """Passages by row; `[halves, 3] int32` are those beyond the corpus."""
-    return texts_lib.Texts(
-        self.dataset.prepared.passages, halves, lambda: self.tokenizer
-    )
-
-  def key_of(self, strategy: str) -> str:
-    """The key that asks for a strategy, for error messages."""
-    settings = self.negatives
-    return (f'config.negatives.strategy="{strategy}"'
-            if settings.strategy == strategy else
-            f'config.negatives.members={settings.members}: {strategy}')
+    return self.prepared.rows_of_worlds(self.query_rows)

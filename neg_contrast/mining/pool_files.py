@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
-from neg_contrast.artifacts import arrays, folders
+from neg_contrast.artifacts import arrays
 from neg_contrast.data import examples
 from neg_contrast.mining import candidates as candidates_lib
 from neg_contrast.mining import filters
@@ -36,15 +36,14 @@ class Corpus:
 
 
 def write(
-    folder: pathlib.Path,
-    identity: dict[str, Any],
+    scratch: pathlib.Path,
+    manifest: dict[str, Any],
     query_rows: Int[np.ndarray, ' queries'],
     mined: dict[str, candidates_lib.Candidates],
     halves: Int[np.ndarray, 'halves 3'],
     corpus: Corpus,
     config: config_lib.NegativesConfig,
     say: Callable[[int], None],
-    facts: dict[str, Any] | None = None,
 ) -> None:
   """Filters the candidates of each source and joins them.
 
@@ -52,46 +51,43 @@ def write(
   union, where a passage belongs to the first source that has it.
 
   Args:
-    folder: to make.
-    identity: what the pool depends on.
+    scratch: a folder that is being made, see `folders.writing`.
+    manifest: of that folder; gets what reading it takes, and counts.
     query_rows: `[queries] int32`, ascending.
     mined: candidates by source.
     halves: what rows beyond the corpus are.
     corpus: groups, positives and answers.
     config: the filters and M.
     say: called with the number of queries done.
-    facts: kept in the manifest.
   """
   count = len(query_rows)
   depth = sum(found.rows.shape[1] for found in mined.values())
-  manifest: dict[str, Any] = {
-      'identity': identity, 'sources': list(mined), 'queries': count,
-      'depth': depth, 'passages': len(corpus.groups),
-      'dropped_by': list(pool_lib.DROPPED_BY), **(facts or {}),
+  manifest |= {
+      'sources': list(mined), 'queries': count, 'depth': depth,
+      'passages': len(corpus.groups), 'dropped_by': list(pool_lib.DROPPED_BY),
   }
-  with folders.writing(folder, manifest, format=pool_lib.FORMAT) as scratch:
-    np.save(scratch / 'query_rows.npy', query_rows.astype(np.int32))
-    np.save(scratch / 'halves.npy', halves)
-    np.save(scratch / 'positive_scores.npy', np.stack(
-        [np.asarray(found.positive_scores) for found in mined.values()], 1
-    ))
-    files = {
-        name: arrays.create_array(
-            scratch / f'{name}.npy', dtype, (count, depth)
-        )
-        for name, dtype in pool_lib.ARRAYS.items()
-    }
-    for begin in range(0, count, _QUERIES_AT_ONCE):
-      lines = slice(begin, min(count, begin + _QUERIES_AT_ONCE))
-      parts = {name: found.part(lines) for name, found in mined.items()}
-      for name, values in _join(query_rows[lines], parts, corpus,
-                                config).items():
-        files[name][lines] = values
-      say(lines.stop)
-    manifest['counts'] = pool_lib.Pool(
-        query_rows, **files, positive_scores=np.zeros((count, len(mined))),
-        halves=halves, sources=tuple(mined), manifest=manifest,
-    ).counts()
+  np.save(scratch / 'query_rows.npy', query_rows.astype(np.int32))
+  np.save(scratch / 'halves.npy', halves)
+  np.save(scratch / 'positive_scores.npy', np.stack(
+      [np.asarray(found.positive_scores) for found in mined.values()], 1
+  ))
+  files = {
+      name: arrays.create_array(
+          scratch / f'{name}.npy', dtype, (count, depth)
+      )
+      for name, dtype in pool_lib.ARRAYS.items()
+  }
+  for begin in range(0, count, _QUERIES_AT_ONCE):
+    lines = slice(begin, min(count, begin + _QUERIES_AT_ONCE))
+    parts = {name: found.part(lines) for name, found in mined.items()}
+    for name, values in _join(query_rows[lines], parts, corpus,
+                              config).items():
+      files[name][lines] = values
+    say(lines.stop)
+  manifest['counts'] = pool_lib.Pool(
+      query_rows, **files, positive_scores=np.zeros((count, len(mined))),
+      halves=halves, sources=tuple(mined), manifest=manifest,
+  ).counts()
 
 
 def _join(queries, parts, corpus, config) -> dict[str, np.ndarray]:
@@ -118,5 +114,3 @@ def _join(queries, parts, corpus, config) -> dict[str, np.ndarray]:
         'duplicate'
     )
   return joined
-
-

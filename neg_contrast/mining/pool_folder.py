@@ -1,47 +1,45 @@
 """A folder with the pool of a task, whoever made it."""
 
 import abc
-import functools
+import dataclasses
 import pathlib
 from collections.abc import Sequence
-from typing import Any
 
 from neg_contrast import errors
-from neg_contrast.artifacts import plan
+from neg_contrast.artifacts import artifact
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.mining import mining_task as task_lib
 from neg_contrast.mining import texts as texts_lib
 from neg_contrast.negatives import pool as pool_lib
+from neg_contrast.settings import config as config_lib
 
 
-class PoolFolder(abc.ABC):
-  """What mined and given pools share.
+@dataclasses.dataclass(frozen=True)
+class PoolFolder(artifact.Artifact):
+  """What mined and given pools share; they load as a `Pool`.
 
   Attributes:
-    folder: of the pool.
-    remedy: what to do about a pool of something else.
+    task: whose queries they are for.
+    config: sources and filters, or the place of the pool.
   """
 
-  remedy = ''
-
-  def __init__(self, task: task_lib.Task, folder: pathlib.Path):
-    """Reads nothing yet."""
-    self._task, self.folder = task, folder
-
-  @abc.abstractmethod
-  def steps(self) -> list[plan.Step]:
-    """What has to be there before there is a pool."""
-
-  @abc.abstractmethod
-  def is_made(self) -> bool:
-    """Whether the pool is there; raises if it belongs to something else."""
+  kind = pool_lib.FORMAT.kind
+  format = pool_lib.FORMAT.number
+  name = 'pool'
+  task: task_lib.Task
+  config: config_lib.NegativesConfig
 
   @property
   @abc.abstractmethod
-  def identity(self) -> dict[str, Any] | None:
-    """What the pool depends on, made or not; None: that is not known yet."""
+  def folder(self) -> pathlib.Path:
+    """Where it lies."""
 
-  @functools.cached_property
+  @property
+  @abc.abstractmethod
+  def remedy(self) -> str:
+    """What to do about a pool of something else."""
+
+  @property
   def pool(self) -> pool_lib.Pool:
     """The finished pool.
 
@@ -49,20 +47,21 @@ class PoolFolder(abc.ABC):
       UserError: there is none, a file is damaged, or it belongs to something
         else.
     """
-    return pool_lib.read(self.folder)
+    return self.load()
 
   @property
   def dataset(self) -> dataset_lib.Dataset:
     """The data whose queries the negatives are for."""
-    return self._task.dataset
+    return self.task.data.load()
 
-  @functools.cached_property
+  @property
   def texts(self) -> texts_lib.Texts:
     """Passages and half passages of the pool."""
-    return self._task.texts(self.pool.halves)
+    return self.task.texts(self.pool.halves)
 
-  def release(self) -> None:  # noqa: B027 - a given pool holds none.
-    """Lets go of weights; they are read again when asked for."""
+  def read(self) -> pool_lib.Pool:
+    """Maps it."""
+    return pool_lib.read(self.folder)
 
   def _refuse(self, lines: Sequence[str]) -> None:
     """Raises UserError if there are lines that say what differs."""

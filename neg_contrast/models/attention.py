@@ -48,7 +48,7 @@ def choose(
   )
   problem = _problem(shape, length, dtype, mesh, is_training)
   if wanted == 'flash' and problem:
-    raise errors.UserError(f'config.model.attention=flash: {problem}')
+    raise errors.UserError(f'{errors.key("model.attention")}=flash: {problem}')
   if wanted == 'auto' and not problem:
     fails = _fails(shape, length, dtype, mesh)
     if len({device.process_index for device in mesh.devices.flat}) > 1:
@@ -153,37 +153,36 @@ def _fails_on(device, heads, head_features, row_length, dtype) -> bool:
 def _problem(shape, row_length, dtype, mesh, is_training) -> str | None:
   """Why there is no kernel for this, and what to do; None: there is."""
   device = mesh.devices.flat[0]
-  other = 'or --config.model.attention=auto'
+  plain = f'--{errors.key("model.attention")}=auto'
+  other = f'or {plain}'
   if device.platform not in ('tpu', 'gpu'):
-    return (f'there is no such kernel for {device.platform}; set '
-            '--config.model.attention=auto')
+    return f'there is no such kernel for {device.platform}; set {plain}'
   if device.device_kind in _WITHOUT_MOSAIC or _is_before_ampere(device):
-    return (f'there is no such kernel for {device.device_kind}; set '
-            '--config.model.attention=auto')
+    return f'there is no such kernel for {device.device_kind}; set {plain}'
   if is_training and shape.attention_dropout:
     return (
         'has no dropout of attention probabilities, and the model has '
         f'{shape.attention_dropout:g}; set '
-        f'--config.model.attention_dropout=0, {other}'
+        f'--{errors.key("model.attention_dropout")}=0, {other}'
     )
   if shape.num_heads % mesh.shape['model']:
     return (
-        f'config.mesh.model={mesh.shape["model"]} does not divide the '
+        f'{errors.key("mesh.model")}={mesh.shape["model"]} does not divide the '
         f'{shape.num_heads} heads; choose a divisor, {other}'
     )
   if device.platform == 'tpu' and row_length > flash_attention.LONGEST_ROW:
     return (f'rows of up to {row_length} tokens, and the kernel takes '
-            f'{flash_attention.LONGEST_ROW}; set --config.data.row_length='
-            f'{flash_attention.LONGEST_ROW}, {other}')
+            f'{flash_attention.LONGEST_ROW}; set '
+            f'--{errors.key("data.row_length")}={flash_attention.LONGEST_ROW}, '
+            f'{other}')
   features = shape.hidden_size // shape.num_heads
   if device.platform == 'gpu':
     if jnp.dtype(dtype) == jnp.float32:
       return ('cuDNN has no such kernel for float32; set '
-              f'--config.model.dtype=bfloat16, {other}')
+              f'--{errors.key("model.dtype")}=bfloat16, {other}')
     if features % 8 or features > 128:
       return (f'cuDNN has no such kernel for heads of {features} features, '
-              'only for multiples of 8 up to 128; set '
-              '--config.model.attention=auto')
+              f'only for multiples of 8 up to 128; set {plain}')
   return None
 
 

@@ -232,8 +232,8 @@ def load_generator(
     return load_generator_workdir(pathlib.Path(name))
   if model_names.is_random(name):
     raise errors.UserError(
-        f'config.checkpoint={name}: random weights write noise; name the '
-        'workdir of a trained question generator, or a T5 folder'
+        f'{errors.key("checkpoint")}={name}: random weights write noise; name '
+        'the workdir of a trained question generator, or a T5 folder'
     )
   return generator.from_pretrained(name, config, False, seed)
 
@@ -260,8 +260,8 @@ def load_reranker(
     wanted = getattr(config, key)
     if wanted is not None and wanted != value:
       raise errors.UserError(
-          f'config.model.{key}={wanted!r}: {name} was trained with {value!r}; '
-          'leave it out'
+          f'{errors.key(f"model.{key}")}={wanted!r}: {name} was trained with '
+          f'{value!r}; leave it out'
       )
   return model
 
@@ -298,6 +298,6 @@ def check_one_vector(model: loading.Model, why: str) -> loading.Model:
   if not model.spec.score.is_dot:
     raise errors.UserError(
         f'{model.name}: texts have several vectors for its score function, and '
-        f'{why} one; name a model with config.model.score=dual'
+        f'{why} one; name a model with {errors.key("model.score")}=dual'
     )
   return model

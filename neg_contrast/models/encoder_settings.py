@@ -56,7 +56,8 @@ def with_score(
     )
   except ValueError as e:
     raise errors.UserError(
-        f'config.model.score={config.score!r}: {e} (config.model)'
+        f'{errors.key("model.score")}={config.score!r}: {e} '
+        f'({errors.key("model")})'
     ) from None
 
 
@@ -94,8 +95,8 @@ def text_of(
   for role in ('query', 'passage'):
     if text.length(role) > query.bert.max_positions:
       raise errors.UserError(
-          f'config.model.{role}_length={text.length(role)}: {name} has '
-          f'{query.bert.max_positions} positions; choose at most that'
+          f'{errors.key(f"model.{role}_length")}={text.length(role)}: {name} '
+          f'has {query.bert.max_positions} positions; choose at most that'
       )
   return text
 
@@ -134,21 +135,21 @@ def refuse_other_settings(
     wanted = getattr(config, key)
     if wanted is not None and (wanted or None) != (own[key] or None):
       raise errors.UserError(
-          f'config.model.{key}={wanted!r}: {name} was trained '
+          f'{errors.key(f"model.{key}")}={wanted!r}: {name} was trained '
           f'with {own[key]!r}; leave it out'
       )
   if config.score is not None and score_by_name(
       config.score, text
   ) != spec.score:
     raise errors.UserError(
-        f'config.model.score={config.score!r}: {name} was trained with '
-        f'{spec.score}; leave it out'
+        f'{errors.key("model.score")}={config.score!r}: {name} was trained '
+        f'with {spec.score}; leave it out'
     )
   layers = spec.bert.num_layers
   if config.layers not in (None, layers):
     raise errors.UserError(
-        f'config.model.layers={config.layers}: {name} has {layers}; leave it '
-        'out'
+        f'{errors.key("model.layers")}={config.layers}: {name} has {layers}; '
+        'leave it out'
     )
 
 

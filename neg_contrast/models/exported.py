@@ -20,23 +20,21 @@ _MARKS = b'"checksum"', b'"checksums"'
 
 
 @contextlib.contextmanager
-def writing(
-    folder: pathlib.Path,
-    manifest: dict[str, Any],
-    format: folders.Format | None = None,
-) -> Iterator[pathlib.Path]:
-  """As `folders.writing`, with one kind of error for all that fails.
+def while_writing(folder: pathlib.Path) -> Iterator[None]:
+  """One kind of error for all that fails while a folder is written.
+
+  Args:
+    folder: to be written, whole or not at all.
 
   Raises:
     UserError: the disk is full, or the like.
   """
   try:
-    with folders.writing(folder, manifest, format=format) as scratch:
-      yield scratch
+    yield
   except (OSError, safetensors.SafetensorError) as e:
     raise errors.UserError(
         f'{folder}: can\'t be written: {e}. Free some space, or name another '
-        '--workdir'
+        f'{errors.flag("workdir")}'
     ) from e
 
 
@@ -58,7 +56,7 @@ def is_written(
     UserError: it holds something else, which is not ours to replace; or a file
       is damaged.
   """
-  remedy = 'Name another --workdir, or move it away'
+  remedy = f'Name another {errors.flag("workdir")}, or move it away'
   if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
     return False
   manifest = folders.read_manifest(folder, format) if _is_ours(folder) else None
@@ -118,7 +116,7 @@ def check_apart(checkpoint: str, workdir: pathlib.Path) -> None:
   if folder.is_dir() and workdir.resolve().is_relative_to(folder.resolve()):
     raise errors.UserError(
         f'{workdir}: lies in the checkpoint {checkpoint} itself; name another '
-        '--workdir'
+        f'{errors.flag("workdir")}'
     )
 
 

@@ -22,7 +22,6 @@ from neg_contrast.data import sequences, tokenized
 from neg_contrast.models import (
   bert_pretrained,
   dual_encoder,
-  exported,
   loading,
   pretrained,
   tensor_files,
@@ -30,7 +29,6 @@ from neg_contrast.models import (
 )
 from neg_contrast.settings import config as config_lib
 
-_FORMAT = folders_lib.Format('an exported model', 2)
 _TOLERANCE = 1e-5
 _TOKENS = ('unk', 'sep', 'pad', 'cls', 'mask')
 _POOLING_MODES = ('cls_token', 'mean_tokens', 'max_tokens',
@@ -85,35 +83,10 @@ def tower_folders(
           for tower in model.params}
 
 
-def export(model: loading.Model, folder: pathlib.Path, card: str) -> None:
-  """Writes a folder, whole or not at all; see `write_model`.
-
-  Args:
-    model: what to write.
-    folder: to be written.
-    card: text of its README.md.
-
-  Raises:
-    UserError: the disk is full, or the like; or as `write_model`.
-  """
-  with exported.writing(folder, {
-      'identity': {'model': model.fingerprint},
-      'source': model.name,
-      'environment': folders_lib.environment(),
-  }, _FORMAT) as scratch:
-    write_model(model, scratch, card)
-
-
-def is_exported(model: loading.Model, folder: pathlib.Path) -> bool:
-  """Whether the folder holds this model, whole; see `exported.is_written`."""
-  return exported.is_written(
-      folder, {'model': model.fingerprint}, model.name, _FORMAT
-  )
-
-
-def usage(model: loading.Model, folder: pathlib.Path) -> str:
-  """Says how to load a folder, for the terminal."""
-  towers = tower_folders(model, folder).values()
+def usage(folder: pathlib.Path) -> str:
+  """Says how to load a folder that `write_model` wrote, for the terminal."""
+  towers = [tower for tower in (folder / 'query', folder / 'passage')
+            if tower.is_dir()] or [folder]
   return '\n' + '\n'.join(
       f"SentenceTransformer('{tower}')" for tower in towers
   ) + f'\n{folder / "README.md"} tells the rest'

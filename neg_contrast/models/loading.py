@@ -215,7 +215,7 @@ def _check_towers(
   if config.shared:
     raise errors.UserError(
         f'{name}: holds a query and a passage tower; add '
-        '--config.model.shared=False, or name one of its two folders'
+        f'--{errors.key("model.shared")}=False, or name one of its two folders'
     )
   ours, theirs = (
       {

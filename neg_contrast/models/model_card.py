@@ -43,7 +43,7 @@ class Facts:
     selected: how the checkpoint was chosen.
     run: of a workdir's `run.json`.
     evaluations: manifests of a workdir's evaluations.
-    metrics: of a workdir's `metrics.json`.
+    metrics: of the workdir's evaluations, as its `metrics.json` has them.
   """
 
   name: str
@@ -176,7 +176,8 @@ def _projection(model: loading.Model) -> str:
 def _data(facts: Facts) -> list[str]:
   if not facts.run:
     return []
-  identity, config = facts.run['identity'], facts.run['config']['data']
+  needs = facts.run['identity'].get('needs', {})
+  config = facts.run['config']['data']
   scheme, _, place = config['source'].partition(':')
   tune = config['tune_split'] or (
       f'{config["tune_fraction"]:g} of the training documents'
@@ -188,9 +189,10 @@ def _data(facts: Facts) -> list[str]:
           if 'examples' in facts.run else '')),
       ('tuned on', f'split `{tune}`' if config['tune_split'] else tune),
       ('tested on', f'split `{config["test_split"]}`'),
-      *((f'fingerprint of the {what}', f'`{identity[key]}`') for key, what in
-        (('corpus', 'corpus'), ('data', 'data with judgements'))
-        if key in identity),
+      *((f'fingerprint of the {what}', f'`{needs[role]["data"]}`')
+        for role, what in (('data', 'data with judgements'),
+                           ('gold', 'data that it was tuned on'))
+        if 'data' in needs.get(role, {})),
   ]
   return ['## Data', _table(('', ''), rows)]
 

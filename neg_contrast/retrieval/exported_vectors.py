@@ -1,5 +1,6 @@
 """The vectors of a corpus and its queries as `.npy` files, for others."""
 
+import abc
 import dataclasses
 import functools
 import pathlib
@@ -9,13 +10,79 @@ from typing import Any
 import numpy as np
 
 from neg_contrast import errors, progress
-from neg_contrast.artifacts import arrays, folders
-from neg_contrast.data import dataset as dataset_lib
-from neg_contrast.data import prepared as prepared_lib
-from neg_contrast.models import exported
-from neg_contrast.retrieval import fused_vectors, text_encoder
+from neg_contrast.artifacts import arrays, artifact, folders
+from neg_contrast.models import exported, given
+from neg_contrast.retrieval import (
+  corpus_vectors,
+  embedder,
+  encoding,
+  text_encoder,
+)
 
+FOLDER = 'embeddings'  # Of a workdir.
 _ROWS_AT_ONCE = 65536
+
+
+@dataclasses.dataclass(frozen=True)
+class ExportedVectors(artifact.Named):
+  """The folder `embeddings` of a workdir.
+
+  It holds `passages.npy` and `queries.npy`, and the ids of their rows.
+
+  Attributes:
+    data: corpus and queries.
+    workdir: of the folder.
+  """
+
+  kind = 'exported vectors'
+  format = 2
+  name = 'embeddings'
+  data: artifact.Artifact
+  workdir: pathlib.Path
+
+  @property
+  def folder(self) -> pathlib.Path:
+    """Its place in the workdir."""
+    return self.workdir / FOLDER
+
+  def describe(self) -> str:
+    """Where it lies."""
+    return f'.npy and ids in {self.folder}'
+
+  def build(self) -> None:
+    """Writes the folder, whole or not at all."""
+    with exported.while_writing(self.folder):
+      super().build()
+
+  def write(self, scratch: pathlib.Path, manifest: dict[str, Any]) -> None:
+    """Writes vectors, and the ids of their rows.
+
+    Raises:
+      UserError: an id can't be written.
+    """
+    prepared, source = self.data.load().prepared, self._source()
+    manifest |= {'source': source.name, 'environment': folders.environment()}
+    for role, name, ids in (('passage', 'passages', prepared.passage_ids),
+                            ('query', 'queries', prepared.query_ids)):
+      if not len(ids):
+        continue
+      write_ids(scratch / f'{name}.ids.txt', ids)
+      vecs = arrays.create_array(
+          scratch / f'{name}.npy', np.float32, (len(ids), source.dim)
+      )
+      source.fill(role, vecs)
+      vecs.flush()
+
+  def usage(self) -> str:
+    """Says what is there, for the terminal."""
+    path = self.folder / 'passages.npy'
+    vecs = arrays.map_array(path, (None, None)).values
+    return (f'{self.folder}: {len(vecs)} passages of {vecs.shape[1]} features; '
+            'their ids are in passages.ids.txt, a line each')
+
+  @abc.abstractmethod
+  def _source(self) -> 'Source':
+    """What makes the vectors."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -25,90 +92,77 @@ class Source:
   Attributes:
     name: of the model.
     dim: features of a vector.
-    encode: fills `out`, `[texts, features] float32`, with those of a role.
+    fill: fills `out`, `[texts, features] float32`, with those of a role.
   """
 
   name: str
   dim: int
-  encode: Callable[[str, np.ndarray], None]
+  fill: Callable[[str, np.ndarray], None]
 
 
-def is_made(folder: pathlib.Path, identity: dict[str, Any]) -> bool:
-  """Whether finished vectors of this identity are there.
+@dataclasses.dataclass(frozen=True)
+class ModelVectors(ExportedVectors):
+  """The vectors by one model.
 
-  Raises:
-    UserError: the manifest is damaged.
+  Attributes:
+    model: encodes passages and queries.
+    encoding: how it does.
   """
-  manifest = folders.read_manifest(folder) or {}
-  return manifest.get('identity') == folders.as_json(identity)
 
+  model: given.Checkpoint
+  encoding: encoding.EncodingSettings
 
-def write(
-    folder: pathlib.Path,
-    identity: dict[str, Any],
-    prepared: prepared_lib.Prepared,
-    source: Source,
-) -> None:
-  """Writes `passages.npy` and `queries.npy`, and the ids of their rows.
+  def needs(self) -> dict[str, artifact.Artifact]:
+    """Texts and model."""
+    return {'texts': self.data, 'model': self.model}
 
-  Args:
-    folder: to be written, whole or not at all.
-    identity: what the vectors depend on.
-    prepared: gives the ids.
-    source: makes the vectors.
+  def settings(self) -> dict[str, Any]:
+    """How vectors are computed."""
+    return embedder.vectors_identity(
+        self.encoding, self.data.load(), self.model.load()
+    )
 
-  Raises:
-    UserError: the disk is full, or the like.
-  """
-  with exported.writing(folder, {
-      'identity': identity,
-      'source': source.name,
-      'environment': folders.environment(),
-  }) as scratch:
-    for role, name, ids in (('passage', 'passages', prepared.passage_ids),
-                            ('query', 'queries', prepared.query_ids)):
-      if not len(ids):
-        continue
-      write_ids(scratch / f'{name}.ids.txt', ids)
-      _write_vectors(
-          scratch / f'{name}.npy', (len(ids), source.dim),
-          functools.partial(source.encode, role),
-      )
+  def _source(self) -> Source:
+    model = self.model.load()
+    encoder = text_encoder.TextEncoder(model, self.encoding)
+    return Source(model.name, encoder.dim,
+                  functools.partial(self._encode, encoder))
 
-
-def describe(folder: pathlib.Path) -> str:
-  """What `write` left, for the terminal."""
-  vecs = arrays.map_array(folder / 'passages.npy', (None, None)).values
-  return (f'{folder}: {len(vecs)} passages of {vecs.shape[1]} features; their '
-          'ids are in passages.ids.txt, a line each')
-
-
-def of_encoder(
-    encoder: text_encoder.TextEncoder, dataset: dataset_lib.Dataset
-) -> Source:
-  """Vectors of the texts of a dataset by one model."""
-
-  def encode(role: str, out: np.ndarray) -> None:
+  def _encode(
+      self, encoder: text_encoder.TextEncoder, role: str, out: np.ndarray
+  ) -> None:
     encoder.encode(
-        role, dataset.tokenize(encoder.model, role), out=out,
+        role, self.data.load().tokenize(encoder.model, role), out=out,
         on_progress=progress.Ticker(f'encoding {role} texts', len(out)),
     )
 
-  return Source(encoder.model.name, encoder.dim, encode)
 
+@dataclasses.dataclass(frozen=True)
+class EnsembleVectors(ExportedVectors):
+  """The vectors by an ensemble, with its weights on the queries.
 
-def of_ensemble(vectors: fused_vectors.FusedVectors, name: str) -> Source:
-  """Vectors of an ensemble, with its weights on the queries."""
+  Attributes:
+    vectors: of the ensemble.
+  """
 
-  def copy(role: str, out: np.ndarray) -> None:
+  vectors: corpus_vectors.EnsembleEmbeddings
+
+  def needs(self) -> dict[str, artifact.Artifact]:
+    """Texts and vectors."""
+    return {'texts': self.data, 'vectors': self.vectors}
+
+  def _source(self) -> Source:
+    return Source(self.vectors.checkpoint, self.vectors.load().encoder.dim,
+                  self._copy)
+
+  def _copy(self, role: str, out: np.ndarray) -> None:
+    vectors = self.vectors.load()
     for begin in range(0, len(out), _ROWS_AT_ONCE):
       at = slice(begin, min(begin + _ROWS_AT_ONCE, len(out)))
       out[at] = (
           vectors.passage_vecs[at] if role == 'passage' else
           vectors.query_vecs(np.arange(at.start, at.stop))
       )
-
-  return Source(name, vectors.encoder.dim, copy)
 
 
 def write_ids(path: pathlib.Path, ids: Iterable[bytes]) -> None:
@@ -125,14 +179,3 @@ def write_ids(path: pathlib.Path, ids: Iterable[bytes]) -> None:
             'one id a line can not express; rename it'
         )
       f.write(name + b'\n')
-
-
-def _write_vectors(
-    path: pathlib.Path,
-    shape: tuple[int, int],
-    encode: Callable[..., Any],
-) -> None:
-  """Writes an `.npy` file that `encode(out=...)` fills in place."""
-  vecs = arrays.create_array(path, np.float32, shape)
-  encode(out=vecs)
-  vecs.flush()

@@ -253,8 +253,9 @@ def simplex(systems: int, steps: int) -> Float[np.ndarray, 'points systems']:
     count = count * (steps + i) // i
   if count > _MOST_POINTS:
     raise errors.UserError(
-        f'config.ensemble.weight_steps={steps}: {systems} members would have '
-        f'{count:,} weightings to try; lower it, or name fewer members'
+        f'{errors.key("ensemble.weight_steps")}={steps}: {systems} members '
+        f'would have {count:,} weightings to try; lower it, or name fewer '
+        'members'
     )
   bars = itertools.combinations(range(steps + systems - 1), systems - 1)
   shares = np.array([

@@ -69,7 +69,8 @@ def load_library() -> Any:
     raise errors.UserError(
         f'the package scann cannot be imported here ({e}). It exists for Linux '
         'and Python up to 3.13, and a TensorFlow beside it must be 2.20: '
-        'pip install scann; or search exactly with --config.index.kind=exact'
+        'pip install scann; or search exactly with '
+        f'--{errors.key("index.kind")}=exact'
     ) from e
   return scann_ops_pybind
 

@@ -45,8 +45,9 @@ class SearchSettings:
     if prepared.worlds:
       if self.index.kind == 'scann':
         raise errors.UserError(
-            f'config.index.kind="scann": {prepared.manifest["spec"]} has '
-            'worlds, each of which is searched exactly; leave it at "auto"'
+            f'{errors.key("index.kind")}="scann": '
+            f'{prepared.manifest["spec"]} has worlds, each of which is '
+            'searched exactly; leave it at "auto"'
         )
       return None
     passages = len(prepared.passages) if rows is None else len(rows)

@@ -1,148 +1,173 @@
 """The pairs of stage 1: made of passages, and kept as data to train on."""
 
-import functools
+import abc
+import dataclasses
 import pathlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from absl import logging
 
 from neg_contrast import errors, progress
-from neg_contrast.artifacts import folders, plan
+from neg_contrast.artifacts import artifact
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import prepared as prepared_lib
 from neg_contrast.data import synthetic_pairs
-from neg_contrast.data import tokenizer as tokenizer_lib
-from neg_contrast.models import by_name as model_lib
+from neg_contrast.models import given
 from neg_contrast.settings import config as config_lib
-from neg_contrast.stage1 import pretexts
-from neg_contrast.stage1 import questions as questions_lib
+from neg_contrast.stage1 import pretexts, question_shards
 
-_FORMAT = 1  # Of the folder.
+_MADE = 2  # Raised when other pairs are made of the same.
+_REMEDY = 'Choose another, such as "crops"'
 
 
-class Synthetic:
-  """Makes the pairs that `config.synthetic.pairs` names."""
+@dataclasses.dataclass(frozen=True)
+class Pairs(artifact.Cached):
+  """Pairs as data, over passages of the gold data; load as `SyntheticDataset`.
 
-  def __init__(
-      self,
-      settings: config_lib.SyntheticConfig,
-      data: config_lib.DataConfig,
-      model_init: str,
-      seed: int,
-      dataset: Callable[[], dataset_lib.Dataset],
-      questions: questions_lib.Questions | None = None,
-  ):
-    """Reads nothing yet.
+  Attributes:
+    data: the gold data.
+    config: which pairs, how many, and where they go.
+  """
 
-    Args:
-      settings: which pairs, and how many.
-      data: the source's name, and what makes a document.
-      model_init: whose tokenizer cuts passages.
-      seed: of all random choices.
-      dataset: makes the data whose passages are used.
-      questions: generated ones; None for pairs that need no generator.
+  kind = prepared_lib.QUERIES.kind
+  format = prepared_lib.QUERIES.number
+  name = 'pairs'
+  has_roles = True
+  data: dataset_lib.Data
+  config: config_lib.SyntheticConfig
+
+  @abc.abstractmethod
+  def _files(self, scratch: pathlib.Path) -> list[pathlib.Path]:
+    """Files of pairs, see `data/synthetic_pairs.py`; those of `scratch` stay.
     """
-    self._settings, self._data, self._seed = settings, data, seed
-    self._model_init = model_init
-    self._gold, self._questions = dataset, questions
-
-  def steps(self) -> list[plan.Step]:
-    """What has to be there before there are pairs."""
-    kind, root = self._settings.pairs, self._settings.dir
-    steps = [] if self._questions is None else self._questions.steps()
-    return [*steps, plan.Step(
-        'pairs', f'{kind} pairs of all passages in {root}', self.is_made,
-        self._make, opens_rest=True,
-    )]
-
-  @functools.cached_property
-  def dataset(self) -> dataset_lib.Dataset:
-    """The pairs as data, over the passages of the gold data."""
-    gold = self._gold()
-    return dataset_lib.SyntheticDataset(
-        gold,
-        prepared_lib.Prepared(self._folder, gold.prepared.corpus_folder),
-        self._settings.pairs,
-    )
-
-  def is_made(self) -> bool:
-    """Whether the pairs are there."""
-    if self._questions is not None and not self._questions.is_made():
-      return False
-    return folders.read_manifest(self._folder) is not None
-
-  @functools.cached_property
-  def _identity(self) -> dict[str, Any]:
-    settings = self._settings
-    base = self._gold().prepared.manifest
-    own = self._questions.identity if self._questions is not None else {
-        'per_passage': settings.per_passage,
-        'seed': self._seed,
-        'document': self._data.document,
-        'tokenizer': self._tokenizer.sha256,
-    }
-    return {
-        'format': [_FORMAT, prepared_lib.FORMAT],
-        'corpus': base['corpus_fingerprint'], 'pairs': settings.pairs, **own,
-    }
 
   @property
-  def _folder(self) -> pathlib.Path:
-    code = folders.sha256_json(self._identity)[:12]
-    name = f'{self._gold().name}-{self._settings.pairs}-{code}'
-    return pathlib.Path(self._settings.dir) / 'pairs' / name
+  def _needed(self) -> str:
+    """What has to be there for a pair, and the remedy."""
+    return f'questions that are not empty. {_REMEDY}'
 
-  @functools.cached_property
-  def _tokenizer(self) -> tokenizer_lib.Tokenizer:
-    return model_lib.load_tokenizer(self._model_init)
+  @property
+  def root(self) -> pathlib.Path:
+    """Of the pairs of all corpora."""
+    return pathlib.Path(self.config.dir) / 'pairs'
 
-  def _make(self) -> None:
-    with folders.only_one(self._folder):
-      if not self.is_made():  # Not made while waiting.
-        self._write()
+  @property
+  def label(self) -> str:
+    """Data and pairs."""
+    return f'{self.data.load().name}-{self.config.pairs}'
 
-  def _write(self) -> None:
-    manifest: dict[str, Any] = {'identity': self._identity}
-    with folders.writing(self._folder, manifest,
-                         format=prepared_lib.QUERIES) as scratch:
-      if self._questions is not None:
-        files = self._questions.files()
-      else:
-        files = [scratch / 'pairs.jsonl']
-        self._write_pretext(files[0])
-      if not any(path.stat().st_size for path in files):
-        raise errors.UserError(self._nothing())
-      synthetic_pairs.write(self._gold().prepared, files, scratch, manifest)
+  def describe(self) -> str:
+    """Which, and where."""
+    return f'{self.config.pairs} pairs of all passages in {self.config.dir}'
+
+  def needs(self) -> dict[str, artifact.Artifact]:
+    """The passages."""
+    return {'corpus': self.data}
+
+  def settings(self) -> dict[str, Any]:
+    """Which pairs."""
+    return {'pairs': self.config.pairs, 'made': _MADE}
+
+  def write(self, scratch: pathlib.Path, manifest: dict[str, Any]) -> None:
+    """Makes them, and stores them as queries and judgements.
+
+    Raises:
+      UserError: there are none.
+    """
+    files = self._files(scratch)
+    if not any(path.stat().st_size for path in files):
+      raise errors.UserError(
+          f'{errors.key("synthetic.pairs")}="{self.config.pairs}": makes no '
+          f'pair of {self.data.config.source}; it needs {self._needed}'
+      )
+    synthetic_pairs.write(self.data.load().prepared, files, scratch, manifest)
     counts = manifest['counts']
     logging.info(
-        '%s: %d pairs, %d different queries, %d passages', self._folder,
+        '%s: %d pairs, %d different queries, %d passages', self.folder,
         counts['judgements'][synthetic_pairs.SPLIT], counts['queries'],
         counts['passages'],
     )
 
-  def _nothing(self) -> str:
-    kind, source = self._settings.pairs, self._data.source
-    pretext = pretexts.PRETEXTS.get(kind)
-    needs = 'questions that are not empty' if pretext is None else pretext.needs
-    other = ('; or, if passages of one document have one title, set '
-             '--config.data.document=title'
-             if pretext is not None and pretext.needs_documents else '')
-    return (f'config.synthetic.pairs="{kind}": makes no pair of {source}; it '
-            f'needs {needs}. Choose another, such as "crops"{other}')
+  def read(self) -> dataset_lib.SyntheticDataset:
+    """The pairs as data."""
+    gold = self.data.load()
+    return dataset_lib.SyntheticDataset(
+        gold, prepared_lib.Prepared(self.folder, gold.prepared.corpus_folder),
+        self.config.pairs,
+    )
 
-  def _write_pretext(self, path: pathlib.Path) -> None:
-    passages = self._gold().prepared.passages
+  def _find_contents(self, role: str) -> dict[str, str] | None:
+    """As those of the gold data, whose place they take."""
+    if not self.is_made():
+      return None
+    return dataset_lib.contents_of(self.load().prepared, role)
+
+
+@dataclasses.dataclass(frozen=True)
+class GeneratedPairs(Pairs):
+  """Pairs of generated questions and their passages.
+
+  Attributes:
+    questions: that are used, of all passages.
+  """
+
+  questions: question_shards.ShardedQuestions
+
+  def needs(self) -> dict[str, artifact.Artifact]:
+    """Passages and questions."""
+    return {**super().needs(), 'questions': self.questions}
+
+  def _files(self, scratch: pathlib.Path) -> list[pathlib.Path]:
+    del scratch
+    return self.questions.files()
+
+
+@dataclasses.dataclass(frozen=True)
+class PretextPairs(Pairs):
+  """Pairs of passages alone.
+
+  Attributes:
+    seed: of all random choices.
+    tokenizer: cuts passages.
+  """
+
+  seed: int
+  tokenizer: given.Tokenizer
+
+  def needs(self) -> dict[str, artifact.Artifact]:
+    """Passages and tokenizer."""
+    return {**super().needs(), 'tokenizer': self.tokenizer}
+
+  def settings(self) -> dict[str, Any]:
+    """Which pairs, how many, of what documents."""
+    return {
+        **super().settings(),
+        'per_passage': self.config.per_passage,
+        'seed': self.seed,
+        'document': self.data.config.document,
+    }
+
+  @property
+  def _needed(self) -> str:
+    pretext = pretexts.PRETEXTS[self.config.pairs]
+    other = ('; or, if passages of one document have one title, set '
+             f'--{errors.key("data.document")}=title'
+             if pretext.needs_documents else '')
+    return f'{pretext.needs}. {_REMEDY}{other}'
+
+  def _files(self, scratch: pathlib.Path) -> list[pathlib.Path]:
+    path, dataset = scratch / 'pairs.jsonl', self.data.load()
+    passages, offsets = dataset.prepared.passages, self.tokenizer.load().offsets
     say = progress.Ticker('making pairs', len(passages))
     done = 0
     with open(path, 'w', encoding='utf-8') as f:
-      for rows in self._documents():
+      for rows in _documents(dataset):
         document = {row: passages[row] for row in rows}
         for pair in pretexts.make_pairs(
-            self._settings.pairs, list(document.items()),
-            self._tokenizer.offsets, self._seed,
-            self._settings.per_passage,
+            self.config.pairs, list(document.items()), offsets, self.seed,
+            self.config.per_passage,
         ):
           synthetic_pairs.write_pair(
               f, pair.query, document[pair.row].id,
@@ -151,14 +176,16 @@ class Synthetic:
           )
         done += len(rows)
         say(done)
+    return [path]
 
-  def _documents(self) -> Iterator[list[int]]:
-    """Rows of each document; a passage of an unknown one stands alone."""
-    documents = self._gold().documents
-    order = np.argsort(documents, kind='stable')
-    known = order[np.searchsorted(documents[order], 0):]
-    for row in order[:len(order) - len(known)].tolist():
-      yield [row]
-    borders = np.flatnonzero(np.diff(documents[known])) + 1
-    for rows in np.split(known, borders) if len(known) else ():
-      yield rows.tolist()
+
+def _documents(dataset: dataset_lib.Dataset) -> Iterator[list[int]]:
+  """Rows of each document; a passage of an unknown one stands alone."""
+  documents = dataset.documents
+  order = np.argsort(documents, kind='stable')
+  known = order[np.searchsorted(documents[order], 0):]
+  for row in order[:len(order) - len(known)].tolist():
+    yield [row]
+  borders = np.flatnonzero(np.diff(documents[known])) + 1
+  for rows in np.split(known, borders) if len(known) else ():
+    yield rows.tolist()

@@ -1,15 +1,17 @@
-"""Numbered folders that hold the questions of so many passages each.
+"""Questions in numbered folders, which hold those of so many passages each.
 
 A shard has a manifest of its own, so that an interruption loses at most one,
 and any number of processes divide them.
 """
 
+import abc
 import contextlib
+import dataclasses
 import pathlib
 from collections.abc import Callable, Iterator
 from typing import Any, TextIO
 
-from neg_contrast.artifacts import arrays, folders, parts
+from neg_contrast.artifacts import arrays, artifact, folders, parts
 
 FORMAT = folders.Format('a shard of questions', 1)
 _PAIRS = 'pairs.jsonl'
@@ -52,6 +54,15 @@ class Shards:
     """Whether all are there."""
     return all(map(self.is_made, range(len(self))))
 
+  def made(self) -> list[int]:
+    """Those that are there."""
+    return list(filter(self.is_made, range(len(self))))
+
+  def beside(self, name: str) -> 'Shards':
+    """Shards of the same passages, in a folder with a longer name."""
+    return Shards(self.folder.with_name(f'{self.folder.name}-{name}'),
+                  self._passages, self._size)
+
   def make_missing(self, make: Callable[[int], None]) -> None:
     """Makes the shards that are missing, with all who do the same."""
     parts.make_all(
@@ -65,7 +76,7 @@ class Shards:
       UserError: it is damaged or of another format.
     """
     made = folders.read_manifest(self.place(number), FORMAT)
-    assert made is not None  # Its step saw to that.
+    assert made is not None, f'{self.place(number)}: not made'
     return made
 
   def file(self, number: int) -> pathlib.Path:
@@ -91,3 +102,39 @@ class Shards:
         open(scratch / _PAIRS, 'w', encoding='utf-8') as f,
     ):
       yield f
+
+
+@dataclasses.dataclass(frozen=True)
+class ShardedQuestions(artifact.Artifact):
+  """Questions of a corpus, in shards that processes divide."""
+
+  @property
+  @abc.abstractmethod
+  def shards(self) -> Shards:
+    """Where they lie; what they are made from is made."""
+
+  @property
+  @abc.abstractmethod
+  def written(self) -> 'ShardedQuestions':
+    """All that were written, before any filter."""
+
+  @abc.abstractmethod
+  def counts(self) -> dict[str, float]:
+    """Of passages, questions written, dropped and kept; seconds, padding."""
+
+  @property
+  def is_divided(self) -> bool:
+    """Processes divide the shards."""
+    return True
+
+  def is_made(self) -> bool:
+    """Whether all shards are there."""
+    return self.identity is not None and self.shards.are_made()
+
+  def files(self) -> list[pathlib.Path]:
+    """Files of pairs, see `data/synthetic_pairs.py`.
+
+    Raises:
+      UserError: one is damaged, or of another format.
+    """
+    return self.shards.files()

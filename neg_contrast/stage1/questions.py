@@ -6,172 +6,120 @@ same questions. Another number of devices, or other batches, change the last
 bits of scores, and so now and then a question.
 """
 
-import functools
+import dataclasses
 import hashlib
 import pathlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from neg_contrast import errors, progress
-from neg_contrast.artifacts import folders, plan
-from neg_contrast.data import dataset as dataset_lib
+from neg_contrast.artifacts import artifact, folders
 from neg_contrast.data import records, synthetic_pairs, tokenized
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.models import generator as generator_lib
 from neg_contrast.models import question_writer
 from neg_contrast.settings import config as config_lib
-from neg_contrast.stage1 import question_shards, round_trip
-
-_FORMAT = 1  # Of what is written; in the identity.
-MakeWriter = Callable[
-    [generator_lib.Generator], question_writer.QuestionWriter
-]
+from neg_contrast.stage1 import question_shards
 
 
-class Questions:
-  """Generated questions of a corpus."""
+@dataclasses.dataclass(frozen=True)
+class Questions(question_shards.ShardedQuestions):
+  """Generated questions of a corpus.
 
-  def __init__(
-      self,
-      settings: config_lib.SyntheticConfig,
-      model: config_lib.ModelConfig,
-      seed: int,
-      dataset: Callable[[], dataset_lib.Dataset],
-      generator: Callable[[], generator_lib.Generator],
-      writer: MakeWriter,
-      missing: Callable[[], str | None],
-      filter_by: round_trip.RoundTrip | None = None,
-  ):
-    """Reads nothing yet.
+  Attributes:
+    data: the corpus.
+    generator: loads as a `Generator`.
+    config: how many questions, how they are decoded, and where they go.
+    model: how the generator is computed.
+    seed: of all random choices.
+  """
 
-    Args:
-      settings: how many questions, and how they are decoded.
-      model: gives the compute type.
-      seed: of all random choices.
-      dataset: makes the data whose passages are asked about.
-      generator: makes the generator; not called before a step runs or is looked
-        at.
-      writer: makes what decodes with a generator.
-      missing: says what the generator lacks.
-      filter_by: drops questions; None: no filter.
-    """
-    self._settings, self._model, self._seed = settings, model, seed
-    self._dataset, self._make_generator = dataset, generator
-    self._make_writer, self._missing = writer, missing
-    self._round_trip = filter_by
+  kind = 'questions'
+  name = 'questions'
+  data: artifact.Artifact
+  generator: artifact.Artifact
+  config: config_lib.SyntheticConfig
+  model: config_lib.ModelConfig
+  seed: int
 
-  def steps(self) -> list[plan.Step]:
-    """Writing; and filtering, only where config asks for it."""
-    settings, round_trip = self._settings, self._round_trip
-    steps = [plan.Step(
-        'questions', f'{settings.per_passage} of every passage in '
-        f'{settings.dir}/questions', lambda: self._shards.are_made(),
-        missing=self._missing, share=self._write,
-    )]
-    if round_trip is not None:
-      steps.append(plan.Step(
-          'round trip', f'questions that {round_trip.by} finds the passage of '
-          f'in the top {settings.round_trip_rank}', self.is_made,
-          missing=round_trip.missing,
-          share=lambda: round_trip.filter(self._shards, self._identity),
-      ))
-    return steps
+  def describe(self) -> str:
+    """How many, and where."""
+    return (f'{self.config.per_passage} of every passage in '
+            f'{self.config.dir}/questions')
+
+  def needs(self) -> dict[str, artifact.Artifact]:
+    """Passages, and who asks."""
+    return {'corpus': self.data, 'generator': self.generator}
+
+  def settings(self) -> dict[str, Any]:
+    """Those of decoding, and what changes the last bits."""
+    config = self.config
+    decoding = {'method': config.method, 'per_passage': config.per_passage}
+    decoding |= {key: getattr(config, key) for key in {
+        'sample': ('temperature', 'top_k', 'top_p'),
+        'beam': ('beams', 'length_penalty'),
+    }.get(config.method, ())}
+    return {
+        'decoding': decoding,
+        'seed': self.seed,
+        'dtype': str(np.dtype(model_lib.compute_dtype(self.model))),
+        'shard_passages': config.shard_passages,
+    }
 
   @property
-  def identity(self) -> dict[str, Any]:
-    """What the questions depend on."""
-    if self._round_trip is None:
-      return self._identity
-    return {**self._identity, 'round_trip': self._round_trip.identity}
+  def shards(self) -> question_shards.Shards:
+    """Where they lie; what they are made from is made."""
+    code = folders.sha256_json(self.identity)[:12]
+    dataset = self.data.load()
+    return question_shards.Shards(
+        pathlib.Path(self.config.dir) / 'questions' / f'{dataset.name}-{code}',
+        len(dataset.prepared.passages), self.config.shard_passages,
+    )
 
-  def is_made(self) -> bool:
-    """Whether all are there, filtered where they should be."""
-    return self._shards.are_made() and self._kept.are_made()
-
-  def files(self) -> list[pathlib.Path]:
-    """Files of pairs, see `data/synthetic_pairs.py`; raises if one is damaged.
-    """
-    return self._kept.files()
+  @property
+  def written(self) -> 'Questions':
+    """These."""
+    return self
 
   def counts(self) -> dict[str, float]:
     """Of passages, questions written, dropped and kept; seconds, padding."""
     totals: dict[str, float] = {}
-    for number in range(len(self._shards)):
-      for key, value in self._shards.manifest(number)['counts'].items():
+    shards = self.shards
+    for number in range(len(shards)):
+      for key, value in shards.manifest(number)['counts'].items():
         totals[key] = totals.get(key, 0) + value
     totals['padding'] = 1 - totals.pop('tokens') / totals.pop('all_tokens')
-    if self._round_trip is not None:
-      totals['round_trip'] = sum(
-          self._kept.manifest(number)['kept']
-          for number in range(len(self._kept))
-      )
     return totals
 
-  @property
-  def folder(self) -> pathlib.Path:
-    """Of all shards, before any filter."""
-    return self._shards.folder
+  def build(self) -> None:
+    """Writes the shards that are missing.
 
-  @functools.cached_property
-  def _shards(self) -> question_shards.Shards:
-    code = folders.sha256_json(self._identity)[:12]
-    name = f'{self._dataset().name}-{code}'
-    return question_shards.Shards(
-        pathlib.Path(self._settings.dir) / 'questions' / name,
-        len(self._dataset().prepared.passages), self._settings.shard_passages,
-    )
-
-  @property
-  def _kept(self) -> question_shards.Shards:
-    """Those that are used: filtered ones, if there is a filter."""
-    return (self._shards if self._round_trip is None
-            else self._round_trip.shards(self._shards))
-
-  @functools.cached_property
-  def _generator(self) -> generator_lib.Generator:
-    made = self._make_generator()
-    if made.text.with_answer:
-      raise errors.UserError(
-          f'{made.name}: was trained to read an answer, and the passages of a '
-          'corpus come without. Train one with '
-          '--config.synthetic.with_answer=False'
-      )
-    return made
-
-  @functools.cached_property
-  def _identity(self) -> dict[str, Any]:
-    settings = self._settings
-    decoding = {'method': settings.method, 'per_passage': settings.per_passage}
-    decoding |= {key: getattr(settings, key) for key in {
-        'sample': ('temperature', 'top_k', 'top_p'),
-        'beam': ('beams', 'length_penalty'),
-    }.get(settings.method, ())}
-    return {
-        'format': _FORMAT,
-        'corpus': self._dataset().prepared.manifest['corpus_fingerprint'],
-        'generator': self._generator.fingerprint,
-        'decoding': decoding,
-        'seed': self._seed,
-        'dtype': str(np.dtype(model_lib.compute_dtype(self._model))),
-        'shard_passages': settings.shard_passages,
-    }
-
-  def _write(self) -> None:
-    model, prepared = self._generator, self._dataset().prepared
+    Raises:
+      UserError: the generator reads answers.
+    """
+    model = self.generator.load()
+    if model.text.with_answer:
+      with errors.at(self.generator.place):
+        raise errors.UserError(
+            f'{model.name}: was trained to read an answer, and the passages of '
+            'a corpus come without. Train one with '
+            f'--{errors.key("synthetic.with_answer")}=False'
+        )
+    shards, identity = self.shards, self.identity
+    assert identity is not None
+    prepared = self.data.load().prepared
     texts = tokenized.store_of(prepared, 'passage', model.tokenizer)
-    writer, shards = self._make_writer(model), self._shards
+    writer = self._writer(model)
     params = writer.put(model.params)
-    there = lambda: sum(len(shards.rows(shard)) for shard in range(len(shards))
-                        if shards.is_made(shard))
     on_progress = progress.Ticker(
-        'writing questions', len(prepared.passages), before=there()
+        'writing questions', len(prepared.passages), before=_passages_of(shards)
     )
 
     def make(shard: int) -> None:
-      done = there()
+      done = _passages_of(shards)
       began, rows = time.monotonic(), np.array(shards.rows(shard))
       passages = [prepared.passages[row] for row in rows]
       found: list[list[str]] = [[] for _ in rows]
@@ -188,12 +136,27 @@ class Questions:
         all_tokens += written.processed_tokens
         done += len(written.numbers)
         on_progress(done)
-      write_shard(shards, shard, self._identity, passages, found, {
+      write_shard(shards, shard, identity, passages, found, {
           'seconds': time.monotonic() - began, 'tokens': tokens,
           'all_tokens': all_tokens,
       })
 
     shards.make_missing(make)
+
+  def _writer(
+      self, model: generator_lib.Generator
+  ) -> question_writer.QuestionWriter:
+    """What decodes with the generator."""
+    return question_writer.QuestionWriter(
+        model, self.model, question_writer.settings_of(
+            self.config, model.text.question_length
+        ), self.config.batch_passages, self.seed,
+    )
+
+
+def _passages_of(shards: question_shards.Shards) -> int:
+  """Passages of the shards that are there."""
+  return sum(len(shards.rows(number)) for number in shards.made())
 
 
 def write_shard(

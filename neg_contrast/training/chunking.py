@@ -45,8 +45,8 @@ def check(config: run_settings.RunSettings, mesh: Mesh) -> None:
   wanted, held = config.model.chunk_groups, _groups_held(config, mesh)
   if wanted > 0 and wanted not in _divisors(held):
     raise errors.UserError(
-        f'config.model.chunk_groups={wanted}: must divide the {held} groups '
-        f'that each device holds (data.groups={config.data.groups}, '
+        f'{errors.key("model.chunk_groups")}={wanted}: must divide the {held} '
+        f'groups that each device holds (data.groups={config.data.groups}, '
         f'{mesh.shape["data"]} devices share the batch): one of '
         f'{", ".join(map(str, _divisors(held)))}; or {AUTOMATIC}, the most '
         'that fits the memory, or 0, all of them'
@@ -82,11 +82,13 @@ def choose(
     )
   else:
     raise errors.UserError(
-        f'config.model.chunk_groups={AUTOMATIC}: not even one group at once '
-        f'fits the {limit / _GIB:.2f} GiB that a step may take on a device. '
-        'Make groups smaller with more of them (config.data.groups), or set '
-        'config.model.remat=full or a smaller config.data.batch_size; or try '
-        'config.model.chunk_groups=1 nevertheless'
+        f'{errors.key("model.chunk_groups")}={AUTOMATIC}: not even one group '
+        f'at once fits the {limit / _GIB:.2f} GiB that a step may take on a '
+        'device. Make groups smaller with more of them '
+        f'({errors.key("data.groups")}), or set '
+        f'{errors.key("model.remat")}=full or a smaller '
+        f'{errors.key("data.batch_size")}; or try '
+        f'{errors.key("model.chunk_groups")}=1 nevertheless'
     )
   logging.info(
       'model.chunk_groups=%d chosen: the step takes %.2f of the %.2f GiB that '

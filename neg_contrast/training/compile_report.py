@@ -6,7 +6,6 @@ in place of arrays: no data, weights or network are needed.
 
 import collections
 import dataclasses
-import functools
 import importlib.util
 import math
 import os
@@ -22,7 +21,6 @@ from jax.experimental import topologies
 from jax.sharding import Mesh
 
 from neg_contrast import accelerators, errors, sharding
-from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.training import (
   chunking,
@@ -48,9 +46,7 @@ _OUT_OF_MEMORY = re.compile(
 
 _TRAININGS: dict[str, Callable[..., recipe.Recipe]] = {
     'train': encoder_run.DualEncoderTraining,
-    'train_reranker': functools.partial(
-        reranker_run.RerankerTraining, negatives=None, candidates=None
-    ),
+    'train_reranker': reranker_run.RerankerTraining,
     'train_generator': generator_run.GeneratorTraining,
 }
 
@@ -176,13 +172,7 @@ def _training(
         f'of job={", ".join(names)} or {last}, such as configs/nq_stage2.py or '
         'configs/nq_generator.py'
     )
-  return _TRAININGS[job](
-      config, workdir=pathlib.Path(), dataset=_no_data, mesh=mesh
-  )
-
-
-def _no_data() -> dataset_lib.Dataset:
-  raise AssertionError('an outline reads no data')
+  return _TRAININGS[job](config, workdir=pathlib.Path(), mesh=mesh)
 
 
 def _batch_lines(
@@ -193,7 +183,8 @@ def _batch_lines(
   return [
       f'batch: {config.data.batch_size:,} queries of '
       f'{config.data.expected_query_tokens} tokens, passages of '
-      f'{config.data.expected_passage_tokens} (config.data.expected_*), in '
+      f'{config.data.expected_passage_tokens} '
+      f'({errors.key("data.expected_*")}), in '
       f'{shape[0]} groups of {shape[1]} rows of {shape[2]} tokens',
       f'  {stats.useful_tokens:,} of {stats.processed_tokens:,} tokens are no '
       f'padding ({stats.useful_tokens / stats.processed_tokens:.1%}); filling '
@@ -239,7 +230,8 @@ def _time_lines(
   if estimate < floor:  # It counts a loop's body once, or makes no sense.
     lines.append('the compiler gives no estimate of the time of a step: its '
                  f'figure, {estimate:.3f} s, counts loops once (none with '
-                 '--config.model.scan_unroll=LAYERS, which takes minutes)')
+                 f'--{errors.key("model.scan_unroll")}=LAYERS, which takes '
+                 'minutes)')
   else:
     lines.append(f"the compiler's estimate: {estimate:.3f} s a step")
   return lines
@@ -303,15 +295,15 @@ def _explained(
     raise error
   used, limit = filter(None, match.groups())
   advice = {
-      'none': '--config.model.remat=attention, which keeps no attention '
-              'matrices',
-      'attention': '--config.model.remat=full, which keeps the inputs of '
-                   'layers only',
+      'none': f'--{errors.key("model.remat")}=attention, which keeps no '
+              'attention matrices',
+      'attention': f'--{errors.key("model.remat")}=full, which keeps the '
+                   'inputs of layers only',
       'full': 'a larger slice',
   }[config.model.remat]
   return errors.UserError(
       f'the step does not fit: it needs {used}iB of {limit}iB on a device. Try '
-      f'{advice}; or more config.data.groups than devices and '
-      '--config.model.chunk_groups=1, a gradient cache; or a smaller '
-      'config.data.batch_size'
+      f'{advice}; or more {errors.key("data.groups")} than devices and '
+      f'--{errors.key("model.chunk_groups")}=1, a gradient cache; or a smaller '
+      f'{errors.key("data.batch_size")}'
   )

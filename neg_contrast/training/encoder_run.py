@@ -1,8 +1,6 @@
 """The training of a dual encoder: of the job itself, or of a miner it needs."""
 
-import dataclasses
 import functools
-import pathlib
 from collections.abc import Callable
 from typing import Any
 
@@ -38,38 +36,7 @@ from neg_contrast.training import state as state_lib
 class DualEncoderTraining(pooled_run.PooledTraining):
   """Trains a dual encoder on pairs, with or without hard negatives."""
 
-  def __init__(
-      self,
-      config: run_settings.RunSettings,
-      workdir: pathlib.Path,
-      dataset: Callable[[], dataset_lib.Dataset],
-      negatives: Any = None,
-      mesh: Mesh | None = None,
-  ):
-    """Reads nothing yet; arguments as of any training with a pool."""
-    super().__init__(config, workdir, dataset, negatives, mesh)
-    self._source: sources.Source | None = None
-
-  @functools.cached_property
-  def model(self) -> loading.Model:
-    """The model that training starts from.
-
-    Raises:
-      UserError: there is no such model, or it does not fit the config.
-    """
-    wanted = self._config.model
-    model = model_lib.load_start(wanted, self._config.seed)
-    dropout = {key: getattr(wanted, key)
-               for key in ('hidden_dropout', 'attention_dropout')
-               if getattr(wanted, key) is not None}
-    return dataclasses.replace(model, spec=dataclasses.replace(
-        model.spec, bert=dataclasses.replace(model.spec.bert, **dropout)
-    ))
-
-  @functools.cached_property
-  def trained(self) -> loading.Model:
-    """The trained model: the selected checkpoint."""
-    return model_lib.load_workdir(self.workdir)
+  _source: sources.Source | None = None  # Known when there are batches.
 
   @property
   def _sources(self) -> tuple[str, ...]:
@@ -237,8 +204,8 @@ def _bias_measure(
       'the tune split (data.tune_split or data.tune_fraction)',
   )
   meter = meter_lib.BiasMeter(
-      config.nce, config.loss.scale, gold, model, space,
-      lambda spec, mesh: make_encoder(spec, config, mesh),
+      config.nce, config.loss.scale, gold, model, space, config.model,
+      config.data.row_length,
   )
   key = sampling.draw_key(config.seed, 0)  # The same draws every time.
   return lambda params: meter.measure(sharding.local(params), key)
@@ -270,9 +237,8 @@ def held_by(
   """What every batch of a strategy holds of what losses may need."""
   if not negatives.per_query:
     return ()
-  if loss.adjusted and negatives.strategy == 'sampled' and (
-      negatives.hard_percent == 100 and not negatives.greedy
-  ):
+  source = sources.SOURCES.get(negatives.strategy)
+  if loss.adjusted and source and source.knows_chances(negatives):
     return dual_encoder_loss.HARD_NEGATIVES, dual_encoder_loss.LOG_PROPOSAL
   return (dual_encoder_loss.HARD_NEGATIVES,)
 

@@ -25,20 +25,6 @@ class GeneratorTraining(run.Training):
   criterion = 'loss'
   sharding_rules = sharding.GENERATOR_RULES
 
-  @functools.cached_property
-  def model(self) -> generator.Generator:
-    """The model that training starts from."""
-    config = self._config
-    return generator.from_pretrained(
-        config.model.init, config.model, config.synthetic.with_answer,
-        config.seed,
-    )
-
-  @functools.cached_property
-  def trained(self) -> generator.Generator:
-    """The trained model: the selected checkpoint."""
-    return model_lib.load_generator_workdir(self.workdir)
-
   def _save_description(self) -> None:
     generator.save_description(self.model, self.workdir)
 
@@ -148,7 +134,8 @@ class GeneratorTraining(run.Training):
     if not query.answers:
       raise errors.UserError(
           f'{self._config.data.source}: query "{query.id}" has no answer, '
-          'which config.synthetic.with_answer=True reads; leave that out'
+          f'which {errors.key("synthetic.with_answer")}=True reads; leave '
+          'that out'
       )
     return query.answers[0]
 

@@ -15,15 +15,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from neg_contrast import losses, sharding
+from neg_contrast.artifacts import artifact
 from neg_contrast.batches import batcher
-from neg_contrast.bias import labels
-from neg_contrast.bias import meter as meter_lib
-from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.losses import candidate_softmax as candidates_lib
-from neg_contrast.models import loading
 from neg_contrast.negatives import sampling
 from neg_contrast.settings import config as config_lib
-from neg_contrast.training import encoder_run, run_settings
+from neg_contrast.training import encoder_run, recipe, run_settings
 
 CROSS_ENTROPY, RANDOM = 'cross_entropy', 'random'
 
@@ -35,17 +32,19 @@ class LabelSpaceTraining(encoder_run.DualEncoderTraining):
       self,
       config: run_settings.RunSettings,
       workdir: pathlib.Path,
-      dataset: Callable[[], dataset_lib.Dataset],
-      meter: Callable[[], meter_lib.BiasMeter],
+      given: recipe.Given,
+      identity: dict[str, Any] | None,
+      meter: artifact.Artifact,
       negatives: str,
   ):
     """Reads nothing yet.
 
     Args:
-      config: settings of the run, whose `counted` is all of its identity.
+      config: settings of the run.
       workdir: of its checkpoints and logs.
-      dataset: makes the data.
-      meter: makes the scores of a label space.
+      given: what it is made from.
+      identity: what the trained parameters depend on.
+      meter: loads as the `BiasMeter` that makes the scores of a label space.
       negatives: `cross_entropy`: all labels; `random`: `nce.negatives` of
         them, others at every step.
     """
@@ -60,21 +59,14 @@ class LabelSpaceTraining(encoder_run.DualEncoderTraining):
             mesh=config_lib.MeshConfig(),
             evaluation=dataclasses.replace(config.evaluation, eval_steps=0),
             nce=dataclasses.replace(config.nce, log_steps=0),
-        ), workdir, dataset,
-        mesh=sharding.make_mesh(
-            config_lib.MeshConfig(), jax.local_devices()[:1]
-        ),
+        ), workdir, given, identity,
+        sharding.make_mesh(config_lib.MeshConfig(), jax.local_devices()[:1]),
     )
-    self._meter_of, self._negatives_kind = meter, negatives
-
-  @property
-  def identity(self) -> dict[str, Any]:
-    """What the trained parameters depend on."""
-    return self._config.counted
+    self._of_labels, self._negatives_kind = meter, negatives
 
   def _loss(self, chunk_groups: int) -> losses.Loss:
     del chunk_groups
-    meter = self._meter_of()
+    meter = self._of_labels.load()
 
     def loss_fn(params, batch, key):
       """Mean over queries of the cross-entropy among candidates."""
@@ -91,7 +83,7 @@ class LabelSpaceTraining(encoder_run.DualEncoderTraining):
     return loss_fn
 
   def _make_batch(self):
-    meter, candidates = self._meter_of(), self._candidates()
+    meter, candidates = self._of_labels.load(), self._candidates()
     texts = jax.tree.map(np.asarray, meter.texts)
     segments = [packed.segment_ids for packed, _ in texts.values()]
     stats = batcher.BatchStats(
@@ -104,7 +96,7 @@ class LabelSpaceTraining(encoder_run.DualEncoderTraining):
 
   def _candidates(self) -> Callable[[int], Any]:
     """Step -> `[queries, candidates]` labels to train with, the gold first."""
-    meter, seed = self._meter_of(), self._config.seed
+    meter, seed = self._of_labels.load(), self._config.seed
     gold, is_label = meter.space.gold, meter.space.is_label
     if self._negatives_kind == CROSS_ENTROPY:
       others = np.where(is_label, np.arange(is_label.shape[1]), -1)
@@ -118,29 +110,3 @@ class LabelSpaceTraining(encoder_run.DualEncoderTraining):
 
   def _tune(self):
     return lambda params: {}  # Nothing is stopped early.
-
-
-def make_meter(
-    config: run_settings.RunSettings,
-    dataset: dataset_lib.Dataset,
-    model: loading.Model,
-) -> meter_lib.BiasMeter:
-  """What measures a model on random queries of `data.split`.
-
-  Args:
-    config: settings of the run.
-    dataset: of queries and passages.
-    model: whose parameters will be measured.
-
-  Raises:
-    UserError: there are too few queries, or passages.
-  """
-  split = config.data.split
-  space = labels.choose_labels(
-      config.nce, config.evaluation, config.seed, dataset,
-      dataset.prepared.judgements(split), f'data.split="{split}"',
-  )
-  return meter_lib.BiasMeter(
-      config.nce, config.loss.scale, dataset, model, space,
-      lambda spec, mesh: encoder_run.make_encoder(spec, config, mesh),
-  )

@@ -287,8 +287,9 @@ class Trainer:
             else f'The last good checkpoint is step {good}')
     raise errors.UserError(
         f'step {step}: the loss is {loss}. {last}. Try a lower '
-        'config.optim.learning_rate, config.optim.clip_norm=1.0 or '
-        'config.model.dtype=float32'
+        f'{errors.key("optim.learning_rate")}, '
+        f'{errors.key("optim.clip_norm")}=1.0 or '
+        f'{errors.key("model.dtype")}=float32'
     )
 
 

@@ -11,6 +11,7 @@ import optax
 from jax.sharding import Mesh
 
 from neg_contrast import losses, sharding
+from neg_contrast.artifacts import artifact
 from neg_contrast.batches import batcher
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.training import (
@@ -55,6 +56,27 @@ class Ready:
     return sharding.put(batch, shardings), stats
 
 
+@dataclasses.dataclass(frozen=True)
+class Given:
+  """What a training is made from.
+
+  Attributes:
+    data: what is trained on; loads as a `Dataset`.
+    start: loads as the model that training starts from.
+    pool: loads as the `Pool` that negatives are drawn from; None: it needs
+      none.
+    candidates: a ranking of the tune split that a reranker ranks again.
+  """
+
+  data: artifact.Artifact | None = None
+  start: artifact.Artifact | None = None
+  pool: artifact.Artifact | None = None
+  candidates: Any = None
+
+
+NOTHING_GIVEN = Given()
+
+
 class Recipe(abc.ABC):
   """Model, batches and loss of a training.
 
@@ -69,23 +91,24 @@ class Recipe(abc.ABC):
   def __init__(
       self,
       config: run_settings.RunSettings,
-      dataset: Callable[[], dataset_lib.Dataset],
+      given: Given = NOTHING_GIVEN,
       mesh: Mesh | None = None,
   ):
     """Reads nothing yet.
 
     Args:
       config: settings of the run.
-      dataset: makes the data.
+      given: what it is made from; nothing, for an outline.
       mesh: where it runs; None: as the settings say.
     """
-    self._config, self._dataset_of = config, dataset
+    self._config, self._given = config, given
     self._given_mesh = mesh
 
   @property
-  @abc.abstractmethod
   def model(self) -> Any:
     """The model that training starts from."""
+    assert self._given.start is not None
+    return self._given.start.load()
 
   @abc.abstractmethod
   def outline(self) -> outline_lib.Outline:
@@ -156,7 +179,8 @@ class Recipe(abc.ABC):
 
   @property
   def _dataset(self) -> dataset_lib.Dataset:
-    return self._dataset_of()
+    assert self._given.data is not None
+    return self._given.data.load()
 
   @functools.cached_property
   def _mesh(self) -> Mesh:

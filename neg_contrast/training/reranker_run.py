@@ -6,19 +6,17 @@ Estimation", 2021, section 6.3.
 
 import dataclasses
 import functools
-import pathlib
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import numpy as np
-from jax.sharding import Mesh
 
 from neg_contrast import losses, sharding
+from neg_contrast.artifacts import artifact
 from neg_contrast.batches import packing, pair_batches, text_pairs
-from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import examples
-from neg_contrast.evaluation import candidate_scores, first_stage, rankings
+from neg_contrast.evaluation import candidate_scores
 from neg_contrast.losses import reranker_loss
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.models import cross_encoder, loading, model_names, reranker
@@ -28,69 +26,12 @@ from neg_contrast.training import (
   costs,
   encoder_run,
   pooled_run,
-  run_settings,
 )
 from neg_contrast.training import outline as outline_lib
 
 
 class RerankerTraining(pooled_run.PooledTraining):
   """Trains a cross-encoder on each query's positive and negatives of a pool."""
-
-  def __init__(
-      self,
-      config: run_settings.RunSettings,
-      workdir: pathlib.Path,
-      dataset: Callable[[], dataset_lib.Dataset],
-      negatives: Any,
-      candidates: first_stage.Candidates | None,
-      mesh: Mesh | None = None,
-  ):
-    """Reads nothing yet.
-
-    Args:
-      config: settings of the run.
-      workdir: of its checkpoints and logs.
-      dataset: makes the data.
-      negatives: give the pool; None: for an outline, which needs none.
-      candidates: of the tune queries, that early stopping ranks again; None:
-        for an outline.
-      mesh: where it runs; None: as the settings say.
-    """
-    super().__init__(config, workdir, dataset, negatives, mesh)
-    self._candidates = candidates
-
-  @functools.cached_property
-  def model(self) -> reranker.Reranker:
-    """The model that training starts from.
-
-    Raises:
-      UserError: there is no such model, or it does not fit the config.
-    """
-    wanted = self._config.model
-    model = model_lib.load_reranker(
-        wanted.init, wanted, self._config.seed
-    )
-    dropout = {key: getattr(wanted, key)
-               for key in ('hidden_dropout', 'attention_dropout')
-               if getattr(wanted, key) is not None}
-    return dataclasses.replace(model, spec=dataclasses.replace(
-        model.spec, bert=dataclasses.replace(model.spec.bert, **dropout)
-    ))
-
-  @functools.cached_property
-  def trained(self) -> reranker.Reranker:
-    """The trained model: the selected checkpoint."""
-    return model_lib.load_reranker_workdir(self.workdir)
-
-  @property
-  def identity(self) -> dict[str, Any]:
-    """What the trained parameters depend on."""
-    assert self._candidates is not None
-    return {
-        **super().identity,
-        'tuned_by': {**self._candidates.identity,
-                     'depth': self._config.evaluation.depth},
-    }
 
   def _save_description(self) -> None:
     reranker.save_description(self.model, self.workdir)
@@ -175,14 +116,14 @@ class RerankerTraining(pooled_run.PooledTraining):
 
   def _tune(self) -> Callable[[Any], dict[str, float]]:
     """Parameters -> metrics of the tune queries' candidates, ranked again."""
-    dataset = self._dataset
-    assert self._candidates is not None
-    evaluation = rankings.Evaluation(
-        self._config.evaluation, dataset, dataset.train_and_tune[1],
-        lambda: found,
+    dataset, ranking = self._dataset, self._given.candidates
+    evaluation = dataclasses.replace(
+        ranking.judged.open(), candidates=self._candidates
     )
-    found = self._candidates.search(evaluation).found
-    self._candidates.release()
+    found = self._candidates()
+    for need in artifact.closure([ranking]):
+      if need.is_large:  # Such as a retriever's weights.
+        need.release()
     scorer = pair_scorer.PairScorer(self.model, self._config.encoding)
     names = tuple(dict.fromkeys(
         ('accuracy@1', *self._config.evaluation.metrics)
@@ -198,3 +139,7 @@ class RerankerTraining(pooled_run.PooledTraining):
       return evaluation.score(evaluation.run_of(best), best, names).mean
 
     return measure
+
+  def _candidates(self) -> hits.Hits:
+    """What a retriever finds for the tune queries."""
+    return self._given.candidates.load().found

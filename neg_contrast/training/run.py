@@ -2,7 +2,6 @@
 
 import abc
 import pathlib
-from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -11,8 +10,7 @@ from jax.sharding import Mesh
 
 from neg_contrast import hosts
 from neg_contrast.artifacts import checkpoints as checkpoints_lib
-from neg_contrast.artifacts import failures, folders, plan
-from neg_contrast.data import dataset as dataset_lib
+from neg_contrast.artifacts import failures, folders
 from neg_contrast.training import (
   loop,
   recipe,
@@ -34,7 +32,8 @@ class Training(recipe.Recipe):
       self,
       config: run_settings.RunSettings,
       workdir: pathlib.Path,
-      dataset: Callable[[], dataset_lib.Dataset],
+      given: recipe.Given = recipe.NOTHING_GIVEN,
+      identity: dict[str, Any] | None = None,
       mesh: Mesh | None = None,
   ):
     """Reads nothing yet.
@@ -42,52 +41,17 @@ class Training(recipe.Recipe):
     Args:
       config: settings of the run.
       workdir: of its checkpoints and logs.
-      dataset: makes the data.
+      given: what it is made from.
+      identity: what the trained parameters depend on.
       mesh: where it runs; None: as the settings say.
     """
-    super().__init__(config, dataset, mesh)
-    self.workdir = workdir
+    super().__init__(config, given, mesh)
+    self.workdir, self._identity = workdir, identity or {}
     self._record = run_record.RunRecord(workdir)
-
-  @property
-  @abc.abstractmethod
-  def trained(self) -> Any:
-    """The trained model: the selected checkpoint."""
 
   @abc.abstractmethod
   def _save_description(self) -> None:
     """Writes all of the model but its weights into the workdir."""
-
-  @property
-  def identity(self) -> dict[str, Any]:
-    """What the trained parameters depend on."""
-    manifest = self._dataset.prepared.manifest
-    gold = self._dataset.gold.prepared.manifest['fingerprint']
-    return {
-        'config': self._config.counted,
-        'corpus': manifest['corpus_fingerprint'],
-        'data': manifest['fingerprint'],  # Judgements too.
-        **({} if gold == manifest['fingerprint'] else {'tuned_on': gold}),
-        'init': self.model.fingerprint,
-    }
-
-  def step(
-      self,
-      name: str,
-      missing: Callable[[], str | None] = lambda: None,
-      opens_rest: bool = False,
-  ) -> plan.Step:
-    """The step of a plan; arguments as of `plan.Step`."""
-    return plan.Step(
-        name, f'checkpoints in {self.workdir / checkpoints_lib.FOLDER}',
-        is_done=self.is_trained, share=self.train_once, missing=missing,
-        opens_rest=opens_rest,
-    )
-
-  def release(self) -> None:
-    """Lets go of the weights; they are read again when asked for."""
-    for name in ('model', 'trained'):
-      vars(self).pop(name, None)
 
   def is_trained(self) -> bool:
     """Whether it ran to its end.
@@ -97,7 +61,7 @@ class Training(recipe.Recipe):
     """
     if not self._record.exists():
       return False
-    self._record.check(self.identity, run_record.environment(self._mesh))
+    self._record.check(self._identity, run_record.environment(self._mesh))
     with checkpoints_lib.reading(self.workdir) as checkpoints:
       step = checkpoints.latest_step()
       return step is not None and checkpoints.progress(step).finished
@@ -152,12 +116,12 @@ class Training(recipe.Recipe):
     folders.make_folder(self.workdir)
     environment = run_record.environment(self._mesh)
     if self._record.exists():
-      self._record.check(self.identity, environment)
+      self._record.check(self._identity, environment)
       return
     self._save_description()
     resolved = self._config.resolved
     self._record.write(
-        self.identity,
+        self._identity,
         {**resolved, 'model': {**resolved['model'],
                                'chunk_groups': ready.chunk_groups}},
         environment, ready.examples, ready.total_steps,

@@ -12,12 +12,13 @@ from neg_contrast.artifacts import checkpoints, folders
 from neg_contrast.settings import config as config_lib
 
 FILE = 'run.json'
-FORMAT = 2
+FORMAT = 3
 """Of trainings. Raise it when the same settings give other numbers from some
 step on: other dropout masks, another order of data, another draw. A run that
 was begun under another number can't go on.
 
-1: none was written. 2: checkpoints have checksums.
+1: none was written. 2: checkpoints have checksums. 3: the identity is that of
+an artifact.
 """
 _KEYS = {'identity', 'config', 'environment', 'examples', 'total_steps'}
 
@@ -63,7 +64,8 @@ class RunRecord:
           f'{self._path}: the run was begun with format '
           f'{saved.get("format", "1 (none is written there)")}, and this '
           f'revision trains with format {FORMAT}: the same settings give other '
-          f'numbers. Remove {self._workdir}, or name another --workdir, or go '
+          f'numbers. Remove {self._workdir}, or name another '
+          f'{errors.flag("workdir")}, or go '
           f'on with the revision that began it ({revision or "not known"})'
       )
     sha256 = saved.pop('sha256', None)
@@ -113,17 +115,13 @@ class RunRecord:
         format.
     """
     saved = self.read()
-    differences = folders.differences(
-        saved['identity'], folders.as_json(identity),
-        defaults=folders.as_json(
-            {'config': config_lib.base_config().to_dict()}
-        ),
-    )
+    differences = _differences(saved['identity'], folders.as_json(identity))
     if differences:
       raise errors.UserError(
           f'{self._path}: this workdir holds a run with other settings:\n'
           + '\n'.join(f'  {line}' for line in differences)
-          + '\nGo on with those, remove it, or name another --workdir'
+          + '\nGo on with those, remove it, or name another '
+          + errors.flag('workdir')
       )
     for key, value in folders.as_json(environment).items():
       if saved['environment'].get(key) != value:
@@ -173,3 +171,15 @@ def devices(mesh: Mesh) -> dict[str, Any]:
                  f'{several}',
       'mesh': dict(mesh.shape),
   }
+
+
+def _differences(saved: dict[str, Any], now: dict[str, Any]) -> list[str]:
+  """Where two identities differ, a line each; settings as keys of the config.
+  """
+  there, here = ({key: value for key, value in one.items()
+                  if key != 'settings'} for one in (saved, now))
+  return folders.differences(
+      saved.get('settings'), now.get('settings'),
+      errors.key('').removesuffix('.'),
+      folders.as_json(config_lib.base_config().to_dict()),
+  ) + folders.differences(there, here)

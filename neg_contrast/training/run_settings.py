@@ -40,8 +40,8 @@ class RunSettings:
   evaluation: config_lib.EvaluationConfig
   index: config_lib.IndexConfig
   nce: config_lib.NceConfig
-  counted: dict[str, Any] = dataclasses.field(repr=False)
-  resolved: dict[str, Any] = dataclasses.field(repr=False)
+  counted: dict[str, Any] = dataclasses.field(repr=False, compare=False)
+  resolved: dict[str, Any] = dataclasses.field(repr=False, compare=False)
 
   @property
   def encoding(self) -> encoding_lib.EncodingSettings:

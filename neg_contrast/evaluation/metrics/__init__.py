@@ -98,7 +98,8 @@ def check_names(names: Iterable[str]) -> None:
     try:
       parse(name)
     except errors.UserError as e:
-      raise errors.UserError(f'config.evaluation.metrics: {e}') from None
+      key = errors.key('evaluation.metrics')
+      raise errors.UserError(f'{key}: {e}') from None
 
 
 def names_with(need: str) -> tuple[str, ...]:

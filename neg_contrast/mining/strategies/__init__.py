@@ -1,5 +1,6 @@
 """Mined strategies, one a file: the table that plan, errors and reports use."""
 
+from neg_contrast.mining import mining_task as task_lib
 from neg_contrast.mining.strategies import (
   bm25_negatives,
   coarse_negatives,
@@ -25,9 +26,15 @@ STRATEGIES: dict[str, type[Strategy]] = {
 """Name in `config.negatives` -> strategy. A new one is a line here."""
 
 
+def strategy_of(name: str, task: task_lib.Task) -> Strategy:
+  """A strategy, with what it reads of a task."""
+  strategy = STRATEGIES[name]
+  return strategy(task.only(strategy.reads))
+
+
 def is_ranked(name: str) -> bool:
   """Whether a search ranks and scores the candidates of a strategy."""
   return name in STRATEGIES and STRATEGIES[name].is_ranked
 
 
-__all__ = ['STRATEGIES', 'Proposer', 'Strategy', 'is_ranked']
+__all__ = ['STRATEGIES', 'Proposer', 'Strategy', 'is_ranked', 'strategy_of']

@@ -7,8 +7,9 @@ class Coarse(trained_strategy.TrainedStrategy):
   """Coarse negatives (Lu et al., section 4.2: 25 features)."""
 
   name = 'coarse'
+  reads = (*trained_strategy.TrainedStrategy.reads, 'coarse_dim')
 
   @property
-  def features(self) -> int:
+  def features(self):
     """As `negatives.coarse_dim` says."""
-    return self._task.negatives.coarse_dim
+    return self.task.coarse_dim

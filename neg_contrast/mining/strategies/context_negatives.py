@@ -1,47 +1,44 @@
 """`context`: other passages of the positive's document, or half of it."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from absl import logging
 
 from neg_contrast import errors
-from neg_contrast.mining import context
+from neg_contrast.mining import context, worlds_index
+from neg_contrast.mining import mining_task as task_lib
 from neg_contrast.mining.strategies import strategy
-from neg_contrast.models import by_name as model_lib
 
 
 class Context(strategy.Strategy):
   """Context negatives (Lu et al., section 4.1)."""
 
   name = 'context'
+  reads = ('k1', 'b', 'answer_rule', 'document', 'tokenizer')
 
-  def lacks(self) -> str | None:
-    """The tokenizer that halves passages."""
-    return model_lib.missing(self._task.model_init)
+  def needs(self):
+    """What halves passages, and what chooses between halves."""
+    return {'bm25': worlds_index.index_of(self.task),
+            'tokenizer': self.task.tokenizer}
 
-  def settings(self) -> dict[str, Any]:
-    """Documents, and what chooses between halves."""
-    evaluation = self._task.evaluation
-    return {
-        'document': self._task.data.document,
-        'tokenizer': self._task.tokenizer.sha256,
-        'answer_rule': evaluation.answer_rule,
-        'k1': evaluation.bm25_k1, 'b': evaluation.bm25_b,
-    }
+  def settings(self):
+    """Documents, and what an answer is."""
+    return {'document': self.task.document,
+            'answer_rule': self.task.answer_rule}
 
-  def proposer(self) -> strategy.Proposer:
+  def applies(self, task):
+    """Whether the document of any positive is known."""
+    return bool((task.dataset.documents[_trained(task)[1]] >= 0).any())
+
+  def proposer(self, task):
     """Reads the documents; raises if those of the positives are unknown."""
-    task = self._task
-    documents, prepared = task.dataset.documents, task.dataset.prepared
-    query_rows, passage_rows = self._trained_pairs(documents)
-
-    def score(query: str, some: Sequence[str]) -> Sequence[float]:
-      return task.bm25.score_texts(query, some)
-
+    documents, prepared = task.dataset.documents, task.prepared
+    query_rows, passage_rows = _trained(task)
+    self._check(task, int((documents[passage_rows] < 0).sum()))
+    assert self.task.tokenizer is not None
     halves = context.HalfMaker(
-        task.tokenizer, score, task.evaluation.answer_rule
+        self.task.tokenizer.load(), self._score, self.task.answer_rule
     )
 
     def half(query_row: int, row: int):
@@ -57,26 +54,29 @@ class Context(strategy.Strategy):
 
     miner = context.ContextMiner(
         documents, prepared.passage_groups, positives, task.positives, half,
-        task.negatives.depth,
+        self.task.depth,
     )
     return strategy.Proposer(miner, halves=miner.halves)
 
-  def _trained_pairs(
-      self, documents: np.ndarray
-  ) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of the queries, ascending, and of the positives trained on."""
-    judgements = self._task.judgements
-    trained = (judgements.grades > 0) & judgements.is_example
-    passage_rows = judgements.passage_rows[trained]
-    unknown = int((documents[passage_rows] < 0).sum())
-    if unknown == len(passage_rows):
+  def _score(self, query: str, some: Sequence[str]) -> Sequence[float]:
+    """By an index that is made for the first half, if there is any."""
+    return worlds_index.index_of(self.task).load().score_texts(query, some)
+
+  def _check(self, task: task_lib.OpenTask, unknown: int) -> None:
+    if not self.applies(task):
       raise errors.UserError(
-          f'{self._task.key_of(self.name)}: it is not known which passages of '
-          f'{self._task.data.source} belong to one document. Choose '
-          '"coarse"; or, if passages of one document have one title, set '
-          '--config.data.document=title'
+          f'{self.task.key_of(self.name)}: it is not known which passages of '
+          f'{task.source} belong to one document. Choose "coarse"; or, if '
+          'passages of one document have one title, set '
+          f'--{errors.key("data.document")}=title'
       )
     if unknown:
       logging.warning('%d of %d positives belong to no document and get no '
-                      'context negatives', unknown, len(passage_rows))
-    return judgements.query_rows[trained], passage_rows
+                      'context negatives', unknown, len(_trained(task)[1]))
+
+
+def _trained(task: task_lib.OpenTask) -> tuple[np.ndarray, np.ndarray]:
+  """Rows of the queries, ascending, and of the positives trained on."""
+  judgements = task.judgements
+  trained = (judgements.grades > 0) & judgements.is_example
+  return judgements.query_rows[trained], judgements.passage_rows[trained]

@@ -1,13 +1,16 @@
 """The nearest passages by a dual encoder, whichever it is."""
 
 import abc
-from typing import Any
+import functools
+from typing import Any, ClassVar
 
 import numpy as np
 
+from neg_contrast.artifacts import artifact
 from neg_contrast.mining import candidates
 from neg_contrast.mining.strategies import strategy
-from neg_contrast.models import loading
+from neg_contrast.retrieval import corpus_vectors
+from neg_contrast.retrieval import retriever as retriever_lib
 
 _MEASURED = 200  # Queries that the recall of a ScaNN index is measured with.
 
@@ -16,32 +19,56 @@ class DenseStrategy(strategy.Strategy):
   """What strategies that search by a dual encoder share."""
 
   is_ranked = True
+  reads: ClassVar[tuple[str, ...]] = ('encoding', 'search')
 
   @property
   @abc.abstractmethod
-  def model(self) -> loading.Model:
-    """What searches."""
+  def model(self) -> artifact.Artifact:
+    """What searches; loads as a dual encoder."""
+
+  @property
+  def embeddings(self) -> corpus_vectors.Embeddings:
+    """The vectors of the corpus, where all jobs share them."""
+    assert self.task.encoding is not None
+    return corpus_vectors.Embeddings(
+        self.task.data, self.task.encoding,
+        self.task.mined_dir / retriever_lib.FOLDER, self.model,
+    )
+
+  def needs(self) -> dict[str, artifact.Artifact]:
+    """The vectors."""
+    return {'embeddings': self.embeddings}
 
   def settings(self) -> dict[str, Any]:
-    """The model's embeddings, and the index that searches them."""
-    search = self._task.search
-    return {
-        'embeddings': search.embeddings_identity(self.model),
-        'index': search.index_identity(),
-    }
+    """The index that searches them."""
+    assert self.task.search is not None
+    prepared = self.task.data.load().prepared
+    return {'index': self.task.search.index_identity(prepared)}
 
-  def proposer(self) -> strategy.Proposer:
-    """Encodes the corpus and makes the index, unless they are there."""
-    task, depth = self._task, self._task.negatives.depth
-    retriever = task.search.retriever(self.model, task.among)
+  def proposer(self, task):
+    """Makes the index, unless it is there."""
+    assert self.task.search is not None
+    depth = self.task.depth
+    retriever = retriever_lib.Retriever(
+        self.task.search, task.dataset, self.embeddings.load(),
+        self.embeddings.folder, among=task.among,
+    )
     facts: dict[str, Any] = {'kind': 'exact'}
-    if task.search.index_identity() != 'exact':
+    if not retriever.is_exact:
       rows = task.query_rows
       some = rows[np.linspace(
           0, len(rows) - 1, min(_MEASURED, len(rows)), dtype=int
       )]
       facts = retriever.measure_index(some, retriever.search_rows(some, depth))
-    return strategy.Proposer(candidates.SearchMiner(
-        lambda rows, others: retriever.search_and_score(rows, depth, others),
-        task.positives,
-    ), {'index': facts})
+    search = functools.partial(_search, retriever, depth)
+    return strategy.Proposer(
+        candidates.SearchMiner(search, task.positives), {'index': facts}
+    )
+
+
+def _search(
+    retriever: retriever_lib.Retriever, depth: int, rows: np.ndarray,
+    others: np.ndarray,
+):
+  """Hits, and the scores of other passages."""
+  return retriever.search_and_score(rows, depth, others)

@@ -7,8 +7,9 @@ class Fine(trained_strategy.TrainedStrategy):
   """Fine negatives (Lu et al., section 4.2: 512 features)."""
 
   name = 'fine'
+  reads = (*trained_strategy.TrainedStrategy.reads, 'fine_dim')
 
   @property
-  def features(self) -> int:
+  def features(self):
     """As `negatives.fine_dim` says."""
-    return self._task.negatives.fine_dim
+    return self.task.fine_dim

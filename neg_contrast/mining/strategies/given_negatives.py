@@ -1,7 +1,6 @@
 """`given`: passages judged not relevant in the data, in corpus order."""
 
 import dataclasses
-from typing import Any
 
 import numpy as np
 from jaxtyping import Int
@@ -41,21 +40,20 @@ class Given(strategy.Strategy):
 
   name = 'given'
 
-  def settings(self) -> dict[str, Any]:
-    """Nothing but the data."""
-    return {}
+  def applies(self, task):
+    """Whether any judgement is negative."""
+    return bool((task.judgements.grades <= 0).any())
 
-  def proposer(self) -> strategy.Proposer:
+  def proposer(self, task):
     """Reads the judgements; raises if none is negative."""
-    task, judgements = self._task, self._task.judgements
-    negative = judgements.grades <= 0
-    if not negative.any():
+    if not self.applies(task):
       raise errors.UserError(
-          f'{task.key_of(self.name)}: {task.data.source} has no '
-          'passages judged not relevant (grade 0). Choose another, such as '
-          '"bm25"'
+          f'{self.task.key_of(self.name)}: {task.source} has no passages '
+          'judged not relevant (grade 0). Choose another, such as "bm25"'
       )
+    judgements = task.judgements
+    negative = judgements.grades <= 0
     return strategy.Proposer(GivenMiner(
         judgements.query_rows[negative], judgements.passage_rows[negative],
-        task.negatives.depth,
+        self.task.depth,
     ))

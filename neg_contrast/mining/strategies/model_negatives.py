@@ -1,31 +1,21 @@
 """`model`: the nearest passages by a checkpoint that is there already."""
 
-import functools
-
 from neg_contrast.mining.strategies import dense_strategy
-from neg_contrast.models import by_name as model_lib
-from neg_contrast.models import loading
+from neg_contrast.models import given
 
 
 class Model(dense_strategy.DenseStrategy):
   """Mines with `negatives.checkpoint`, or else the job's own."""
 
   name = 'model'
+  reads = (*dense_strategy.DenseStrategy.reads, 'checkpoint', 'seed')
 
   @property
-  def checkpoint(self) -> str:
+  def checkpoint(self):
     """As the config names it."""
-    return self._task.negatives.checkpoint or self._task.checkpoint
+    return self.task.checkpoint
 
-  def lacks(self) -> str | None:
-    """The checkpoint."""
-    return model_lib.missing(self.checkpoint)
-
-  @functools.cached_property
-  def model(self) -> loading.Model:
+  @property
+  def model(self):
     """The checkpoint, with all its own settings."""
-    return self._task.search.load(self.checkpoint)
-
-  def release(self) -> None:
-    """Lets go of the weights."""
-    vars(self).pop('model', None)
+    return given.Checkpoint(self.task.checkpoint, self.task.seed)

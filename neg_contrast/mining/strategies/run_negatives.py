@@ -3,7 +3,6 @@
 import dataclasses
 import pathlib
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 from jaxtyping import Int
@@ -54,7 +53,7 @@ class RunMiner:
     row = self.prepared.passage_ids.row_of(name)
     if row is None:
       raise errors.UserError(
-          f'config.negatives.runs: passage "{name}" is not in '
+          f'{errors.key("negatives.runs")}: passage "{name}" is not in '
           f'{self.prepared.manifest["spec"]}; give the corpus that the run was '
           'made with'
       )
@@ -65,23 +64,23 @@ class Run(strategy.Strategy):
   """Candidates that another system ranked."""
 
   name = 'run'
+  reads = ('runs',)
 
   @property
   def _paths(self) -> list[pathlib.Path]:
-    return list(map(pathlib.Path, self._task.negatives.runs))
+    return list(map(pathlib.Path, self.task.runs))
 
-  def lacks(self) -> str | None:
+  def lacks(self):
     """The first file that is not there."""
     missing = map(runs.missing_run, self._paths)
     return next((lack for lack in missing if lack), None)
 
-  def settings(self) -> dict[str, Any]:
+  def settings(self):
     """The bytes of the files."""
     return {'runs': [folders.sha256_file(path) for path in self._paths]}
 
-  def proposer(self) -> strategy.Proposer:
+  def proposer(self, task):
     """Reads the files."""
     return strategy.Proposer(RunMiner(
-        runs.read_runs(self._paths), self._task.dataset.prepared,
-        self._task.negatives.depth,
+        runs.read_runs(self._paths), task.prepared, self.task.depth
     ))

@@ -6,9 +6,9 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+from neg_contrast.artifacts import artifact
 from neg_contrast.mining import candidates
 from neg_contrast.mining import mining_task as task_lib
-from neg_contrast.training import encoder_run
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,6 +27,7 @@ class Proposer:
   halves: Sequence[tuple[int, int, int]] = ()
 
 
+@dataclasses.dataclass(frozen=True)
 class Strategy(abc.ABC):
   """Proposes candidates for every query of a task.
 
@@ -36,50 +37,50 @@ class Strategy(abc.ABC):
     is_ranked: whether candidates are ranked and scored by a search. Then ranks
       and margins filter them, reports compare scores, and processes divide the
       queries.
-    trains_miner: whether a miner is trained first, see `training`.
+    trains_miner: whether a miner is trained first.
+    reads: fields of the task that it reads beside the common ones; it has only
+      these, so that tasks which differ in others share candidates.
+    task: data, split, depth, and those fields.
   """
 
   name: ClassVar[str]
   is_ranked: ClassVar[bool] = False
   trains_miner: ClassVar[bool] = False
-
-  def __init__(self, task: task_lib.Task):
-    """Reads nothing yet."""
-    self._task = task
-
-  @property
-  def training(self) -> encoder_run.DualEncoderTraining:
-    """The training of the miner, where there is one."""
-    raise NotImplementedError(f'{self.name} trains no miner')
-
-  @property
-  def describes_miner(self) -> str:
-    """The miner in words, for the plan, where there is one."""
-    return ''
+  reads: ClassVar[tuple[str, ...]] = ()
+  task: task_lib.Task
 
   @property
   def checkpoint(self) -> str:
     """The place of the model that mines; empty: none does."""
     return ''
 
+  def needs(self) -> dict[str, artifact.Artifact]:
+    """What candidates are made from, beside the data."""
+    return {}
+
+  def settings(self) -> dict[str, Any]:
+    """What they depend on, beside that, split and depth; json."""
+    return {}
+
   def lacks(self) -> str | None:
     """What the user has to provide first; None: nothing."""
     return None
 
-  @abc.abstractmethod
-  def settings(self) -> dict[str, Any]:
-    """What the candidates depend on beside data, split and depth; json."""
+  def applies(self, task: task_lib.OpenTask) -> bool:
+    """Whether the data has anything that it could propose."""
+    del task
+    return True
 
   @abc.abstractmethod
-  def proposer(self) -> Proposer:
+  def proposer(self, task: task_lib.OpenTask) -> Proposer:
     """Reads what mining needs.
 
-    Raises:
-      UserError: the data has nothing that the strategy could propose.
-    """
+    Args:
+      task: with the data, which is prepared.
 
-  def release(self) -> None:  # noqa: B027 - most hold none.
-    """Lets go of weights; they are read again when asked for."""
+    Raises:
+      UserError: the strategy does not apply.
+    """
 
 
 def absolute(checkpoint: str) -> str:

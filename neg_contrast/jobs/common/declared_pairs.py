@@ -1,0 +1,119 @@
+"""Declares the pairs of stage 1 that a config asks for, and who asks."""
+
+import dataclasses
+import pathlib
+
+from neg_contrast import errors
+from neg_contrast.artifacts import artifact
+from neg_contrast.data import dataset as dataset_lib
+from neg_contrast.jobs.common import settings_of_rooms
+from neg_contrast.models import given
+from neg_contrast.retrieval import bm25_search, corpus_index, corpus_vectors
+from neg_contrast.retrieval import retriever as retriever_lib
+from neg_contrast.settings import config as config_lib
+from neg_contrast.stage1 import pair_folder, question_shards, round_trip
+from neg_contrast.stage1 import questions as questions_lib
+from neg_contrast.training import generator_runs
+
+
+def generator_run(
+    config: config_lib.Config, workdir: pathlib.Path
+) -> generator_runs.GeneratorRun:
+  """The training of a question generator, by a config of its own.
+
+  Args:
+    config: of the training.
+    workdir: of its checkpoints.
+  """
+  return generator_runs.GeneratorRun(
+      settings_of_rooms.training(config), workdir,
+      dataset_lib.data_of(config.data),
+      given.GeneratorStart(
+          config.model.init, config.seed, config.model,
+          with_answer=config.synthetic.with_answer,
+      ),
+  )
+
+
+def generator(config: config_lib.Config) -> artifact.Artifact:
+  """The generator of a job: trained first, or named by `checkpoint`."""
+  own = config.generator
+  if own is not None:
+    with errors.within('generator'):
+      return generator_run(own, pathlib.Path(own.workdir))
+  is_encoder = config.job == 'train'  # Then its model's keys are of that.
+  return given.GeneratorStart(
+      config.checkpoint, config.seed,
+      config_lib.ModelConfig() if is_encoder else config.model,
+      is_trained=True,
+  )
+
+
+def questions(
+    config: config_lib.Config,
+    data: dataset_lib.Data,
+    generator: artifact.Artifact,
+) -> question_shards.ShardedQuestions:
+  """The generated questions of a corpus, filtered if the config says so.
+
+  Args:
+    config: of the job.
+    data: the corpus.
+    generator: loads as a `Generator`.
+  """
+  settings = config.synthetic
+  written = questions_lib.Questions(
+      data, generator, settings, _computed(config.model), config.seed
+  )
+  rank, checkpoint = settings.round_trip_rank, settings.round_trip_checkpoint
+  if not rank:
+    return written
+  if not checkpoint:
+    return round_trip.RoundTrip(
+        written, rank, bm25_search.bm25_of(config.evaluation, data)
+    )
+  return round_trip.RoundTrip(written, rank, _index(config, data), checkpoint)
+
+
+def _index(
+    config: config_lib.Config, data: dataset_lib.Data
+) -> corpus_index.CorpusIndex:
+  """What a model searches with; all jobs share it that mine or filter."""
+  folder = pathlib.Path(config.negatives.mined_dir) / retriever_lib.FOLDER
+  settings = config.synthetic
+  return corpus_index.CorpusIndex(
+      corpus_vectors.Embeddings(
+          data, settings_of_rooms.encoding(config), folder,
+          given.Checkpoint(settings.round_trip_checkpoint, config.seed),
+      ),
+      dataclasses.replace(
+          settings_of_rooms.search(config), depth=settings.round_trip_rank
+      ), folder,
+  )
+
+
+def pairs(
+    config: config_lib.Config,
+    data: dataset_lib.Data,
+    questions: question_shards.ShardedQuestions | None = None,
+) -> pair_folder.Pairs:
+  """The pairs of stage 1: of generated questions, or of passages alone.
+
+  Args:
+    config: of the job.
+    data: the gold data.
+    questions: generated ones; None: `synthetic.pairs` needs none.
+  """
+  if questions is not None:
+    return pair_folder.GeneratedPairs(data, config.synthetic, questions)
+  return pair_folder.PretextPairs(
+      data, config.synthetic, config.seed,
+      given.Tokenizer(config.model.init),
+  )
+
+
+def _computed(config: config_lib.ModelConfig) -> config_lib.ModelConfig:
+  """What of the keys of a model tells how a generator is computed."""
+  return config_lib.ModelConfig(
+      dtype=config.dtype, remat=config.remat, scan_unroll=config.scan_unroll
+  )

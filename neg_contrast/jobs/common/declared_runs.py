@@ -1,0 +1,47 @@
+"""Declares the trainings of dual encoders that a config asks for."""
+
+import dataclasses
+import pathlib
+
+from neg_contrast.artifacts import artifact
+from neg_contrast.jobs.common import settings_of_rooms
+from neg_contrast.models import given
+from neg_contrast.settings import config as config_lib
+from neg_contrast.training import run_artifacts
+
+
+def encoder_run(
+    config: config_lib.Config,
+    workdir: pathlib.Path,
+    data: artifact.Artifact,
+    gold: artifact.Artifact,
+    pool: artifact.Artifact | None = None,
+    after: run_artifacts.EncoderRun | None = None,
+    name: str = 'training',
+) -> run_artifacts.EncoderRun:
+  """A training of a dual encoder.
+
+  Args:
+    config: of the training.
+    workdir: of its checkpoints.
+    data: what is trained on.
+    gold: what it is tuned on.
+    pool: of its hard negatives; None: it needs none.
+    after: the training that it goes on from; None: from `model.init`.
+    name: in plans.
+  """
+  if after is not None:
+    config = dataclasses.replace(config, model=dataclasses.replace(
+        config.model, init=str(after.workdir), layers=None
+    ))
+  return run_artifacts.EncoderRun(
+      settings_of_rooms.training(config), workdir, data,
+      start(config, after), None if gold == data else gold, pool, name,
+  )
+
+
+def start(
+    config: config_lib.Config, after: run_artifacts.EncoderRun | None = None
+) -> given.Start:
+  """What a training starts from: `model.init`."""
+  return given.Start(config.model.init, config.seed, config.model, after)

@@ -1,0 +1,50 @@
+"""Rules of hard negatives that several jobs' configs have to keep."""
+
+from neg_contrast.losses import loss_table
+from neg_contrast.mining import strategies
+from neg_contrast.negatives import sources
+from neg_contrast.settings import config as config_lib
+from neg_contrast.training import encoder_run
+
+
+def check_drawn(config: config_lib.Config) -> None:
+  """Refuses a number of drawn negatives that the strategy does not give."""
+  negatives = config.negatives
+  if (negatives.strategy == 'random') != (negatives.per_query == 0):
+    raise config.error(
+        'negatives.per_query', 'is 0 for strategy "random" and at least 1 for '
+        f'any other; negatives.strategy is "{negatives.strategy}"'
+    )
+
+
+def check_mined(config: config_lib.Config) -> None:
+  """Refuses to mine without the models that the strategies mine with."""
+  negatives = config.negatives
+  if negatives.pool:
+    return
+  for name in negatives.sources:
+    reads = strategies.STRATEGIES[name].reads
+    if 'checkpoint' in reads and not (
+        negatives.checkpoint or config.checkpoint
+    ):
+      raise config.error(
+          'negatives.checkpoint', f'is needed by strategy "{name}": a trained '
+          'workdir, or a BERT-family or sentence-transformers folder'
+      )
+    if {'miners', 'tokenizer'} & set(reads) and not config.model.init:
+      raise config.error('model.init', f'is needed by strategy "{name}", which '
+                         'trains a miner from it or cuts passages by its '
+                         'tokens')
+
+
+def check_trained_with(config: config_lib.Config) -> None:
+  """Raises UserError where strategy, number, loss and model disagree."""
+  negatives = config.negatives
+  if negatives.pool and negatives.strategy in sources.SOURCES:
+    raise config.error('negatives.strategy', 'draws nothing from '
+                       f'negatives.pool={negatives.pool}; name the strategy '
+                       'that the pool was made by, or "mixed"')
+  check_drawn(config)
+  loss_table.check(config.loss,
+                   encoder_run.held_by(config.negatives, config.loss))
+  check_mined(config)

@@ -1,0 +1,162 @@
+"""Models that are there already: what jobs and trainings start from."""
+
+import dataclasses
+from typing import Any
+
+from neg_contrast.artifacts import artifact
+from neg_contrast.data import tokenizer as tokenizer_lib
+from neg_contrast.models import by_name, generator, loading, reranker
+from neg_contrast.settings import config as config_lib
+
+
+@dataclasses.dataclass(frozen=True)
+class Checkpoint(artifact.Given):
+  """A dual encoder by name: a workdir, or a folder or name of others.
+
+  Attributes:
+    checkpoint: its name.
+    seed: of weights that it lacks, such as those of a projection.
+    config: settings of the model; None: it brings them all.
+  """
+
+  kind = 'checkpoint'
+  name = 'model'
+  is_large = True
+  checkpoint: str
+  seed: int = 0
+  config: config_lib.ModelConfig | None = None
+
+  @property
+  def whose(self) -> str:
+    """What it makes is told to be by this."""
+    return self.checkpoint
+
+  def describe(self) -> str:
+    """The name."""
+    return self.checkpoint
+
+  def lacks(self) -> str | None:
+    """What is wrong with it, as far as a look at its place tells."""
+    return by_name.missing(self.checkpoint)
+
+  def read(self) -> loading.Model | Any:
+    """Model and weights."""
+    if self.config is None:
+      return by_name.load_as_it_comes(self.checkpoint, self.seed)
+    return by_name.load_checkpoint(self.checkpoint, self.config, self.seed)
+
+  def _find_contents(self, role: str) -> dict[str, str] | None:
+    """The fingerprint of weights and settings."""
+    del role
+    needs = self.needs().values()
+    if self.lacks() or any(need.contents() is None for need in needs):
+      return None
+    return {'model': self.load().fingerprint}
+
+
+@dataclasses.dataclass(frozen=True)
+class Start(Checkpoint):
+  """What the training of a dual encoder starts from.
+
+  Attributes:
+    after: the training that makes it; None: it is given.
+  """
+
+  kind = 'start'
+  after: artifact.Artifact | None = None
+
+  def needs(self) -> dict[str, artifact.Artifact]:
+    """The training that makes it."""
+    return {} if self.after is None else {'after': self.after}
+
+  def lacks(self) -> str | None:
+    """What is wrong with it, if nothing makes it."""
+    return super().lacks() if self.after is None else None
+
+  def read(self) -> loading.Model:
+    """Model and weights, with the dropout that the config wants."""
+    assert self.config is not None
+    return with_dropout(by_name.load_start(self.config, self.seed), self.config)
+
+
+@dataclasses.dataclass(frozen=True)
+class RerankerStart(Checkpoint):
+  """A cross-encoder, or what the training of one starts from."""
+
+  kind = 'reranker'
+
+  def lacks(self) -> str | None:
+    """What is wrong with it, as far as a look at its place tells."""
+    return by_name.missing_reranker(self.checkpoint)
+
+  def read(self) -> reranker.Reranker:
+    """Model and weights, with the dropout that the config wants."""
+    assert self.config is not None
+    model = by_name.load_reranker(self.checkpoint, self.config, self.seed)
+    return with_dropout(model, self.config)
+
+
+@dataclasses.dataclass(frozen=True)
+class GeneratorStart(Checkpoint):
+  """A question generator, or what the training of one starts from.
+
+  Attributes:
+    with_answer: whether it reads an answer.
+    is_trained: whether it has to write questions already.
+  """
+
+  kind = 'generator'
+  with_answer: bool = False
+  is_trained: bool = False
+
+  def lacks(self) -> str | None:
+    """What is wrong with it, as far as a look at its place tells."""
+    return by_name.missing_generator(self.checkpoint)
+
+  def read(self) -> generator.Generator:
+    """Model and weights."""
+    assert self.config is not None
+    if self.is_trained:
+      return by_name.load_generator(self.checkpoint, self.config, self.seed)
+    return generator.from_pretrained(
+        self.checkpoint, self.config, self.with_answer, self.seed
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class Tokenizer(artifact.Given):
+  """The tokenizer of a model by name.
+
+  Attributes:
+    model: its name.
+  """
+
+  kind = 'tokenizer'
+  name = 'tokenizer'
+  model: str
+
+  def describe(self) -> str:
+    """Whose."""
+    return f'of {self.model}'
+
+  def lacks(self) -> str | None:
+    """What is wrong with the model, as far as a look at its place tells."""
+    return by_name.missing(self.model)
+
+  def read(self) -> tokenizer_lib.Tokenizer:
+    """Reads it."""
+    return by_name.load_tokenizer(self.model)
+
+  def _find_contents(self, role: str) -> dict[str, str] | None:
+    del role
+    return {'tokenizer': self.load().sha256} if self.is_made() else None
+
+
+def with_dropout(model: Any, config: config_lib.ModelConfig) -> Any:
+  """A BERT-like model with the dropout of a config, where that names any."""
+  dropout = {key: getattr(config, key)
+             for key in ('hidden_dropout', 'attention_dropout')
+             if getattr(config, key) is not None}
+  return dataclasses.replace(model, spec=dataclasses.replace(
+      model.spec, bert=dataclasses.replace(model.spec.bert, **dropout)
+  ))

@@ -1,0 +1,168 @@
+"""The vectors of a corpus as artifacts: by one model, or by an ensemble."""
+
+import abc
+import dataclasses
+import pathlib
+from typing import Any
+
+from neg_contrast.artifacts import artifact
+from neg_contrast.models import by_name, given
+from neg_contrast.retrieval import (
+  embedder,
+  encoding,
+  fused_vectors,
+  text_encoder,
+)
+from neg_contrast.retrieval import vectors as vectors_lib
+from neg_contrast.settings import config as config_lib
+
+
+@dataclasses.dataclass(frozen=True)
+class CorpusVectors(artifact.Artifact):
+  """Vectors of all passages; loads as `Vectors`.
+
+  Attributes:
+    data: corpus and queries.
+    encoding: how models encode.
+    folder: keeps the embeddings of any number of models.
+  """
+
+  kind = 'embeddings'
+  name = 'embeddings'
+  is_large = True
+  data: artifact.Artifact
+  encoding: encoding.EncodingSettings
+  folder: pathlib.Path
+
+  @property
+  def is_divided(self) -> bool:
+    """Processes divide the passages."""
+    return True
+
+  @property
+  def identity(self) -> dict[str, Any] | None:
+    """What a search depends on; tables have what the vectors depend on."""
+    if any(need.contents('corpus') is None for need in self.needs().values()):
+      return None
+    return self.load().search_identity
+
+  def is_made(self) -> bool:
+    """Whether all vectors lie on disk."""
+    return self.identity is not None and self.load().is_made()
+
+  def build(self) -> None:
+    """Encodes the corpus."""
+    _ = self.load().passage_vecs
+
+  @abc.abstractmethod
+  def read(self) -> vectors_lib.Vectors:
+    """The vectors, of queries too."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Embeddings(CorpusVectors):
+  """The vectors of a corpus by one model.
+
+  Attributes:
+    model: loads as a dual encoder.
+  """
+
+  model: artifact.Artifact
+
+  def describe(self) -> str:
+    """Whose, and where."""
+    return f'vectors of all passages by {_of(self.model)} in {self.folder}'
+
+  def needs(self) -> dict[str, artifact.Artifact]:
+    """Texts and model."""
+    return {'texts': self.data, 'model': self.model}
+
+  def read(self) -> embedder.Embedder:
+    """The vectors, of queries too."""
+    return embedder.Embedder(
+        self.data.load(),
+        text_encoder.TextEncoder(self.model.load(), self.encoding), self.folder,
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class EnsembleEmbeddings(CorpusVectors):
+  """The vectors of a corpus by an ensemble, fused.
+
+  Attributes:
+    checkpoint: the workdir of `job=ensemble`.
+    seed: of weights that members lack.
+  """
+
+  checkpoint: str
+  seed: int
+
+  def describe(self) -> str:
+    """Whose, and where."""
+    return (f'vectors of all passages by the members of {self.checkpoint} in '
+            f'{self.folder}')
+
+  def needs(self) -> dict[str, artifact.Artifact]:
+    """Texts; the members are given."""
+    members = fused_vectors.read(pathlib.Path(self.checkpoint)).members
+    return {'texts': self.data, **{
+        f'member-{number}': given.Checkpoint(member, self.seed)
+        for number, member in enumerate(members)
+    }}
+
+  def read(self) -> vectors_lib.Vectors:
+    """The vectors, of queries too."""
+    return fused_vectors.load_vectors(
+        self.encoding, self.data.load(), self.checkpoint, self.folder,
+        self.seed,
+    )
+
+
+def by_checkpoint(
+    data: artifact.Artifact,
+    settings: encoding.EncodingSettings,
+    folder: pathlib.Path,
+    checkpoint: str,
+    seed: int,
+    config: config_lib.ModelConfig | None = None,
+) -> CorpusVectors:
+  """The vectors of a corpus by any checkpoint: a model, or an ensemble.
+
+  Args:
+    data: corpus and queries.
+    settings: how models encode.
+    folder: keeps embeddings and indexes.
+    checkpoint: its name.
+    seed: of weights that it lacks.
+    config: settings of the model; None: it brings them all.
+  """
+  if by_name.is_ensemble(checkpoint):
+    return EnsembleEmbeddings(data, settings, folder, checkpoint, seed)
+  return Embeddings(
+      data, settings, folder, given.Checkpoint(checkpoint, seed, config)
+  )
+
+
+def of_member(
+    data: artifact.Artifact,
+    settings: encoding.EncodingSettings,
+    folder: pathlib.Path,
+    checkpoint: str,
+    seed: int,
+) -> Embeddings:
+  """The vectors by a member; its own workdir, which may have them, keeps them.
+
+  Args:
+    data: corpus and queries.
+    settings: how models encode.
+    folder: keeps the vectors of members without a workdir.
+    checkpoint: name of the member.
+    seed: of weights that it lacks.
+  """
+  own = fused_vectors.folder_of(checkpoint, folder)
+  assert own is not None
+  return Embeddings(data, settings, own, given.Checkpoint(checkpoint, seed))
+
+
+def _of(model: artifact.Artifact) -> str:
+  return str(getattr(model, 'whose', model.name))

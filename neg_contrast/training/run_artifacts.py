@@ -1,0 +1,133 @@
+"""Trainings as artifacts: a workdir whose checkpoints load as a model."""
+
+import abc
+import dataclasses
+import pathlib
+from typing import Any
+
+from neg_contrast.artifacts import artifact, checkpoints, folders
+from neg_contrast.models import by_name, loading
+from neg_contrast.training import encoder_run, recipe, run, run_settings
+
+
+@dataclasses.dataclass(frozen=True)
+class Run(artifact.Artifact):
+  """A training in a workdir, which refuses what another run left there.
+
+  Attributes:
+    config: the settings that it reads, with those that count.
+    workdir: of its checkpoints and logs.
+    data: what is trained on; loads as a `Dataset`.
+    start: loads as the model that it starts from.
+    gold: what it is tuned on, if that is other data.
+    pool: loads as the `Pool` of its hard negatives; None: it needs none.
+    name: of the training, in plans.
+  """
+
+  is_large = True
+  config: run_settings.RunSettings
+  workdir: pathlib.Path
+  data: artifact.Artifact
+  start: artifact.Artifact
+  gold: artifact.Artifact | None = None
+  pool: artifact.Artifact | None = None
+  name: str = 'training'
+
+  @property
+  def is_divided(self) -> bool:
+    """Processes train together."""
+    return True
+
+  def describe(self) -> str:
+    """Where it lies."""
+    return f'checkpoints in {self.workdir / checkpoints.FOLDER}'
+
+  @property
+  def folder(self) -> pathlib.Path:
+    """Where it lies; its needs have to be made."""
+    return self.workdir
+
+  @property
+  def whose(self) -> str:
+    """What its model makes is told to be by this."""
+    return str(self.workdir)
+
+  def needs(self) -> dict[str, artifact.Artifact]:
+    """Data, the first model, and what negatives are drawn from."""
+    given = {'data': self.data, 'start': self.start, 'gold': self.gold,
+             'pool': self.pool}
+    return {role: need for role, need in given.items() if need is not None}
+
+  def settings(self) -> dict[str, Any]:
+    """Those that are declared to count."""
+    return self.config.counted
+
+  def is_made(self) -> bool:
+    """Whether it ran to its end.
+
+    Raises:
+      UserError: the workdir holds another run, or one of another format.
+    """
+    return self.identity is not None and self.training().is_trained()
+
+  def build(self) -> None:
+    """Trains, from where it stopped."""
+    self.training().train_once()
+
+  @abc.abstractmethod
+  def training(self) -> run.Training:
+    """What trains it."""
+
+  def _given(self) -> recipe.Given:
+    return recipe.Given(self.data, self.start, self.pool)
+
+  def _find_contents(self, role: str) -> dict[str, str] | None:
+    """The fingerprint of the trained weights and their settings."""
+    del role
+    return {'model': self.load().fingerprint} if self.is_made() else None
+
+
+@dataclasses.dataclass(frozen=True)
+class EncoderRun(Run):
+  """The training of a dual encoder; loads as the selected checkpoint."""
+
+  kind = 'training of a dual encoder'
+
+  def training(self) -> encoder_run.DualEncoderTraining:
+    """What trains it."""
+    return encoder_run.DualEncoderTraining(
+        self.config, self.folder, self._given(), self.identity
+    )
+
+  def read(self) -> loading.Model:
+    """The selected checkpoint."""
+    return by_name.load_workdir(self.folder)
+
+
+@dataclasses.dataclass(frozen=True)
+class CachedRun(EncoderRun):
+  """The same in a folder that its identity names, such as that of a miner.
+
+  Attributes:
+    workdir: has the folders of all such trainings.
+    label: for people, before the code in the folder's name.
+  """
+
+  label: str = 'encoder'
+
+  @property
+  def whose(self) -> str:
+    """What its model makes is told to be by this."""
+    return self.name
+
+  @property
+  def folder(self) -> pathlib.Path:
+    """Where it lies; its needs have to be made."""
+    identity = self.identity
+    assert identity is not None, f'{self.name}: needs are not made'
+    return self.workdir / f'{self.label}-{folders.sha256_json(identity)[:12]}'
+
+  def describe(self) -> str:
+    """Its size, and where."""
+    return (f'an encoder of {self.config.model.projection_dim} features in '
+            f'{self.workdir}')
