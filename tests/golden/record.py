@@ -102,7 +102,7 @@ def _plan(path: pathlib.Path, arg: str) -> str:
         config_lib.set_key(config, key, value)
     parsed = config_lib.parse(config)
     workdir = pathlib.Path(parsed.workdir or f'workdirs/{path.stem}')
-    return plan.describe(jobs.make_job(parsed, workdir).steps())
+    return plan.describe(jobs.make_job(parsed, workdir).targets())
   except errors.UserError as e:
     return f'error: {e}'
 
@@ -177,7 +177,7 @@ def run(config, name: str) -> None:
   workdir = pathlib.Path('workdirs') / name
   folders_lib.make_folder(workdir)
   job = jobs.make_job(config_lib.parse(config), workdir)
-  plan.run(job.steps())
+  plan.run(job.targets())
   job.finish()
 
 
