@@ -59,7 +59,7 @@ def run_job(job, workdir):
   folders.make_folder(workdir)
   output = io.StringIO()
   with contextlib.redirect_stdout(output):
-    plan.run(job.steps())
+    plan.run(job.targets())
     job.finish()
   return output.getvalue()
 

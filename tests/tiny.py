@@ -240,13 +240,13 @@ def train_only(folder: pathlib.Path, workdir: pathlib.Path, **overrides):
   config = make_config(folder, evaluation__eval_steps=0, **overrides)
   job = train.TrainJob(config_lib.parse(config), workdir)
   hosts.on_first(lambda: folders.make_folder(workdir))
-  plan.run([*job.before_training(), job.training_step()])
+  plan.run([job.run])
 
 
 def run(job_type, config, workdir: pathlib.Path):
   """Runs a job to its end, and returns it."""
   folders.make_folder(workdir)
   job = job_type(config_lib.parse(config), workdir)
-  plan.run(job.steps())
+  plan.run(job.targets())
   job.finish()
   return job

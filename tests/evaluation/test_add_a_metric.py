@@ -15,7 +15,8 @@ from neg_contrast.artifacts import plan
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.evaluation import metrics, summary
 from neg_contrast.evaluation.metrics import metric
-from neg_contrast.jobs import evaluate, reporting
+from neg_contrast.jobs import evaluate
+from neg_contrast.jobs.common import reporting
 from neg_contrast.settings import config as config_lib
 from tests import tiny
 
@@ -47,10 +48,10 @@ def make_job(root, *names):
 
 def test_a_metric_is_seen_everywhere(registered, tmp_path, capsys):
   config, job = make_job(tmp_path, 'unjudged@5', 'mrr', 'macro_unjudged@5')
-  steps = job.steps()  # What --plan checks.
-  assert 'bm25' in plan.describe(steps)
+  targets = job.targets()  # What --plan checks.
+  assert 'bm25' in plan.describe(targets)
   (tmp_path / 'work').mkdir()
-  plan.run([step for step in steps if step.name in ('data', 'bm25')])
+  plan.run([one for one in targets if one.name in ('data', 'bm25')])
   dataset = dataset_lib.Dataset(config.data)
   summary.gather(tmp_path / 'work', dataset)
   reporting.write_report(tmp_path / 'work', config, dataset)
@@ -71,7 +72,7 @@ def test_a_metric_is_seen_everywhere(registered, tmp_path, capsys):
 def test_an_unknown_metric_names_all(registered, tmp_path):
   _, job = make_job(tmp_path, 'mrr', 'unjudgd@5')
   with pytest.raises(errors.UserError) as caught:
-    job.steps()
+    job.targets()
   assert str(caught.value) == (
       "config.evaluation.metrics: no metric 'unjudgd@5'; there are "
       'accuracy@k, recall@k, precision@k, ndcg@k, mrr@k, mrr, map, '
@@ -82,7 +83,7 @@ def test_an_unknown_metric_names_all(registered, tmp_path):
 def test_without_its_line_it_is_unknown(tmp_path):
   _, job = make_job(tmp_path, 'unjudged@5')
   with pytest.raises(errors.UserError, match="no metric 'unjudged@5'"):
-    job.steps()
+    job.targets()
 
 
 def test_a_metric_of_candidates_is_measured_wherever_there_are_some(

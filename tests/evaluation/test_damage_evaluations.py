@@ -12,34 +12,26 @@ import numpy as np
 import pytest
 
 from neg_contrast import errors
-from neg_contrast.artifacts import checksums, folders, plan
+from neg_contrast.artifacts import artifact, checksums, folders, plan
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.evaluation import (
   dense_members,
   evaluations,
+  judged,
   per_query,
-  rankings,
   summary,
   weight_tuning,
 )
 from neg_contrast.models import kinds
-from neg_contrast.retrieval import fused_vectors, search_settings
+from neg_contrast.retrieval import (
+  bm25_search,
+  fused_vectors,
+  search_settings,
+)
 from neg_contrast.settings import config as config_lib
 from tests import tiny
 
 _FLIPS, _CUTS, _SWAPS = 18, 3, 3  # Of each kind of file.
-
-
-class Members(dense_members.DenseMembers):
-  """A member that no weight depends on."""
-
-  vectors = ()
-
-  def __init__(self):
-    pass
-
-  def __len__(self):
-    return 1
 
 
 @pytest.fixture(scope='module')
@@ -50,38 +42,41 @@ def whole(tmp_path_factory):
       root, job='evaluate', evaluation__depth=10, evaluation__answer_ks=(1, 5),
       evaluation__dpr_results=True)
   config = config_lib.parse(config)
-  dataset = dataset_lib.Dataset(config.data)
-  test = rankings.Evaluation(config.evaluation, dataset,
-                             dataset.prepared.judgements('test'))
+  data = dataset_lib.data_of(config.data)
+  queries = judged.Judged(data, 'test', config.evaluation)
+  index = bm25_search.bm25_of(config.evaluation, data)
   work = root / 'work'
   work.mkdir()
-  given = (config.data, config.evaluation, work, lambda: dataset, lambda: test,
-           'test')
-  bm25 = evaluations.bm25_step(*given)
+  bm25 = evaluations.Evaluation(
+      judged.Bm25Ranking(queries, 'bm25', index), work)
   plan.run([bm25])
   shutil.copy(work / 'evaluation' / 'data-test-bm25' / 'run.trec',
               root / 'other.trec')
-  other = evaluations.run_step(*given, root / 'other.trec')
-  plan.run([other])
-  ensemble = config_lib.EnsembleConfig(members=('a',), hybrid=False)
-  tuning = weight_tuning.WeightTuning(
-      ensemble, config.evaluation, lambda: dataset, Members(),
-      lambda: None, search_settings.SearchSettings(
-          config.index, config.mesh, config.evaluation.depth), work)
-  tuning.tune()
+  other = evaluations.Evaluation(
+      judged.RunRanking(queries, 'other', (root / 'other.trec',)), work)
+  weights = weight_tuning.Weights(
+      config_lib.EnsembleConfig(members=('a',), weights=(1.0,),
+                                hybrid=False),
+      dense_members.DenseMembers((), search_settings.SearchSettings(
+          config.index, config.mesh, config.evaluation.depth), root),
+      index, judged.TuneJudged(data, config.evaluation), work)
+  plan.run([other, weights])
+  dataset, test = data.load(), queries.open()
   fused_vectors.Ensemble(('a', 'b'), ('f' * 64, 'e' * 64), (0.25, 0.75)).save(
       work)
 
   def read():
     checksums._verified.clear()  # As another process would.
-    assert bm25.is_done() and other.is_done() and tuning.is_tuned()
+    artifact.forget()
+    assert bm25.is_made() and other.is_made() and weights.is_made()
     found = summary.read_evaluations(work, dataset)
     return json.dumps([
         summary.gather(work, dataset, say=False),
         [manifest for _, manifest in found],
         [per_query.read(folder / per_query.FILE) for folder, _ in found],
         [test.read(folder / 'run.trec').rows.tolist() for folder, _ in found],
-        tuning.member_weights, vars(fused_vectors.read(work)),
+        weights.load()['fusion_embedding']['weights'],
+        vars(fused_vectors.read(work)),
     ])
 
   return work, read
@@ -172,7 +167,7 @@ def test_another_format_is_refused(whole):
   folders.write_sealed(path, {**folders.read_sealed(path), 'format': 0})
   try:
     with pytest.raises(errors.UserError, match='of format 0; this revision '
-                       'reads an evaluation of format 1. Remove'):
+                       'reads an evaluation of format 2. Remove'):
       read()
   finally:
     path.write_bytes(content)

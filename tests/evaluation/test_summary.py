@@ -1,6 +1,13 @@
 """What is gathered from the evaluations of a workdir."""
 
-from neg_contrast.evaluation import summary
+import json
+
+from neg_contrast.artifacts import plan
+from neg_contrast.data import dataset as dataset_lib
+from neg_contrast.evaluation import evaluations, judged, summary
+from neg_contrast.retrieval import bm25_search
+from neg_contrast.settings import config as config_lib
+from tests import tiny
 
 
 def test_table_is_aligned():
@@ -13,3 +20,23 @@ def test_table_is_aligned():
       'bm25         0.5000      0.7724\n'
       'fusion_rank       -      1.0000'
   )
+
+
+def test_what_was_found_in_older_data_is_left_out(tmp_path):
+  config = config_lib.parse(tiny.make_config(tmp_path))
+  data = dataset_lib.data_of(config.data)
+  queries = judged.Judged(data, 'test', config.evaluation)
+  (tmp_path / 'work').mkdir()
+  plan.run([evaluations.Evaluation(judged.Bm25Ranking(
+      queries, 'bm25', bm25_search.bm25_of(config.evaluation, data)
+  ), tmp_path / 'work')])
+  dataset = data.load()
+  (folder, manifest), = summary.read_evaluations(tmp_path / 'work', dataset)
+  assert manifest['key'] == 'data/test/bm25' and folder.is_dir()
+  with open(tmp_path / 'data' / 'queries.jsonl', 'a') as f:
+    f.write(json.dumps({'_id': 'new', 'text': 'word1'}) + '\n')
+  with open(tmp_path / 'data' / 'qrels' / 'test.tsv', 'a') as f:
+    f.write('new\td0p0\t1\n')
+  changed = dataset_lib.Dataset(config.data)
+  assert changed.prepared.fingerprint != dataset.prepared.fingerprint
+  assert not summary.read_evaluations(tmp_path / 'work', changed)

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from neg_contrast import errors, jobs
-from neg_contrast.artifacts import plan
+from neg_contrast.artifacts import artifact, plan
 from neg_contrast.data import answers as answers_lib
 from neg_contrast.data import likeness, preparation
 from neg_contrast.jobs import audit as audit_job
-from neg_contrast.mining import audit_verdict, recommendation
+from neg_contrast.mining import audit_verdict, pool_audit, recommendation
 from neg_contrast.negatives import pool as pool_lib
 from neg_contrast.settings import config as config_lib
 from tests import tiny
@@ -32,8 +32,8 @@ def make(tmp_path, name='audit', **overrides):
 def run(tmp_path, name='audit', **overrides):
   (tmp_path / name).mkdir(exist_ok=True)
   job = make(tmp_path, name, **overrides)
-  plan.run(job.steps())
-  return json.loads((tmp_path / name / audit_job.FILE).read_text())
+  plan.run(job.targets())
+  return json.loads((tmp_path / name / pool_audit.FILE).read_text())
 
 
 def change(path, edit):
@@ -125,14 +125,28 @@ def test_without_answers_the_judge_alone_is_believed(tmp_path, data):
              for line in made['verdict'])
 
 
+def test_the_data_says_which_sources_there_are(tmp_path, data):
+  listed = lambda: [one.name for one in artifact.closure(
+      make(tmp_path).targets()) if one.is_listed]
+  assert listed() == ['data', 'candidates', 'embeddings', 'audit']
+  change(data / 'corpus.jsonl', lambda rows: [
+      {**row, 'metadata': {}} for row in rows])
+  preparation.prepare(f'beir:{data}', tmp_path / 'prepared', False)
+  artifact.forget()
+  assert listed() == ['data', 'embeddings', 'model', 'bm25', 'given',
+                      'candidates', 'audit']
+
+
 def test_same_bytes_again_and_done_is_kept(tmp_path, capsys):
   run(tmp_path, 'one')
   run(tmp_path, 'two')
-  one, two = (tmp_path / name / audit_job.FILE for name in ('one', 'two'))
+  one, two = (tmp_path / name / pool_audit.FILE for name in ('one', 'two'))
   assert one.read_bytes() == two.read_bytes()
   job = make(tmp_path, 'two')
-  assert all(step.is_done() for step in job.steps())
-  assert not make(tmp_path, 'two', loss__scale=7.0).steps()[-1].is_done()
+  artifact.forget()
+  assert all(one.is_made() for one in artifact.closure(job.targets())
+             if one.is_listed)
+  assert not make(tmp_path, 'two', loss__scale=7.0).targets()[-1].is_made()
   job.finish()
   said = capsys.readouterr().out
   assert (tmp_path / 'two/report.html').is_file()
@@ -144,8 +158,10 @@ def test_some_queries_have_their_own_candidates(tmp_path, monkeypatch):
   monkeypatch.setattr(audit_job, '_QUERIES', 10)
   made = run(tmp_path, 'ten')
   assert made['facts']['queries'] == 10
-  inputs = made['identity']['candidates']['inputs']
-  assert all(source['max_queries'] == 10 for source in inputs.values())
+  inputs = made['identity']['needs']['candidates']['needs']
+  assert set(inputs) == {'model', 'bm25', 'context', 'given'}
+  assert all(source['settings']['max_queries'] == 10
+             for source in inputs.values())
 
 
 @pytest.mark.parametrize('members', [(), ('bm25',), ('model', 'context')])

@@ -71,8 +71,9 @@ def make_task(root, workdir, task, **overrides):
       config_lib.parse(make_config(root, task, **overrides)), workdir
   )
   folders.make_folder(workdir)
-  plan.run(job.steps()[:1])
-  material = job._material()
+  target, = job.targets()
+  plan.run([target.data])
+  material = target.material()
   return tasks.make(material), material
 
 

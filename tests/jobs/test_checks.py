@@ -92,7 +92,7 @@ def test_data_is_needed(job):
     ('mine', {'negatives.strategy': 'random'}, 'has nothing to mine'),
     ('mine', {'negatives.strategy': 'model'}, 'config.negatives.checkpoint'),
     ('mine', {'negatives.strategy': 'fine', 'model.init': ''},
-     'coarse and fine train from it'),
+     'is needed by strategy "fine"'),
     ('generate_questions', {'synthetic.with_answer': True}, 'trained to be st'),
     ('benchmark', {'negatives.per_query': 2}, 'config.negatives.per_query=2'),
     ('benchmark', {'negatives.strategy': 'bm25', 'negatives.per_query': 2},
@@ -106,7 +106,10 @@ def test_data_is_needed(job):
     ('train', {'negatives.per_query': 1}, 'config.negatives.per_query=1'),
     ('train', {'negatives.pool': 'p'}, 'draws nothing from negatives.pool=p'),
     ('train', {'loss.bidirectional': False, 'loss.candidates': 'own'},
-     "config.loss.candidates='own': leaves a query without any negative"),
+     "config.loss.candidates='own': compares a query with hard negatives, "
+     'and there are none'),
+    ('train', {'loss.candidates': 'own'}, '--config.loss.bidirectional=False'),
+    ('mine', {'loss.adjusted': True}, '--config.loss.candidates=own'),
 ])
 def test_refused(job, values, message):
   assert message in refused(make_config(job, **values))
@@ -115,6 +118,8 @@ def test_refused(job, values, message):
 @pytest.mark.parametrize(('place', 'inner', 'values', 'message'), [
     ('stage1', 'train', {}, "config.stage1.workdir='': is needed"),
     ('stage1', 'mine', {'workdir': 'w'}, "config.stage1.job='mine': must be"),
+    ('stage1', 'train', {'workdir': 'w', 'loss.candidates': 'own'},
+     '--config.stage1.loss.bidirectional=False'),
     ('stage1', 'train', {'workdir': 'w', 'model.init': ''},
      "config.stage1.model.init='': is needed"),
     ('stage1', 'find', {}, "config.stage1.job='find': must be one of"),

@@ -10,7 +10,7 @@ import pytest
 
 from neg_contrast import api, errors, jobs
 from neg_contrast.artifacts import checksums, folders, plan
-from neg_contrast.evaluation import rankings, trec
+from neg_contrast.evaluation import trec
 from neg_contrast.jobs import ensemble, evaluate, export, search
 from neg_contrast.settings import config as config_lib
 from tests import tiny
@@ -153,12 +153,11 @@ def test_weights_are_tuned_on_the_tune_split(finished):
   work = finished / 'work'
   job = ensemble.EnsembleJob(config_lib.parse(make_config(finished, *MEMBERS)),
                              work)
-  tune = rankings.Evaluation(job._config.evaluation, job._dataset,
-                             job._tuning.judgements)
-  found = job._members.fused_retriever(
-      job._tuning.member_weights).search_rows(tune.query_rows, DEPTH)
-  means = tune.score(tune.run_of(found), found).mean
   tuned = weights_of(work)['fusion_embedding']
+  tune = job.ensemble.tune.open()
+  found = job.ensemble.weights.members.fused_retriever(
+      tuple(tuned['weights'])).search_rows(tune.query_rows, DEPTH)
+  means = tune.score(tune.run_of(found), found).mean
   assert tuned['accuracy@1'] == pytest.approx(means['accuracy@1'])
   assert tuned['mrr@10'] == pytest.approx(means['mrr@10'])
   assert weights_of(work)['fusion_embedding']['tried'] == 66
@@ -167,10 +166,10 @@ def test_weights_are_tuned_on_the_tune_split(finished):
 def test_second_run_does_nothing(finished, caplog):
   config = make_config(finished, *MEMBERS)
   job = ensemble.EnsembleJob(config_lib.parse(config), finished / 'work')
-  assert all(step.is_done() for step in job.steps())
+  assert all(target.is_made() for target in job.targets())
   config.ensemble.rank_k = 10.0
   job = ensemble.EnsembleJob(config_lib.parse(config), finished / 'work')
-  undone = {step.name for step in job.steps() if not step.is_done()}
+  undone = {target.name for target in job.targets() if not target.is_made()}
   assert undone == {'fusion_rank', 'hybrid_ranks'}
 
 
@@ -212,7 +211,7 @@ def test_an_ensemble_is_exported(finished, tmp_path, capsys):
   for query in found:
     assert_is_run(found, scores[queries.index(query)], query, ids)
   job = export.ExportJob(config_lib.parse(config), tmp_path)
-  assert all(step.is_done() for step in job.steps())
+  assert all(target.is_made() for target in job.targets())
 
 
 def test_a_member_that_changed_is_refused(finished, tmp_path):
@@ -321,7 +320,7 @@ def test_two_systems_of_one_name_are_refused(finished, tmp_path):
   config = make_config(finished, 'ada')
   config.ensemble.members += (str(tmp_path / 'ada'),)
   with pytest.raises(errors.UserError, match='two systems called ada'):
-    ensemble.EnsembleJob(config_lib.parse(config), tmp_path).steps()
+    ensemble.EnsembleJob(config_lib.parse(config), tmp_path).targets()
 
 
 @pytest.mark.parametrize('overrides, key', [
@@ -344,7 +343,7 @@ def test_missing_members_and_runs_are_told_first(finished, tmp_path):
   config.ensemble.members += (str(tmp_path / 'gone'),)
   config.ensemble.runs = (str(tmp_path / 'lost.trec'),)
   job = ensemble.EnsembleJob(config_lib.parse(config), tmp_path / 'work')
-  told = plan.describe(job.steps())
+  told = plan.describe(job.targets())
   assert told.count('MISSING') == 2
   assert 'lost.trec: no such file' in told
   assert pathlib.Path(tmp_path / 'work').exists() is False

@@ -100,7 +100,7 @@ def test_checkpoint_of_another_shape(root, tmp_path):
   config = tiny.make_config(root, optim__steps=1, evaluation__bm25=False)
   job = train.TrainJob(config_lib.parse(config), work)
   with contextlib.redirect_stdout(io.StringIO()):
-    plan.run(job.steps())
+    plan.run(job.targets())
     job.finish()
   path = work / 'encoder.json'
   saved = descriptions.read(path)

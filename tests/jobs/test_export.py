@@ -33,7 +33,7 @@ def run(checkpoint, workdir, **model):
       job='export', checkpoint=str(checkpoint),
       model=config_lib.ModelConfig(**model),
   ), workdir)
-  plan.run(job.steps())
+  plan.run(job.targets())
   job.finish()
   return workdir / 'model'
 
@@ -109,7 +109,7 @@ def test_evaluates_as_the_workdir_did(root, tmp_path):
       model__passage_length=None,
   )
   job = evaluate.EvaluateJob(config_lib.parse(config), tmp_path)
-  plan.run(job.steps())
+  plan.run(job.targets())
   job.finish()
   values = json.loads((tmp_path / 'metrics.json').read_text())
   before = json.loads((root / 'work' / 'metrics.json').read_text())
@@ -135,7 +135,7 @@ def test_card_says_what_lies_in_the_workdir(root):
   for part in (
       'strategy `given`', '2 drawn for a query', 'the best on the tune split',
       'starting from the local folder `model`', '`beir:data`',
-      f'{saved["examples"]} pairs', saved['identity']['corpus'],
+      f'{saved["examples"]} pairs', saved['identity']['needs']['data']['data'],
       '| optim.learning_rate | `0.001` |', '12 queries over 48 passages',
       '`word7` before every query', '`--config.checkpoint`',
   ):
@@ -241,20 +241,20 @@ def test_a_full_disk_leaves_nothing(root, tmp_path, limit_bytes):
   """No file may grow longer: first the tokenizer fails, then the weights."""
   job = export_job.ExportJob(
       config_lib.Config(job='export', checkpoint=str(root / 'work')), tmp_path)
-  step, = job.steps()
-  assert not step.is_done()
+  target, = job.targets()
+  assert not target.is_made()
   before = resource.getrlimit(resource.RLIMIT_FSIZE)
   resource.setrlimit(resource.RLIMIT_FSIZE, (limit_bytes, before[1]))
   try:
     with pytest.raises(
         errors.UserError, match='model: (can.t be written|not written)'
     ):
-      step.run()
+      target.build()
   finally:
     resource.setrlimit(resource.RLIMIT_FSIZE, before)
   assert [p.name for p in tmp_path.iterdir()] == ['.locks']
-  step.run()
-  assert step.is_done()
+  target.build()
+  assert target.is_made()
 
 
 def test_a_wrong_folder_leaves_nothing(root, tmp_path, monkeypatch):
@@ -278,7 +278,7 @@ def test_embeddings_of_a_source(root, tmp_path):
 
   def export_all():
     job = export_job.ExportJob(config, tmp_path)
-    plan.run(job.steps())
+    plan.run(job.targets())
     job.finish()
 
   export_all()

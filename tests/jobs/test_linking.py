@@ -9,12 +9,13 @@ import pytest
 from neg_contrast import errors
 from neg_contrast.data import dataset
 from neg_contrast.evaluation import rankings, trec
-from neg_contrast.jobs import evaluate, mine, settings_of_rooms, train
+from neg_contrast.jobs import evaluate, mine, train
+from neg_contrast.jobs.common import settings_of_rooms
 from neg_contrast.mining import candidates
 from neg_contrast.models import by_name
 from neg_contrast.retrieval import bm25, embedder, hits, text_encoder
 from neg_contrast.settings import config as config_lib
-from neg_contrast.training import encoder_run, encoder_tuning
+from neg_contrast.training import encoder_run, encoder_tuning, recipe
 from tests import test_configs, tiny
 
 
@@ -165,20 +166,21 @@ def test_training_as_the_config_of_zeshel_does(evaluated, tmp_path):
   # Batches have marked mentions, and negatives of the training worlds.
   batch_of, count = encoder_run.DualEncoderTraining(
       settings_of_rooms.training(config_lib.parse(config)), tmp_path,
-      lambda: made._gold)._make_batch()
+      recipe.Given(made.gold, made.run.start))._make_batch()
   assert count == 12
-  start, end = made._gold.tokenize(made._training.model, 'query').marker_ids
+  start, end = made.gold.load().tokenize(
+      made.run.start.load(), 'query').marker_ids
   ids = np.asarray(batch_of(0)[0].sequences['query'].token_ids)
   assert (ids == start).sum() == (ids == end).sum() == 4
-  prepared = made._gold.prepared
+  prepared = made.gold.load().prepared
   drawn = batch_of.draw(0, np.arange(12), prepared.judgements('train')
                         .query_rows).rows
   worlds = np.unique(prepared.passage_worlds[drawn[drawn >= 0]])
   assert [prepared.worlds[world] for world in worlds] == ['apple', 'berry']
   settings = settings_of_rooms.training(config_lib.parse(config))
   rows = encoder_tuning.stop_corpus(
-      settings, made._gold, rankings.Evaluation(
-          settings.evaluation, made._gold, prepared.judgements('val')))
+      settings, made.gold.load(), rankings.Evaluation(
+          settings.evaluation, made.gold.load(), prepared.judgements('val')))
   assert np.unique(prepared.passage_worlds[rows]).tolist() == [
       prepared.worlds.index('cherry')]
 

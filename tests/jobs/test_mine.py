@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 from neg_contrast import errors
-from neg_contrast.artifacts import folders, plan
+from neg_contrast.artifacts import artifact, folders, plan
 from neg_contrast.data import preparation
 from neg_contrast.jobs import mine
 from neg_contrast.mining import texts as texts_lib
+from neg_contrast.mining import trainer_files
 from neg_contrast.negatives import pool as pool_lib
 from neg_contrast.settings import config as config_lib
 from tests import tiny
@@ -31,15 +32,18 @@ def make_job(root, workdir, strategy, **overrides):
 
 def run(*args, **overrides):
   job = make_job(*args, **overrides)
-  plan.run(job.steps())
+  plan.run(job.targets())
   job.finish()
   return job
 
 
 def states(*args, **overrides):
-  """Step -> whether it is done; None: something is missing."""
-  return {step.name: None if step.missing() else step.is_done()
-          for step in make_job(*args, **overrides).steps()}
+  """Artifact -> whether it is made; None: something is missing."""
+  artifact.forget()
+  targets = make_job(*args, **overrides).targets()
+  return {one.name: is_made if (is_made := one.is_made()) or not one.lacks()
+          else None
+          for one in artifact.closure(targets) if one.is_listed}
 
 
 @pytest.fixture(scope='module')
@@ -113,7 +117,7 @@ def test_our_readers_find_the_same_judgements(root, mined, tmp_path, scheme):
     want = {pair: grade for pair, grade in want.items()
             if pair[0] in with_negatives}
   assert sorted(set(want.values())) == [0, 1]
-  file, = (workdir / mine.FOLDER).glob(f'{scheme}-train.*')
+  file, = (workdir / trainer_files.FOLDER).glob(f'{scheme}-train.*')
   again = preparation.prepare(f'{scheme}:{file}', tmp_path, False)
   assert judged(again, 'train') == want
 
@@ -121,7 +125,7 @@ def test_our_readers_find_the_same_judgements(root, mined, tmp_path, scheme):
 @pytest.mark.parametrize('scheme', READABLE)
 def test_our_readers_find_the_same_texts(root, mined, tmp_path, scheme):
   _, workdir = mined
-  file, = (workdir / mine.FOLDER).glob(f'{scheme}-train.*')
+  file, = (workdir / trainer_files.FOLDER).glob(f'{scheme}-train.*')
   again = preparation.prepare(f'{scheme}:{file}', tmp_path, False)
   data = data_of(root)
   texts = {passage.id: (passage.title, passage.text)
@@ -149,7 +153,7 @@ def test_our_readers_find_the_same_texts(root, mined, tmp_path, scheme):
 
 def test_triplets_are_the_pool(mined):
   _, workdir = mined
-  folder = workdir / mine.FOLDER
+  folder = workdir / trainer_files.FOLDER
   triplets = [json.loads(line) for line
               in (folder / 'triplets-train.jsonl').open()]
   rows = [json.loads(line) for line
@@ -162,7 +166,8 @@ def test_triplets_are_the_pool(mined):
 
 def test_halves_scores_and_order(root, mined):
   strategy, workdir = mined
-  items = json.loads((workdir / mine.FOLDER / 'dpr-train.json').read_text())
+  folder = workdir / trainer_files.FOLDER
+  items = json.loads((folder / 'dpr-train.json').read_text())
   ids = {item['question_id']: [context['passage_id'] for context
                                in item['hard_negative_ctxs']]
          for item in items}
@@ -185,7 +190,8 @@ def test_halves_scores_and_order(root, mined):
 
 
 def test_both_positives_of_a_query(mined):
-  items = json.loads((mined[1] / mine.FOLDER / 'dpr-train.json').read_text())
+  folder = mined[1] / trainer_files.FOLDER
+  items = json.loads((folder / 'dpr-train.json').read_text())
   ids = {item['question_id']: [context['passage_id'] for context
                                in item['positive_ctxs']] for item in items}
   assert ids['q4-0'] == ['d4p0', 'd5p3']
@@ -195,7 +201,7 @@ def test_both_positives_of_a_query(mined):
 
 def test_second_run_does_nothing(root, mined, capsys):
   strategy, workdir = mined
-  folder = workdir / mine.FOLDER
+  folder = workdir / trainer_files.FOLDER
   times = lambda: {path: path.stat().st_mtime_ns for path in folder.iterdir()}
   before = times()
   run(root, workdir, strategy)
@@ -218,7 +224,7 @@ def test_second_run_does_nothing(root, mined, capsys):
 
 def test_a_changed_pool_is_written_anew(root, tmp_path):
   options = {'negatives__formats': ('triplets', 'triplets')}
-  file = tmp_path / mine.FOLDER / 'triplets-train.jsonl'
+  file = tmp_path / trainer_files.FOLDER / 'triplets-train.jsonl'
   assert states(root, tmp_path, 'bm25', **options)['files'] is False
   run(root, tmp_path, 'bm25', **options)
   assert [p.name for p in sorted(file.parent.iterdir())] == [
@@ -241,7 +247,7 @@ def test_a_changed_pool_is_written_anew(root, tmp_path):
 
 def test_without_formats_there_are_no_files(root, tmp_path):
   run(root, tmp_path, 'bm25', negatives__formats=())
-  assert not (tmp_path / mine.FOLDER).exists()
+  assert not (tmp_path / trainer_files.FOLDER).exists()
   assert 'files' not in states(root, tmp_path, 'bm25', negatives__formats=())
 
 
@@ -250,7 +256,7 @@ def test_files_of_a_given_pool(root, tmp_path):
   options = {'negatives__pool': str(tmp_path / 'first' / 'pool')}
   run(root, tmp_path / 'second', 'bm25', **options)
   first, second = (
-      (tmp_path / name / mine.FOLDER / 'dpr-train.json').read_bytes()
+      (tmp_path / name / trainer_files.FOLDER / 'dpr-train.json').read_bytes()
       for name in ('first', 'second')
   )
   assert first == second
@@ -263,11 +269,11 @@ def test_files_of_a_given_pool(root, tmp_path):
 
 
 def test_what_is_not_ours_stays(root, tmp_path):
-  (tmp_path / mine.FOLDER).mkdir()
-  (tmp_path / mine.FOLDER / 'thesis.tex').write_text('dear')
+  (tmp_path / trainer_files.FOLDER).mkdir()
+  (tmp_path / trainer_files.FOLDER / 'thesis.tex').write_text('dear')
   with pytest.raises(errors.UserError, match='not made by this program'):
     run(root, tmp_path, 'bm25')
-  assert (tmp_path / mine.FOLDER / 'thesis.tex').read_text() == 'dear'
+  assert (tmp_path / trainer_files.FOLDER / 'thesis.tex').read_text() == 'dear'
 
 
 def test_a_failure_leaves_no_files(root, tmp_path, monkeypatch):
@@ -278,14 +284,14 @@ def test_a_failure_leaves_no_files(root, tmp_path, monkeypatch):
 
   right = texts_lib.Texts.__call__
   job = make_job(root, tmp_path, 'given')
-  plan.run(job.steps()[:-1])
+  plan.run(job.targets()[:-1])
   with monkeypatch.context() as patch:
     patch.setattr(texts_lib.Texts, '__call__', fail)
     with pytest.raises(errors.UserError, match='no such luck'):
-      job.steps()[-1].run()
-  assert not list(tmp_path.glob(f'{mine.FOLDER}*'))
-  plan.run(job.steps())
-  rows = (tmp_path / mine.FOLDER / 'tevatron-train.jsonl').read_text()
+      job.targets()[-1].build()
+  assert not list(tmp_path.glob(f'{trainer_files.FOLDER}*'))
+  plan.run(job.targets())
+  rows = (tmp_path / trainer_files.FOLDER / 'tevatron-train.jsonl').read_text()
   assert len(rows.splitlines()) == len(np.unique(
       [pair[0] for pair, grade in wanted(root, tmp_path).items() if not grade]
   ))

@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 
 from neg_contrast import errors, jobs, sharding
-from neg_contrast.artifacts import checkpoints
+from neg_contrast.artifacts import checkpoints, plan
 from neg_contrast.bias import labels
 from neg_contrast.bias import meter as meter_lib
 from neg_contrast.bias import synthetic as synthetic_lib
 from neg_contrast.data import dataset as dataset_lib
-from neg_contrast.jobs import nce_bias, nce_synthetic, settings_of_rooms
+from neg_contrast.jobs import nce_bias, nce_synthetic
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.negatives import sampling
 from neg_contrast.settings import config as config_lib
-from neg_contrast.training import encoder_run, loop
+from neg_contrast.training import loop
 from tests import tiny
 from tests.jobs import test_train
 
@@ -37,7 +37,7 @@ def synthetic(**overrides):
 
 def test_the_synthetic_job_draws_measures_and_keeps(tmp_path, capsys):
   job = tiny.run(nce_synthetic.NceSyntheticJob, synthetic(), tmp_path)
-  made = json.loads((tmp_path / nce_synthetic.CURVES).read_text())
+  made = json.loads((tmp_path / 'curves.json').read_text())
   metrics = json.loads((tmp_path / 'metrics.json').read_text())
   assert [point['step'] for point in made['points']] == list(range(1, 31))
   first, last = (made['points'][i]['cross-entropy']['loss'] for i in (0, -1))
@@ -47,10 +47,10 @@ def test_the_synthetic_job_draws_measures_and_keeps(tmp_path, capsys):
   for name in nce_synthetic.FIGURES.values():
     assert 'random NCE' in (tmp_path / name).read_text()
   assert 'hard' in capsys.readouterr().out
-  assert job.steps()[0].is_done()
+  assert job.targets()[0].is_made()
   other = nce_synthetic.NceSyntheticJob(
       config_lib.parse(synthetic(seed=1)), tmp_path)
-  assert not other.steps()[0].is_done()
+  assert not other.targets()[0].is_made()
 
 
 def test_all_labels_drawn_are_the_cross_entropy():
@@ -131,22 +131,21 @@ def test_an_interrupted_training_ends_the_same(tmp_path, monkeypatch):
 
   monkeypatch.setattr(sampling, 'draw_key', stop)
   with pytest.raises(KeyboardInterrupt):
-    nce_bias.NceBiasJob(config, tmp_path / 'cut')._train('random')
+    plan.run(nce_bias.NceBiasJob(config, tmp_path / 'cut').targets())
   monkeypatch.undo()
   with checkpoints.reading(tmp_path / 'cut/random') as opened:
     assert opened.latest_step() == 2
   cut = run_bias(tmp_path, 'cut', **few)
   assert cut['random']['kinds'] == whole['random']['kinds']
   with pytest.raises(errors.UserError, match='other settings'):
-    nce_bias.NceBiasJob(
-        config_lib.parse(bias_config(tmp_path, seed=3)), tmp_path / 'cut'
-    )._train('random')
+    run_bias(tmp_path, 'cut', **few, seed=3)
 
 
 def test_labels_are_the_golds_and_hard_others(tmp_path):
   config = config_lib.parse(bias_config(tmp_path))
   job = nce_bias.NceBiasJob(config, tmp_path / 'labels')
-  space, prepared = job._meter.space, job._dataset.prepared
+  meter, = {target.meter for target in job.targets()}
+  space, prepared = meter.load().space, meter.data.load().prepared
   assert len(set(space.passage_rows.tolist())) == 9
   judged = prepared.judgements('train')
   positive = {(q, p) for q, p, g in zip(
@@ -176,7 +175,7 @@ def test_what_cannot_be_measured_is_told(tmp_path, overrides, message):
   with pytest.raises(errors.UserError, match=message):
     config = config_lib.parse(bias_config(tmp_path, **overrides))
     job = nce_bias.NceBiasJob(config, tmp_path / 'labels')
-    assert job._meter.space
+    assert job.targets()[0].meter.load().space
 
 
 FEW = {
@@ -210,10 +209,9 @@ def test_a_training_that_is_measured_is_the_same(tmp_path):
   assert set(space.query_rows) <= set(tune.query_rows)
   model = model_lib.load_checkpoint(
       config.model.init, config.model, config.seed)
-  settings = settings_of_rooms.training(config)
   meter = meter_lib.BiasMeter(
-      config.nce, config.loss.scale, dataset, model, space,
-      lambda spec, mesh: encoder_run.make_encoder(spec, settings, mesh))
+      config.nce, config.loss.scale, dataset, model, space, config.model,
+      config.data.row_length)
   params = {'encoder': test_train.params_of(work, 6), 'loss': {}}
   key = sampling.draw_key(config.seed, 0)
   assert meter.measure(params, key) == found[6]

@@ -15,23 +15,22 @@ import numpy as np
 import pytest
 
 from neg_contrast import errors, jobs
+from neg_contrast.artifacts import artifact, plan
 from neg_contrast.artifacts import parts as shards_lib
-from neg_contrast.artifacts import plan
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import synthetic_pairs as pairs_lib
-from neg_contrast.jobs import (
-  assembly,
-  generate_questions,
+from neg_contrast.jobs import generate_questions, train, train_generator
+from neg_contrast.jobs.common import (
+  declared_pairs,
+  declared_runs,
   settings_of_rooms,
-  train,
-  train_generator,
 )
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.models import t5_config
 from neg_contrast.retrieval import bm25_search
 from neg_contrast.settings import config as config_lib
-from neg_contrast.stage1 import pretexts, questions
-from neg_contrast.training import generator_run, shown_questions
+from neg_contrast.stage1 import beir_questions, pretexts, questions
+from neg_contrast.training import generator_runs, recipe, shown_questions
 from tests import tiny
 
 NANO = t5_config.T5Config(
@@ -78,16 +77,23 @@ def root(tmp_path_factory):
   return folder
 
 
+def titles(targets):
+  """Of all that a plan shows, in order."""
+  return [one.title for one in artifact.closure(targets) if one.is_listed]
+
+
 def run(job_type, config, workdir):
-  """Runs a job to its end; the names of the steps that were to do."""
+  """Runs a job to its end; the titles of what was to do."""
   job = job_type(config_lib.parse(config), workdir)
-  steps = job.steps()
-  done = [step.name for step in steps if step.is_done()] if (
+  targets = job.targets()
+  artifact.forget()
+  done = [one for one in artifact.closure(targets) if one.is_made()] if (
       workdir / 'manifest.json').exists() else []
   workdir.mkdir(exist_ok=True)
-  plan.run(steps)
+  plan.run(targets)
   job.finish()
-  return [step.name for step in steps if step.name not in done]
+  return [one.title for one in artifact.closure(targets)
+          if one.is_listed and one not in done]
 
 
 def losses_of(workdir):
@@ -96,12 +102,15 @@ def losses_of(workdir):
           if 'loss' in row}
 
 
-def make_pairs(config):
+def declare_pairs(config):
   parsed = config_lib.parse(config)
-  dataset = dataset_lib.Dataset(parsed.data)
-  made = assembly.pairs(parsed, lambda: dataset)
-  plan.run(made.steps())
-  return made.dataset
+  return declared_pairs.pairs(parsed, dataset_lib.data_of(parsed.data))
+
+
+def make_pairs(config):
+  made = declare_pairs(config)
+  plan.run([made])
+  return made.load()
 
 
 @pytest.mark.parametrize('kind', pretexts.PRETEXTS)
@@ -138,7 +147,8 @@ def test_cut_positives_are_what_the_encoder_sees(root):
   dataset = make_pairs(config)
   from neg_contrast.training import encoder_run
   run_ = encoder_run.DualEncoderTraining(
-      settings_of_rooms.training(parsed), root / 'unused', lambda: dataset)
+      settings_of_rooms.training(parsed), root / 'unused',
+      recipe.Given(declare_pairs(config), declared_runs.start(parsed)))
   batcher, count = run_._make_batch()
   tokenizer = run_.model.tokenizer
   sequences = batcher.passage_tokens(
@@ -192,21 +202,22 @@ def test_one_command_makes_stage_1_and_reuses_it(root):
       root, synthetic__pairs='crops', synthetic__per_passage=1,
       workdir=str(root / 'crops'))
   names = run(train.TrainJob, config, root / 'two_stages')
-  assert names == ['data', 'stage 1: pairs', 'stage 1: training', 'initial',
-                   'training', 'trained']
+  assert names == ['data', 'stage 1: pairs', 'stage 1: training', 'embeddings',
+                   'initial', 'training', 'embeddings', 'trained']
   assert run(train.TrainJob, config, root / 'two_stages') == []
   first = model_lib.load_workdir(root / 'crops')
   manifest = json.loads((root / 'two_stages' / 'manifest.json').read_text())
-  assert manifest['identity']['init'] == first.fingerprint
+  assert manifest['identity']['needs']['start'] == {'model': first.fingerprint}
   config.negatives.strategy, config.negatives.per_query = 'corpus', 1
   job = train.TrainJob(config_lib.parse(config), root / 'other')
-  states = plan.describe(job.steps()).splitlines()
-  assert ['done' in line for line in states[1:4]] == [True] * 3
+  states = plan.describe(job.targets()).splitlines()
+  assert [line.partition('[')[2][:6] for line in states[1:4]] == [
+      'done  ', 'spared', 'done  ']
   assert all('to do' in line for line in states[4:])
   config.stage1.optim.learning_rate = 1e-4
   with pytest.raises(errors.UserError, match=r'config\.stage1\.workdir'):
-    train.TrainJob(config_lib.parse(config), root / 'other').steps()[2].is_done(
-        )
+    plan.describe(
+        train.TrainJob(config_lib.parse(config), root / 'other').targets())
 
 
 def test_generated_questions_get_context_negatives(root):
@@ -215,11 +226,11 @@ def test_generated_questions_get_context_negatives(root):
                        synthetic__per_passage=2)
   config.generator = make_generator(root)
   names = run(train.TrainJob, config, root / 'generated')
-  assert names[-6:] == ['questions', 'pairs', 'context', 'pool', 'training',
-                        'trained']
+  assert names[-7:] == ['questions', 'pairs', 'context', 'pool', 'training',
+                        'embeddings', 'trained']
   assert 'generator: training' in names
   job = train.TrainJob(config_lib.parse(config), root / 'generated')
-  pool, data = job._negatives.pool, job._dataset
+  pool, data = job._pool.load(), job._data.load()
   documents = data.documents
   for line, query in enumerate(pool.query_rows):
     own = data.prepared.judgements('synthetic')
@@ -234,9 +245,7 @@ def test_generator_learns_and_resumes_to_the_bit(root, tmp_path):
   assert list(whole) == list(range(1, 13))
   assert np.mean(list(whole.values())[-3:]) < whole[1] - 0.2
   parsed = config_lib.parse(make_generator(root))
-  dataset = dataset_lib.Dataset(parsed.data)
-  run_ = generator_run.GeneratorTraining(
-      settings_of_rooms.training(parsed), tmp_path / 'cut', lambda: dataset)
+  run_ = declared_pairs.generator_run(parsed, tmp_path / 'cut').training()
   make = run_._make_batch
 
   def failing():
@@ -341,7 +350,7 @@ def test_questions_read_as_beir_and_are_counted(root, tmp_path):
   assert counts['passages'] == 24 and counts['written'] == 72
   assert counts['written'] == (
       counts['empty'] + counts['repeated'] + counts['kept'])
-  folder = tmp_path / 'work' / generate_questions.FOLDER
+  folder = tmp_path / 'work' / beir_questions.FOLDER
   (folder / 'corpus.jsonl').write_bytes(
       (root / 'data' / 'corpus.jsonl').read_bytes())
   data = config_lib.DataConfig(source=f'beir:{folder}',
@@ -360,16 +369,59 @@ def test_round_trip_keeps_what_is_found(root, tmp_path):
   kept = [(pair['query'], pair['passage_id'])
           for pair in pairs_lib.read_pairs(job._questions.files())]
   written = [(pair['query'], pair['passage_id'])
-             for path in job._questions.folder.glob('*/pairs.jsonl')
+             for path in job._questions.written.shards.folder.glob(
+                 '*/pairs.jsonl')
              for pair in pairs_lib.read_pairs([path])]
   assert 0 < len(kept) < len(written)
-  prepared = job._dataset.prepared
-  index = bm25_search.index_bm25(parsed.evaluation, job._dataset)
+  prepared = job._data.load().prepared
+  index = bm25_search.index_bm25(parsed.evaluation, job._data.load())
   for query, name in written:
     rows = index.search([query], 4).rows[0]
     found = name in [prepared.passage_ids[int(r)].decode() for r in rows
                      if r >= 0]
     assert found == ((query, name) in kept)
+
+
+def test_a_model_makes_the_round_trip(root, tmp_path):
+  config = make_questions(root, synthetic__dir=str(tmp_path / 'made'),
+                          synthetic__round_trip_rank=4,
+                          synthetic__round_trip_checkpoint=str(root / 'model'))
+  job, workdir = generate_questions.GenerateQuestionsJob, tmp_path / 'work'
+  assert run(job, config, workdir) == [
+      'data', 'questions', 'embeddings', 'index', 'round trip', 'files']
+  counts = json.loads((workdir / 'manifest.json').read_text())['counts']
+  assert 0 < counts['round_trip'] <= counts['kept']
+  assert run(job, config, workdir) == []
+  config.index.kind = 'scann'
+  assert run(job, config, workdir) == ['index', 'round trip', 'files']
+  declared = job(config_lib.parse(config), workdir)
+  shutil.rmtree(declared._questions.written.shards.place(1))
+  assert run(job, config, workdir) == ['questions']  # `finish` counts them.
+
+
+def test_pairs_stand_in_the_place_of_data(root, tmp_path):
+  config = make_config(root, synthetic__pairs='crops',
+                       synthetic__dir=str(tmp_path))
+  made = declare_pairs(config)
+  assert not made.is_made() and made.contents('corpus') is None
+  plan.run([made])
+  manifest, gold = made.load().prepared.manifest, made.data.contents('texts')
+  assert made.contents('corpus') == {'corpus': gold['corpus']}
+  assert made.contents('texts') == {
+      'corpus': gold['corpus'], 'queries': manifest['queries_fingerprint']}
+  assert made.contents('data') == {'data': manifest['fingerprint']}
+  assert manifest['queries_fingerprint'] != gold['queries']
+  folder = made.folder
+  config.synthetic.per_passage = 2
+  assert declare_pairs(config).folder != folder
+  config.synthetic.pairs = 'generated'  # Which the tokenizer does not cut.
+  config.checkpoint = str(root / 'generator')
+  parsed = config_lib.parse(config)
+  asked = declared_pairs.pairs(
+      parsed, made.data, declared_pairs.questions(
+          parsed, made.data, declared_pairs.generator(parsed)))
+  assert titles([asked]) == ['data', 'questions', 'pairs']
+  assert set(asked.identity['needs']) == {'corpus', 'questions'}
 
 
 def test_processes_divide_the_shards(root, tmp_path, monkeypatch):
@@ -395,7 +447,7 @@ def test_processes_divide_the_shards(root, tmp_path, monkeypatch):
         process_count=lambda: 2, process_index=lambda index=index: index))
     job = generate_questions.GenerateQuestionsJob(config, tmp_path / 'b')
     with pytest.raises(Killed) if index else contextlib.nullcontext():
-      plan.run(job._questions.steps())
+      plan.run([job._questions])
     assert [int(name[:5]) for name in shards()] == made
   assert files_of(tmp_path / 'whole') == files_of(tmp_path / 'shared')
 
@@ -420,7 +472,7 @@ class TestRefusals:
   def test_t5_where_a_bert_is_needed(self, root, tmp_path):
     made = model_lib.load_generator_workdir(root / 'generator')
     folder = tmp_path / 't5'
-    shutil.copytree(root / 'generator' / train_generator.FOLDER, folder)
+    shutil.copytree(root / 'generator' / generator_runs.FOLDER, folder)
     config = make_config(root, model__init=str(folder))
     self.refused(train.TrainJob, config, 't5', tmp_path)
     from transformers import AutoTokenizer
@@ -472,7 +524,17 @@ class TestRefusals:
         workdir)
     config = make_questions(root, checkpoint=str(workdir))
     self.refused(generate_questions.GenerateQuestionsJob, config,
-                 'with_answer=False', tmp_path)
+                 r'--config\.synthetic\.with_answer=False', tmp_path)
+    config.generator = make_generator(
+        root, synthetic__with_answer=True, optim__steps=2, workdir=str(workdir))
+    job = generate_questions.GenerateQuestionsJob(
+        config_lib.parse(config), tmp_path / 'refused')
+    said = plan.describe(job.targets())
+    assert '[done   ] generator: training' in said
+    with pytest.raises(
+        errors.UserError,
+        match=r'--config\.generator\.synthetic\.with_answer=False'):
+      plan.run(job.targets())
 
   def test_nothing_to_make_pairs_of(self, root, tmp_path):
     tiny.write_beir(tmp_path / 'short')

@@ -14,9 +14,10 @@ import numpy as np
 import pytest
 
 from neg_contrast import errors
-from neg_contrast.artifacts import checkpoints, folders, plan
+from neg_contrast.artifacts import artifact, checkpoints, folders, plan
 from neg_contrast.evaluation import per_query, trec
-from neg_contrast.jobs import evaluate, settings_of_rooms, train
+from neg_contrast.jobs import evaluate, train
+from neg_contrast.jobs.common import declared_runs
 from neg_contrast.models import by_name, loading
 from neg_contrast.settings import config as config_lib
 from neg_contrast.training import chunking, encoder_run, run_record
@@ -94,13 +95,13 @@ def test_a_key_that_came_later_had_its_default(finished, tmp_path):
   for section, keys in (('loss', ('candidates', 'adjusted')),
                         ('model', ('score',)), ('optim', ('learning_rate',))):
     for key in keys:
-      del saved['identity']['config'][section][key]
-  del saved['identity']['config']['evaluation']
+      del saved['identity']['settings'][section][key]
+  del saved['identity']['settings']['evaluation']
   folders.write_json(path, {**saved, 'sha256': folders.sha256_json(saved)})
   check = lambda **settings: train.TrainJob(
       config_lib.parse(tiny.make_config(finished, **settings)),
       tmp_path / 'work',
-  ).training_step().is_done()
+  ).run.is_made()
   default = {'optim__learning_rate': config_lib.OptimConfig().learning_rate,
              'evaluation__eval_steps': 0}
   assert check(**default)
@@ -117,23 +118,19 @@ def test_a_key_that_came_later_had_its_default(finished, tmp_path):
 def test_training_starts_from_a_workdir(finished):
   config = tiny.make_config(finished)
   config.model.init = str(finished / 'work')
-  made = encoder_run.DualEncoderTraining(
-      settings_of_rooms.training(config_lib.parse(config)), finished / 'next',
-      lambda: None)
+  start = lambda: declared_runs.start(config_lib.parse(config)).load()
   trained = by_name.load_workdir(finished / 'work')
-  assert made.model.fingerprint == trained.fingerprint
+  assert start().fingerprint == trained.fingerprint
   config.model.passage_length = 20
   with pytest.raises(errors.UserError, match='was trained with 24'):
-    _ = encoder_run.DualEncoderTraining(
-        settings_of_rooms.training(config_lib.parse(config)), finished / 'next',
-        lambda: None).model
+    start()
 
 
 def test_evaluate_job_gives_the_same_numbers(finished, tmp_path):
   config = tiny.make_config(finished, job='evaluate',
                             checkpoint=str(finished / 'work'))
   job = evaluate.EvaluateJob(config_lib.parse(config), tmp_path)
-  plan.run(job.steps())
+  plan.run(job.targets())
   job.finish()
   again = json.loads((tmp_path / 'metrics.json').read_text())
   first = json.loads((finished / 'work' / 'metrics.json').read_text())
@@ -147,7 +144,7 @@ def test_evaluate_bert_folder(finished, tmp_path):
       evaluation__dpr_results=True,
   )
   job = evaluate.EvaluateJob(config_lib.parse(config), tmp_path)
-  plan.run(job.steps())
+  plan.run(job.targets())
   job.finish()
   folder = tmp_path / 'evaluation' / 'data-test-initial'
   found = trec.read_run(folder / 'run.trec')
@@ -417,13 +414,15 @@ def test_a_tree_that_was_moved_goes_on(tmp_path, monkeypatch):
   """Data, stage 1 and a training that was interrupted, all at another place."""
   whole, here, there = (tmp_path / name for name in ('whole', 'here', 'there'))
   whole.mkdir()
-  plan.run(train.TrainJob(two_stages(whole), whole / 'work').steps())
+  plan.run(train.TrainJob(two_stages(whole), whole / 'work').targets())
   here.mkdir()
   job = train.TrainJob(two_stages(here), here / 'work')
-  make = job._training._make_batch
+  make = encoder_run.DualEncoderTraining._make_batch
 
-  def failing():
-    make_batch, count = make()
+  def failing(training):
+    make_batch, count = make(training)
+    if training.workdir != here / 'work':
+      return make_batch, count
 
     def of_step(step):
       if step == 4:
@@ -432,15 +431,16 @@ def test_a_tree_that_was_moved_goes_on(tmp_path, monkeypatch):
 
     return of_step, count
 
-  monkeypatch.setattr(job._training, '_make_batch', failing)
-  with pytest.raises(KeyboardInterrupt):
-    plan.run(job.steps())
+  with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+    patch.setattr(encoder_run.DualEncoderTraining, '_make_batch', failing)
+    plan.run(job.targets())
   here.rename(there)
   first = (there / 'first' / 'log.jsonl').stat().st_mtime_ns
   job = train.TrainJob(two_stages(there), there / 'work')
-  states = {step.name: step.is_done() for step in job.steps()
-            if step.name.endswith('training')}
+  plan.run([job.gold])  # Prepared anew: its place is another.
+  states = {one.title: one.is_made() for one in artifact.closure(job.targets())
+            if one.name == 'training'}
   assert states == {'stage 1: training': True, 'training': False}
-  plan.run(job.steps())
+  plan.run(job.targets())
   assert (there / 'first' / 'log.jsonl').stat().st_mtime_ns == first
   assert losses_of(there / 'work') == losses_of(whole / 'work')

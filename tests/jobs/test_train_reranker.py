@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import shutil
 
 import jax
 import jax.numpy as jnp
@@ -12,15 +13,10 @@ from neg_contrast import errors, jobs
 from neg_contrast.artifacts import checkpoints, plan
 from neg_contrast.batches import packed, text_pairs
 from neg_contrast.data import dataset
-from neg_contrast.evaluation import metrics, runs, trec
+from neg_contrast.evaluation import candidate_scores, metrics, runs, trec
 from neg_contrast.evaluation.metrics import metric
-from neg_contrast.jobs import (
-  evaluate,
-  rerank,
-  settings_of_rooms,
-  train,
-  train_reranker,
-)
+from neg_contrast.jobs import evaluate, rerank, train, train_reranker
+from neg_contrast.jobs.common import settings_of_rooms
 from neg_contrast.mining import candidates as candidates_lib
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.models import cross_encoder, loading
@@ -142,7 +138,7 @@ def test_batches_are_the_positive_and_the_top_of_the_pool(trained):
   root, config = trained
   parsed = config_lib.parse(config)
   job = train_reranker.TrainRerankerJob(parsed, root / 'work')
-  batcher, count = job._training._make_batch()
+  batcher, count = job.run.training()._make_batch()
   batch, stats = batcher(0)
   assert batch.candidate_slots.shape == (8, 4)
   assert batch.is_candidate[:, 0].all()
@@ -150,7 +146,7 @@ def test_batches_are_the_positive_and_the_top_of_the_pool(trained):
   queries = batcher.examples.query_rows
   first, later = (batcher.draw(step, numbers, queries).rows for step in (0, 7))
   np.testing.assert_array_equal(np.sort(first), np.sort(later))
-  pool = job._training._pool
+  pool = job.run.pool.load()
   for query, rows in zip(queries, first, strict=True):
     line = pool.lines_of(np.array([query]))[0]
     kept = pool.rows[line][pool.is_negative(np.array([line]))[0]][:3]
@@ -204,8 +200,11 @@ def test_any_run_is_reranked_and_kept(trained, monkeypatch):
     assert len(ranking) <= 3
     for name, score in ranking:
       assert score == pytest.approx(scores[query][name], abs=1e-5)
-  steps = rerank.RerankJob(config_lib.parse(job), root / 'again').steps()
-  assert all(step.is_done() for step in steps)
+  targets = targets_of(job, root / 'again')
+  assert all(target.is_made() for target in targets)
+  given.unlink()
+  assert 'given.trec: no such file' in plan.describe(
+      targets_of(job, root / 'again'))
 
 
 def test_a_dual_encoder_reranks_by_its_score(trained):
@@ -232,6 +231,25 @@ def test_a_dual_encoder_reranks_by_its_score(trained):
         jnp.asarray(np.asarray(vectors.passage_vecs)[places])))[0]
     got = dict(again[query])
     np.testing.assert_allclose([got[name] for name in names], want, atol=1e-4)
+
+
+@pytest.mark.parametrize('checkpoint', ['work', 'model'])
+def test_scores_are_kept(trained, tmp_path, monkeypatch, checkpoint):
+  """Other metrics, or a lost evaluation, score no pair again."""
+  root, _ = trained
+  config = make_config(root, job='rerank', checkpoint=str(root / checkpoint),
+                       candidates='bm25')
+  tiny.run(rerank.RerankJob, config, tmp_path / 'kept')
+  before = run_of(tmp_path / 'kept', 'reranked')
+  for name in ('keep_scores', 'dual_scores'):
+    monkeypatch.setattr(candidate_scores, name, None)
+  config.evaluation.metrics = ('mrr@5',)
+  tiny.run(rerank.RerankJob, config, tmp_path / 'kept')
+  assert 'data/test/reranked/mrr@5' in metrics_of(tmp_path / 'kept')
+  for system in ('candidates', 'reranked'):
+    shutil.rmtree(tmp_path / 'kept' / 'evaluation' / f'data-test-{system}')
+  tiny.run(rerank.RerankJob, config, tmp_path / 'kept')
+  assert run_of(tmp_path / 'kept', 'reranked') == before
 
 
 def test_worlds_and_runs_as_negatives(tmp_path):
@@ -282,11 +300,11 @@ def test_zeshel_config_runs(tmp_path):
       values['zeshel/test/reranked/unnormalized_accuracy'])
 
 
-def steps_of(config, workdir):
+def targets_of(config, workdir):
   config = config_lib.parse(config)
   job = (rerank.RerankJob if config.job == 'rerank'
          else train_reranker.TrainRerankerJob)
-  return job(config, workdir).steps()
+  return job(config, workdir).targets()
 
 
 @pytest.mark.parametrize(('ranking', 'told'), [
@@ -314,7 +332,7 @@ def test_other_kinds_of_models_are_refused(trained, tmp_path):
 
   def refused(told, **overrides):
     with pytest.raises(errors.UserError, match=told):
-      plan.run(steps_of(make_config(root, **overrides), tmp_path / 'x'))
+      plan.run(targets_of(make_config(root, **overrides), tmp_path / 'x'))
 
   refused('holds a trained dual encoder, and a reranker is needed',
           model__init=str(retriever))
@@ -327,11 +345,11 @@ def test_other_kinds_of_models_are_refused(trained, tmp_path):
   config = make_config(root, job='evaluate', checkpoint=joint)
   job = evaluate.EvaluateJob(config_lib.parse(config), tmp_path / 'x')
   with pytest.raises(errors.UserError, match='holds a reranker'):
-    plan.run(job.steps())
+    plan.run(job.targets())
   config = make_config(root, job='train', model__init=joint)
   job = train.TrainJob(config_lib.parse(config), tmp_path / 'x')
   with pytest.raises(errors.UserError, match='holds a reranker'):
-    plan.run(job.steps())
+    plan.run(job.targets())
 
 
 @pytest.mark.parametrize(('overrides', 'told'), [
@@ -356,7 +374,7 @@ def test_chunks_change_nothing(trained):
   root, _ = trained
   config = config_lib.parse(make_config(root, data__groups=4))
   job = train_reranker.TrainRerankerJob(config, root / 'work')
-  training: reranker_run.RerankerTraining = job._training
+  training: reranker_run.RerankerTraining = job.run.training()
   batch = training._make_batch()[0](0)[0]
   grads = [
       jax.jit(jax.value_and_grad(training._loss(chunks), has_aux=True))(

@@ -4,6 +4,7 @@ import statistics
 import numpy as np
 import pytest
 
+from neg_contrast.artifacts import folders
 from neg_contrast.data import records
 from neg_contrast.mining import analysis, candidates, pool_files
 from neg_contrast.negatives import pool as pool_lib
@@ -44,14 +45,16 @@ def make_pool(folder, found, **settings):
       strategy='mixed', members=tuple(found), pool_size=4, depth=DEPTH,
       first_rank=2, **settings,
   )
-  pool_files.write(
-      pathlib.Path(folder), {}, np.arange(QUERIES, dtype=np.int32) * 2, found,
-      np.zeros((4, 3), np.int32), pool_files.Corpus(
-          GROUPS, tiny.positives(np.repeat(POSITIVES, 2, axis=0)),
-          lambda _, rows, where: where & (rows % 11 == 5),
-      ), config, lambda _: None,
-  )
-  return pool_lib.read(pathlib.Path(folder))
+  folder, manifest = pathlib.Path(folder), {}
+  with folders.writing(folder, manifest, format=pool_lib.FORMAT) as scratch:
+    pool_files.write(
+        scratch, manifest, np.arange(QUERIES, dtype=np.int32) * 2, found,
+        np.zeros((4, 3), np.int32), pool_files.Corpus(
+            GROUPS, tiny.positives(np.repeat(POSITIVES, 2, axis=0)),
+            lambda _, rows, where: where & (rows % 11 == 5),
+        ), config, lambda _: None,
+    )
+  return pool_lib.read(folder)
 
 
 def negatives_of(pool, number):

@@ -1,4 +1,4 @@
-"""Damaged pools, candidates and question shards are refused, in one line.
+"""Damaged pools, candidates, shards and draws are refused, in one line.
 
 Every damage either leaves the same numbers (a manifest's layout, say) or is a
 `UserError` that names a file of the folder and what to remove.
@@ -6,6 +6,7 @@ Every damage either leaves the same numbers (a manifest's layout, say) or is a
 
 import pathlib
 import shutil
+import types
 
 import numpy as np
 import pytest
@@ -15,6 +16,8 @@ from neg_contrast.artifacts import checksums, folders
 from neg_contrast.data import synthetic_pairs
 from neg_contrast.mining import analysis, candidates, pool_files
 from neg_contrast.negatives import pool as pool_lib
+from neg_contrast.negatives import sources
+from neg_contrast.negatives.sources import sampled_source
 from neg_contrast.settings import config as config_lib
 from neg_contrast.stage1 import question_shards
 from tests import tiny
@@ -40,10 +43,12 @@ class Miner:
 
 
 def write_candidates(folder):
-  candidates.write(
-      folder, {'identity': 1}, np.arange(QUERIES, dtype=np.int32), DEPTH,
-      Miner(), lambda _: None, halves=list(map(tuple, HALVES.tolist())),
-  )
+  manifest = {'identity': 1}
+  with folders.writing(folder, manifest, format=candidates.FORMAT) as scratch:
+    candidates.write(
+        scratch, manifest, np.arange(QUERIES, dtype=np.int32), DEPTH, Miner(),
+        lambda _: None, halves=list(map(tuple, HALVES.tolist())),
+    )
 
 
 def read_candidates(folder):
@@ -52,16 +57,18 @@ def read_candidates(folder):
 
 
 def write_pool(folder):
-  pool_files.write(
-      folder, {'identity': 1}, np.arange(QUERIES, dtype=np.int32) * 2,
-      {'bm25': found(0), 'context': found(1)}, HALVES, pool_files.Corpus(
-          GROUPS, tiny.positives([[n % 7] for n in range(2 * QUERIES)]),
-          lambda _, rows, where: where & (rows % 11 == 5),
-      ), config_lib.NegativesConfig(
-          strategy='mixed', members=('bm25', 'context'), pool_size=4,
-          depth=DEPTH, first_rank=2,
-      ), lambda _: None,
-  )
+  manifest = {'identity': 1}
+  with folders.writing(folder, manifest, format=pool_lib.FORMAT) as scratch:
+    pool_files.write(
+        scratch, manifest, np.arange(QUERIES, dtype=np.int32) * 2,
+        {'bm25': found(0), 'context': found(1)}, HALVES, pool_files.Corpus(
+            GROUPS, tiny.positives([[n % 7] for n in range(2 * QUERIES)]),
+            lambda _, rows, where: where & (rows % 11 == 5),
+        ), config_lib.NegativesConfig(
+            strategy='mixed', members=('bm25', 'context'), pool_size=4,
+            depth=DEPTH, first_rank=2,
+        ), lambda _: None,
+    )
 
 
 def read_pool(folder):
@@ -93,7 +100,38 @@ def read_shards(folder):
                     for n in range(len(shards))])]
 
 
+def write_draws(folder):
+  rng = np.random.default_rng(0)
+  for epoch in range(2):
+    place = folder / 'sampled' / f'{epoch:05d}'
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with folders.writing(place, {'step': epoch, 'scale': 20.0},
+                         format=sampled_source.FORMAT) as scratch:
+      np.save(scratch / 'rows.npy', rng.integers(
+          -1, PASSAGES, (QUERIES, 3)).astype(np.int32))
+      np.save(scratch / 'log_proposal.npy', rng.normal(
+          size=(QUERIES, 3)).astype(np.float32))
+
+
+def read_draws(folder):
+  """What a training of two epochs draws."""
+  material = object.__new__(sources.Material)  # Without model and data.
+  for name, value in {
+      'settings': config_lib.NegativesConfig(strategy='sampled', per_query=3),
+      'pairs': range(QUERIES), 'batch_size': QUERIES, 'workdir': folder,
+      'dataset': types.SimpleNamespace(
+          prepared=types.SimpleNamespace(passages=range(PASSAGES))),
+  }.items():
+    object.__setattr__(material, name, value)
+  source = sampled_source.Sampled(material)
+  numbers = np.arange(QUERIES)
+  drawn = [source.draw(step, numbers, numbers) for step in (0, 1)]
+  return [values for one in drawn for values in (
+      one.rows, one.sources, one.log_proposal)]
+
+
 KINDS = {'candidates': (write_candidates, read_candidates),
+         'draws': (write_draws, read_draws),
          'pool': (write_pool, read_pool),
          'shards': (write_shards, read_shards)}
 
@@ -197,4 +235,5 @@ def test_other_formats_are_refused(kind, tmp_path):
   manifest = folders.read_sealed(place / folders.MANIFEST)
   folders.write_sealed(place / folders.MANIFEST, {**manifest, 'format': 0})
   said = outcome(read, tmp_path / 'it', [None])
-  assert 'of format 0' in said and 'of format 1' in said
+  assert 'of format 0' in said
+  assert f'of format {manifest["format"]}' in said

@@ -34,7 +34,7 @@ def make_pool(folder: pathlib.Path) -> pool_lib.Pool:
   )
   job = mine.MineJob(config_lib.parse(config), folder / 'work')
   (folder / 'work').mkdir()
-  plan.run(job.steps())
+  plan.run(job.targets())
   return pool_lib.read(folder / 'work' / 'pool')
 
 

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from neg_contrast import errors, jobs
-from neg_contrast.artifacts import plan
+from neg_contrast.artifacts import artifact, plan
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import examples, inputs
-from neg_contrast.jobs import assembly, mine, settings_of_rooms, train
+from neg_contrast.jobs import mine, train
+from neg_contrast.jobs.common import declared_pools, declared_runs
 from neg_contrast.negatives import pool as pool_lib
 from neg_contrast.settings import config as config_lib
 from neg_contrast.training import encoder_run
@@ -26,14 +27,27 @@ def make_config(tmp_path, **overrides):
   return config_lib.parse(config)
 
 
+def declare(config, workdir):
+  """The pool of a config; nothing is known of it."""
+  artifact.forget()
+  data = dataset_lib.data_of(config.data)
+  return declared_pools.negatives(config, workdir, data, data)
+
+
+def made(targets):
+  """(name, whether it is made) of each artifact in the plan."""
+  artifact.forget()
+  return [(one.title, one.is_made()) for one in artifact.closure(targets)
+          if one.is_listed]
+
+
 def make_pool(config, workdir):
-  """The finished pool, and the steps that ran."""
-  dataset = dataset_lib.Dataset(config.data)
-  negatives = assembly.negatives(config, workdir, lambda: dataset)
-  steps = negatives.steps()
-  done = [step.name for step in steps if step.is_done()]
-  plan.run(steps)
-  return negatives, [s.name for s in steps if s.name not in done]
+  """The finished pool, and what was made for it."""
+  negatives = declare(config, workdir)
+  before = made([negatives])
+  plan.run([negatives])
+  return negatives, [name for name, was_made in before
+                     if not was_made and name != 'data']
 
 
 def write_random_corpus(folder, seed):
@@ -196,27 +210,27 @@ def test_fine_trains_its_miner_once(tmp_path):
            'negatives__fine_dim': 20, 'negatives__miner_steps': 6}
   config = make_config(tmp_path, **flags)
   job = train.TrainJob(config, tmp_path / 'work')
-  steps = job.steps()
-  assert [step.name for step in steps] == [
-      'data', 'bm25', 'initial', 'fine miner', 'fine', 'pool', 'training',
-      'trained']
-  text = plan.describe(steps)
-  assert text.count('[to do') == 8
-  plan.run(steps)
+  targets = job.targets()
+  assert [name for name, _ in made(targets)] == [
+      'data', 'bm25', 'embeddings', 'initial', 'fine miner', 'embeddings',
+      'fine', 'pool', 'training', 'embeddings', 'trained']
+  text = plan.describe(targets)
+  assert text.count('[to do') == 11
+  plan.run(targets)
   job.finish()
-  again = train.TrainJob(config, tmp_path / 'work').steps()
-  assert all(step.is_done() for step in again)
+  again = train.TrainJob(config, tmp_path / 'work').targets()
+  assert all(is_made for _, is_made in made(again))
   # Without its pool it would be made again, and nothing else.
   (tmp_path / 'work' / 'pool').rename(tmp_path / 'away')
-  steps = train.TrainJob(config, tmp_path / 'work').steps()
-  assert [s.name for s in steps if not s.is_done()] == ['pool']
+  now = made(train.TrainJob(config, tmp_path / 'work').targets())
+  assert [name for name, is_made in now if not is_made] == ['pool']
   (tmp_path / 'away').rename(tmp_path / 'work' / 'pool')
   # Another run with the same miner trains and mines nothing again.
   other = dataclasses.replace(config, seed=0, negatives=dataclasses.replace(
       config.negatives, per_query=1))
-  done = [step.name for step in train.TrainJob(other, tmp_path / 'two').steps()
-          if step.is_done()]
-  assert done == ['data', 'fine miner', 'fine']
+  now = made(train.TrainJob(other, tmp_path / 'two').targets())
+  assert [name for name, is_made in now if is_made] == [
+      'data', 'fine miner', 'embeddings', 'fine']
   pool = pool_lib.read(tmp_path / 'work' / 'pool')
   miner = pathlib.Path(pool.manifest['checkpoints']['fine'])
   described = json.loads((miner / 'encoder.json').read_text())
@@ -234,14 +248,12 @@ def test_context_trains_on_halves_too(tmp_path):
       tmp_path, model__init=str(tmp_path / 'model'), job='train',
       negatives__strategy='context', optim__steps=4,
       evaluation__bm25=False)
-  dataset = dataset_lib.Dataset(config.data)
-  negatives = assembly.negatives(config, tmp_path / 'w', lambda: dataset)
-  plan.run(negatives.steps())
-  pool = negatives.pool
+  negatives, _ = make_pool(config, tmp_path / 'w')
+  pool, dataset = negatives.pool, negatives.dataset
   assert len(pool.halves)
-  run = encoder_run.DualEncoderTraining(
-      settings_of_rooms.training(config), tmp_path / 'w', lambda: dataset,
-      negatives)
+  data = dataset_lib.data_of(config.data)
+  run = declared_runs.encoder_run(
+      config, tmp_path / 'w', data, data, negatives).training()
   tokens = encoder_run.passage_tokens(
       dataset.tokenize(run.model, 'passage'), pool.halves)
   passages = len(dataset.prepared.passages)
@@ -295,11 +307,8 @@ class TestRefusals:
     """Refused when given, and where it would be mined."""
     for settings, place in ((self.given(config, workdir), workdir / 'other'),
                             (config, workdir)):
-      negatives = assembly.negatives(
-          settings, place,
-          lambda data=settings.data: dataset_lib.Dataset(data))
       with pytest.raises(errors.UserError, match=match) as caught:
-        plan.run(negatives.steps())
+        plan.run([declare(settings, place)])
       assert 'Put that back' in str(caught.value)
 
   def test_matching_pool_is_used(self, mined):
@@ -310,8 +319,8 @@ class TestRefusals:
   def test_wrong_corpus(self, mined):
     config, workdir = mined
     corpus = pathlib.Path(config.data.source.partition(':')[2], 'corpus.jsonl')
-    there = pool_lib.read(workdir / 'pool').manifest['identity']['inputs'][
-        'model']['corpus']
+    there = pool_lib.read(workdir / 'pool').manifest['identity']['needs'][
+        'model']['needs']['texts']['corpus']
     corpus.write_text(corpus.read_text().replace('word1', 'word2'))
     self.check(config, workdir, f'corpus: .{there}. there, .* here')
 
@@ -366,9 +375,10 @@ class TestRefusals:
 
   def test_no_pool_there(self, mined):
     config, workdir = mined
-    steps = assembly.negatives(
-        self.given(config, workdir / 'nowhere'), workdir, lambda: None).steps()
-    assert 'not a pool of negatives' in steps[0].missing()
+    pool = declare(self.given(config, workdir / 'nowhere'), workdir)
+    assert 'config.negatives.pool: ' in pool.lacks()
+    assert 'not a pool of negatives' in pool.lacks()
+    assert not pool.is_made()
 
 
 def test_order_of_members_counts(tmp_path):
@@ -387,14 +397,13 @@ def test_miner_needs_no_test_split_and_an_untrained_start(tmp_path):
   flags = {'negatives__strategy': 'coarse', 'negatives__miner_steps': 2,
            'negatives__coarse_dim': 4, 'data__test_split': 'nowhere'}
   config = make_config(tmp_path, **flags)
-  negatives, ran = make_pool(config, tmp_path / 'work')
-  assert ran == ['coarse miner', 'coarse', 'pool']
+  _, ran = make_pool(config, tmp_path / 'work')
+  assert ran == ['coarse miner', 'embeddings', 'coarse', 'pool']
   miner = next((tmp_path / 'mined' / 'miners').glob('*-coarse-*'))
   later = make_config(tmp_path, model__init=str(miner), **flags)
-  steps = assembly.negatives(
-      later, tmp_path / 'later', negatives._task.make_dataset).steps()
-  assert 'negatives.miner_init' in steps[0].missing()
-  assert not steps[-1].is_done()
+  pool = declare(later, tmp_path / 'later')
+  assert 'negatives.miner_init' in pool.needs()['coarse'].lacks()
+  assert not pool.is_made()
 
 
 def test_mine_job_leaves_a_pool(tmp_path):
@@ -402,7 +411,7 @@ def test_mine_job_leaves_a_pool(tmp_path):
                        negatives__members=('bm25', 'context'))
   job = mine.MineJob(config, tmp_path / 'work')
   (tmp_path / 'work').mkdir()
-  plan.run(job.steps())
+  plan.run(job.targets())
   job.finish()
   pool = pool_lib.read(tmp_path / 'work' / 'pool')
   prepared = dataset_lib.Dataset(config.data).prepared

@@ -17,8 +17,10 @@ from neg_contrast import errors
 from neg_contrast.data import tokenizer as tokenizer_lib
 from neg_contrast.models import (
   cross_encoder,
+  exported_model,
   exporting,
   generator,
+  given,
   loading,
   pretrained,
   reranker,
@@ -131,9 +133,10 @@ def test_a_description_of_an_older_revision(tmp_path):
 
 
 def test_exported_folders(tmp_path):
-  model = test_exporting.make_model(tmp_path, 'projection')
-  folder = tmp_path / 'out'
-  exporting.export(model, folder, 'A card.')
+  made = exported_model.ExportedModel(
+      given.Checkpoint(str(by_others(tmp_path / 'others'))), tmp_path)
+  made.build()
+  folder = made.folder
   read = lambda: loading.from_pretrained(
       str(folder), config_lib.ModelConfig(init=str(folder)), 0).fingerprint
   before = read()
@@ -149,10 +152,10 @@ def test_exported_folders(tmp_path):
     total += count
   assert total >= 200
   (folder / 'README.md').write_text('People edit cards.')
-  assert exporting.is_exported(model, folder) and read() == before
+  assert made.is_made() and read() == before
   (folder / 'config.json').write_text('{}')
-  with pytest.raises(errors.UserError, match='Remove .*out; the same command'):
-    exporting.is_exported(model, folder)
+  with pytest.raises(errors.UserError, match='Remove .*; the same command'):
+    made.is_made()
 
 
 def by_others(folder):

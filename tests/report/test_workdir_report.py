@@ -14,7 +14,8 @@ from neg_contrast.data import answers as answers_lib
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import examples, records, sources
 from neg_contrast.evaluation import evaluations, per_query, trec
-from neg_contrast.jobs import mine, reporting
+from neg_contrast.jobs import mine
+from neg_contrast.jobs.common import reporting
 from neg_contrast.mining import candidates, pool_files
 from neg_contrast.mining import texts as texts_lib
 from neg_contrast.models import loading
@@ -292,12 +293,14 @@ class Mined:
       )
       mined[source].positive_scores[:] = positive_scores
     halves = np.array([[0, 1, 3]], np.int32)
-    pool_files.write(
-        folder, {}, queries, mined, halves, pool_files.Corpus(
-            prepared.passage_groups, examples.known_positives(prepared),
-            lambda _, rows, where: np.zeros_like(where),
-        ), config_lib.NegativesConfig(pool_size=2, depth=4), lambda _: None,
-    )
+    manifest = {}
+    with folders.writing(folder, manifest, format=pool_lib.FORMAT) as scratch:
+      pool_files.write(
+          scratch, manifest, queries, mined, halves, pool_files.Corpus(
+              prepared.passage_groups, examples.known_positives(prepared),
+              lambda _, rows, where: np.zeros_like(where),
+          ), config_lib.NegativesConfig(pool_size=2, depth=4), lambda _: None,
+      )
     self.pool, self.dataset = pool_lib.read(folder), dataset
     self.texts = texts_lib.Texts(prepared.passages, halves, lambda: Words())
 
@@ -443,7 +446,7 @@ def test_a_whole_mining_job(tmp_path):
   ))
   job = mine.MineJob(config, tmp_path / 'workdir')
   (tmp_path / 'workdir').mkdir()
-  plan.run(job.steps())
+  plan.run(job.targets())
   job.finish()
   page = test_page.Page(
       (tmp_path / 'workdir' / 'report.html').read_text(encoding='utf-8'))

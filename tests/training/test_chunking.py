@@ -3,7 +3,7 @@
 import pytest
 
 from neg_contrast import errors, jobs, sharding
-from neg_contrast.jobs import settings_of_rooms
+from neg_contrast.jobs.common import settings_of_rooms
 from neg_contrast.settings import config as config_lib
 from neg_contrast.training import chunking
 

@@ -6,7 +6,7 @@ import re
 import pytest
 
 from neg_contrast import errors
-from neg_contrast.jobs import settings_of_rooms
+from neg_contrast.jobs.common import settings_of_rooms
 from neg_contrast.settings import config as config_lib
 from neg_contrast.training import compile_report
 

@@ -8,7 +8,8 @@ from neg_contrast import errors, jobs, sharding
 from neg_contrast.artifacts import folders as folders_lib
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import examples
-from neg_contrast.jobs import settings_of_rooms, train
+from neg_contrast.jobs import train
+from neg_contrast.jobs.common import settings_of_rooms
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.negatives import sampled, sampling, sources
 from neg_contrast.negatives.sources import sampled_source

@@ -1,25 +1,24 @@
 """The table of strategies, and what follows from a line in it."""
 
-import dataclasses
-import types
-
 import pytest
 
 from neg_contrast import errors
-from neg_contrast.artifacts import plan
+from neg_contrast.artifacts import artifact, plan
+from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.jobs import mine
+from neg_contrast.jobs.common import declared_pools
 from neg_contrast.mining import candidates, strategies
 from neg_contrast.negatives import pool as pool_lib
 from neg_contrast.settings import config as config_lib
-from neg_contrast.settings import keys, negatives_settings
 from tests import tiny
 
 
-def test_settings_name_the_same_strategies():
-  """Until settings need no list of their own."""
-  assert tuple(strategies.STRATEGIES) == config_lib.MINED
-  assert tuple(filter(strategies.is_ranked, strategies.STRATEGIES)) == (
-      config_lib.RETRIEVED)
+def test_every_one_is_known_by_its_name():
+  assert tuple(strategies.STRATEGIES) == config_lib.MINED.names
+  for name, strategy in strategies.STRATEGIES.items():
+    assert strategy.name == name
+    assert strategies.is_ranked(name) == (
+        name in ('bm25', 'coarse', 'fine', 'model'))
 
 
 class Toy(strategies.Strategy):
@@ -27,15 +26,16 @@ class Toy(strategies.Strategy):
 
   name = 'toy'
   is_ranked = True
+  reads = ('checkpoint',)
 
   def lacks(self):
-    return self._task.checkpoint and 'toy needs no checkpoint'
+    return self.task.checkpoint and 'toy needs no checkpoint'
 
   def settings(self):
     return {'toy': 1}
 
-  def proposer(self):
-    depth = self._task.negatives.depth
+  def proposer(self, task):
+    depth = self.task.depth
 
     class First:
       def mine(self, queries):
@@ -48,22 +48,8 @@ class Toy(strategies.Strategy):
 
 @pytest.fixture
 def toy(monkeypatch):
-  """One line in the table, and its name in the settings."""
-  known = (*config_lib.MINED, Toy.name)
+  """One line in the table."""
   monkeypatch.setitem(strategies.STRATEGIES, Toy.name, Toy)
-  for module in (config_lib, negatives_settings):
-    monkeypatch.setattr(module, 'MINED', known)
-  fields = {field.name: field
-            for field in dataclasses.fields(config_lib.NegativesConfig)}
-  for name, change in (
-      ('strategy', {'allowed': keys.one_of(
-          'random', 'corpus', 'sampled', 'mixed', *known)}),
-      ('members', {'each': keys.one_of(*known)}),
-      ('drop_answers', {'each': keys.one_of(*known)}),
-  ):
-    monkeypatch.setattr(fields[name], 'metadata', types.MappingProxyType({
-        keys._METADATA: dataclasses.replace(
-            keys.declared(fields[name]), **change)}))
 
 
 def make_job(folder, **overrides):
@@ -81,21 +67,50 @@ def make_job(folder, **overrides):
 def test_a_line_is_enough(toy, tmp_path, capsys):
   job = make_job(tmp_path)
   assert 'toy        top 9 of toy for every query of train' in plan.describe(
-      job.steps())
-  plan.run(job.steps())
+      job.targets())
+  plan.run(job.targets())
   job.finish()
   printed = capsys.readouterr().out
   assert any(line.startswith('toy ') for line in printed.splitlines())
   pool = pool_lib.read(tmp_path / 'work' / 'pool')
   assert pool.sources == ('bm25', 'toy')
   assert pool.counts()['toy']['answer'] > 0  # `drop_answers` knows it.
-  assert pool.manifest['identity']['inputs']['toy']['toy'] == 1
+  assert pool.manifest['identity']['needs']['toy'][
+      'settings']['toy'] == 1
   assert 'toy' in (tmp_path / 'work' / 'report.html').read_text()
-  assert all(step.is_done() for step in make_job(tmp_path).steps())
+  artifact.forget()
+  targets = make_job(tmp_path).targets()
+  assert all(one.is_made() for one in artifact.closure(targets)
+             if one.is_listed)
 
 
 def test_errors_offer_it_and_tell_what_is_missing(toy, tmp_path):
   with pytest.raises(errors.UserError, match='must be one of .*run, toy'):
     make_job(tmp_path, negatives__strategy='bogus')
-  steps = make_job(tmp_path, checkpoint='some').steps()
-  assert 'toy needs no checkpoint' in plan.describe(steps)
+  targets = make_job(tmp_path, checkpoint='some').targets()
+  assert 'toy needs no checkpoint' in plan.describe(targets)
+
+
+def test_what_reads_the_same_is_the_same(tmp_path):
+  """Whatever else differs between the configs of two trainings."""
+  def folders_of(**overrides):
+    config = config_lib.parse(tiny.make_config(
+        tmp_path, **{'negatives__strategy': 'mixed', **overrides}))
+    data = dataset_lib.data_of(config.data)
+    pool = declared_pools.negatives(config, tmp_path / 'work', data, data)
+    return pool.needs()
+
+  ours = folders_of()
+  theirs = folders_of(
+      negatives__members=('bm25', 'coarse', 'context'),
+      negatives__per_query=3, negatives__quotas=(1, 1, 1),
+      negatives__pool_size=7, negatives__margin=0.5,
+      negatives__fine_dim=7)
+  assert list(ours) == ['bm25', 'context', 'coarse', 'fine']
+  assert all(theirs[name] == ours[name] for name in theirs)
+  assert len(artifact.closure([*ours.values(), *theirs.values()])) == len(
+      artifact.closure(list(ours.values())))
+  alone = folders_of(negatives__strategy='bm25', loss__scale=3.0)
+  assert alone['bm25'] == ours['bm25']
+  other = folders_of(evaluation__bm25_k1=0.5, loss__scale=3.0)
+  assert other['bm25'] != ours['bm25'] and other['coarse'] != ours['coarse']

@@ -1,0 +1,107 @@
+"""The corpus that documents are cut into: its lines, counts and identity."""
+
+import json
+import shutil
+
+import pytest
+
+from neg_contrast.artifacts import artifact, folders
+from neg_contrast.data import passages
+from neg_contrast.models import given
+from tests import corpora, tiny
+
+DOCUMENTS = {
+    'a': ('Title', 'word1  word2\nword3 word4 word5'),
+    'b': ('Alone', ''),
+    'c': 'word6 wörd7',
+}
+
+
+@pytest.fixture(autouse=True)
+def unknown():
+  """Nothing is known of what other tests have made."""
+  artifact.forget()
+  yield
+  artifact.forget()
+
+
+def make(folder, documents=DOCUMENTS, words=2, tokens=0, tokenizer=None):
+  data = corpora.data_of(
+      folder, corpora.write_beir(folder / 'data', documents))
+  data.build()
+  return passages.Passages(data, folder / 'work', words, tokens, tokenizer)
+
+
+def lines(made):
+  text = (made.folder / 'corpus.jsonl').read_text(encoding='utf-8')
+  return [json.loads(line) for line in text.splitlines()]
+
+
+def test_lines_and_counts(tmp_path):
+  made = make(tmp_path)
+  assert not made.is_made()
+  made.build()
+  row = lambda name, title, text: {
+      '_id': name, 'title': title, 'text': text,
+      'metadata': {'document_id': name.partition('#')[0]}}
+  assert lines(made) == [
+      row('a#1', 'Title', 'word1  word2'), row('a#2', 'Title', 'word3 word4'),
+      row('a#3', 'Title', 'word5'), row('c#1', '', 'word6 wörd7')]
+  manifest = folders.read_manifest(made.folder)
+  assert manifest['counts'] == {'documents': 3, 'passages': 4, 'blank': 1}
+  assert manifest['source'] == made.data.config.source
+  assert made.is_made()
+
+
+def test_documents_of_documents_keep_their_name(tmp_path):
+  (tmp_path / 'data').mkdir()
+  (tmp_path / 'data' / 'corpus.jsonl').write_text(json.dumps(
+      {'_id': 'a', 'text': 'one two', 'metadata': {'document_id': 'whole'}}))
+  data = corpora.data_of(tmp_path, f'beir:{tmp_path / "data"}')
+  data.build()
+  made = passages.Passages(data, tmp_path / 'work', 1, 0, None)
+  made.build()
+  assert [(one['_id'], one['metadata']['document_id']) for one in lines(made)
+          ] == [('a#1', 'whole'), ('a#2', 'whole')]
+
+
+def test_another_length_is_cut_anew(tmp_path):
+  make(tmp_path).build()
+  other = make(tmp_path, words=5)
+  assert not other.is_made()
+  other.build()
+  assert [one['_id'] for one in lines(other)] == ['a#1', 'c#1']
+  assert other.is_made() and not make(tmp_path).is_made()
+
+
+def test_other_documents_are_cut_anew(tmp_path):
+  make(tmp_path).build()
+  artifact.forget()
+  assert make(tmp_path).is_made()
+  artifact.forget()
+  assert not make(tmp_path, {**DOCUMENTS, 'c': 'word6'}).is_made()
+
+
+def test_tokens_are_those_of_the_model(tmp_path):
+  words = [*tiny.WORDS, 'wo']
+  tiny.write_model(tmp_path / 'model', words=words, vocab_size=66)
+  tokenizer = given.Tokenizer(str(tmp_path / 'model'))
+  made = make(tmp_path, tokens=3, tokenizer=tokenizer)
+  made.build()
+  assert [one['text'] for one in lines(made)] == [
+      'word1  word2\nword3', 'word4 word5', 'word6 wörd7']
+  one = made.identity
+  assert one == make(tmp_path, words=9, tokens=3, tokenizer=tokenizer).identity
+  shutil.copytree(tmp_path / 'model', tmp_path / 'other')
+  tiny.write_tokenizer(tmp_path / 'other')
+  for other in (make(tmp_path, tokens=4, tokenizer=tokenizer),
+                make(tmp_path, tokens=3, tokenizer=given.Tokenizer(
+                    str(tmp_path / 'other'))), make(tmp_path)):
+    assert other.identity != one
+
+
+def test_a_tokenizer_that_lacks_leaves_nothing_made(tmp_path):
+  made = make(tmp_path, tokens=3,
+              tokenizer=given.Tokenizer(str(tmp_path / 'gone')))
+  assert made.identity is None and not made.is_made()
+  assert made.needs()['tokenizer'].lacks()
