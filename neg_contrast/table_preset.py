@@ -2,6 +2,7 @@
 
 import functools
 import pathlib
+from collections.abc import Callable
 from typing import Any
 
 import ml_collections
@@ -46,21 +47,7 @@ def make_table(
   config.workdir = f'workdirs/{name}_table-{size}'
   if size == 'small':
     _set_table_small(config)
-  kind = 'generated' if size == 'small' else stage1
-  groups = {
-      'generated': kind,
-      'no_hard_negatives': 'no_hard_negatives' if kind == 'generated'
-      else f'{kind}_no_hard_negatives',
-      'none': 'none',
-  }
-  cells = {
-      group: {negatives: make(stage1=of, negatives=negatives)
-              for negatives in strategies}
-      for group, of in groups.items()
-  }
-  cells['baselines'] = {'dpr_single': _as_dpr(make(
-      stage1='none', negatives='bm25'
-  ))}
+  cells = _cells(make, 'generated' if size == 'small' else stage1, strategies)
   for group, of_group in cells.items():
     first = next(iter(of_group.values()))
     if size == 'small' and first.stage1 is not None:
@@ -88,6 +75,29 @@ def make_table(
       if name in strategies
   )
   return config
+
+
+def _cells(
+    make: Callable[..., ml_collections.ConfigDict],
+    stage1: str,
+    strategies: tuple[str, ...],
+) -> dict[str, dict[str, ml_collections.ConfigDict]]:
+  """The trainings by group and name, each with all keys of its own."""
+  groups = {
+      'generated': stage1,
+      'no_hard_negatives': 'no_hard_negatives' if stage1 == 'generated'
+      else f'{stage1}_no_hard_negatives',
+      'none': 'none',
+  }
+  cells = {
+      group: {negatives: make(stage1=of, negatives=negatives)
+              for negatives in strategies}
+      for group, of in groups.items()
+  }
+  cells['baselines'] = {'dpr_single': _as_dpr(make(
+      stage1='none', negatives='bm25'
+  ))}
+  return cells
 
 
 def _value(values: dict[str, Any], key: str) -> Any:

@@ -80,31 +80,20 @@ def _run_step(args: argparse.Namespace) -> None:
   sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
   import jax
 
-  from neg_contrast import sharding
-  from neg_contrast.artifacts import folders
-  from neg_contrast.data import examples
-  from neg_contrast.mining import candidates, pool_files
-  from neg_contrast.negatives import pool as pool_lib
   from neg_contrast.retrieval import (
-    exact,
     hits,
     scann_files,
     scann_index,
     scann_shards,
   )
-  from neg_contrast.settings import config as config_lib
 
   jax.devices()
   scann_shards.load_library()
+  steps = {'exact': _mine, 'scann': _mine, 'pool exact': _make_pool,
+           'pool scann': _make_pool}
   folder, step = args.workdir, args.step
   vecs = np.load(folder / 'passages.npy', mmap_mode='r')
-  queries = np.load(folder / 'queries.npy', mmap_mode='r')
   ranks = hits.tie_ranks([f'{n:08d}' for n in range(len(vecs))])
-  rows = np.arange(len(queries), dtype=np.int32)
-  # One of each query.
-  positives = lambda passages: examples.Positives(
-      np.stack([rows, passages], axis=1), len(rows)
-  )
   memory = benchmark_index.Memory()
   began, cpu = time.monotonic(), time.process_time()
   if step == 'build scann':
@@ -112,40 +101,75 @@ def _run_step(args: argparse.Namespace) -> None:
         vecs, ranks, scann_index.Settings(recall_k=_DEPTH),
         np.load(folder / 'samples.npy'),
     ), folder / 'index')
-  elif step in ('exact', 'scann'):
-    index = (scann_files.load(folder / 'index', vecs) if step == 'scann' else
-             exact.ExactIndex(vecs, ranks,
-                              sharding.make_mesh(config_lib.MeshConfig())))
-
-    def search(query_rows, others):
-      found = index.search(queries[query_rows], _DEPTH)
-      return found, np.einsum('qd,qsd->qs', queries[query_rows], vecs[others])
-
-    # Some passage to be scored too, as a positive is.
-    known = positives(np.zeros_like(rows))
-    manifest: dict[str, Any] = {}
-    with folders.writing(folder / step, manifest,
-                         format=candidates.FORMAT) as scratch:
-      candidates.write(
-          scratch, manifest, rows, _DEPTH,
-          candidates.SearchMiner(search, known), lambda _: None,
-      )
   else:
-    mined, halves = candidates.read(folder / step.split()[1])
-    nearest = np.asarray(mined.rows[:, 0])
-    manifest = {}
-    with folders.writing(folder / step, manifest,
-                         format=pool_lib.FORMAT) as scratch:
-      pool_files.write(
-          scratch, manifest, rows, {'model': mined}, halves, pool_files.Corpus(
-              np.arange(len(vecs), dtype=np.int32), positives(nearest),
-              lambda queries, rows, where: np.zeros_like(where),
-          ),
-          config_lib.NegativesConfig(strategy='model', pool_size=_POOL),
-          lambda _: None,
-      )
+    steps[step](folder, step, vecs, ranks)
   made = {'wall': time.monotonic() - began, 'cpu': time.process_time() - cpu}
   (folder / f'{step}.json').write_text(json.dumps({**made, **memory.end()}))
+
+
+def _mine(
+    folder: pathlib.Path, kind: str, vecs: np.ndarray, ranks: np.ndarray
+) -> None:
+  """The nearest passages of every query, by an index of some kind."""
+  from neg_contrast import sharding
+  from neg_contrast.artifacts import folders
+  from neg_contrast.mining import candidates
+  from neg_contrast.retrieval import exact, scann_files
+  from neg_contrast.settings import config as config_lib
+
+  queries = np.load(folder / 'queries.npy', mmap_mode='r')
+  index = (scann_files.load(folder / 'index', vecs) if kind == 'scann' else
+           exact.ExactIndex(vecs, ranks,
+                            sharding.make_mesh(config_lib.MeshConfig())))
+
+  def search(query_rows, others):
+    found = index.search(queries[query_rows], _DEPTH)
+    return found, np.einsum('qd,qsd->qs', queries[query_rows], vecs[others])
+
+  # Some passage to be scored too, as a positive is.
+  known = _positives(np.zeros(len(queries), np.int32))
+  manifest: dict[str, Any] = {}
+  with folders.writing(folder / kind, manifest,
+                       format=candidates.FORMAT) as scratch:
+    candidates.write(
+        scratch, manifest, np.arange(len(queries), dtype=np.int32), _DEPTH,
+        candidates.SearchMiner(search, known), lambda _: None,
+    )
+
+
+def _make_pool(
+    folder: pathlib.Path, step: str, vecs: np.ndarray, ranks: np.ndarray
+) -> None:
+  """The pool of what was mined."""
+  from neg_contrast.artifacts import folders
+  from neg_contrast.mining import candidates, pool_files
+  from neg_contrast.negatives import pool as pool_lib
+  from neg_contrast.settings import config as config_lib
+
+  del ranks
+  mined, halves = candidates.read(folder / step.removeprefix('pool '))
+  corpus = pool_files.Corpus(
+      np.arange(len(vecs), dtype=np.int32),
+      _positives(np.asarray(mined.rows[:, 0])),
+      lambda queries, rows, where: np.zeros_like(where),
+  )
+  manifest: dict[str, Any] = {}
+  with folders.writing(folder / step, manifest,
+                       format=pool_lib.FORMAT) as scratch:
+    pool_files.write(
+        scratch, manifest, np.arange(len(mined.rows), dtype=np.int32),
+        {'model': mined}, halves, corpus,
+        config_lib.NegativesConfig(strategy='model', pool_size=_POOL),
+        lambda _: None,
+    )
+
+
+def _positives(passages: np.ndarray):
+  """One of each query."""
+  from neg_contrast.data import examples
+
+  rows = np.arange(len(passages), dtype=np.int32)
+  return examples.Positives(np.stack([rows, passages], axis=1), len(rows))
 
 
 if __name__ == '__main__':

@@ -33,17 +33,13 @@ class Measurement(artifact.Artifact):
 
   kind = 'benchmark'
   name = 'measure'
+  is_divided = True  # Training is what several processes can measure.
   config: config_lib.BenchmarkConfig
   run: run_settings.RunSettings
   search: search_settings.SearchSettings
   workdir: pathlib.Path
   data: artifact.Artifact
   start: artifact.Artifact
-
-  @property
-  def is_divided(self) -> bool:
-    """Where training is measured, processes do it together."""
-    return True
 
   def describe(self) -> str:
     """What is done, and how often."""

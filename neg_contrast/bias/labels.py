@@ -68,47 +68,13 @@ def choose_labels(
       finds too few passages.
   """
   prepared = dataset.prepared
-  judged = judgements.select(judgements.grades > 0)
   groups, known = prepared.passage_groups, examples.known_positives(prepared)
-  pairs: dict[int, tuple[int, int]] = {}  # Group -> query and passage.
-  queries: set[int] = set()
-  order = np.random.default_rng(seed).permutation(len(judged.grades))
-  for query, passage in zip(judged.query_rows[order].tolist(),
-                            judged.passage_rows[order].tolist(), strict=True):
-    group = int(groups[passage])
-    if len(pairs) < settings.queries and (
-        group not in pairs and query not in queries
-    ):
-      pairs[group] = query, passage
-      queries.add(query)
-  if len(pairs) < settings.queries:
-    raise errors.UserError(
-        f'{errors.key("nce.queries")}={settings.queries}: {split} has '
-        f'{len(pairs)} with distinct positives; name another split, or ask for '
-        'fewer'
-    )
-  query_rows, golds = (
-      np.array(column, np.int32) for column in zip(*pairs.values(), strict=True)
+  query_rows, golds = _choose_pairs(
+      settings.queries, seed, groups,
+      judgements.select(judgements.grades > 0), split,
   )
-  positives = set(known[query_rows].reshape(-1).tolist())
-  found = bm25_search.search_bm25(
-      bm25, dataset, query_rows,
-      min(_DEPTH, len(prepared.passages)),
-  ).rows
-  taken: dict[int, int] = {}  # Group -> passage.
-  for passage in found.T.reshape(-1).tolist():
-    if passage < 0 or len(golds) + len(taken) == settings.labels:
-      continue
-    group = int(groups[passage])
-    if group not in positives:
-      taken.setdefault(group, passage)
-  if len(golds) + len(taken) < settings.labels:
-    raise errors.UserError(
-        f'{errors.key("nce.labels")}={settings.labels}: BM25 finds '
-        f'{len(taken)} passages beside the {len(golds)} positives; ask for '
-        'fewer'
-    )
-  passage_rows = np.concatenate([golds, np.fromiter(taken.values(), np.int32)])
+  others = _find_others(settings.labels, bm25, dataset, query_rows, golds)
+  passage_rows = np.concatenate([golds, others])
   is_positive = (
       groups[passage_rows][None, :, None] == known[query_rows][:, None, :]
   ).any(axis=2)
@@ -123,6 +89,68 @@ def choose_labels(
       query_rows, passage_rows, own | ~is_positive,
       holds_answer & ~is_positive,
   )
+
+
+def _choose_pairs(
+    count: int,
+    seed: int,
+    groups: np.ndarray,
+    judged: prepared_lib.Judgements,
+    split: str,
+) -> tuple[np.ndarray, np.ndarray]:
+  """Rows of random queries, and of a positive of each; no two of one group."""
+  pairs: dict[int, tuple[int, int]] = {}  # Group -> query and passage.
+  queries: set[int] = set()
+  order = np.random.default_rng(seed).permutation(len(judged.grades))
+  for query, passage in zip(judged.query_rows[order].tolist(),
+                            judged.passage_rows[order].tolist(), strict=True):
+    group = int(groups[passage])
+    if len(pairs) < count and (
+        group not in pairs and query not in queries
+    ):
+      pairs[group] = query, passage
+      queries.add(query)
+  if len(pairs) < count:
+    raise errors.UserError(
+        f'{errors.key("nce.queries")}={count}: {split} has '
+        f'{len(pairs)} with distinct positives; name another split, or ask for '
+        'fewer'
+    )
+  query_rows, golds = (
+      np.array(column, np.int32) for column in zip(*pairs.values(), strict=True)
+  )
+  return query_rows, golds
+
+
+def _find_others(
+    count: int,
+    bm25: config_lib.EvaluationConfig,
+    dataset: dataset_lib.Dataset,
+    query_rows: np.ndarray,
+    golds: np.ndarray,
+) -> np.ndarray:
+  """Rows of passages that BM25 finds; `count` labels with the gold ones."""
+  prepared = dataset.prepared
+  groups, known = prepared.passage_groups, examples.known_positives(prepared)
+  positives = set(known[query_rows].reshape(-1).tolist())
+  found = bm25_search.search_bm25(
+      bm25, dataset, query_rows,
+      min(_DEPTH, len(prepared.passages)),
+  ).rows
+  taken: dict[int, int] = {}  # Group -> passage.
+  for passage in found.T.reshape(-1).tolist():
+    if passage < 0 or len(golds) + len(taken) == count:
+      continue
+    group = int(groups[passage])
+    if group not in positives:
+      taken.setdefault(group, passage)
+  if len(golds) + len(taken) < count:
+    raise errors.UserError(
+        f'{errors.key("nce.labels")}={count}: BM25 finds '
+        f'{len(taken)} passages beside the {len(golds)} positives; ask for '
+        'fewer'
+    )
+  return np.fromiter(taken.values(), np.int32)
 
 
 def facts_of(

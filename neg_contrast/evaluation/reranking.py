@@ -100,16 +100,12 @@ class Scores(artifact.Artifact):
 
   kind = 'scores of candidates'
   name = 'scores'
+  is_divided = True
   candidates: Candidates
   model: artifact.Artifact
   encoding: encoding.EncodingSettings
   search: search_settings.SearchSettings
   workdir: pathlib.Path
-
-  @property
-  def is_divided(self) -> bool:
-    """Processes divide pairs or passages."""
-    return True
 
   @property
   def folder(self) -> pathlib.Path:

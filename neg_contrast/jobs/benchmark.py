@@ -3,7 +3,7 @@
 import dataclasses
 import pathlib
 
-from neg_contrast.artifacts import artifact
+from neg_contrast.artifacts import artifact, atomic
 from neg_contrast.benchmarks import made_up, measurement, results_table
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import random_texts
@@ -67,7 +67,8 @@ class BenchmarkJob:
         config.benchmark, config.data, config.negatives.per_query,
         config.model.init, self._measurement.dtype, self._is_made_up,
     ), self._measurement.load())
-    (self._workdir / TABLE).write_text(table + '\n', encoding='utf-8')
+    with atomic.writing(self._workdir / TABLE) as f:
+      f.write(table + '\n')
     print(f'\n{table}', flush=True)
 
   def _made_up(self) -> made_up.MadeUpData:

@@ -1,12 +1,11 @@
 """Figure 1 of Zhang and Stratos: NCE, measured while cross-entropy trains."""
 
-import os
 import pathlib
 from typing import Any
 
 import numpy as np
 
-from neg_contrast.artifacts import artifact, folders
+from neg_contrast.artifacts import artifact, atomic, folders
 from neg_contrast.bias import bias_tables
 from neg_contrast.jobs.common import checks
 from neg_contrast.report import figures
@@ -42,10 +41,8 @@ class NceSyntheticJob:
     """Draws the figures, writes `metrics.json` and prints the last update."""
     made = self._curves.load()
     for name, svg in _draw(made).items():
-      path = self._workdir / FIGURES[name]
-      partial = path.with_name(path.name + '.partial')
-      partial.write_text(svg_lib.standalone(svg), encoding='utf-8')
-      os.replace(partial, path)
+      with atomic.writing(self._workdir / FIGURES[name]) as f:
+        f.write(svg_lib.standalone(svg))
     folders.write_json(self._workdir / 'metrics.json', _metrics(made))
     print(bias_tables.synthetic_table(made), flush=True)
 

@@ -1,13 +1,12 @@
 """A grid of trainings, ensembles and baselines in the layout of the paper."""
 
 import dataclasses
-import os
 import pathlib
 
 import jax
 
 from neg_contrast import errors
-from neg_contrast.artifacts import artifact
+from neg_contrast.artifacts import artifact, atomic
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.evaluation import (
   evaluations,
@@ -105,10 +104,8 @@ class TableJob:
     made = [self._grid().table(split, names.get(split, ''))
             for split in self._splits]
     for suffix, form in (('md', tables.markdown), ('tex', tables.latex)):
-      path = self._workdir / f'table.{suffix}'
-      partial = path.with_name(path.name + '.partial')
-      partial.write_text('\n'.join(map(form, made)), encoding='utf-8')
-      os.replace(partial, path)
+      with atomic.writing(self._workdir / f'table.{suffix}') as f:
+        f.write('\n'.join(map(form, made)))
     summary.gather(self._workdir, dataset)
     print('\n' + '\n'.join(map(tables.markdown, made)))
     reporting.write_report(self._workdir, self._config, dataset,

@@ -50,12 +50,6 @@ class TrainerFiles(artifact.Named):
     """Formats, and whose queries."""
     return {'formats': self.formats, 'split': self.pool.task.split}
 
-  def is_made(self) -> bool:
-    """Whether all files are there, made of that pool."""
-    return super().is_made() and all(
-        (self.folder / name).is_file() for name in self.load()
-    )
-
   def read(self) -> dict[str, dict[str, int]]:
     """File name -> `rows` it has, and queries `left_out` of it."""
     manifest = folders.read_manifest(self.folder, self._format)

@@ -2,13 +2,13 @@
 
 import dataclasses
 import datetime
-import os
 import pathlib
 from collections.abc import Mapping
 from typing import Any
 
 from absl import logging
 
+from neg_contrast.artifacts import atomic
 from neg_contrast.artifacts import folders as folders_lib
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.evaluation import summary
@@ -85,6 +85,27 @@ def write_report(
   Raises:
     UserError: a file of the workdir is damaged.
   """
+  page = page_lib.render(_gather(
+      workdir, about, data, evaluation, dataset, model, negatives, tables
+  ))
+  path = workdir / FILE
+  with atomic.writing(path) as f:  # Names of files need not be UTF-8.
+    f.write(page.encode('utf-8', 'backslashreplace').decode())
+  logging.info('report: %s', path)
+  return path
+
+
+def _gather(
+    workdir: pathlib.Path,
+    about: About,
+    data: config_lib.DataConfig,
+    evaluation: config_lib.EvaluationConfig,
+    dataset: dataset_lib.Dataset,
+    model: loading.Model | None,
+    negatives: negatives_facts.Mined | None,
+    tables: tuple[str, ...],
+) -> contents.Report:
+  """What the page shows; arguments as of `write_report`."""
   is_evaluating = about.use == 'evaluation'
   name = f'{dataset.name}/{about.split}'
   groups = system_facts.by_group(
@@ -92,7 +113,7 @@ def write_report(
   ) if is_evaluating else {}
   shown = groups.get(name, [])
   pair = system_facts.pair(shown)
-  page = page_lib.render(contents.Report(
+  return contents.Report(
       job=about.job,
       name=name,
       facts=about.facts,
@@ -117,14 +138,7 @@ def write_report(
           negatives, evaluation
       ),
       tables=tables,
-  ))
-  path = workdir / FILE
-  partial = path.with_name(path.name + '.partial')
-  # Names of files need not be UTF-8.
-  partial.write_text(page, encoding='utf-8', errors='backslashreplace')
-  os.replace(partial, path)
-  logging.info('report: %s', path)
-  return path
+  )
 
 
 def _newest(systems: list[system_facts.Evaluated]) -> str:

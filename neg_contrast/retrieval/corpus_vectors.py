@@ -30,14 +30,10 @@ class CorpusVectors(artifact.Artifact):
   kind = 'embeddings'
   name = 'embeddings'
   is_large = True
+  is_divided = True
   data: artifact.Artifact
   encoding: encoding.EncodingSettings
   folder: pathlib.Path
-
-  @property
-  def is_divided(self) -> bool:
-    """Processes divide the passages."""
-    return True
 
   @property
   def identity(self) -> dict[str, Any] | None:

@@ -108,6 +108,8 @@ class Shards:
 class ShardedQuestions(artifact.Artifact):
   """Questions of a corpus, in shards that processes divide."""
 
+  is_divided = True
+
   @property
   @abc.abstractmethod
   def shards(self) -> Shards:
@@ -121,11 +123,6 @@ class ShardedQuestions(artifact.Artifact):
   @abc.abstractmethod
   def counts(self) -> dict[str, float]:
     """Of passages, questions written, dropped and kept; seconds, padding."""
-
-  @property
-  def is_divided(self) -> bool:
-    """Processes divide the shards."""
-    return True
 
   def is_made(self) -> bool:
     """Whether all shards are there."""

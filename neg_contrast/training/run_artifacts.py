@@ -25,6 +25,7 @@ class Run(artifact.Artifact):
   """
 
   is_large = True
+  is_divided = True
   config: run_settings.RunSettings
   workdir: pathlib.Path
   data: artifact.Artifact
@@ -32,11 +33,6 @@ class Run(artifact.Artifact):
   gold: artifact.Artifact | None = None
   pool: artifact.Artifact | None = None
   name: str = 'training'
-
-  @property
-  def is_divided(self) -> bool:
-    """Processes train together."""
-    return True
 
   def describe(self) -> str:
     """Where it lies."""

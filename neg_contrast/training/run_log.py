@@ -16,6 +16,7 @@ from typing import Any
 from absl import logging
 
 from neg_contrast import errors, hosts, progress
+from neg_contrast.artifacts import atomic
 
 FILE = 'log.jsonl'
 _CHECKSUM = 'crc32'  # Of a line without it.
@@ -242,8 +243,6 @@ def _cut_back(path: pathlib.Path, step: int) -> None:
   if not path.exists():
     return
   kept = [record for record in read(path) if record['step'] <= step]
-  partial = path.with_name(path.name + '.partial')
-  with open(partial, 'w', encoding='utf-8') as f:
+  with atomic.writing(path) as f:
     for record in kept:
       f.write(_line(record))
-  os.replace(partial, path)
