@@ -33,6 +33,16 @@ ROOT = pathlib.Path(__file__).parents[1]
 DATA = ROOT.parent / 'shared' / 'data'
 
 
+@pytest.fixture(autouse=True)
+def nothing_is_known():
+  """Nothing is known of artifacts that other tests have made."""
+  from neg_contrast.artifacts import artifact
+
+  artifact.forget()
+  yield
+  artifact.forget()
+
+
 @pytest.fixture
 def shared_data():
   """The folder of real data sets beside the project."""

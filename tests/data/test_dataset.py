@@ -16,14 +16,6 @@ QUERIES = {f'q{n}': f'query {n}' for n in range(6)}
 TRAIN = {f'q{n}': {f'p{n}': 1} for n in range(4)}
 
 
-@pytest.fixture(autouse=True)
-def unknown():
-  """Nothing is known of what other tests have made."""
-  artifact.forget()
-  yield
-  artifact.forget()
-
-
 def data_of(folder, passages=PASSAGES, queries=QUERIES, config=None, **splits):
   splits = {'train': TRAIN, 'dev': {'q4': {'p4': 1}},
             'test': {'q5': {'p5': 1}}, **splits}

@@ -3,8 +3,6 @@
 import json
 import shutil
 
-import pytest
-
 from neg_contrast.artifacts import artifact, folders
 from neg_contrast.data import passages
 from neg_contrast.models import given
@@ -15,14 +13,6 @@ DOCUMENTS = {
     'b': ('Alone', ''),
     'c': 'word6 wörd7',
 }
-
-
-@pytest.fixture(autouse=True)
-def unknown():
-  """Nothing is known of what other tests have made."""
-  artifact.forget()
-  yield
-  artifact.forget()
 
 
 def make(folder, documents=DOCUMENTS, words=2, tokens=0, tokenizer=None):

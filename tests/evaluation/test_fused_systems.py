@@ -41,14 +41,6 @@ class Known(weight_tuning.Weights):
     return dict.fromkeys(fused_systems.NAMES, {'weights': list(self.known)})
 
 
-@pytest.fixture(autouse=True)
-def unknown():
-  """Nothing is known of what other tests have made."""
-  artifact.forget()
-  yield
-  artifact.forget()
-
-
 @pytest.fixture
 def queries(tmp_path):
   return judged.Judged(

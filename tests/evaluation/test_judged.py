@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from neg_contrast import errors
-from neg_contrast.artifacts import artifact
 from neg_contrast.evaluation import judged
 from neg_contrast.retrieval import bm25_search
 from neg_contrast.settings import config as config_lib
@@ -16,14 +15,6 @@ PASSAGES = {f'p{n}': f'word{n} text' for n in range(12)}
 QUERIES = {f'q{n}': f'word{n}' for n in range(12)}
 CONFIG = config_lib.EvaluationConfig(metrics=('mrr',), depth=3)
 TRAIN = {f'q{n}': {f'p{n}': 1} for n in range(8)}
-
-
-@pytest.fixture(autouse=True)
-def unknown():
-  """Nothing is known of what other tests have made."""
-  artifact.forget()
-  yield
-  artifact.forget()
 
 
 def data_of(folder, test=None, tune=None, **config):

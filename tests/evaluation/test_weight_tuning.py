@@ -43,14 +43,6 @@ class Member(corpus_vectors.CorpusVectors):
     return test_retriever.Given(self.scores, np.eye(len(self.scores[0])))
 
 
-@pytest.fixture(autouse=True)
-def unknown():
-  """Nothing is known of what other tests have made."""
-  artifact.forget()
-  yield
-  artifact.forget()
-
-
 def data_of(folder, tune=None, queries=('kite', 'kite'), **config):
   source = corpora.write_beir(
       folder / 'data', PASSAGES,

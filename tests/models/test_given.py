@@ -20,14 +20,6 @@ def root(tmp_path_factory):
   return root
 
 
-@pytest.fixture(autouse=True)
-def unknown():
-  """Nothing is known of what other tests have made."""
-  artifact.forget()
-  yield
-  artifact.forget()
-
-
 def config_of(**values):
   return config_lib.ModelConfig(
       **{'query_length': 6, 'passage_length': 9, **values})

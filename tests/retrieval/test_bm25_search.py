@@ -3,7 +3,6 @@
 import math
 
 import numpy as np
-import pytest
 
 from neg_contrast.artifacts import artifact
 from neg_contrast.retrieval import bm25_search
@@ -98,21 +97,13 @@ def test_it_is_in_memory_until_released(tmp_path):
   assert made.load().search(['ship'], 1).rows.tolist() == [[2]]
 
 
-@pytest.fixture
-def contents():
-  """Nothing is known of what other tests have made."""
-  artifact.forget()
-  yield
-  artifact.forget()
-
-
 def identity(data, **config):
   data.build()
   return bm25_search.bm25_of(config_lib.EvaluationConfig(**config), data
                              ).identity
 
 
-def test_its_identity_is_of_texts_and_settings(tmp_path, contents):
+def test_its_identity_is_of_texts_and_settings(tmp_path):
   made = bm25_search.bm25_of(CONFIG, plain(tmp_path / 'one'))
   assert made.identity is None  # The data is not prepared.
   one = identity(plain(tmp_path / 'one'))

@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-from neg_contrast.artifacts import artifact
 from neg_contrast.retrieval import corpus_index, corpus_vectors
 from neg_contrast.settings import config as config_lib
 from tests import tiny
@@ -19,14 +18,6 @@ def model(tmp_path_factory):
   folder = tmp_path_factory.mktemp('model')
   tiny.write_model(folder)
   return folder
-
-
-@pytest.fixture(autouse=True)
-def unknown():
-  """Nothing is known of what other tests have made."""
-  artifact.forget()
-  yield
-  artifact.forget()
 
 
 def index(folder, model, **settings):

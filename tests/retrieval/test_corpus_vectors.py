@@ -18,14 +18,6 @@ def models(tmp_path_factory):
   return root
 
 
-@pytest.fixture(autouse=True)
-def unknown():
-  """Nothing is known of what other tests have made."""
-  artifact.forget()
-  yield
-  artifact.forget()
-
-
 def data_of(folder):
   return corpora.data_of(folder, corpora.write_beir(
       folder / 'data', test_embedder.TEXTS, test_embedder.QUERIES,
