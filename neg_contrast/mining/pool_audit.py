@@ -25,6 +25,7 @@ class PoolAudit(artifact.Json):
   """
 
   kind = 'an audit of negatives'
+  format = 2  # 1 had no checksum.
   name = 'audit'
   pool: audited_pool.AuditedPool
   scale: float
