@@ -10,7 +10,7 @@ from neg_contrast import errors
 from neg_contrast.models import bert, family, json_objects, tensor_files
 
 CLASSIFIER = 'BertForSequenceClassification'
-_PREFIXES = ('', 'bert.', 'question_encoder.bert_model.',
+_PREFIXES = ('', 'bert.', 'electra.', 'question_encoder.bert_model.',
              'ctx_encoder.bert_model.')
 _FIRST_KEY = 'embeddings.word_embeddings.weight'
 # Ours -> (theirs, is a matrix to transpose).

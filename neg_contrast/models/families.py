@@ -4,7 +4,7 @@ To add one: write `NAME_pretrained.py`, like `bert_pretrained.py`, with
 `read(values) -> (config, params)`, which takes every key of config.json from
 `values` and every tensor by `tensor_files.take` (both raise the right error);
 end it with a `family.Family`; add that to the table; compare with transformers
-on random weights, as tests/models/test_bert.py does.
+on random weights, as tests/models/test_electra_pretrained.py does.
 """
 
 import pathlib
@@ -14,6 +14,7 @@ from typing import Any
 from neg_contrast import errors
 from neg_contrast.models import (
   bert_pretrained,
+  electra_pretrained,
   family,
   json_objects,
   t5_pretrained,
@@ -22,6 +23,7 @@ from neg_contrast.models import (
 FAMILIES: dict[str, family.Family] = {f.model_type: f for f in (
     bert_pretrained.BERT,
     bert_pretrained.DPR,
+    electra_pretrained.ELECTRA,
     t5_pretrained.T5,
     t5_pretrained.MT5,
 )}
@@ -98,10 +100,10 @@ def _family_of(
   default = _DEFAULT if purpose == 'encoder' else ''
   kind = values.text('model_type', default)
   if kind not in names(purpose):
-    known = ' and '.join(f'"{name}"' for name in names(purpose))
+    *others, last = (f'"{name}"' for name in names(purpose))
     raise errors.UserError(
-        f'{values.path}: model_type "{kind}" is not supported here; {known} '
-        f'are. {_EXAMPLES[purpose]}'
+        f'{values.path}: model_type "{kind}" is not supported here; '
+        f'{", ".join(others)} and {last} are. {_EXAMPLES[purpose]}'
     )
   return FAMILIES[kind]
 

@@ -1,0 +1,33 @@
+"""Reads ELECTRA folders: discriminators, which are BERTs by another name.
+
+Clark et al., "ELECTRA: Pre-training Text Encoders as Discriminators Rather
+Than Generators", appendix B; transformers' ElectraModel.
+"""
+
+from typing import Any
+
+from neg_contrast.models import bert, bert_pretrained, family, json_objects
+
+
+def read(
+    values: json_objects.JsonObject,
+) -> tuple[bert.BertConfig, dict[str, Any]]:
+  """Shapes and parameters of a folder.
+
+  Args:
+    values: of its config.json.
+
+  Raises:
+    UserError: it is not supported, or weights do not fit it.
+  """
+  hidden = values.integer('hidden_size')
+  width = values.integer('embedding_size', 128)
+  if width != hidden:
+    raise values.error(
+        f'embedding_size={width} is not hidden_size={hidden}, as in ELECTRA '
+        'small, which is not supported; base and large are'
+    )
+  return bert_pretrained.read(values)
+
+
+ELECTRA = family.Family('electra', 'encoder', read)
