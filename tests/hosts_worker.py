@@ -1,4 +1,4 @@
-"""One of several processes on this machine: `hosts_worker.py TASK ARGUMENTS`.
+"""One of several processes on this machine; `main` does one task after another.
 
 Where it is found and what it does are in the environment and the arguments that
 `test_hosts.py` gives it.
@@ -8,12 +8,15 @@ import hashlib
 import json
 import os
 import pathlib
+import runpy
 import sys
+from collections.abc import Mapping
+from typing import Any
 
 import jax
 import numpy as np
 
-from neg_contrast import hosts, sharding
+from neg_contrast import hosts, jobs, sharding
 from neg_contrast.artifacts import checkpoints
 from neg_contrast.mining import candidates
 from neg_contrast.models import t5_config
@@ -67,23 +70,45 @@ def restore(workdir: pathlib.Path, fsdp: bool) -> state_lib.TrainState:
   return state
 
 
-def _save(workdir: pathlib.Path) -> None:
-  opened = checkpoints.Checkpoints(workdir, writes=True)
+def _restore(workdir: str, layout: str) -> None:
+  state = restore(pathlib.Path(workdir), layout == 'fsdp')
+  print('digest', digest(state), flush=True)
+
+
+def _save(workdir: str) -> None:
+  opened = checkpoints.Checkpoints(pathlib.Path(workdir), writes=True)
   state = make_state(fsdp=True, seed=3)
   opened.save(state, checkpoints.Progress(best_step=2))
   opened.close()
   print('digest', digest(state), flush=True)
 
 
-def _run(*flags: str) -> None:
-  """The command line, with small blocks and the T5 of the tests."""
+def _train(folder: str, workdir: str, settings: Mapping[str, Any]) -> None:
+  tiny.train_only(pathlib.Path(folder), pathlib.Path(workdir), **settings)
+
+
+def _command(*flags: str) -> None:
+  """The command line."""
   from neg_contrast import main
+
+  sys.argv = ['main', *flags]
+  try:
+    main._run()
+  except SystemExit as e:
+    if e.code:
+      raise
+
+
+def _job(config: str, workdir: str) -> None:
+  """The job of a config file, with small blocks and the T5 of the tests."""
   from tests.jobs import test_stage1
 
   candidates._QUERIES_AT_ONCE = 16
   t5_config.T5_SIZES['t5-nano'] = test_stage1.NANO
-  sys.argv = ['main', *flags]
-  main._run()
+  tiny.run(
+      jobs.make_job, runpy.run_path(config)['get_config'](),
+      pathlib.Path(workdir),
+  )
 
 
 def _use_hosts() -> None:
@@ -99,7 +124,7 @@ def _use_hosts() -> None:
   assert hosts.gather(rows).tolist() == [[1, 2, 3]]
   assert hosts.gather(np.array([index == 1])).tolist() == [False, True]
   mesh = sharding.make_mesh(config_lib.MeshConfig())
-  assert sharding.held(6, mesh).tolist() == [[0, 1, 2], [3, 4, 5]][index]
+  assert sharding.held(8, mesh).tolist() == [[0, 1, 2, 3], [4, 5, 6, 7]][index]
   shares = hosts.gather(np.array(hosts.share_of(5), np.int32))
   assert shares.tolist() == [0, 1, 2, 3, 4]
 
@@ -112,22 +137,16 @@ def _use_hosts() -> None:
     print('failed', repr(e), flush=True)
 
 
-if __name__ == '__main__':
+TASKS = {'save': _save, 'restore': _restore, 'train': _train,
+         'hosts': _use_hosts, 'command': _command, 'job': _job}
+
+
+def main() -> None:
+  """Meets the others, and does `[[task, *arguments], ...]`, given as json."""
   jax.distributed.initialize(
       os.environ['COORDINATOR'], int(os.environ['PROCESSES']),
       int(os.environ['PROCESS']),
       heartbeat_timeout_seconds=int(os.environ['HEARTBEAT']),
   )
-  task, *arguments = sys.argv[1:]
-  if task == 'save':
-    _save(pathlib.Path(arguments[0]))
-  elif task == 'restore':
-    state = restore(pathlib.Path(arguments[0]), arguments[1] == 'fsdp')
-    print('digest', digest(state), flush=True)
-  elif task == 'train':
-    folder, workdir = map(pathlib.Path, arguments[:2])
-    tiny.train_only(folder, workdir, **json.loads(arguments[2]))
-  elif task == 'hosts':
-    _use_hosts()
-  else:
-    _run(*arguments)
+  for task, *arguments in json.loads(sys.argv[1]):
+    TASKS[task](*arguments)

@@ -5,8 +5,6 @@ import io
 import json
 import pathlib
 import shutil
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -24,7 +22,7 @@ from neg_contrast.retrieval import (
   scann_index,
 )
 from neg_contrast.settings import config as config_lib
-from tests import tiny
+from tests import processes, tiny
 from tests.jobs import test_train
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -187,10 +185,9 @@ def test_two_processes_share_a_folder(root, tmp_path):
           "data__prepared_dir=sys.argv[4], model__passage_length=24)"
           ".find('word1 word2', 48); "
           "print([(one.passage.id, one.score) for one in found])")
-  command = [sys.executable, '-c', code, str(root / 'model'),
-             f'beir:{root / "data"}', str(tmp_path), str(root / 'prepared')]
-  both = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-          for _ in range(2)]
+  both = [processes.Process(code, (
+      root / 'model', f'beir:{root / "data"}', tmp_path, root / 'prepared',
+  )) for _ in range(2)]
   outputs = [process.communicate()[0] for process in both]
   assert [process.returncode for process in both] == [0, 0]
   expected = [one.passage.id for one in load_retriever(root).find(

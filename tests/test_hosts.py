@@ -21,7 +21,7 @@ from neg_contrast.jobs import generate_questions, mine, train, train_generator
 from neg_contrast.mining import candidates
 from neg_contrast.models import t5_config
 from neg_contrast.settings import config as config_lib
-from tests import hosts_worker, tiny
+from tests import hosts_worker, processes, tiny
 from tests.jobs import test_nce_bias, test_stage1, test_train
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -34,22 +34,22 @@ def free_port():
     return s.getsockname()[1]
 
 
-def start(processes, devices, *command, heartbeat=300):
-  """Processes with so many devices each.
+def start(count, devices, *tasks, heartbeat=300):
+  """Processes with so many devices each, which do tasks of `hosts_worker`.
 
   A busy machine can keep one from its heartbeat for long.
   """
   port, started = free_port(), []
-  for number in range(processes):
+  for number in range(count):
     env = dict(
-        os.environ, PYTHONPATH=str(ROOT), NPROC='16', JAX_PLATFORMS='cpu',
-        XLA_FLAGS=f'--xla_force_host_platform_device_count={devices}',
-        COORDINATOR=f'127.0.0.1:{port}', PROCESSES=str(processes),
+        os.environ, NPROC='16', JAX_PLATFORMS='cpu',
+        XLA_FLAGS=processes.with_devices(devices),
+        COORDINATOR=f'127.0.0.1:{port}', PROCESSES=str(count),
         PROCESS=str(number), HEARTBEAT=str(heartbeat),
     )
-    started.append(subprocess.Popen(
-        [sys.executable, 'tests/hosts_worker.py', *map(str, command)],
-        env=env, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+    started.append(processes.Process(
+        'from tests import hosts_worker\nhosts_worker.main()',
+        [json.dumps(tasks, default=str)], env=env,
     ))
   return started
 
@@ -57,7 +57,7 @@ def start(processes, devices, *command, heartbeat=300):
 def outputs_of(started, codes=(0,)):
   """What they print, once all have ended with one of the codes."""
   try:
-    told = [process.communicate(timeout=900)[0].decode()
+    told = [''.join(process.communicate(timeout=900))
             for process in started]
   finally:
     for process in started:
@@ -81,18 +81,52 @@ def config_file(folder, root, module='tiny', call='make_config', **overrides):
   return path
 
 
-def flags(folder, root, workdir, **kwargs):
+def command(folder, root, workdir, **kwargs):
+  """The task of a whole command."""
   path = config_file(folder, root, **kwargs)
-  return 'run', f'--config={path}', f'--workdir={workdir}'
+  return 'command', f'--config={path}', f'--workdir={workdir}'
+
+
+def job(folder, root, workdir, **kwargs):
+  """The task of a job alone."""
+  return 'job', config_file(folder, root, **kwargs), workdir
 
 
 @pytest.fixture(scope='module')
 def root(tmp_path_factory):
-  """A corpus and a model, and a run over them by this process alone."""
+  """A corpus and a model; runs over them by this process alone."""
   folder = tmp_path_factory.mktemp('hosts')
   config = tiny.make_config(folder, **SETTINGS)
   tiny.run(train.TrainJob, config, folder / 'alone')
+  tiny.write_beir(folder / 'mined' / 'data', documents=60)
+  tiny.write_model(folder / 'mined' / 'model')
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(candidates, '_QUERIES_AT_ONCE', 16)
+    patch.setitem(t5_config.T5_SIZES, 't5-nano', test_stage1.NANO)
+    tiny.run(mine.MineJob,
+             tiny.make_config(folder / 'mined', **mining_of(folder, 'alone')),
+             folder / 'mined' / 'alone' / 'work')
+    written = folder / 'questions'
+    written.mkdir()
+    tiny.run(train_generator.TrainGeneratorJob,
+             test_stage1.make_generator(written), written / 'generator')
+    tiny.run(generate_questions.GenerateQuestionsJob,
+             test_stage1.make_questions(
+                 written, synthetic__dir=str(written / 'alone')),
+             written / 'a')
   return folder
+
+
+def mining_of(root, name):
+  """Settings of a job that mines into a folder of this name."""
+  return {
+      'job': 'mine', 'checkpoint': str(root / 'mined' / 'model'),
+      'negatives__strategy': 'mixed', 'negatives__per_query': 2,
+      'negatives__members': ('model', 'bm25', 'context'),
+      'negatives__depth': 20, 'negatives__pool_size': 10,
+      'negatives__mined_dir': str(root / 'mined' / name / 'mined'),
+      'index__chunk_tokens': 1, 'index__table_rows': 64,
+  }
 
 
 SETTINGS = {'optim__steps': STEPS, 'evaluation__eval_steps': 10,
@@ -101,12 +135,22 @@ SETTINGS = {'optim__steps': STEPS, 'evaluation__eval_steps': 10,
 
 @pytest.fixture(scope='module')
 def together(root, tmp_path_factory):
-  """The same run by two processes; what they print."""
+  """The same by two processes, in a few programs; what they print."""
   folder = tmp_path_factory.mktemp('together')
-  told = outputs_of(start(2, 4, *flags(
-      folder, root, root / 'together', **SETTINGS
-  )))
-  return told
+  (saved,) = digests(start(4, 2, ('save', root)))
+  questions = dict(module='jobs.test_stage1', call='make_questions',
+                   synthetic__dir=str(root / 'questions' / 'divided'))
+  return saved, outputs_of(start(
+      2, 2,
+      ('hosts',),
+      ('restore', root, 'whole'), ('restore', root, 'fsdp'),
+      command(folder, root, root / 'together', **SETTINGS),
+      job(folder, root / 'mined', root / 'mined' / 'both' / 'work',
+          **mining_of(root, 'both')),
+      job(folder, root / 'questions', root / 'questions' / 'both',
+          module='jobs.test_stage1', call='make_generator'),
+      job(folder, root / 'questions', root / 'questions' / 'b', **questions),
+  ))
 
 
 def assert_near(first, second):
@@ -122,7 +166,7 @@ def records_of(workdir):
 
 
 def test_two_processes_train_and_evaluate_as_one(root, together):
-  """8 devices as 1 x 8 and 2 x 4; dropout on, N = 2."""
+  """8 devices, and 2 x 2; dropout on, N = 2."""
   alone, both = root / 'alone', root / 'together'
   assert_near(test_train.losses_of(alone), test_train.losses_of(both))
   steps = [record['step'] for record in records_of(both) if 'loss' in record]
@@ -133,10 +177,11 @@ def test_two_processes_train_and_evaluate_as_one(root, together):
   assert tuned(alone) == tuned(both)
   read = lambda workdir: json.loads((workdir / 'metrics.json').read_text())
   assert read(alone) == read(both)
-  assert 'plan:' in together[0] and 'All of it is in' in together[0]
-  assert f'step {STEPS}' in together[0]
+  _, (first, second) = together
+  assert 'plan:' in first and 'All of it is in' in first
+  assert f'step {STEPS}' in first
   for line in ('plan:', 'All of it', f'step {STEPS}', 'accuracy'):
-    assert line not in together[1]
+    assert line not in second
 
 
 @pytest.fixture(scope='module')
@@ -196,9 +241,7 @@ def test_four_processes_train_as_one(wide, tmp_path):
   """In a mesh of 4 x 2 with FSDP, against one process in 8 x 1 without."""
   folder, _ = wide
   settings = {**WIDE, 'mesh__model': 2, 'mesh__fsdp': True}
-  outputs_of(start(
-      4, 2, 'train', folder, tmp_path / 'work', json.dumps(settings)
-  ))
+  outputs_of(start(4, 2, ('train', folder, tmp_path / 'work', settings)))
   losses = test_train.losses_of(folder / 'plain')
   assert list(losses) == list(range(1, 9)) and min(losses.values()) > 1
   assert_near(losses, test_train.losses_of(tmp_path / 'work'))
@@ -215,7 +258,7 @@ def wait_for(condition, started):
   end = time.monotonic() + 600
   while time.monotonic() < end and not condition():
     assert all(process.poll() is None for process in started), (
-        started[0].communicate()[0].decode()[-3000:])
+        started[0].communicate())
     time.sleep(0.005)
   assert condition()
 
@@ -229,15 +272,15 @@ def saved_steps(workdir):
 def test_stopped_and_killed_they_end_the_same(root, tmp_path):
   """SIGTERM to one: all save the same step. kill -9 of one: all end."""
   work = tmp_path / 'work'
-  command = flags(tmp_path, root, work, **SETTINGS)
-  started = start(2, 4, *command)
+  task = command(tmp_path, root, work, **SETTINGS)
+  started = start(2, 2, task)
   wait_for(lambda: saved_steps(work), started)
   started[1].send_signal(signal.SIGTERM)
   outputs_of(started, codes=(128 + signal.SIGTERM,))
   stopped = max(saved_steps(work))
   assert stopped == max(test_train.losses_of(work)) < STEPS
 
-  started = start(2, 4, *command, heartbeat=15)
+  started = start(2, 2, task, heartbeat=15)
   wait_for(lambda: max(saved_steps(work)) > stopped, started)
   started[1].kill()
   killed = time.monotonic()
@@ -245,7 +288,7 @@ def test_stopped_and_killed_they_end_the_same(root, tmp_path):
   assert time.monotonic() - killed < 90
   assert max(saved_steps(work)) < STEPS
 
-  outputs_of(start(2, 4, *command))
+  outputs_of(start(2, 2, task))
   test_train.assert_same_run(root / 'together', work, STEPS)
 
 
@@ -253,14 +296,14 @@ def digests(started):
   return {re.search('digest (.*)', text)[1] for text in outputs_of(started)}
 
 
-def test_checkpoint_of_four_is_read_by_one_and_two(tmp_path):
-  """8 devices with FSDP; then 8 and 2 x 1 without, and 2 x 2 with it."""
-  (saved,) = digests(start(4, 2, 'save', tmp_path))
+def test_checkpoint_of_four_is_read_by_one_and_two(root, together):
+  """8 devices with FSDP; then 8 and 2 x 2, with it and without."""
+  saved, told = together
   for fsdp in (False, True):
-    state = hosts_worker.restore(tmp_path, fsdp)
+    state = hosts_worker.restore(root, fsdp)
     assert hosts_worker.digest(state) == saved
-  assert digests(start(2, 1, 'restore', tmp_path, 'whole')) == {saved}
-  assert digests(start(2, 2, 'restore', tmp_path, 'fsdp')) == {saved}
+  for text in told:
+    assert re.findall('digest (.*)', text) == [saved, saved]
 
 
 def files_of(folder):
@@ -270,64 +313,29 @@ def files_of(folder):
           and path.suffix in ('.npy', '.jsonl', '.tsv', '.bin')}
 
 
-def test_two_processes_mine_the_same_bytes(tmp_path, monkeypatch):
-  monkeypatch.setattr(candidates, '_QUERIES_AT_ONCE', 16)
-  tiny.write_beir(tmp_path / 'data', documents=60)
-  tiny.write_model(tmp_path / 'model')
-  settings = {
-      'job': 'mine', 'checkpoint': str(tmp_path / 'model'),
-      'negatives__strategy': 'mixed', 'negatives__per_query': 2,
-      'negatives__members': ('model', 'bm25', 'context'),
-      'negatives__depth': 20, 'negatives__pool_size': 10,
-      'index__chunk_tokens': 1, 'index__table_rows': 64,
-  }
-  made = {}
-  for name in ('alone', 'both'):
-    mined = {**settings, 'negatives__mined_dir': str(tmp_path / name / 'mined')}
-    workdir = tmp_path / name / 'work'
-    if name == 'alone':
-      (tmp_path / name).mkdir()
-      tiny.run(mine.MineJob, tiny.make_config(tmp_path, **mined), workdir)
-    else:
-      outputs_of(start(2, 2, *flags(tmp_path, tmp_path, workdir, **mined)))
-    made[name] = files_of(tmp_path / name)
-  assert made['alone'] == made['both']
-  names = {path.name for path in made['both']}
+@pytest.mark.usefixtures('together')
+def test_two_processes_mine_the_same_bytes(root):
+  alone, both = (files_of(root / 'mined' / name) for name in ('alone', 'both'))
+  assert alone == both
+  names = {path.name for path in both}
   assert {'rows.npy', 'scores.npy'} <= names
-  assert len([path for path in made['both'] if 'embeddings' in path.parts]) >= 4
+  assert len([path for path in both if 'embeddings' in path.parts]) >= 4
 
 
-def test_two_processes_train_a_generator_and_write_the_same(
-    tmp_path, monkeypatch
-):
-  monkeypatch.setitem(t5_config.T5_SIZES, 't5-nano', test_stage1.NANO)
-  make = test_stage1.make_generator
-  run = test_stage1.run
-  run(train_generator.TrainGeneratorJob, make(tmp_path),
-      tmp_path / 'generator')
-  both = tmp_path / 'both'
-  outputs_of(start(2, 4, *flags(
-      tmp_path, tmp_path, both, module='jobs.test_stage1',
-      call='make_generator',
-  )))
-  assert_near(test_train.losses_of(tmp_path / 'generator'),
-              test_train.losses_of(both))
+@pytest.mark.usefixtures('together')
+def test_two_processes_train_a_generator_and_write_the_same(root):
+  folder = root / 'questions'
+  assert_near(test_train.losses_of(folder / 'generator'),
+              test_train.losses_of(folder / 'both'))
   shown = test_stage1.shown_questions.FOLDER
-  assert len(list((both / shown).iterdir())) == 2
-
-  settings = {'synthetic__dir': str(tmp_path / 'alone')}
-  run(generate_questions.GenerateQuestionsJob,
-      test_stage1.make_questions(tmp_path, **settings), tmp_path / 'a')
-  outputs_of(start(2, 8, *flags(
-      tmp_path, tmp_path, tmp_path / 'b', module='jobs.test_stage1',
-      call='make_questions', synthetic__dir=str(tmp_path / 'divided'),
-  )))
-  assert files_of(tmp_path / 'alone') == files_of(tmp_path / 'divided')
-  assert files_of(tmp_path / 'a') == files_of(tmp_path / 'b')
+  assert len(list((folder / 'both' / shown).iterdir())) == 2
+  alone = files_of(folder / 'alone')
+  assert alone and alone == files_of(folder / 'divided')
+  assert files_of(folder / 'a') == files_of(folder / 'b')
 
 
-def test_what_processes_tell_each_other():
-  told = outputs_of(start(2, 1, 'hosts'))
+def test_what_processes_tell_each_other(together):
+  _, told = together
   assert "failed KeyError('as planned')" in told[0]
   assert "UserError('process 0 failed" in told[1]
 

@@ -244,9 +244,9 @@ def train_only(folder: pathlib.Path, workdir: pathlib.Path, **overrides):
 
 
 def run(job_type, config, workdir: pathlib.Path):
-  """Runs a job to its end, and returns it."""
-  folders.make_folder(workdir)
+  """Runs a job to its end, in any number of processes, and returns it."""
+  hosts.on_first(lambda: folders.make_folder(workdir))
   job = job_type(config_lib.parse(config), workdir)
   plan.run(job.targets())
-  job.finish()
+  hosts.on_first(job.finish)
   return job

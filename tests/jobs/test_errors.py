@@ -2,16 +2,11 @@
 
 import contextlib
 import io
-import os
-import pathlib
-import subprocess
-import sys
 
 import pytest
 
-from tests import tiny
+from tests import processes, tiny
 
-ROOT = pathlib.Path(__file__).parents[2]
 CONFIG = '''
 import pathlib
 from tests import tiny
@@ -30,13 +25,10 @@ def root(tmp_path_factory):
 
 def run(root, *flags, workdir=None):
   """The message of a command that must fail without a traceback."""
-  result = subprocess.run(
-      [sys.executable, '-m', 'neg_contrast.main',
-       f'--config={root / "config.py"}',
-       f'--workdir={workdir or root / "work"}', *flags],
-      cwd=ROOT, capture_output=True, text=True, check=False,
-      env=dict(os.environ, PYTHONPATH=str(ROOT)),
-  )
+  result = processes.run(processes.command(
+      f'--config={root / "config.py"}',
+      f'--workdir={workdir or root / "work"}', *flags,
+  ))
   assert result.returncode == 2, result.stdout + result.stderr
   assert 'Traceback' not in result.stderr
   return result.stderr
@@ -112,10 +104,7 @@ def test_checkpoint_of_another_shape(root, tmp_path):
 
 
 def test_plan_marks_what_is_missing(root):
-  result = subprocess.run(
-      [sys.executable, '-m', 'neg_contrast.main',
-       '--config=configs/msmarco_stage2.py', '--plan'],
-      cwd=ROOT, capture_output=True, text=True, check=False,
-  )
+  result = processes.run(processes.command(
+      '--config=configs/msmarco_stage2.py', '--plan'))
   assert result.returncode == 0, result.stderr
   assert 'MISSING' in result.stdout and 'msmarco.zip' in result.stdout

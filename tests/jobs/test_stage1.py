@@ -3,11 +3,7 @@
 import contextlib
 import dataclasses
 import json
-import os
-import pathlib
 import shutil
-import subprocess
-import sys
 import time
 import types
 
@@ -31,7 +27,7 @@ from neg_contrast.retrieval import bm25_search
 from neg_contrast.settings import config as config_lib
 from neg_contrast.stage1 import beir_questions, pretexts, questions
 from neg_contrast.training import generator_runs, recipe, shown_questions
-from tests import tiny
+from tests import processes, tiny
 
 NANO = t5_config.T5Config(
     d_model=16, d_kv=4, d_ff=32, num_layers=1, num_decoder_layers=1,
@@ -301,8 +297,7 @@ def test_killed_generation_ends_the_same(root, tmp_path):
   whole = make_questions(root, synthetic__dir=str(tmp_path / 'whole'))
   run(generate_questions.GenerateQuestionsJob, whole, tmp_path / 'a')
   code = (
-      'import sys, pathlib\n'
-      f'sys.path.insert(0, {str(pathlib.Path.cwd())!r})\n'
+      'import pathlib\n'
       'from neg_contrast.models import t5\n'
       'from neg_contrast.jobs import generate_questions\n'
       'from tests.jobs import test_stage1 as test\n'
@@ -317,11 +312,9 @@ def test_killed_generation_ends_the_same(root, tmp_path):
   shards, came = tmp_path / 'killed' / 'questions', 0
   finished = lambda: len(list(shards.glob('*/*/manifest.json')))
   for _ in range(5):
-    process = subprocess.Popen(
-        [sys.executable, '-c', code], stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL, env=dict(os.environ))
+    process = processes.Process(code)
     before = finished()
-    process.stdout.readline()
+    next(process.lines())
     end = time.monotonic() + 60
     while (process.poll() is None and finished() == before
            and time.monotonic() < end):

@@ -2,11 +2,8 @@
 
 import json
 import os
-import pathlib
 import shutil
 import signal
-import subprocess
-import sys
 import time
 
 import jax
@@ -21,7 +18,7 @@ from neg_contrast.jobs.common import declared_runs
 from neg_contrast.models import by_name, loading
 from neg_contrast.settings import config as config_lib
 from neg_contrast.training import chunking, encoder_run, run_record
-from tests import tiny
+from tests import processes, tiny
 
 
 def run_train(config, workdir):
@@ -217,8 +214,7 @@ def test_automatic_chunks_are_settled_once(finished, tmp_path, monkeypatch):
 
 def command(root, workdir, steps=20):
   code = (
-      'import sys, pathlib\n'
-      f'sys.path.insert(0, {str(pathlib.Path.cwd())!r})\n'
+      'import pathlib\n'
       'from absl import logging\n'
       'from tests import tiny\n'
       'from tests.jobs import test_train\n'
@@ -228,14 +224,13 @@ def command(root, workdir, steps=20):
       'evaluation__patience=6)\n'
       f'test_train.run_train(config, pathlib.Path({str(workdir)!r}))\n'
   )
-  env = dict(os.environ, XLA_FLAGS='--xla_force_host_platform_device_count=1')
-  return subprocess.Popen([sys.executable, '-c', code], env=env,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+  env = dict(os.environ, XLA_FLAGS=processes.with_devices(1))
+  return processes.Process(code, env=env)
 
 
 def wait(process):
-  output = process.communicate(timeout=300)[0].decode()
-  assert process.returncode == 0, output[-3000:]
+  output = process.communicate(timeout=300)
+  assert process.returncode == 0, output
 
 
 def wait_for(condition, process, seconds=120):
@@ -244,7 +239,7 @@ def wait_for(condition, process, seconds=120):
     if condition():
       return
     time.sleep(0.005)
-  assert condition(), process.communicate()[0].decode()[-3000:]
+  assert condition(), process.communicate()
 
 
 def assert_same_run(first, second, step):
@@ -269,9 +264,9 @@ def kill_at(process, moment, work, rng):
       time.sleep(0.001)
   else:
     trained = False
-    for line in process.stdout:
-      trained = trained or b'training: ' in line
-      if trained and mark.encode() in line:
+    for line in process.lines():
+      trained = trained or 'training: ' in line
+      if trained and mark in line:
         break
   time.sleep(rng.uniform(0, 0.1))
   came = process.poll() is None
