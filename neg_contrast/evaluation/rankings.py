@@ -66,6 +66,29 @@ class Evaluation:
     except errors.UserError as e:
       raise errors.UserError(f'{", ".join(map(str, paths))}: {e}') from None
 
+  def tuning_metrics(self) -> tuple[str, ...]:
+    """The criterion of early stopping, and the metrics of the config.
+
+    Raises:
+      UserError: the criterion needs what the split does not have.
+    """
+    criterion, prepared = self.config.criterion, self.dataset.prepared
+    known = {
+        metric.JUDGEMENTS: bool(self.qrels),
+        metric.CANDIDATES: self.candidates is not None,
+        metric.ANSWERS: any(prepared.queries[int(row)].answers
+                            for row in self.query_rows),
+    }
+    for need in metrics.parse(criterion).metric.needs:
+      if not known[need]:
+        raise errors.SettingError(
+            'evaluation.criterion', criterion,
+            f'needs {need}, which the tune split of '
+            f'{prepared.manifest["spec"]} does not have; choose another '
+            'metric, such as accuracy@1'
+        )
+    return tuple(dict.fromkeys((criterion, *self.config.metrics)))
+
   def score(
       self,
       run: trec.Run,

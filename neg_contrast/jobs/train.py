@@ -34,6 +34,7 @@ def check(config: config_lib.Config) -> None:
     checks.check_no_answers(config)
   if config.loss.label_smoothing:
     raise config.error('loss.label_smoothing', 'is for job=train_generator')
+  metrics.check_criterion(config.evaluation.criterion)
   config.evaluation.check_depth()
   negatives_checks.check_trained_with(config)
 

@@ -39,7 +39,7 @@ def make_measure(
       config.evaluation.depth,
   )
   encoder = text_encoder.TextEncoder(model, config.encoding)
-  names = dict.fromkeys(('accuracy@1', *config.evaluation.metrics))
+  names = evaluation.tuning_metrics()
 
   def measure(params):
     embedder = embedder_lib.Embedder(
@@ -49,9 +49,7 @@ def make_measure(
     found = retriever_lib.Retriever(
         exact, gold, embedder, rows=rows
     ).search_rows(evaluation.query_rows, config.evaluation.depth)
-    return evaluation.score(
-        evaluation.run_of(found), found, tuple(names)
-    ).mean
+    return evaluation.score(evaluation.run_of(found), found, names).mean
 
   return measure
 
