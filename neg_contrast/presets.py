@@ -11,7 +11,8 @@ from neg_contrast.settings import config as config_lib
 DATA_KEYS = (
     'data.source', 'data.how_to_get', 'data.prepared_dir', 'data.on_invalid',
     'data.train_split', 'data.tune_split', 'data.tune_fraction',
-    'data.test_split', 'data.document', 'synthetic.dir', 'negatives.mined_dir',
+    'data.test_split', 'data.document', 'data.drop_own_passage',
+    'synthetic.dir', 'negatives.mined_dir',
 )
 """Keys that configs within another have from it, where the data is one."""
 

@@ -17,7 +17,7 @@ from neg_contrast.evaluation import (
   trec,
 )
 from neg_contrast.evaluation.metrics import metric
-from neg_contrast.retrieval import hits
+from neg_contrast.retrieval import hits, own_passages
 from neg_contrast.settings import config as config_lib
 
 
@@ -48,9 +48,13 @@ class Evaluation:
     return runs.to_ids(found, self.query_rows, self.dataset.prepared)
 
   def hits_of(self, run: trec.Run) -> hits.Hits:
-    """A run as rows: see `runs.to_rows`."""
-    return runs.to_rows(run, self.query_rows, self.dataset.prepared,
-                        self.config.depth)
+    """A run as rows: see `runs.to_rows`; without queries' own passages."""
+    depth = self.config.depth
+    found = runs.to_rows(
+        run, self.query_rows, self.dataset.prepared,
+        own_passages.depth_for(self.dataset, depth),
+    )
+    return own_passages.drop(self.dataset, self.query_rows, found, depth)
 
   def read(self, *paths: pathlib.Path) -> hits.Hits:
     """Run files as rows: TREC's, or Zeshel's candidates (.json).

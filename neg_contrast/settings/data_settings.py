@@ -23,6 +23,8 @@ class DataConfig(keys.Section):
     tune_fraction: part of the training documents that is set apart for tuning.
     test_split: judgements that are read once, at the end.
     split: judgements that `job=evaluate` evaluates on.
+    drop_own_passage: whether a query never retrieves the passage with its own
+      id; None: in `beir:` sources, as BEIR does (ArguAna and Quora need it).
     document: what makes passages one document: `reader` (what the format says)
       or `title` (equal titles that are not empty).
     batch_size: examples (query, positive) in a batch, over all devices.
@@ -52,6 +54,7 @@ class DataConfig(keys.Section):
   tune_fraction: float = keys.key(0.1, keys.between(0, 1))
   test_split: str = keys.key('test', counts=False)
   split: str = keys.key('test', counts=False)
+  drop_own_passage: bool | None = keys.key(None, counts=False)
   document: str = keys.key('reader', keys.one_of('reader', 'title'))
   batch_size: int = keys.key(64, keys.at_least(2))
   groups: int = keys.key(1, keys.at_least(1))

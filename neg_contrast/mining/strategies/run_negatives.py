@@ -10,8 +10,8 @@ from jaxtyping import Int
 
 from neg_contrast import errors
 from neg_contrast.artifacts import folders
+from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import examples
-from neg_contrast.data import prepared as prepared_lib
 from neg_contrast.evaluation import runs
 from neg_contrast.mining import candidates
 from neg_contrast.mining.strategies import strategy
@@ -23,13 +23,13 @@ class RunMiner:
 
   Attributes:
     run: (passage id, score) pairs of each query id, best first.
-    prepared: whose passages and queries these are.
+    dataset: whose passages and queries these are.
     positives: groups of the known positives of all queries.
     depth: of the candidates.
   """
 
   run: Mapping[str, Sequence[tuple[str, float]]]
-  prepared: prepared_lib.Prepared
+  dataset: dataset_lib.Dataset
   positives: examples.Positives
   depth: int
 
@@ -55,16 +55,19 @@ class RunMiner:
 
   def _ranking(self, query: int) -> tuple[list[int], list[float], float]:
     """First rows and their scores, and the score of the best positive."""
-    rows, scores, positive = [], [], math.nan
+    rows: list[int] = []
+    scores: list[float] = []
+    positive = math.nan
+    prepared, owns = self.dataset.prepared, self.dataset.own_passages
+    own = -1 if owns is None else int(owns[query])
     known = set(self.positives[query].tolist())
-    for name, score in self.run.get(self.prepared.query_ids[query].decode(),
-                                    ()):
+    for name, score in self.run.get(prepared.query_ids[query].decode(), ()):
       if len(rows) == self.depth and not math.isnan(positive):
         break
       row = self._row_of(name)
-      if math.isnan(positive) and (
-          int(self.prepared.passage_groups[row]) in known
-      ):
+      if row == own:
+        continue
+      if math.isnan(positive) and int(prepared.passage_groups[row]) in known:
         positive = score
       if len(rows) < self.depth:
         rows.append(row)
@@ -72,12 +75,13 @@ class RunMiner:
     return rows, scores, positive
 
   def _row_of(self, name: str) -> int:
-    row = self.prepared.passage_ids.row_of(name)
+    prepared = self.dataset.prepared
+    row = prepared.passage_ids.row_of(name)
     if row is None:
       raise errors.UserError(
           f'{errors.key("negatives.runs")}: passage "{name}" is not in '
-          f'{self.prepared.manifest["spec"]}; give the corpus that the run was '
-          'made with'
+          f'{prepared.manifest["spec"]}; give the corpus that the run was made '
+          'with'
       )
     return row
 
@@ -105,6 +109,6 @@ class Run(strategy.Strategy):
   def proposer(self, task):
     """Reads the files."""
     return strategy.Proposer(RunMiner(
-        runs.read_runs(self._paths), task.prepared, task.positives,
+        runs.read_runs(self._paths), task.dataset, task.positives,
         self.task.depth,
     ))
