@@ -12,7 +12,7 @@ DATA_KEYS = (
     'data.source', 'data.how_to_get', 'data.prepared_dir', 'data.on_invalid',
     'data.train_split', 'data.tune_split', 'data.tune_fraction',
     'data.test_split', 'data.document', 'data.drop_own_passage',
-    'synthetic.dir', 'negatives.mined_dir',
+    'data.answer_words', 'synthetic.dir', 'negatives.mined_dir',
 )
 """Keys that configs within another have from it, where the data is one."""
 

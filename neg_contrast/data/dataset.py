@@ -65,6 +65,7 @@ class Dataset:
           config.source,
           pathlib.Path(config.prepared_dir),
           skip_invalid=config.on_invalid == 'skip',
+          answer_words=config.answer_words,
       )
     except errors.UserError as e:
       raise errors.UserError(f'{e}\n{config.how_to_get}'.rstrip()) from None
@@ -227,7 +228,7 @@ def name_of(config: config_lib.DataConfig) -> str:
 
 
 _READ = ('source', 'prepared_dir', 'how_to_get', 'on_invalid', 'document',
-         'drop_own_passage',
+         'answer_words', 'drop_own_passage',
          'train_split', 'tune_split', 'tune_fraction', 'test_split', 'split')
 
 
@@ -264,7 +265,7 @@ class Data(artifact.Artifact):
     """Whether it was prepared before."""
     return preparation.is_prepared(
         self.config.source, pathlib.Path(self.config.prepared_dir),
-        self.config.on_invalid == 'skip',
+        self.config.on_invalid == 'skip', self.config.answer_words,
     )
 
   def build(self) -> None:

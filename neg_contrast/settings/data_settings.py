@@ -17,6 +17,8 @@ class DataConfig(keys.Section):
     prepared_dir: folder of prepared corpora and token stores, kept for reuse.
     on_invalid: what an unusable record does: stop (`error`), or be counted and
       skipped (`skip`).
+    answer_words: words of the longest answer that a query keeps; queries
+      without so short a one are left out (Natural Questions: 5). 0: all stay.
     train_split: judgements to train on.
     tune_split: judgements for early stopping and tuning; empty: those of
       `tune_fraction` of the documents of the training split.
@@ -49,6 +51,7 @@ class DataConfig(keys.Section):
   on_invalid: str = keys.key(
       'error', keys.one_of('error', 'skip'), counts=False
   )
+  answer_words: int = keys.key(0, keys.at_least(0), counts=False)
   train_split: str = keys.key('train')
   tune_split: str = keys.key('')
   tune_fraction: float = keys.key(0.1, keys.between(0, 1))
