@@ -170,6 +170,25 @@ def test_the_papers_squad_columns(tmp_path, monkeypatch):
   assert data.own_passages is None
 
 
+@pytest.mark.parametrize('name', ['nq', 'msmarco', 'squad'])
+def test_paper_values_of_stage1(name):
+  """Two of M = 100 hard negatives of every generated question."""
+  config = config_lib.parse(load(ROOT / 'configs' / f'{name}_stage1.py'))
+  assert config.synthetic.per_passage == 3
+  assert (config.negatives.per_query, config.negatives.pool_size) == (2, 100)
+  assert config.negatives.depth > 100
+
+
+def test_natural_questions_have_short_answers():
+  """Lu et al., section 5.1; so does what stage 1 is tuned by."""
+  config = config_lib.parse(load(ROOT / 'configs' / 'nq_stage2.py'))
+  generator = config.stage1.generator
+  for one in (config, config.stage1, generator):
+    assert one.data.answer_words == 5
+  squad = load(ROOT / 'configs' / 'squad_stage2.py', 'corpus=wikipedia')
+  assert squad.data.answer_words == 0 and squad.stage1.data.answer_words == 5
+
+
 def test_paper_values_of_linking():
   config = load(ROOT / 'configs' / 'zeshel_retriever.py')
   assert not config.model.shared and not config.model.normalize
