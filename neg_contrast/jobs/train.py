@@ -63,7 +63,8 @@ class TrainJob:
     return [
         self.gold,
         *[evaluations.Evaluation(bm25, self._workdir)] * config.evaluation.bm25,
-        self.evaluation('initial', self.run.start, split),
+        *([self.evaluation('initial', self.run.start, split)]
+          if declared_runs.is_worth_evaluating(self.run.start) else []),
         self.run,
         self.evaluation('trained', self.run, split),
     ]
