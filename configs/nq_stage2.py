@@ -55,6 +55,7 @@ def get_config(arg=None):
       '  data/retriever/nq-test.qa.csv (3,610 questions with answers)\n'
       'and leave them packed'
   )
+  config.data.answer_words = 5  # Section 5.1; so are DPR's files.
   config.data.tune_split = 'dev'
   config.data.test_split = 'test-qa'
   config.data.document = 'title'  # The passages of a Wikipedia article.

@@ -1,14 +1,15 @@
 """Stage 2 on SQuAD v1.1: gold pairs, with or without hard negatives.
 
-    python -m neg_contrast.main --config=configs/squad_stage2.py:stage1=nq \
-        --config.data.source=squad:data/squad
+    python -m neg_contrast.main \
+        --config=configs/squad_stage2.py:corpus=wikipedia
 
 Trains what it starts from first, where that is not there yet: a question
 generator, and stage 1 on its questions (see `--plan`).
 
 Paper: Lu et al., Table 4, SQuAD: top-1/5/10/20/100 answer accuracy over
-21,015,324 Wikipedia passages, on a 4x4 TPU v3 slice. Its generator and its
-stage 1 are those of Natural Questions (`stage1=nq`):
+21,015,324 Wikipedia passages, on a 4x4 TPU v3 slice, with the questions of
+DPR's SQuAD files (`corpus=wikipedia`: 70,096 to train, 7,921 to tune, 10,570 to
+test). The generator and stage 1 are those of Natural Questions (`stage1=nq`):
 
                stage1=nq                     stage1=none
     random   30.1  53.7  62.0  69.5  81.2   25.0  46.5  54.7  62.4  75.7
@@ -26,9 +27,8 @@ stage 1 are those of Natural Questions (`stage1=nq`):
     context  28.8  52.4  61.3  68.5  80.9
     mixed    30.1  54.3  63.0  70.4  82.7
 
-With `squad:` as the source the corpus is SQuAD's own
-paragraphs (20,958 in the two files), so the numbers are higher and not
-comparable.
+With `corpus=squad` the corpus is SQuAD's own paragraphs (20,958 in the two
+files), so the numbers are higher and not comparable.
 
 Arguments, as in `squad_stage2.py:size=small,negatives=random`:
   size: `full` (the paper's values) or `small` (all-MiniLM-L6-v2, one epoch of
@@ -37,7 +37,9 @@ Arguments, as in `squad_stage2.py:size=small,negatives=random`:
   negatives: `random` (the batch only), `bm25`, `context`, `coarse`, `fine`,
     `mixed` (these four), `corpus`, `given`, or `model` with a checkpoint; what
     it needs is trained and mined first, see `--plan`.
-  stage1: what it starts from.
+  corpus: `squad` (SQuAD's own paragraphs) or `wikipedia` (DPR's SQuAD questions
+    and the 21,015,324 passages, as in the paper).
+  stage1: what it starts from; `nq` with `corpus=wikipedia`, else `generated`.
     `generated`: questions of a generator trained on SQuAD, with context
       negatives. Our variant, which the paper does not have.
     `nq`: stage 1 of configs/nq_stage1.py, as in the paper.
@@ -52,17 +54,17 @@ from neg_contrast.settings import config as config_lib
 
 
 def get_config(arg=None):
-  """Takes `size`, `negatives`, `stage1`."""
+  """Takes `size`, `negatives`, `corpus`, `stage1`."""
   args = config_lib.arguments(
-      arg, size='full', negatives='random', stage1='generated'
+      arg, size='full', negatives='random', corpus='squad', stage1=''
   )
+  args['stage1'] = args['stage1'] or (
+      'nq' if args['corpus'] == 'wikipedia' else 'generated'
+  )
+  if args['corpus'] not in _CORPORA:
+    raise config_lib.unknown_argument('corpus', args['corpus'], _CORPORA)
   config = config_lib.base_config()
-  config.data.source = 'squad:data/squad'
-  config.data.how_to_get = (
-      'Download train-v1.1.json (30 MB) and dev-v1.1.json (5 MB) from\n'
-      'https://rajpurkar.github.io/SQuAD-explorer/dataset/ into data/squad/'
-  )
-  config.data.test_split = 'dev'
+  _CORPORA[args['corpus']](config.data)
   config.evaluation.answer_ks = (1, 5, 10, 20, 100)
   presets.set_size(config, args['size'])
   presets.set_negatives(config, args['negatives'])
@@ -76,4 +78,36 @@ def get_config(arg=None):
     presets.set_first(config, presets.beside(
         __file__, 'squad_stage1', size=args['size'], stage1=args['stage1']
     ))
+    if args['corpus'] == 'wikipedia':
+      for first in filter(None, (config.stage1, config.stage1.generator)):
+        first.workdir += '-wikipedia'  # Other trainings than those of SQuAD's.
   return config
+
+
+def _set_squad(data):
+  data.source = 'squad:data/squad'
+  data.how_to_get = (
+      'Download train-v1.1.json (30 MB) and dev-v1.1.json (5 MB) from\n'
+      'https://rajpurkar.github.io/SQuAD-explorer/dataset/ into data/squad/'
+  )
+  data.test_split = 'dev'
+
+
+def _set_wikipedia(data):
+  data.source = 'dpr:data/squad1'
+  data.how_to_get = (
+      'From https://dl.fbaipublicfiles.com/dpr/ download into data/squad1\n'
+      '  wikipedia_split/psgs_w100.tsv.gz (21,015,324 passages; 13 GB '
+      'unpacked;\n'
+      '  a link to that of data/nq will do),\n'
+      '  data/retriever/biencoder-squad1-train.json.gz (70,096 questions),\n'
+      '  data/retriever/biencoder-squad1-dev.json.gz (7,921 questions),\n'
+      '  data/retriever/squad1-test.qa.csv (10,570 questions with answers)\n'
+      'and leave them packed'
+  )
+  data.tune_split = 'dev'
+  data.test_split = 'test-qa'
+  data.document = 'title'  # The passages of a Wikipedia article.
+
+
+_CORPORA = {'squad': _set_squad, 'wikipedia': _set_wikipedia}

@@ -11,7 +11,8 @@ from neg_contrast.settings import config as config_lib
 DATA_KEYS = (
     'data.source', 'data.how_to_get', 'data.prepared_dir', 'data.on_invalid',
     'data.train_split', 'data.tune_split', 'data.tune_fraction',
-    'data.test_split', 'data.document', 'synthetic.dir', 'negatives.mined_dir',
+    'data.test_split', 'data.document', 'data.drop_own_passage',
+    'data.answer_words', 'synthetic.dir', 'negatives.mined_dir',
 )
 """Keys that configs within another have from it, where the data is one."""
 
@@ -269,8 +270,10 @@ def set_stage1(
   config.synthetic.per_passage = 3 if is_generated else 1
   set_negatives(config, negatives if kind == 'generated' else 'random')
   config.negatives.miner_epochs = config.optim.epochs  # Of gold pairs.
-  config.negatives.pool_size = 10  # There are tens of millions of queries.
-  config.negatives.depth = 20
+  # The paper's M, and some more for positives and copies among them. Candidates
+  # and pool of 62 million questions: 62e6 x 120 x (8 + 14) bytes = 164 GB.
+  config.negatives.pool_size = 100
+  config.negatives.depth = 120
   if kind != 'generated':
     config.workdir += f'-{kind}'
 

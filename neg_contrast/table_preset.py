@@ -22,6 +22,7 @@ def make_table(
     strategies: tuple[str, ...] = (
         'random', 'coarse', 'fine', 'bm25', 'context', 'mixed'
     ),
+    **options: str,
 ) -> ml_collections.ConfigDict:
   """The config of a file called `NAME_table.py` (Lu et al., Tables 2 to 4).
 
@@ -30,21 +31,25 @@ def make_table(
 
   Args:
     file: `__file__` of the config.
-    arg: its argument, with `size`.
+    arg: its argument, with `size` and the keys of `options`.
     stage1: of the group `generated`, at `size=full`.
     datasets: what the paper calls the test split, and others.
     strategies: of each group.
+    **options: more keys that `NAME_stage2.py` takes, and their defaults. The
+      workdir has the name of a value that is not the default.
 
   Raises:
     UserError: an unknown argument.
   """
-  size = config_lib.arguments(arg, size='full')['size']
-  name = pathlib.Path(file).stem.partition('_')[0]
-  make = functools.partial(presets.beside, file, f'{name}_stage2', size=size)
+  args = config_lib.arguments(arg, size='full', **options)
+  size, name = args['size'], pathlib.Path(file).stem.partition('_')[0]
+  make = functools.partial(presets.beside, file, f'{name}_stage2', **args)
   config = make(stage1='none', negatives='random')
   plain = config.to_dict()
   config.job = 'table'
-  config.workdir = f'workdirs/{name}_table-{size}'
+  config.workdir = '-'.join([f'workdirs/{name}_table', size, *(
+      args[key] for key in options if args[key] != options[key]
+  )])
   if size == 'small':
     _set_table_small(config)
   cells = _cells(make, 'generated' if size == 'small' else stage1, strategies)

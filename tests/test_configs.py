@@ -4,6 +4,7 @@ import ast
 import csv
 import importlib
 import importlib.util
+import json
 import pathlib
 import pkgutil
 import re
@@ -12,6 +13,7 @@ import pytest
 
 import neg_contrast
 from neg_contrast import errors, jobs
+from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.settings import config as config_lib
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -123,6 +125,68 @@ def test_paper_values(name):
   assert config.optim.epochs == 200
   assert (config.model.query_length, config.model.passage_length) == (64, 384)
   assert config.model.projection_dim == 768
+
+
+def test_the_papers_squad_columns(tmp_path, monkeypatch):
+  """DPR's SQuAD questions against Wikipedia, from the stage 1 of NQ."""
+  path = ROOT / 'configs' / 'squad_stage2.py'
+  config = load(path, 'corpus=wikipedia')
+  for name in ('psgs_w100.tsv.gz', 'biencoder-squad1-train.json.gz',
+               'biencoder-squad1-dev.json.gz', 'squad1-test.qa.csv'):
+    assert f'/{name}' in config.data.how_to_get
+  assert config.stage1.data.source == 'dpr:data/nq'
+  assert config.stage1.synthetic.pairs == 'generated'
+  for arg in ('stage1=generated', 'stage1=nq,corpus=squad'):
+    other = load(path, arg)
+    assert other.data.source == 'squad:data/squad'
+  ours = load(path, 'corpus=wikipedia,stage1=generated').stage1
+  assert ours.data.source == ours.generator.data.source == 'dpr:data/squad1'
+  assert {ours.workdir, ours.generator.workdir}.isdisjoint(
+      {other.stage1.workdir, other.stage1.generator.workdir})
+  table = load(ROOT / 'configs' / 'squad_table.py', 'corpus=wikipedia')
+  assert table.workdir == 'workdirs/squad_table-full-wikipedia'
+  for cells in config_lib.parse(table).cells.values():
+    for cell in cells.values():
+      assert cell.data == config_lib.parse(config).data
+  # The files as DPR has them, in small.
+  monkeypatch.chdir(tmp_path)
+  folder = tmp_path / 'data' / 'squad1'
+  folder.mkdir(parents=True)
+  (folder / 'psgs_w100.tsv').write_text(
+      'id\ttext\ttitle\n' + ''.join(
+          f'{n}\ttext {n}\t{"Paris" if n < 3 else "Rome"}\n'
+          for n in range(1, 6)))
+  for split, n in (('train', 1), ('dev', 4)):
+    (folder / f'biencoder-squad1-{split}.json').write_text(json.dumps([{
+        'question': f'of {split}', 'answers': ['a'],
+        'positive_ctxs': [{'title': '', 'text': '', 'psg_id': str(n)}],
+        'hard_negative_ctxs': [{'title': '', 'text': '', 'psg_id': '5'}],
+    }]))
+  (folder / 'squad1-test.qa.csv').write_text("of test\t['b']\n")
+  data = dataset_lib.Dataset(config_lib.parse(config).data)
+  assert [len(of.queries) for of in (
+      data.splits.train, data.splits.tune, data.splits.test)] == [1, 1, 1]
+  assert data.documents.tolist() == [0, 0, 1, 1, 1]
+  assert data.own_passages is None
+
+
+@pytest.mark.parametrize('name', ['nq', 'msmarco', 'squad'])
+def test_paper_values_of_stage1(name):
+  """Two of M = 100 hard negatives of every generated question."""
+  config = config_lib.parse(load(ROOT / 'configs' / f'{name}_stage1.py'))
+  assert config.synthetic.per_passage == 3
+  assert (config.negatives.per_query, config.negatives.pool_size) == (2, 100)
+  assert config.negatives.depth > 100
+
+
+def test_natural_questions_have_short_answers():
+  """Lu et al., section 5.1; so does what stage 1 is tuned by."""
+  config = config_lib.parse(load(ROOT / 'configs' / 'nq_stage2.py'))
+  generator = config.stage1.generator
+  for one in (config, config.stage1, generator):
+    assert one.data.answer_words == 5
+  squad = load(ROOT / 'configs' / 'squad_stage2.py', 'corpus=wikipedia')
+  assert squad.data.answer_words == 0 and squad.stage1.data.answer_words == 5
 
 
 def test_paper_values_of_linking():

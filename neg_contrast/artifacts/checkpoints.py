@@ -44,11 +44,12 @@ class Progress:
 
   Attributes:
     best_step: step of the best evaluation, -1 before any.
-    best_value: its criterion: accuracy@1 on the tune split, or the loss.
+    best_value: its criterion on the tune split.
     evaluations_without_better: since the best one.
     evaluation: metrics of the last evaluation.
     evaluated_step: its step.
     finished: training is over, by steps or by early stopping.
+    criterion: the metric that says which is best; empty: nothing was evaluated.
   """
 
   best_step: int = -1
@@ -57,6 +58,7 @@ class Progress:
   evaluation: dict[str, float] = dataclasses.field(default_factory=dict)
   evaluated_step: int = -1
   finished: bool = False
+  criterion: str = ''
 
 
 @dataclasses.dataclass

@@ -14,6 +14,7 @@ from neg_contrast.data import (
   examples,
   preparation,
   records,
+  shared_ids,
   sources,
   synthetic_pairs,
   tokenized,
@@ -64,6 +65,7 @@ class Dataset:
           config.source,
           pathlib.Path(config.prepared_dir),
           skip_invalid=config.on_invalid == 'skip',
+          answer_words=config.answer_words,
       )
     except errors.UserError as e:
       raise errors.UserError(f'{e}\n{config.how_to_get}'.rstrip()) from None
@@ -148,6 +150,16 @@ class Dataset:
       return self.prepared.passage_documents
     return prepared_lib.documents_by_title(self.prepared)
 
+  @functools.cached_property
+  def own_passages(self) -> np.ndarray | None:
+    """`[queries] int32`: the passage that a query never retrieves; -1: none.
+
+    None: no query has any; see `shared_ids.py`.
+    """
+    if not shared_ids.has_rule(self._config):
+      return None
+    return shared_ids.find(self.prepared)
+
   def tokenize(self, model: Model, role: str) -> tokenized.TokenizedTexts:
     """The `query` or `passage` texts as input of a model."""
     return tokenized.tokenize(
@@ -203,6 +215,11 @@ class SyntheticDataset(Dataset):
     """`[passages] int32`: number of the document, -1 where unknown."""
     return self._gold.documents
 
+  @property
+  def own_passages(self) -> None:
+    """None: ids of synthetic queries are made here, and name no passages."""
+    return None
+
 
 def name_of(config: config_lib.DataConfig) -> str:
   """Short name of a data set: its folder or file, or what it is."""
@@ -211,6 +228,7 @@ def name_of(config: config_lib.DataConfig) -> str:
 
 
 _READ = ('source', 'prepared_dir', 'how_to_get', 'on_invalid', 'document',
+         'answer_words', 'drop_own_passage',
          'train_split', 'tune_split', 'tune_fraction', 'test_split', 'split')
 
 
@@ -247,7 +265,7 @@ class Data(artifact.Artifact):
     """Whether it was prepared before."""
     return preparation.is_prepared(
         self.config.source, pathlib.Path(self.config.prepared_dir),
-        self.config.on_invalid == 'skip',
+        self.config.on_invalid == 'skip', self.config.answer_words,
     )
 
   def build(self) -> None:
@@ -259,9 +277,15 @@ class Data(artifact.Artifact):
     """Opens what was prepared; prepares it where it was not."""
     return Dataset(self.config)
 
-  def _find_contents(self, role: str) -> dict[str, str] | None:
-    """See `contents_of`."""
-    return contents_of(self.load().prepared, role) if self.is_made() else None
+  def _find_contents(self, role: str) -> dict[str, Any] | None:
+    """See `contents_of`; and whether queries have passages they never find."""
+    if not self.is_made():
+      return None
+    dataset = self.load()
+    contents = contents_of(dataset.prepared, role)
+    if role != 'corpus' and dataset.own_passages is not None:
+      return {**contents, 'drop_own_passage': True}
+    return contents
 
 
 def contents_of(prepared: prepared_lib.Prepared, role: str) -> dict[str, str]:

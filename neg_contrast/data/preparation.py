@@ -15,12 +15,12 @@ from neg_contrast.data import prepared as prepared_lib
 
 
 def is_prepared(
-    spec: str, root: pathlib.Path, skip_invalid: bool
+    spec: str, root: pathlib.Path, skip_invalid: bool, answer_words: int = 0
 ) -> bool:
   """Whether `prepare` with the same arguments would find its work done."""
   try:
     source = sources.open_source(spec, records.InvalidRecords(skip=True))
-    known = _known_files(_folder(spec, root), skip_invalid)
+    known = _known_files(_folder(spec, root, answer_words), skip_invalid)
     return bool(known) and (
         _contents(known) == _contents(_file_facts(source, known))
     )
@@ -29,7 +29,7 @@ def is_prepared(
 
 
 def prepare(
-    spec: str, root: pathlib.Path, skip_invalid: bool
+    spec: str, root: pathlib.Path, skip_invalid: bool, answer_words: int = 0
 ) -> prepared_lib.Prepared:
   """Reads a source into its prepared form, unless that is there already.
 
@@ -41,14 +41,15 @@ def prepare(
     spec: `scheme:place`.
     root: folder of all prepared corpora.
     skip_invalid: count and skip records that can't be used, instead of raising.
+    answer_words: of the longest answer that is kept; 0: all are.
 
   Raises:
     UserError: a file is missing or not to be read, or a record can't be used
       (names file, line and id).
   """
   invalid = records.InvalidRecords(skip_invalid)
-  source = sources.open_source(spec, invalid)
-  folder = _folder(spec, root)
+  source = sources.open_source(spec, invalid, answer_words)
+  folder = _folder(spec, root, answer_words)
   try:
     known = _known_files(folder, skip_invalid)
     if not known or known != _file_facts(source, known):
@@ -101,12 +102,16 @@ def _update_folder(spec, source, invalid, folder, known) -> None:
     logging.warning('%s: skipped %s', spec, dict(invalid.counts))
 
 
-def _folder(spec: str, root: pathlib.Path) -> pathlib.Path:
-  """A readable name, and a hash of where the source really lies."""
+def _folder(
+    spec: str, root: pathlib.Path, answer_words: int
+) -> pathlib.Path:
+  """A readable name, and a hash of where the source lies and how it is read."""
   scheme, _, place = spec.partition(':')
   resolved = os.path.realpath(place) if os.path.exists(place) else place
   slug = re.sub(r'[^\w.-]+', '-', pathlib.Path(resolved).name)[:80]
-  code = hashlib.sha256(f'{scheme}:{resolved}'.encode()).hexdigest()[:8]
+  option = f'?answer_words={answer_words}' if answer_words else ''
+  read = f'{scheme}:{resolved}{option}'
+  code = hashlib.sha256(read.encode()).hexdigest()[:8]
   return root / '-'.join(filter(None, (scheme, slug, code)))
 
 

@@ -167,6 +167,8 @@ class SourceFormat:
       format is.
     is_folder: whether a place is a folder, never a single file.
     needs_place: whether there must be a place after the scheme.
+    drops_own_passage: whether a query never retrieves the passage with its own
+      id, unless `data.drop_own_passage` says otherwise.
   """
 
   example: str
@@ -176,6 +178,7 @@ class SourceFormat:
   last_names: tuple[str, ...] = ()
   is_folder: bool = False
   needs_place: bool = True
+  drops_own_passage: bool = False
 
   @property
   def scheme(self) -> str:

@@ -5,7 +5,7 @@ import pathlib
 from collections.abc import Iterable
 
 from neg_contrast import errors
-from neg_contrast.data import records
+from neg_contrast.data import records, short_answers
 from neg_contrast.data.formats import (
   beir,
   dpr,
@@ -38,13 +38,15 @@ FORMATS = {declared.FORMAT.scheme: declared.FORMAT for declared in (
 
 
 def open_source(
-    spec: str, invalid: records.InvalidRecords
+    spec: str, invalid: records.InvalidRecords, answer_words: int = 0
 ) -> records.Source:
   """The reader of `scheme:place`.
 
   Args:
     spec: for instance `beir:data/msmarco`.
     invalid: what to do with records that can't be used.
+    answer_words: of the longest answer that is kept, see `short_answers.py`;
+      0: all are.
 
   Raises:
     UserError: the scheme is unknown, or the place lacks a file.
@@ -62,11 +64,14 @@ def open_source(
         f'{examples}'
     )
   try:
-    return FORMATS[scheme].open(place, invalid)
+    source = FORMATS[scheme].open(place, invalid)
   except OSError as e:
     raise errors.UserError(
         f'{errors.key("data.source")}="{spec}": {e.filename}: {e.strerror}'
     ) from None
+  if answer_words:
+    return short_answers.ShortAnswers(source, answer_words, invalid)
+  return source
 
 
 def _hint(place: str) -> str:

@@ -9,7 +9,12 @@ from neg_contrast.artifacts import artifact, folders
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import prepared as prepared_lib
 from neg_contrast.evaluation import rankings, runs
-from neg_contrast.retrieval import bm25_search, search_settings, searched
+from neg_contrast.retrieval import (
+  bm25_search,
+  own_passages,
+  search_settings,
+  searched,
+)
 from neg_contrast.settings import config as config_lib
 
 
@@ -132,9 +137,9 @@ class Bm25Ranking(Ranking):
   def read(self) -> searched.Searched:
     """Searches."""
     rows = self.judged.open().query_rows
-    return searched.Searched(
-        self.index.load().search_rows(rows, self.judged.config.depth)
-    )
+    return searched.Searched(own_passages.search_rows(
+        self.index.load(), self.judged.dataset, rows, self.judged.config.depth
+    ))
 
 
 @dataclasses.dataclass(frozen=True)

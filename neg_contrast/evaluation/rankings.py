@@ -17,7 +17,7 @@ from neg_contrast.evaluation import (
   trec,
 )
 from neg_contrast.evaluation.metrics import metric
-from neg_contrast.retrieval import hits
+from neg_contrast.retrieval import hits, own_passages
 from neg_contrast.settings import config as config_lib
 
 
@@ -48,9 +48,13 @@ class Evaluation:
     return runs.to_ids(found, self.query_rows, self.dataset.prepared)
 
   def hits_of(self, run: trec.Run) -> hits.Hits:
-    """A run as rows: see `runs.to_rows`."""
-    return runs.to_rows(run, self.query_rows, self.dataset.prepared,
-                        self.config.depth)
+    """A run as rows: see `runs.to_rows`; without queries' own passages."""
+    depth = self.config.depth
+    found = runs.to_rows(
+        run, self.query_rows, self.dataset.prepared,
+        own_passages.depth_for(self.dataset, depth),
+    )
+    return own_passages.drop(self.dataset, self.query_rows, found, depth)
 
   def read(self, *paths: pathlib.Path) -> hits.Hits:
     """Run files as rows: TREC's, or Zeshel's candidates (.json).
@@ -65,6 +69,29 @@ class Evaluation:
       return self.hits_of(runs.read_runs(paths))
     except errors.UserError as e:
       raise errors.UserError(f'{", ".join(map(str, paths))}: {e}') from None
+
+  def tuning_metrics(self) -> tuple[str, ...]:
+    """The criterion of early stopping, and the metrics of the config.
+
+    Raises:
+      UserError: the criterion needs what the split does not have.
+    """
+    criterion, prepared = self.config.criterion, self.dataset.prepared
+    known = {
+        metric.JUDGEMENTS: bool(self.qrels),
+        metric.CANDIDATES: self.candidates is not None,
+        metric.ANSWERS: any(prepared.queries[int(row)].answers
+                            for row in self.query_rows),
+    }
+    for need in metrics.parse(criterion).metric.needs:
+      if not known[need]:
+        raise errors.SettingError(
+            'evaluation.criterion', criterion,
+            f'needs {need}, which the tune split of '
+            f'{prepared.manifest["spec"]} does not have; choose another '
+            'metric, such as accuracy@1'
+        )
+    return tuple(dict.fromkeys((criterion, *self.config.metrics)))
 
   def score(
       self,

@@ -10,7 +10,7 @@ import numpy as np
 
 from neg_contrast.artifacts import artifact, folders
 from neg_contrast.evaluation import dense_members, judged
-from neg_contrast.retrieval import bm25_search, fusion, hits
+from neg_contrast.retrieval import bm25_search, fusion, hits, own_passages
 from neg_contrast.retrieval import retriever as retriever_lib
 from neg_contrast.settings import config as config_lib
 
@@ -121,9 +121,13 @@ class Weights(artifact.Named):
 
   def _tune_hybrids(self, weights: tuple[float, ...]) -> dict[str, Any]:
     rows, depth = self.tune.judgements.queries, self.tune.config.depth
-    sparse = self.bm25.load().search_rows(rows, self.config.hybrid_depth)
+    sparse = own_passages.search_rows(
+        self.bm25.load(), self.tune.dataset, rows, self.config.hybrid_depth
+    )
     retriever = self.members.fused_retriever(weights)
-    dense = retriever.search_rows(rows, depth)
+    dense = own_passages.search_rows(
+        retriever, self.tune.dataset, rows, depth
+    )
     both = [hits.Hits(sparse.rows[:, :depth], sparse.scores[:, :depth]), dense]
     rescoring, adding = HYBRIDS
     return {
@@ -143,7 +147,10 @@ class Weights(artifact.Named):
     retrievers = [self.members.retriever(number)
                   for number in range(len(self.members))]
     vecs = [one.vectors.query_vecs(rows) for one in retrievers]
-    found = [one.search_vecs(of, self.config.candidates, rows)
+    dataset, count = self.tune.dataset, self.config.candidates
+    depth = own_passages.depth_for(dataset, count)
+    found = [own_passages.drop(dataset, rows,
+                               one.search_vecs(of, depth, rows), count)
              for one, of in zip(retrievers, vecs, strict=True)]
     return fusion.gather(
         [hit.rows for hit in found],

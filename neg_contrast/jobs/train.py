@@ -34,6 +34,7 @@ def check(config: config_lib.Config) -> None:
     checks.check_no_answers(config)
   if config.loss.label_smoothing:
     raise config.error('loss.label_smoothing', 'is for job=train_generator')
+  metrics.check_criterion(config.evaluation.criterion)
   config.evaluation.check_depth()
   negatives_checks.check_trained_with(config)
 
@@ -62,7 +63,8 @@ class TrainJob:
     return [
         self.gold,
         *[evaluations.Evaluation(bm25, self._workdir)] * config.evaluation.bm25,
-        self.evaluation('initial', self.run.start, split),
+        *([self.evaluation('initial', self.run.start, split)]
+          if declared_runs.is_worth_evaluating(self.run.start) else []),
         self.run,
         self.evaluation('trained', self.run, split),
     ]

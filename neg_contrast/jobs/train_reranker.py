@@ -43,6 +43,7 @@ def check(config: config_lib.Config) -> None:
                        'known of strategies bm25, model and run only; name '
                        '"bm25", a TREC run file, or the checkpoint of a '
                        'retriever')
+  metrics.check_criterion(config.evaluation.criterion, has_candidates=True)
   config.evaluation.check_depth()
   negatives_checks.check_mined(config)
 

@@ -18,7 +18,7 @@ from neg_contrast.data import examples
 from neg_contrast.negatives import pool as pool_lib
 from neg_contrast.retrieval import hits
 
-FORMAT = folders.Format('mined candidates', 1)
+FORMAT = folders.Format('mined candidates', 2)
 _QUERIES_AT_ONCE = 4096
 
 
@@ -32,7 +32,7 @@ class Candidates:
     scores: `[queries, depth] float32`: dot products, BM25 scores, or minus the
       distance in the document.
     positive_scores: `[queries] float32`, the highest score of a positive; nan
-      where the source has no scores.
+      where the source gives none.
   """
 
   rows: Int[np.ndarray, 'queries depth']

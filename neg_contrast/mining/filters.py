@@ -56,6 +56,8 @@ def drop(
     last = config.last_rank or len(ranks[0])
     drop_where('rank', (ranks < config.first_rank) | (ranks > last))
     own = found.positive_scores[:, None]
+    if has_margin(config):
+      drop_where('unscored', np.isnan(own))
     if config.margin is not None:
       drop_where('margin', found.scores > own - config.margin)
     if config.relative_margin is not None:
@@ -68,6 +70,11 @@ def drop(
   survivors = np.cumsum(exists & (dropped == 0), axis=1)
   drop_where('pool_size', survivors > config.pool_size)
   return dropped
+
+
+def has_margin(config: config_lib.NegativesConfig) -> bool:
+  """Whether candidates are compared with the positive's score."""
+  return config.margin is not None or config.relative_margin is not None
 
 
 def repeated(

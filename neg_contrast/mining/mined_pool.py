@@ -13,6 +13,8 @@ from neg_contrast import errors, progress
 from neg_contrast.artifacts import artifact, folders
 from neg_contrast.mining import (
   candidate_folder,
+  candidates,
+  filters,
   pool_files,
   pool_folder,
   strategies,
@@ -109,11 +111,29 @@ class MinedPool(pool_folder.PoolFolder, artifact.Named):
         self._corpus(task, halves), self.config,
         progress.Ticker('filtering', len(task.query_rows)),
     )
+    manifest['unscored_queries'] = self._count_unscored(found)
     manifest['checkpoints'] = {
         source.name: strategy_lib.absolute(source.strategy.checkpoint)
         for source in self.sources if source.strategy.checkpoint
     }
     _log(manifest['counts'])
+
+  def _count_unscored(
+      self, found: dict[str, candidates.Candidates]
+  ) -> dict[str, int]:
+    """Ranked source -> queries that a margin leaves without negatives of it."""
+    if not filters.has_margin(self.config):
+      return {}
+    counts = {name: int(np.isnan(of.positive_scores).sum())
+              for name, of in found.items() if strategies.is_ranked(name)}
+    for name, count in counts.items():
+      if count:
+        logging.warning(
+            '%s gives the positives of %d of %d queries no score to compare '
+            'with, so that they get no negatives of it (%s)', name, count,
+            len(found[name].positive_scores), errors.key('negatives.margin'),
+        )
+    return counts
 
   def _corpus(
       self, task: task_lib.OpenTask, halves: np.ndarray

@@ -83,9 +83,14 @@ def read_items(
         [texts(row) for row in positives(query).tolist()],
         [texts(row) for row in pool.rows[line, places].tolist()],
         _decimals(pool.score[line, places]) if has_scores else (),
-        _decimals(pool.positive_scores[line])[0]
+        _known(pool.positive_scores[line, 0])
         if has_scores and one_positive else None,
     )
+
+
+def _known(score: np.float32) -> float | None:
+  """A score as `_decimals` has it; None for nan: there is none."""
+  return None if np.isnan(score) else _decimals(np.array([score]))[0]
 
 
 def positives_of(

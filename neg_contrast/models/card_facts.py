@@ -61,4 +61,4 @@ def _selected(workdir: pathlib.Path) -> str:
   if progress.best_step < 0:
     return f'The weights are those after step {step}, the last saved{ending}.'
   return (f'The weights are those after step {step}, the best on the tune '
-          f'split (accuracy@1 {progress.best_value:.4f}){ending}.')
+          f'split ({progress.criterion} {progress.best_value:.4f}){ending}.')

@@ -5,7 +5,14 @@ from typing import Any
 
 from neg_contrast.artifacts import artifact
 from neg_contrast.data import tokenizer as tokenizer_lib
-from neg_contrast.models import by_name, generator, loading, reranker
+from neg_contrast.models import (
+  by_name,
+  generator,
+  kinds,
+  loading,
+  pretrained,
+  reranker,
+)
 from neg_contrast.settings import config as config_lib
 
 
@@ -72,6 +79,15 @@ class Start(Checkpoint):
   def lacks(self) -> str | None:
     """What is wrong with it, if nothing makes it."""
     return super().lacks() if self.after is None else None
+
+  @property
+  def is_projection_random(self) -> bool:
+    """Whether the model has a projection that nobody has trained yet."""
+    assert self.config is not None
+    features, name = self.config.projection_dim, self.checkpoint
+    if not features or self.after is not None or kinds.kind_of(name):
+      return False
+    return pretrained.projection_features(name) != features
 
   def read(self) -> loading.Model:
     """Model and weights, with the dropout that the config wants."""

@@ -94,6 +94,28 @@ def load_towers(name: str) -> dict[str, Pretrained]:
   return {role: _load_folder(f) for role, f in towers.items()}
 
 
+def projection_features(name: str) -> int | None:
+  """Features of the projection that a model brings; no weights are read.
+
+  Args:
+    name: as of `load_towers`. One that is no folder here, such as a name of the
+      hub, is taken for a model without.
+
+  Raises:
+    UserError: a file says what can't be.
+  """
+  if not model_names.has_folder(name):
+    return None
+  folder = model_names.locate(name)
+  for place in (folder, folder / 'query'):
+    if (place / 'modules.json').exists():
+      dense = _modules(place).get('Dense')
+      return None if dense is None else json_objects.read(
+          dense / 'config.json'
+      ).integer('out_features', least=1)
+  return None
+
+
 def load_t5(name: str) -> PretrainedT5:
   """Reads a T5, T5 v1.1, FLAN-T5 or mT5 with safetensors weights.
 

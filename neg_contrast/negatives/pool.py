@@ -18,11 +18,12 @@ from neg_contrast.batches import batcher
 from neg_contrast.negatives import drawing
 
 FOLDER = 'pool'  # Of a workdir.
-FORMAT = folders.Format('a pool of negatives', 2)
+FORMAT = folders.Format('a pool of negatives', 3)
 DROPPED_BY = ('', 'positive', 'rank', 'margin', 'relative_margin', 'answer',
-              'duplicate', 'pool_size')
+              'duplicate', 'pool_size', 'unscored')
 """Names of filters by code; 0: it is in the pool. `pool_size`: M better ones
-are in it."""
+are in it. `unscored`: a margin is set, and its source gives the positives of
+the query no score."""
 ARRAYS = {'rows': np.int32, 'source': np.uint8, 'rank': np.int32,
            'score': np.float32, 'dropped_by': np.uint8}
 """Files `[queries, depth]` and their types."""

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from neg_contrast.data import likeness
+from neg_contrast.evaluation import metrics
 from neg_contrast.report import (
   charts,
   contents,
@@ -125,12 +126,12 @@ def metric_names(group: contents.Group) -> tuple[str, ...]:
 
 
 def best_systems(group: contents.Group) -> dict[str, frozenset[str]]:
-  """Metric -> the systems with the highest value; none among a single one."""
+  """Metric -> the systems with the best value; none among a single one."""
   best = {}
   for name in metric_names(group):
     values = {system.name: system.metrics[name].value
               for system in group.systems if name in system.metrics}
-    top = max(values.values())
+    top = metrics.best(name, values.values())
     best[name] = frozenset(
         system for system, value in values.items()
         if value == top and len(values) > 1

@@ -10,6 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from html import escape
 
+from neg_contrast.evaluation import metrics
 from neg_contrast.report import figures
 from neg_contrast.report import paper as paper_lib
 
@@ -166,15 +167,14 @@ def html(table: Table) -> str:
 
 
 def _best(table: Table) -> dict[str, float | None]:
-  """The highest of ours in each column; as printed, so that ties are ties."""
-  return {
-      metric: max(
-          (round(value, 1) for row in table.rows
-           if (value := row.ours.get(metric)) is not None),
-          default=None,
-      )
+  """The best of ours in each column; as printed, so that ties are ties."""
+  columns = {
+      metric: [round(value, 1) for row in table.rows
+               if (value := row.ours.get(metric)) is not None]
       for metric in table.columns
   }
+  return {metric: metrics.best(metric, values) if values else None
+          for metric, values in columns.items()}
 
 
 def _cells(

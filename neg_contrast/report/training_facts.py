@@ -10,6 +10,7 @@ import numpy as np
 from neg_contrast import errors, progress
 from neg_contrast.artifacts import folders as folders_lib
 from neg_contrast.report import contents, negatives_facts
+from neg_contrast.training import criterion as criterion_lib
 
 _COLUMNS = ('loss', 'forward_loss', 'backward_loss', 'accuracy',
             'gradient_norm', 'learning_rate', 'scale', 'step_seconds',
@@ -58,9 +59,7 @@ def _read(
   table = np.array(list(steps.values()), np.float64)
   columns = {name: (numbers, table[:, i]) for i, name in enumerate(_COLUMNS)
              if not np.isnan(table[:, i]).all()}
-  # Of equals the earlier stays the best, as in training/loop.py.
-  accuracy = tune.get('accuracy@1') or next(iter(tune.values()), {})
-  best = max(accuracy, key=accuracy.__getitem__) if accuracy else None
+  best = _best_step(tune, workdir)
   curves = lambda found: {
       name: (np.array(list(values)), np.array(list(values.values())))
       for name, values in found.items()
@@ -69,6 +68,28 @@ def _read(
       columns, curves(tune), best, _training_facts(workdir, columns, best),
       negatives_facts.read_contrast(contrast), curves(bias),
   )
+
+
+def _best_step(
+    tune: dict[str, dict[int, float]], workdir: pathlib.Path
+) -> int | None:
+  """The step that early stopping chose; of equals the first one."""
+  name = _run(workdir).get('config', {}).get('evaluation', {}).get(
+      'criterion', 'accuracy@1'
+  )
+  criterion = (criterion_lib.of_metric(name) if name in tune
+               else criterion_lib.LOSS)
+  values, best = tune.get(criterion.name, {}), None
+  for step, value in values.items():
+    if best is None or criterion.is_better(value, values[best]):
+      best = step
+  return best
+
+
+def _run(workdir: pathlib.Path) -> dict[str, Any]:
+  """What `run.json` holds; nothing where it is not there."""
+  path = workdir / 'run.json'
+  return folders_lib.read_json(path) if path.exists() else {}
 
 
 def _records(lines: Iterable[str]) -> Iterable[dict[str, Any]]:
@@ -83,8 +104,7 @@ def _records(lines: Iterable[str]) -> Iterable[dict[str, Any]]:
 
 
 def _training_facts(workdir, columns, best) -> dict[str, str]:
-  path = workdir / 'run.json'
-  run = folders_lib.read_json(path) if path.exists() else {}
+  run = _run(workdir)
   last = int(next(iter(columns.values()))[0][-1])
   facts = {'steps': f'{last:,}' + (
       f' of {run["total_steps"]:,}'

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from neg_contrast.data import dataset as dataset_lib
-from neg_contrast.retrieval import hits, search_settings
+from neg_contrast.retrieval import hits, own_passages, search_settings
 from neg_contrast.retrieval import retriever as retriever_lib
 from neg_contrast.retrieval import vectors as vectors_lib
 
@@ -34,5 +34,10 @@ def search_dense(
 ) -> Searched:
   """Vectors over the whole corpus; the folder keeps their index."""
   retriever = retriever_lib.Retriever(settings, dataset, vectors, folder)
-  found = retriever.search_rows(query_rows, settings.depth)
-  return Searched(found, retriever.measure_index(query_rows, found))
+  found = retriever.search_rows(
+      query_rows, own_passages.depth_for(dataset, settings.depth)
+  )
+  return Searched(
+      own_passages.drop(dataset, query_rows, found, settings.depth),
+      retriever.measure_index(query_rows, found),
+  )

@@ -17,12 +17,16 @@ class DataConfig(keys.Section):
     prepared_dir: folder of prepared corpora and token stores, kept for reuse.
     on_invalid: what an unusable record does: stop (`error`), or be counted and
       skipped (`skip`).
+    answer_words: words of the longest answer that a query keeps; queries
+      without so short a one are left out (Natural Questions: 5). 0: all stay.
     train_split: judgements to train on.
     tune_split: judgements for early stopping and tuning; empty: those of
       `tune_fraction` of the documents of the training split.
     tune_fraction: part of the training documents that is set apart for tuning.
     test_split: judgements that are read once, at the end.
     split: judgements that `job=evaluate` evaluates on.
+    drop_own_passage: whether a query never retrieves the passage with its own
+      id; None: in `beir:` sources, as BEIR does (ArguAna and Quora need it).
     document: what makes passages one document: `reader` (what the format says)
       or `title` (equal titles that are not empty).
     batch_size: examples (query, positive) in a batch, over all devices.
@@ -47,11 +51,13 @@ class DataConfig(keys.Section):
   on_invalid: str = keys.key(
       'error', keys.one_of('error', 'skip'), counts=False
   )
+  answer_words: int = keys.key(0, keys.at_least(0), counts=False)
   train_split: str = keys.key('train')
   tune_split: str = keys.key('')
   tune_fraction: float = keys.key(0.1, keys.between(0, 1))
   test_split: str = keys.key('test', counts=False)
   split: str = keys.key('test', counts=False)
+  drop_own_passage: bool | None = keys.key(None, counts=False)
   document: str = keys.key('reader', keys.one_of('reader', 'title'))
   batch_size: int = keys.key(64, keys.at_least(2))
   groups: int = keys.key(1, keys.at_least(1))

@@ -12,7 +12,9 @@ class EvaluationConfig(keys.Section):
   Attributes:
     eval_steps: steps between evaluations on the tune split; there is one at the
       end, too. 0: none.
-    patience: evaluations without a better accuracy@1 before training stops;
+    criterion: the metric that early stopping and the choice of the checkpoint
+      go by, such as `mrr@10`; of a question generator it is the loss.
+    patience: evaluations without a better criterion before training stops;
       0: never stop early.
     stop_corpus_passages: random passages in the corpus of early stopping,
       beside the tune positives and their BM25 top 100.
@@ -31,6 +33,7 @@ class EvaluationConfig(keys.Section):
   section = 'evaluation'
 
   eval_steps: int = keys.key(0, keys.at_least(0))
+  criterion: str = keys.key('accuracy@1', counts=keys.Changed())
   patience: int = keys.key(0, keys.at_least(0))
   stop_corpus_passages: int = keys.key(100_000, keys.at_least(0))
   metrics: tuple[str, ...] = keys.key((
@@ -53,7 +56,8 @@ class EvaluationConfig(keys.Section):
     Raises:
       SettingError: a cut-off exceeds the depth.
     """
-    cuts = {name: name.rpartition('@')[2] for name in self.metrics}
+    cuts = {name: name.rpartition('@')[2]
+            for name in (*self.metrics, self.criterion)}
     cuts |= {f'answer_accuracy@{k}': str(k) for k in self.answer_ks}
     for name, cut in cuts.items():
       if cut.isdecimal() and int(cut) > self.depth:

@@ -171,6 +171,15 @@ class When:
 
 
 @dataclasses.dataclass(frozen=True)
+class Changed:
+  """The condition that a key has another value than its default.
+
+  For keys whose default is what was done before there was the key: models that
+  were trained then stay the same models.
+  """
+
+
+@dataclasses.dataclass(frozen=True)
 class Key:
   """What is declared of a key besides its type and default.
 
@@ -183,12 +192,12 @@ class Key:
 
   allowed: Range | OneOf | None = None
   each: Range | OneOf | None = None
-  counts: bool | When = True
+  counts: bool | When | Changed = True
 
 
 def key(
     default: Any, allowed: Range | OneOf | None = None, *,
-    each: Range | OneOf | None = None, counts: bool | When = True,
+    each: Range | OneOf | None = None, counts: bool | When | Changed = True,
 ) -> Any:
   """Declares a key; arguments as the attributes of `Key`.
 
@@ -270,6 +279,8 @@ def counting(section: Any) -> dict[str, Any]:
     counts = declared(field).counts
     if isinstance(counts, When):
       counts = getattr(section, counts.name) == counts.value
+    elif isinstance(counts, Changed):
+      counts = getattr(section, field.name) != field.default
     if counts:
       value = getattr(section, field.name)
       values[field.name] = (

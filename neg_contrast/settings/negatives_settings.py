@@ -60,7 +60,8 @@ class NegativesConfig(keys.Section):
     first_rank: retrieved passages of better rank are dropped.
     last_rank: retrieved passages of worse rank are dropped; 0: none.
     margin: retrieved passages are dropped that score above the positive's score
-      less this (dot products, or BM25 scores).
+      less this (dot products, BM25 scores, or scores of `runs`); a run's all,
+      where it does not rank the positive.
     relative_margin: `margin` as a part of the positive's absolute score.
     drop_answers: sources whose passages with an answer are dropped.
     drop_duplicates: of passages with equal title and text, keep the best.

@@ -76,6 +76,8 @@ def _row(field: dataclasses.Field, meaning: str, may_count: bool) -> str:
   counts: str = 'no'
   if may_count and isinstance(declared.counts, keys.When):
     counts = f'if `{declared.counts.name}` is `{declared.counts.value}`'
+  elif may_count and isinstance(declared.counts, keys.Changed):
+    counts = 'if changed'
   elif may_count and declared.counts:
     counts = 'yes'
   allowed = [_type(field)]

@@ -10,7 +10,12 @@ from neg_contrast import sharding
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.evaluation import rankings
 from neg_contrast.models import loading
-from neg_contrast.retrieval import bm25_search, search_settings, text_encoder
+from neg_contrast.retrieval import (
+  bm25_search,
+  own_passages,
+  search_settings,
+  text_encoder,
+)
 from neg_contrast.retrieval import embedder as embedder_lib
 from neg_contrast.retrieval import retriever as retriever_lib
 from neg_contrast.training import run_settings
@@ -39,19 +44,18 @@ def make_measure(
       config.evaluation.depth,
   )
   encoder = text_encoder.TextEncoder(model, config.encoding)
-  names = dict.fromkeys(('accuracy@1', *config.evaluation.metrics))
+  names = evaluation.tuning_metrics()
 
   def measure(params):
     embedder = embedder_lib.Embedder(
         gold, encoder.with_params(sharding.local(params['encoder'])),
         rows=rows,
     )
-    found = retriever_lib.Retriever(
-        exact, gold, embedder, rows=rows
-    ).search_rows(evaluation.query_rows, config.evaluation.depth)
-    return evaluation.score(
-        evaluation.run_of(found), found, tuple(names)
-    ).mean
+    found = own_passages.search_rows(
+        retriever_lib.Retriever(exact, gold, embedder, rows=rows), gold,
+        evaluation.query_rows, config.evaluation.depth,
+    )
+    return evaluation.score(evaluation.run_of(found), found, names).mean
 
   return measure
 

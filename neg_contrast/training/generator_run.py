@@ -14,6 +14,7 @@ from neg_contrast.losses import question_cross_entropy
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.models import generator, t5, t5_config
 from neg_contrast.training import costs, run, run_settings, shown_questions
+from neg_contrast.training import criterion as criterion_lib
 from neg_contrast.training import outline as outline_lib
 
 _MOST_TUNED = 1024  # Examples of the tune split that the loss is measured on.
@@ -22,7 +23,7 @@ _MOST_TUNED = 1024  # Examples of the tune split that the loss is measured on.
 class GeneratorTraining(run.Training):
   """Trains a T5 on gold pairs, by teacher forcing (Lu et al., section 4.1)."""
 
-  criterion = 'loss'
+  criterion = criterion_lib.LOSS
   sharding_rules = sharding.GENERATOR_RULES
 
   def _save_description(self) -> None:

@@ -20,6 +20,7 @@ from jax.experimental import multihost_utils
 from neg_contrast import errors, hosts
 from neg_contrast.artifacts import checkpoints as checkpoints_lib
 from neg_contrast.batches import batcher
+from neg_contrast.training import criterion as criterion_lib
 from neg_contrast.training import optimizer, prefetch, run_log, run_settings
 from neg_contrast.training import state as state_lib
 
@@ -44,8 +45,7 @@ class Schedule:
     log_steps: steps between log lines.
     batch_size: queries in a step.
     learning_rate: of a step.
-    criterion: the metric that early stopping goes by; of a `loss`, less is
-      better.
+    criterion: what early stopping goes by.
     refresh_steps: steps between refreshes of what batches are made of, 0:
       never.
     measure_steps: steps between measurements for the log, 0: never.
@@ -58,7 +58,7 @@ class Schedule:
   log_steps: int
   batch_size: int
   learning_rate: optax.Schedule
-  criterion: str = 'accuracy@1'
+  criterion: criterion_lib.Criterion
   refresh_steps: int = 0
   measure_steps: int = 0
 
@@ -92,7 +92,7 @@ class Schedule:
 def schedule_of(
     config: run_settings.RunSettings,
     total_steps: int,
-    criterion: str,
+    criterion: criterion_lib.Criterion,
     refresh_steps: int,
 ) -> Schedule:
   """The schedule of a run.
@@ -251,7 +251,7 @@ class Trainer:
       logging.info(
           'step %d: tune %s; best %s %.4f at step %d', step,
           '  '.join(f'{name} {value:.4f}' for name, value in metrics.items()),
-          criterion, progress.best_value, progress.best_step,
+          criterion.name, progress.best_value, progress.best_step,
       )
     if step == self._schedule.total_steps:
       progress = dataclasses.replace(progress, finished=True)
@@ -298,13 +298,11 @@ def judge(
     step: int,
     metrics: dict[str, float],
     patience: int,
-    criterion: str = 'accuracy@1',
+    criterion: criterion_lib.Criterion,
 ) -> checkpoints_lib.Progress:
   """The progress after an evaluation; of equals the earlier stays the best."""
-  value, best = metrics[criterion], progress.best_value
-  is_better = progress.best_step < 0 or (
-      value < best if criterion == 'loss' else value > best
-  )
+  value, best = metrics[criterion.name], progress.best_value
+  is_better = progress.best_step < 0 or criterion.is_better(value, best)
   without_better = 0 if is_better else progress.evaluations_without_better + 1
   return checkpoints_lib.Progress(
       best_step=step if is_better else progress.best_step,
@@ -313,6 +311,7 @@ def judge(
       evaluation=metrics,
       evaluated_step=step,
       finished=bool(patience) and without_better >= patience,
+      criterion=criterion.name,
   )
 
 

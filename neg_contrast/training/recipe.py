@@ -19,6 +19,7 @@ from neg_contrast.training import (
   run_settings,
   sharded_step,
 )
+from neg_contrast.training import criterion as criterion_lib
 from neg_contrast.training import outline as outline_lib
 from neg_contrast.training import state as state_lib
 
@@ -81,11 +82,9 @@ class Recipe(abc.ABC):
   """Model, batches and loss of a training.
 
   Attributes:
-    criterion: the metric of `_tune` that early stopping goes by.
     sharding_rules: of the parameters.
   """
 
-  criterion = 'accuracy@1'
   sharding_rules = sharding.PARAMETER_RULES
 
   def __init__(
@@ -109,6 +108,11 @@ class Recipe(abc.ABC):
     """The model that training starts from."""
     assert self._given.start is not None
     return self._given.start.load()
+
+  @property
+  def criterion(self) -> criterion_lib.Criterion:
+    """The metric of `_tune` that early stopping goes by."""
+    return criterion_lib.of_metric(self._config.evaluation.criterion)
 
   @abc.abstractmethod
   def outline(self) -> outline_lib.Outline:

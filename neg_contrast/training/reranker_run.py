@@ -125,9 +125,7 @@ class RerankerTraining(pooled_run.PooledTraining):
       if need.is_large:  # Such as a retriever's weights.
         need.release()
     scorer = pair_scorer.PairScorer(self.model, self._config.encoding)
-    names = tuple(dict.fromkeys(
-        ('accuracy@1', *self._config.evaluation.metrics)
-    ))
+    names = evaluation.tuning_metrics()
 
     def measure(params):
       scores = candidate_scores.cross_scores(

@@ -67,7 +67,10 @@ ARGUMENTS = {
     'nq_stage1': (*_SIZES, *(f'stage1={kind}' for kind in _STAGE1)),
     'nq_table': _SIZES,
     'squad_generator': _SIZES, 'squad_stage1': _SIZES,
-    'squad_stage2': (*_TRAIN_STAGE2, 'stage1=nq'), 'squad_table': _SIZES,
+    'squad_stage2': (
+        *_TRAIN_STAGE2, 'stage1=nq', 'corpus=wikipedia', 'corpus=bogus',
+        'corpus=wikipedia,stage1=generated', 'corpus=wikipedia,stage1=none'),
+    'squad_table': (*_SIZES, 'corpus=wikipedia'),
     'zeshel_reranker': _SIZES, 'zeshel_retriever': _LINKING,
 }
 _GIVEN = {  # What those configs leave to flags.

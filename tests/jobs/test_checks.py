@@ -79,6 +79,12 @@ def test_data_is_needed(job):
                   'rerank')),
     *((job, {'evaluation.depth': 5}, 'config.evaluation.depth=5: must be')
       for job in ('train', 'evaluate', 'ensemble', 'train_reranker', 'rerank')),
+    *((job, {'evaluation.criterion': 'acuracy@1'},
+       "config.evaluation.criterion: no metric 'acuracy@1'; there are accuracy")
+      for job in ('train', 'train_reranker')),
+    ('train', {'evaluation.criterion': 'mrr@200'}, 'at least 200, for mrr@200'),
+    ('train', {'evaluation.criterion': 'micro_normalized_accuracy'},
+     'is of what is ranked anew (job=train_reranker)'),
     *((job, {'synthetic.pairs': 'crops'}, f'is for job=train, not {job}')
       for job in ('mine', 'evaluate', 'table', 'train_generator')),
     ('split', {'data.passage_tokens': 9}, "config.checkpoint='': is needed"),
@@ -130,6 +136,11 @@ def test_models_before(place, inner, values, message):
   config = make_config('train')
   config[place] = make_config(inner, **values)
   assert message in refused(config)
+
+
+def test_a_reranker_is_tuned_by_what_it_ranks_anew():
+  jobs.check(config_lib.parse(make_config('train_reranker', **{
+      'evaluation.criterion': 'normalized_accuracy'})))
 
 
 def test_stage1_is_for_trainings_of_the_same_model():

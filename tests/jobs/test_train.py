@@ -439,3 +439,26 @@ def test_a_tree_that_was_moved_goes_on(tmp_path, monkeypatch):
   plan.run(job.targets())
   assert (there / 'first' / 'log.jsonl').stat().st_mtime_ns == first
   assert losses_of(there / 'work') == losses_of(whole / 'work')
+
+
+def test_a_random_projection_is_not_evaluated(tmp_path, caplog):
+  """Its row is left out, and a line says so; with stage 1 there is a start."""
+  def systems(**overrides):
+    config = config_lib.parse(tiny.make_config(tmp_path, **overrides))
+    job = train.TrainJob(config, tmp_path / 'w')
+    return [one.name for one in job.targets()]
+
+  with caplog.at_level('INFO'):
+    assert systems() == ['data', 'bm25', 'initial', 'training', 'trained']
+    assert not caplog.messages
+    assert systems(model__projection_dim=8) == [
+        'data', 'bm25', 'training', 'trained']
+  assert caplog.messages == [
+      'initial is not evaluated: the projection on top of '
+      f'{tmp_path / "model"} (config.model.projection_dim) is random before '
+      'the training']
+  config = tiny.make_config(tmp_path, model__projection_dim=8)
+  config.stage1 = tiny.make_config(
+      tmp_path, model__projection_dim=8, workdir=str(tmp_path / 'first'))
+  job = train.TrainJob(config_lib.parse(config), tmp_path / 'w')
+  assert 'initial' in [one.name for one in job.targets()]

@@ -209,7 +209,8 @@ def sealed_again(folder):
 @pytest.mark.parametrize(('kind', 'name', 'value'), [
     *(('pool', name, value) for name, values in {
         'rows': (-2, PASSAGES + len(HALVES), 10**9), 'source': (2, 255),
-        'rank': (0, -1, 2 * DEPTH + 1), 'dropped_by': (8, 255),
+        'rank': (0, -1, 2 * DEPTH + 1),
+        'dropped_by': (len(pool_lib.DROPPED_BY), 255),
         'halves': (-1, PASSAGES), 'query_rows': (-1, 10**9),
     }.items() for value in values),
     *(('candidates', 'rows', value)

@@ -63,6 +63,15 @@ def test_margins(positive, margin, relative, kept):
   assert set(drop('context', mined, config)) == {0}
 
 
+@pytest.mark.parametrize('asked', [{'margin': 9.0}, {'relative_margin': 9.0}])
+def test_a_margin_needs_a_score_of_the_positive(asked):
+  mined = found([0, 1, -1], positive=np.nan)
+  assert drop('run', mined, settings(**asked), positives=[1]) == [
+      CODE('unscored'), CODE('positive'), 0]
+  assert drop('run', mined, settings()) == [0, 0, 0]
+  assert drop('given', mined, settings(**asked)) == [0, 0, 0]
+
+
 def test_duplicates_keep_the_best_that_is_left():
   mined = found(range(6))
   groups = [7, 7, 8, 7, 8, 9]

@@ -167,6 +167,14 @@ def test_scores_where_they_can_be_compared(
     assert (item.positive_score is not None) == has_own
 
 
+def test_a_run_may_not_score_the_positive():
+  some = make_pool('run')
+  some.positive_scores[0] = np.nan
+  first, second = read(some)
+  assert (first.positive_score, second.positive_score) == (None, 7.7)
+  assert first.scores == [0.1, 0.3, 0.4]
+
+
 def test_positives_that_are_trained_on_come_first():
   judgements = prepared.Judgements(
       query_rows=np.array([1, 1, 1, 1, 4], np.int32),

@@ -2,12 +2,13 @@
 """
 
 import dataclasses
+import json
 
 import pytest
 
 from neg_contrast import errors
 from neg_contrast.artifacts import artifact
-from neg_contrast.models import given
+from neg_contrast.models import given, loading
 from neg_contrast.settings import config as config_lib
 from tests import tiny
 
@@ -169,3 +170,30 @@ def test_equal_ones_are_one(root):
           given.Start('a', 1, config_of()),
           given.RerankerStart('a', 1, config_of())}
   assert len(made) == 4
+
+
+def test_a_projection_may_be_random(root):
+  """Where neither the model nor a training brings it."""
+  def is_random(name='model', after=None, **values):
+    return given.Start(str(root / name), 0, config_of(**values),
+                       after).is_projection_random
+
+  assert is_random(projection_dim=8)
+  assert not is_random(projection_dim=0) and not is_random()
+  assert not is_random(projection_dim=8, after=Before())
+  assert given.Start('bert-base-uncased', 0, config_of(
+      projection_dim=768)).is_projection_random
+  (root / 'trained').mkdir()
+  (root / 'trained' / loading.FILE).touch()  # A workdir.
+  assert not is_random('trained', projection_dim=8)
+  for place in ('dense', 'towers/query', 'towers/passage'):
+    folder = root / place
+    (folder / '2_Dense').mkdir(parents=True)
+    (folder / 'modules.json').write_text(json.dumps([
+        {'type': f'sentence_transformers.models.{kind}', 'path': path}
+        for kind, path in (('Transformer', ''), ('Dense', '2_Dense'))]))
+    (folder / '2_Dense' / 'config.json').write_text(
+        json.dumps({'in_features': 16, 'out_features': 8}))
+  for name in ('dense', 'towers'):
+    assert not is_random(name, projection_dim=8)
+    assert is_random(name, projection_dim=9)

@@ -78,6 +78,16 @@ def test_counting():
   assert counting == keys.counting(Outer(inner=Inner(kind='b')))
 
 
+def test_a_key_that_counts_once_it_is_changed():
+  @dataclasses.dataclass(frozen=True)
+  class Later(keys.Section):
+    section = 'later'
+    rule: str = keys.key('old', counts=keys.Changed())
+
+  assert keys.counting(Later()) == {}
+  assert keys.counting(Later(rule='new')) == {'rule': 'new'}
+
+
 @pytest.mark.parametrize(('annotation', 'fits', 'others'), [
     (int, (0, -3, np.int64(4)), (0.5, 'a', True, None, ())),
     (float, (0, 0.5, np.float32(1)), ('a', False, None)),

@@ -14,8 +14,11 @@ from neg_contrast import errors, sharding
 from neg_contrast.artifacts import checkpoints, folders
 from neg_contrast.batches import batcher
 from neg_contrast.settings import config as config_lib
+from neg_contrast.training import criterion as criterion_lib
 from neg_contrast.training import loop, optimizer, prefetch, run_log
 from neg_contrast.training import state as state_lib
+
+CRITERION = criterion_lib.of_metric('accuracy@1')
 
 
 def test_prefetch_keeps_order_and_hands_over_errors():
@@ -55,9 +58,22 @@ def test_early_stopping_counts_and_prefers_the_earlier_of_equals():
   progress = checkpoints.Progress()
   for step, value in ((1, 0.5), (2, 0.7), (3, 0.7), (4, 0.6)):
     assert not progress.finished
-    progress = loop.judge(progress, step, {'accuracy@1': value}, 2)
+    progress = loop.judge(progress, step, {'accuracy@1': value}, 2, CRITERION)
   assert (progress.best_step, progress.best_value) == (2, 0.7)
   assert progress.evaluations_without_better == 2 and progress.finished
+
+
+@pytest.mark.parametrize(('criterion', 'best'), [
+    (CRITERION, (3, 0.9)), (criterion_lib.LOSS, (2, 0.25))])
+def test_the_criterion_says_which_is_better(criterion, best):
+  progress = checkpoints.Progress()
+  values = {'accuracy@1': (0.5, 0.4, 0.9), 'loss': (0.5, 0.25, 0.3)}
+  for step, value in enumerate(values[criterion.name], 1):
+    progress = loop.judge(
+        progress, step, {'accuracy@1': -1.0, 'loss': 9.0,
+                         criterion.name: value}, 5, criterion)
+  assert (progress.best_step, progress.best_value) == best
+  assert progress.criterion == criterion.name
 
 
 class Kept(checkpoints.Checkpoints):
@@ -87,7 +103,7 @@ def fit(kept, step=lambda number: None, evaluate=lambda: None, steps=4,
       lambda params: evaluate() or {'accuracy@1': 0.5}, kept, run_log.NoLog(),
       loop.Schedule(total_steps=steps, eval_steps=2, patience=patience,
                     save_steps=3, log_steps=1, batch_size=1,
-                    learning_rate=lambda step: 0.1),
+                    learning_rate=lambda step: 0.1, criterion=CRITERION),
   ).fit(state_lib.TrainState(np.int32(0), {}, {}), checkpoints.Progress())
 
 

@@ -133,5 +133,6 @@ def _metadata(row: dict[str, Any]) -> dict[str, Any]:
 
 
 FORMAT = records.SourceFormat(
-    'beir:data/scifact', Beir, keys=('_id',), is_folder=True
+    'beir:data/scifact', Beir, keys=('_id',), is_folder=True,
+    drops_own_passage=True,
 )

@@ -88,8 +88,14 @@ def parse(name: str) -> Parsed:
   )
 
 
-def check_names(names: Iterable[str]) -> None:
+def check_names(
+    names: Iterable[str], key: str = 'evaluation.metrics'
+) -> None:
   """Refuses metrics that there are none of.
+
+  Args:
+    names: of metrics.
+    key: that holds them.
 
   Raises:
     UserError: names the first and the key.
@@ -98,8 +104,39 @@ def check_names(names: Iterable[str]) -> None:
     try:
       parse(name)
     except errors.UserError as e:
-      key = errors.key('evaluation.metrics')
-      raise errors.UserError(f'{key}: {e}') from None
+      raise errors.UserError(f'{errors.key(key)}: {e}') from None
+
+
+def check_criterion(name: str, has_candidates: bool = False) -> None:
+  """Refuses a criterion of early stopping that can't be measured.
+
+  Args:
+    name: of the metric.
+    has_candidates: whether candidates are ranked anew.
+
+  Raises:
+    UserError: there is no such metric, or it needs candidates.
+  """
+  check_names([name], 'evaluation.criterion')
+  if metric.CANDIDATES in parse(name).metric.needs and not has_candidates:
+    raise errors.SettingError(
+        'evaluation.criterion', name,
+        'is of what is ranked anew (job=train_reranker); choose another '
+        'metric, such as accuracy@1'
+    )
+
+
+def less_is_better(name: str) -> bool:
+  """Whether the smaller of two means is better; not so of unknown metrics."""
+  try:
+    return parse(name).metric.less_is_better
+  except errors.UserError:
+    return False
+
+
+def best(name: str, values: Iterable[float]) -> float:
+  """The best of some means of a metric; there is at least one."""
+  return min(values) if less_is_better(name) else max(values)
 
 
 def names_with(need: str) -> tuple[str, ...]:

@@ -90,12 +90,14 @@ class Metric(abc.ABC):
       `CANDIDATES`. One that needs candidates is measured wherever there are
       some, whether a config asks for it or not.
     is_over_worlds: whether its mean is that of the worlds' means.
+    less_is_better: whether a smaller mean is a better one.
     first_passage: for a metric `@k` that is 1 where the first passage of a kind
       is among the top k: that kind, for the report; else empty.
   """
 
   needs: ClassVar[tuple[str, ...]] = (JUDGEMENTS,)
   is_over_worlds: ClassVar[bool] = False
+  less_is_better: ClassVar[bool] = False
   first_passage: ClassVar[str] = ''
 
   @abc.abstractmethod

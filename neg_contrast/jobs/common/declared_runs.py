@@ -3,6 +3,9 @@
 import dataclasses
 import pathlib
 
+from absl import logging
+
+from neg_contrast import errors
 from neg_contrast.artifacts import artifact
 from neg_contrast.jobs.common import settings_of_rooms
 from neg_contrast.models import given
@@ -38,6 +41,22 @@ def encoder_run(
       settings_of_rooms.training(config), workdir, data,
       start(config, after), None if gold == data else gold, pool, name,
   )
+
+
+def is_worth_evaluating(start: artifact.Artifact) -> bool:
+  """Whether the model that a training starts from is evaluated.
+
+  It is not where its projection is random: its ranking would say nothing of the
+  model. The log says so.
+  """
+  if not (isinstance(start, given.Start) and start.is_projection_random):
+    return True
+  logging.info(
+      'initial is not evaluated: the projection on top of %s (%s) is random '
+      'before the training', start.checkpoint,
+      errors.key('model.projection_dim'),
+  )
+  return False
 
 
 def start(

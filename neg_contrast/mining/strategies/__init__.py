@@ -33,7 +33,7 @@ def strategy_of(name: str, task: task_lib.Task) -> Strategy:
 
 
 def is_ranked(name: str) -> bool:
-  """Whether a search ranks and scores the candidates of a strategy."""
+  """Whether the candidates of a strategy have ranks and scores."""
   return name in STRATEGIES and STRATEGIES[name].is_ranked
 
 

@@ -4,7 +4,7 @@ import numpy as np
 
 from neg_contrast.mining import candidates, worlds_index
 from neg_contrast.mining.strategies import strategy
-from neg_contrast.retrieval import hits
+from neg_contrast.retrieval import hits, own_passages
 
 
 class Bm25(strategy.Strategy):
@@ -28,8 +28,11 @@ class Bm25(strategy.Strategy):
         places = np.searchsorted(among[:-1], others)
         others = np.where(among[places] == others, places, -1)
       found, scores = index.search_and_score(
-          [queries[int(row)].text for row in rows], depth, others
+          [queries[int(row)].text for row in rows],
+          own_passages.depth_for(task.dataset, depth), others,
       )
-      return hits.renumber(found, among), scores
+      return own_passages.drop(
+          task.dataset, rows, hits.renumber(found, among), depth
+      ), scores
 
     return strategy.Proposer(candidates.SearchMiner(search, task.positives))

@@ -7,9 +7,10 @@ from typing import Any, ClassVar
 import numpy as np
 
 from neg_contrast.artifacts import artifact
+from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.mining import candidates
 from neg_contrast.mining.strategies import strategy
-from neg_contrast.retrieval import corpus_vectors
+from neg_contrast.retrieval import corpus_vectors, own_passages
 from neg_contrast.retrieval import retriever as retriever_lib
 
 _MEASURED = 200  # Queries that the recall of a ScaNN index is measured with.
@@ -60,15 +61,21 @@ class DenseStrategy(strategy.Strategy):
           0, len(rows) - 1, min(_MEASURED, len(rows)), dtype=int
       )]
       facts = retriever.measure_index(some, retriever.search_rows(some, depth))
-    search = functools.partial(_search, retriever, depth)
+    search = functools.partial(_search, retriever, task.dataset, depth)
     return strategy.Proposer(
         candidates.SearchMiner(search, task.positives), {'index': facts}
     )
 
 
 def _search(
-    retriever: retriever_lib.Retriever, depth: int, rows: np.ndarray,
+    retriever: retriever_lib.Retriever,
+    dataset: dataset_lib.Dataset,
+    depth: int,
+    rows: np.ndarray,
     others: np.ndarray,
 ):
   """Hits, and the scores of other passages."""
-  return retriever.search_and_score(rows, depth, others)
+  found, scores = retriever.search_and_score(
+      rows, own_passages.depth_for(dataset, depth), others
+  )
+  return own_passages.drop(dataset, rows, found, depth), scores

@@ -1,6 +1,7 @@
 """`run`: the first passages of run files, by whatever system wrote them."""
 
 import dataclasses
+import math
 import pathlib
 from collections.abc import Mapping, Sequence
 
@@ -9,7 +10,8 @@ from jaxtyping import Int
 
 from neg_contrast import errors
 from neg_contrast.artifacts import folders
-from neg_contrast.data import prepared as prepared_lib
+from neg_contrast.data import dataset as dataset_lib
+from neg_contrast.data import examples
 from neg_contrast.evaluation import runs
 from neg_contrast.mining import candidates
 from neg_contrast.mining.strategies import strategy
@@ -21,12 +23,14 @@ class RunMiner:
 
   Attributes:
     run: (passage id, score) pairs of each query id, best first.
-    prepared: whose passages and queries these are.
+    dataset: whose passages and queries these are.
+    positives: groups of the known positives of all queries.
     depth: of the candidates.
   """
 
   run: Mapping[str, Sequence[tuple[str, float]]]
-  prepared: prepared_lib.Prepared
+  dataset: dataset_lib.Dataset
+  positives: examples.Positives
   depth: int
 
   def mine(
@@ -34,28 +38,50 @@ class RunMiner:
   ) -> candidates.Candidates:
     """The candidates of some queries.
 
+    The score of a query's best positive is that of the run; nan where the run
+    does not rank any.
+
     Raises:
       UserError: a passage is not in the corpus.
     """
-    rankings = [
-        self.run.get(self.prepared.query_ids[query].decode(), ())[:self.depth]
-        for query in queries
-    ]
-    rows = [[self._row_of(name) for name, _ in some] for some in rankings]
+    rankings = [self._ranking(int(query)) for query in queries]
     found = candidates.listed(
-        rows, [[score for _, score in some] for some in rankings], self.depth
+        [rows for rows, _, _ in rankings],
+        [scores for _, scores, _ in rankings], self.depth,
     )
-    return dataclasses.replace(
-        found, positive_scores=np.full(len(queries), np.nan, np.float32)
-    )
+    return dataclasses.replace(found, positive_scores=np.array(
+        [positive for _, _, positive in rankings], np.float32
+    ))
+
+  def _ranking(self, query: int) -> tuple[list[int], list[float], float]:
+    """First rows and their scores, and the score of the best positive."""
+    rows: list[int] = []
+    scores: list[float] = []
+    positive = math.nan
+    prepared, owns = self.dataset.prepared, self.dataset.own_passages
+    own = -1 if owns is None else int(owns[query])
+    known = set(self.positives[query].tolist())
+    for name, score in self.run.get(prepared.query_ids[query].decode(), ()):
+      if len(rows) == self.depth and not math.isnan(positive):
+        break
+      row = self._row_of(name)
+      if row == own:
+        continue
+      if math.isnan(positive) and int(prepared.passage_groups[row]) in known:
+        positive = score
+      if len(rows) < self.depth:
+        rows.append(row)
+        scores.append(score)
+    return rows, scores, positive
 
   def _row_of(self, name: str) -> int:
-    row = self.prepared.passage_ids.row_of(name)
+    prepared = self.dataset.prepared
+    row = prepared.passage_ids.row_of(name)
     if row is None:
       raise errors.UserError(
           f'{errors.key("negatives.runs")}: passage "{name}" is not in '
-          f'{self.prepared.manifest["spec"]}; give the corpus that the run was '
-          'made with'
+          f'{prepared.manifest["spec"]}; give the corpus that the run was made '
+          'with'
       )
     return row
 
@@ -64,6 +90,7 @@ class Run(strategy.Strategy):
   """Candidates that another system ranked."""
 
   name = 'run'
+  is_ranked = True
   reads = ('runs',)
 
   @property
@@ -82,5 +109,6 @@ class Run(strategy.Strategy):
   def proposer(self, task):
     """Reads the files."""
     return strategy.Proposer(RunMiner(
-        runs.read_runs(self._paths), task.prepared, self.task.depth
+        runs.read_runs(self._paths), task.dataset, task.positives,
+        self.task.depth,
     ))

@@ -34,9 +34,9 @@ class Strategy(abc.ABC):
   Attributes:
     name: in `config.negatives.strategy`, `members`, `drop_answers`, plans and
       reports.
-    is_ranked: whether candidates are ranked and scored by a search. Then ranks
-      and margins filter them, reports compare scores, and processes divide the
-      queries.
+    is_ranked: whether candidates have ranks and scores, by a search or a run.
+      Then ranks and margins filter them, reports compare scores, and processes
+      divide the queries.
     trains_miner: whether a miner is trained first.
     reads: fields of the task that it reads beside the common ones; it has only
       these, so that tasks which differ in others share candidates.

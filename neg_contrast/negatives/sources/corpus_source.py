@@ -20,12 +20,12 @@ class Corpus(source.Source):
   def draw(
       self, step: int, numbers: np.ndarray, query_rows: np.ndarray
   ) -> batcher.Drawn:
-    """Distinct passages that are no known positives."""
+    """Distinct passages that are neither positives nor the query's own."""
     material = self._material
     prepared = material.dataset.prepared
     return drawing.draw_from_corpus(
         len(prepared.passages), prepared.passage_groups,
-        material.pairs.positive_groups[query_rows],
+        self._excluded(query_rows),
         material.settings.per_query, material.seed, step, numbers,
         material.among,
     )

@@ -158,7 +158,7 @@ class Sampled(source.Source):
       lines = np.arange(block * at_once, min(count, (block + 1) * at_once))
       made.append(draw(
           key, lines, query_vecs[lines],
-          pairs.positive_groups[pairs.query_rows[lines]],
+          self._excluded(pairs.query_rows[lines]),
       ))
       say(int(lines[-1]) + 1)
     names = ['rows'] + ['log_proposal'] * is_iid

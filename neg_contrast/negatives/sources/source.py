@@ -91,6 +91,23 @@ class Source(abc.ABC):
       query_rows: `[batch] int32`, of their queries.
     """
 
+  def _excluded(self, query_rows: np.ndarray) -> np.ndarray:
+    """Groups that are no negatives: of known positives, and of own passages.
+
+    Args:
+      query_rows: `[queries] int32`.
+
+    Returns:
+      `[queries, some] int32`; -1 pads.
+    """
+    dataset = self._material.dataset
+    known = self._material.pairs.positive_groups[query_rows]
+    if dataset.own_passages is None:
+      return known
+    own = dataset.own_passages[query_rows]
+    groups = np.where(own >= 0, dataset.prepared.passage_groups[own], own)
+    return np.concatenate([known, groups[:, None]], axis=1)
+
   def refresh(self, params: Any, step: int) -> None:  # noqa: B027
     """Makes the negatives of the steps that come, where parameters count.
 

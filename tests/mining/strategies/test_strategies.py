@@ -18,7 +18,7 @@ def test_every_one_is_known_by_its_name():
   for name, strategy in strategies.STRATEGIES.items():
     assert strategy.name == name
     assert strategies.is_ranked(name) == (
-        name in ('bm25', 'coarse', 'fine', 'model'))
+        name in ('bm25', 'coarse', 'fine', 'model', 'run'))
 
 
 class Toy(strategies.Strategy):
