@@ -74,6 +74,9 @@ class TrainJob:
       return declared_runs.encoder_run(
           self._config, self._workdir, self._data, self.gold, self._pool,
           None if self.stage1 is None else self.stage1.run,
+          drawn_from=declared_pools.drawn_from(
+              self._config, self._data, self.gold
+          ),
       )
 
   def judged(self, split: str) -> judged.Judged:
@@ -137,9 +140,6 @@ class TrainJob:
 
   @functools.cached_property
   def _pool(self):
-    negatives = self._config.negatives
-    if not (negatives.pool or negatives.sources):
-      return None
-    return declared_pools.negatives(
+    return declared_pools.pool_of_training(
         self._config, self._workdir, self._data, self.gold
     )

@@ -31,8 +31,8 @@ def check(config: config_lib.Config) -> None:
       raise config.error(f'model.{name}', 'is for dual encoders; leave it out')
   negatives = config.negatives
   if negatives.strategy not in ('mixed', *config_lib.MINED.names):
-    raise config.error('negatives.strategy', 'gives no pool, which a reranker '
-                       'is trained on; choose '
+    raise config.error('negatives.strategy', 'gives no hard negatives, which '
+                       'a reranker is trained on; choose '
                        f'{", ".join(config_lib.MINED.names)} or mixed')
   if negatives.per_query < 1:
     raise config.error('negatives.per_query', 'must be at least 1')
@@ -44,6 +44,7 @@ def check(config: config_lib.Config) -> None:
                        '"bm25", a TREC run file, or the checkpoint of a '
                        'retriever')
   config.evaluation.check_depth()
+  negatives_checks.check_unfiltered(config)
   negatives_checks.check_mined(config)
 
 
@@ -77,7 +78,9 @@ class TrainRerankerJob:
     return reranker_runs.RerankerRun(
         settings_of_rooms.training(config), self._workdir, self._data,
         given.RerankerStart(config.model.init, config.seed, config.model),
-        pool=self._pool, candidates=self._candidates(
+        pool=self._pool,
+        drawn_from=declared_pools.drawn_from(config, self._data, self._data),
+        candidates=self._candidates(
             judged.TuneJudged(self._data, config.evaluation)
         ),
     )
@@ -105,7 +108,7 @@ class TrainRerankerJob:
     )
 
   @functools.cached_property
-  def _pool(self) -> pool_folder.PoolFolder:
-    return declared_pools.negatives(
+  def _pool(self) -> pool_folder.PoolFolder | None:
+    return declared_pools.pool_of_training(
         self._config, self._workdir, self._data, self._data
     )
