@@ -269,9 +269,6 @@ def set_stage1(
   config.synthetic.per_passage = 3 if is_generated else 1
   set_negatives(config, negatives if kind == 'generated' else 'random')
   config.negatives.miner_epochs = config.optim.epochs  # Of gold pairs.
-  if config.negatives.strategy != 'context':  # Which keeps no pool.
-    config.negatives.pool_size = 10  # There are tens of millions of queries.
-    config.negatives.depth = 20
   if kind != 'generated':
     config.workdir += f'-{kind}'
 

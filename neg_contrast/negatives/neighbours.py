@@ -72,7 +72,7 @@ class Neighbours:
         )
         found[some, :nearest.shape[1]] = nearest
         blocked.append(some[~is_whole])
-      lines, reach = np.concatenate(blocked), 2 * reach
+      lines, reach = np.concatenate(blocked), 4 * reach
     return found
 
   def distances(
