@@ -103,6 +103,24 @@ def write(
     manifest: gets counts and fingerprints; `fingerprint` covers the cuts.
   """
   preparation.write_queries(base, PairSource(files), folder, manifest)
+  cuts = _cuts(base, files, folder)
+  if cuts is not None:
+    np.save(folder / _CUTS, cuts, allow_pickle=False)
+    digest = hashlib.sha256(manifest['fingerprint'].encode() + cuts.tobytes())
+    manifest['fingerprint'] = digest.hexdigest()
+
+
+def _cuts(
+    base: prepared_lib.Prepared,
+    files: Sequence[pathlib.Path],
+    folder: pathlib.Path,
+) -> Int[np.ndarray, 'judgements 3'] | None:
+  """Of each judgement; of equal pairs the first. None: all are whole."""
+  with_cuts = (pair for pair in read_pairs(files)
+               if pair['cut'] != inputs.WHOLE)
+  first = list(itertools.islice(with_cuts, 1))
+  if not first:
+    return None
   table = arrays.load_array(
       folder / f'judgements-{SPLIT}.npy', (None, 4), np.int32,
       is_finished=False,
@@ -111,9 +129,7 @@ def write(
   queries = id_table.IdTable(folder / 'queries', is_finished=False)
   cuts = np.tile(np.array(inputs.WHOLE, np.int32), (len(keys), 1))
   is_known = np.zeros(len(keys), bool)
-  with_cuts = (pair for pair in read_pairs(files)
-               if pair['cut'] != inputs.WHOLE)
-  for pairs in _blocks(with_cuts):
+  for pairs in _blocks(itertools.chain(first, with_cuts)):
     wanted = np.array([
         (queries.row_of(query_id(pair['query'])),
          base.passage_ids.row_of(pair['passage_id'])) for pair in pairs
@@ -122,10 +138,7 @@ def write(
     for place, pair in zip(np.searchsorted(keys, wanted), pairs, strict=True):
       if not is_known[place]:
         cuts[place], is_known[place] = pair['cut'], True
-  if (cuts != inputs.WHOLE).any():
-    np.save(folder / _CUTS, cuts, allow_pickle=False)
-    digest = hashlib.sha256(manifest['fingerprint'].encode() + cuts.tobytes())
-    manifest['fingerprint'] = digest.hexdigest()
+  return cuts
 
 
 def read_cuts(
