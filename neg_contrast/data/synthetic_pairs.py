@@ -7,6 +7,7 @@ equal text are one query with several positives, so that none is a negative of
 another.
 """
 
+import functools
 import hashlib
 import itertools
 import json
@@ -15,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TextIO
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 
 from neg_contrast.artifacts import arrays, folders
 from neg_contrast.data import id_table, inputs, preparation, records
@@ -23,6 +24,7 @@ from neg_contrast.data import prepared as prepared_lib
 
 SPLIT = 'synthetic'
 _CUTS = 'cuts.npy'
+_CODE_BYTES = 10  # Of a query's text: two of 10⁸ meet once in 10⁸ data sets.
 
 
 def write_pair(
@@ -51,7 +53,7 @@ def read_pairs(files: Iterable[pathlib.Path]) -> Iterator[dict[str, Any]]:
 
 def query_id(text: str) -> str:
   """The id of every query with this text."""
-  return f'synthetic-{hashlib.sha256(text.encode()).hexdigest()[:20]}'
+  return f'synthetic-{_code(text).hex()}'
 
 
 class PairSource:
@@ -73,10 +75,13 @@ class PairSource:
     return iter(())
 
   def queries(self) -> Iterator[records.Query]:
-    """The queries of all pairs."""
-    for pair in read_pairs(self.files):
-      text = pair['query']
-      yield records.Query(query_id(text), text, where=str(self.files[0].parent))
+    """The queries of all pairs, each once: a repeat would be written twice."""
+    for pair, is_first in zip(read_pairs(self.files), self._are_first,
+                              strict=True):
+      if is_first:
+        text = pair['query']
+        yield records.Query(query_id(text), text,
+                            where=str(self.files[0].parent))
 
   def judgements(self, split: str) -> Iterator[records.Judgement]:
     """A positive for every pair, and its home as one that is only known."""
@@ -86,6 +91,22 @@ class PairSource:
       yield records.Judgement(name, pair['passage_id'], 1)
       if 'home_id' in pair:
         yield records.Judgement(name, pair['home_id'], 1, is_example=False)
+
+
+  @functools.cached_property
+  def _are_first(self) -> Bool[np.ndarray, ' pairs']:
+    """Whether the query of each pair is there for the first time.
+
+    The codes are sorted as bytes: 30 of a pair, and no object.
+    """
+    codes = bytearray()
+    for pair in read_pairs(self.files):
+      codes += _code(pair['query'])
+    first = np.unique(np.frombuffer(codes, f'V{_CODE_BYTES}'),
+                      return_index=True)[1]
+    are_first = np.zeros(len(codes) // _CODE_BYTES, bool)
+    are_first[first] = True
+    return are_first
 
 
 def write(
@@ -153,3 +174,8 @@ def read_cuts(
 def _blocks(pairs: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
   while block := list(itertools.islice(pairs, 4096)):
     yield block
+
+
+def _code(text: str) -> bytes:
+  """What stands for a text."""
+  return hashlib.sha256(text.encode()).digest()[:_CODE_BYTES]
