@@ -41,6 +41,13 @@ class Neighbours:
     self._is_copied = groups != np.arange(len(groups))
     self._is_copied[groups[self._is_copied]] = True
 
+  @property
+  def state_bytes(self) -> int:
+    """What it holds beside what it was given."""
+    return sum(held.nbytes for held in (
+        self._order, self._places, self._ends, self._is_copied
+    ))
+
   def of(
       self,
       query_rows: Int[np.ndarray, ' examples'],

@@ -92,10 +92,11 @@ def test_state_is_a_few_bytes_a_passage():
   documents = np.repeat(np.arange(count // 5, dtype=np.int32), 5)
   made = neighbours_lib.Neighbours(
       documents, np.arange(count, dtype=np.int32), tiny.positives([[0]]))
-  held = sum(value.nbytes for name, value in vars(made).items()
-             if isinstance(value, np.ndarray)
-             and name not in ('_documents', '_groups'))
-  assert held <= count * 9 + count // 5 * 8 + 64
+  given = '_documents', '_groups'
+  assert made.state_bytes == sum(
+      value.nbytes for name, value in vars(made).items()
+      if isinstance(value, np.ndarray) and name not in given)
+  assert made.state_bytes <= count * 9 + count // 5 * 8 + 64
 
 
 def test_unknown_documents_are_refused_where_all_are():
