@@ -46,7 +46,7 @@ def measure(
 ) -> tuple[int, float, float, float]:
   """Bytes of state, and CPU seconds: sorting, a batch, a pair."""
   from neg_contrast.data import examples
-  from neg_contrast.negatives import drawing, neighbours
+  from neg_contrast.negatives import document_neighbours, drawing
 
   rng = np.random.default_rng(0)
   sizes = rng.geometric(1 / _MEAN, passages)
@@ -56,7 +56,7 @@ def measure(
   rows = (queries.astype(np.int64) * passages // pairs).astype(np.int32)
   known = examples.Positives(np.stack([queries, rows], axis=1), pairs)
   began = time.process_time()
-  made = neighbours.Neighbours(documents.copy(), groups, known)
+  made = document_neighbours.Neighbours(documents.copy(), groups, known)
   sorting = time.process_time() - began
   batches = [rng.integers(0, pairs, batch) for _ in range(_BATCHES)]
   began = time.process_time()

@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Int
 
 from neg_contrast.mining import candidates
-from neg_contrast.negatives import neighbours as neighbours_lib
+from neg_contrast.negatives import document_neighbours as neighbours_lib
 
 
 @dataclasses.dataclass(frozen=True)

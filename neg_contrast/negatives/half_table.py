@@ -13,8 +13,8 @@ from neg_contrast import errors, progress
 from neg_contrast.artifacts import arrays, artifact, checksums, folders, parts
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import examples
+from neg_contrast.negatives import document_neighbours as neighbours_lib
 from neg_contrast.negatives import halves as halves_lib
-from neg_contrast.negatives import neighbours as neighbours_lib
 
 FOLDER = 'halves'  # Of `negatives.mined_dir`.
 _PAIRS_AT_ONCE = 65536  # Judgements of a part: 47 s if all are halved.

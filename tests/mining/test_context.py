@@ -3,7 +3,7 @@
 import numpy as np
 
 from neg_contrast.mining import context
-from neg_contrast.negatives import neighbours
+from neg_contrast.negatives import document_neighbours
 from tests import tiny
 
 
@@ -13,7 +13,7 @@ def make_miner(documents, groups, positives, known, asked, depth=3):
     return np.array([row, 2, 4] if row != 10 else [-1, -1, -1], np.int32)
 
   return context.ContextMiner(
-      neighbours.Neighbours(documents, groups, tiny.positives(known)),
+      document_neighbours.Neighbours(documents, groups, tiny.positives(known)),
       lambda query: np.array(positives[query], np.int32), half,
       len(documents), depth)
 

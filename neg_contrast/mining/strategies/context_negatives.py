@@ -11,7 +11,7 @@ from absl import logging
 from neg_contrast.mining import context, worlds_index
 from neg_contrast.mining import mining_task as task_lib
 from neg_contrast.mining.strategies import strategy
-from neg_contrast.negatives import halves, neighbours
+from neg_contrast.negatives import document_neighbours, halves
 
 _MADE = 2  # 1 listed no half of a query that had other candidates.
 
@@ -40,7 +40,7 @@ class Context(strategy.Strategy):
     """Reads the documents; raises if those of the positives are unknown."""
     documents, prepared = task.dataset.documents, task.prepared
     query_rows, passage_rows = _trained(task)
-    unknown = neighbours.check_documents(
+    unknown = document_neighbours.check_documents(
         documents[passage_rows], task.source, self.task.key_of(self.name)
     )
     if unknown:
@@ -59,7 +59,7 @@ class Context(strategy.Strategy):
       ))]
 
     miner = context.ContextMiner(
-        neighbours.Neighbours(
+        document_neighbours.Neighbours(
             documents, prepared.passage_groups, task.positives
         ), positives, lambda query_row, row: maker.negative_halves(
             prepared, np.array([query_row]), np.array([row])

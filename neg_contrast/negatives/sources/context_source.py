@@ -8,7 +8,7 @@ own. No pool is kept, but for the half passages of positives without neighbours.
 import numpy as np
 
 from neg_contrast.artifacts import artifact
-from neg_contrast.negatives import drawing, half_table, neighbours
+from neg_contrast.negatives import document_neighbours, drawing, half_table
 from neg_contrast.negatives import pool as pool_lib
 from neg_contrast.negatives.sources import listed_source, source
 
@@ -21,7 +21,7 @@ class Context(listed_source.ListedSource):
   def __init__(self, material: source.Material):
     """Sorts the passages by document."""
     super().__init__(material)
-    self._neighbours = neighbours.Neighbours(
+    self._neighbours = document_neighbours.Neighbours(
         material.dataset.documents, material.dataset.prepared.passage_groups,
         material.pairs.positive_groups,
     )

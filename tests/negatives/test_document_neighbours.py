@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from neg_contrast import errors
 from neg_contrast.data import examples
-from neg_contrast.negatives import neighbours as neighbours_lib
+from neg_contrast.negatives import document_neighbours as neighbours_lib
 from tests import tiny
 
 
