@@ -9,7 +9,7 @@ from neg_contrast.evaluation import judged, metrics, summary
 from neg_contrast.jobs.common import (
   checks,
   declared_candidates,
-  declared_pools,
+  declared_draws,
   negatives_checks,
   reporting,
   settings_of_rooms,
@@ -79,7 +79,7 @@ class TrainRerankerJob:
         settings_of_rooms.training(config), self._workdir, self._data,
         given.RerankerStart(config.model.init, config.seed, config.model),
         pool=self._pool,
-        drawn_from=declared_pools.drawn_from(config, self._data, self._data),
+        drawn_from=declared_draws.drawn_from(config, self._data, self._data),
         candidates=self._candidates(
             judged.TuneJudged(self._data, config.evaluation)
         ),
@@ -109,6 +109,6 @@ class TrainRerankerJob:
 
   @functools.cached_property
   def _pool(self) -> pool_folder.PoolFolder | None:
-    return declared_pools.pool_of_training(
+    return declared_draws.pool_of_training(
         self._config, self._workdir, self._data, self._data
     )

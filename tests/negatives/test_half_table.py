@@ -8,7 +8,7 @@ import pytest
 from neg_contrast import errors
 from neg_contrast.artifacts import artifact, folders, plan
 from neg_contrast.data import dataset as dataset_lib
-from neg_contrast.jobs.common import declared_pools
+from neg_contrast.jobs.common import declared_draws
 from neg_contrast.negatives import half_table, sources
 from neg_contrast.settings import config as config_lib
 from tests import tiny
@@ -21,7 +21,7 @@ def make_table(folder, **overrides):
       'negatives__strategy': 'context', 'negatives__mined_dir':
       str(folder / 'mined'), **overrides}))
   data = dataset_lib.data_of(config.data)
-  (role, made), = declared_pools.drawn_from(config, data, data)
+  (role, made), = declared_draws.drawn_from(config, data, data)
   assert role == 'halves'
   return made
 
@@ -108,7 +108,7 @@ def test_only_what_draws_context_asks_for_it(root):
   def needed(**overrides):
     config = config_lib.parse(tiny.make_config(root, **overrides))
     data = dataset_lib.data_of(config.data)
-    return dict(declared_pools.drawn_from(config, data, data))
+    return dict(declared_draws.drawn_from(config, data, data))
 
   for strategy in ('given', 'corpus', 'random'):
     assert not needed(negatives__strategy=strategy)

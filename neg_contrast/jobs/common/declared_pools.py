@@ -13,11 +13,9 @@ from neg_contrast.mining import (
   mined_pool,
   miners,
   pool_folder,
-  worlds_index,
 )
 from neg_contrast.mining import mining_task as task_lib
 from neg_contrast.models import given
-from neg_contrast.negatives import sources
 from neg_contrast.settings import config as config_lib
 
 _AUDITED = ('model', 'bm25', 'context', 'given')  # All that trains nothing.
@@ -39,52 +37,10 @@ def negatives(
     gold: the data with judgements that people made, which miners train on.
     max_queries: where there are more, so many of them, drawn at random; 0: all.
   """
-  task = _task(config, data, gold, max_queries)
+  task = task_of(config, data, gold, max_queries)
   if config.negatives.pool:
     return given_pool.GivenPool(task, config.negatives)
   return mined_pool.MinedPool(task, config.negatives, workdir)
-
-
-def pool_of_training(
-    config: config_lib.Config,
-    workdir: pathlib.Path,
-    data: artifact.Artifact,
-    gold: dataset_lib.Data,
-) -> pool_folder.PoolFolder | None:
-  """The pool that a training draws from; None: it needs none.
-
-  Arguments are those of `negatives`. What is drawn for each example is not in
-  it.
-  """
-  settings = config.negatives
-  if not (settings.pool or settings.pooled):
-    return None
-  if settings.drawn:
-    settings = dataclasses.replace(
-        settings, members=settings.pooled, quotas=()
-    )
-  return negatives(
-      dataclasses.replace(config, negatives=settings), workdir, data, gold
-  )
-
-
-def drawn_from(
-    config: config_lib.Config, data: artifact.Artifact, gold: dataset_lib.Data
-) -> tuple[tuple[str, artifact.Artifact], ...]:
-  """(role, artifact) of what a training draws from beside data and pool.
-
-  Args:
-    config: of the training.
-    data: whose queries the negatives are for.
-    gold: the data with judgements that people made.
-  """
-  task = _task(config, data, gold, 0)
-  assert task.tokenizer is not None
-  return tuple(sources.needs_of(config.negatives, sources.Asked(
-      data, task.split, task.mined_dir, task.document, task.answer_rule,
-      task.tokenizer, worlds_index.index_of(task),
-      'negatives.members' if task.members else 'negatives.strategy',
-  )).items())
 
 
 def audited(
@@ -114,17 +70,17 @@ def audited(
       ),
   )
   return audited_pool.AuditedPool(
-      _task(config, gold, gold, max_queries), config.negatives, workdir
+      task_of(config, gold, gold, max_queries), config.negatives, workdir
   )
 
 
-def _task(
+def task_of(
     config: config_lib.Config,
     data: artifact.Artifact,
     gold: dataset_lib.Data,
     max_queries: int,
 ) -> task_lib.Task:
-  """All that any strategy reads."""
+  """All that any strategy reads; arguments are those of `negatives`."""
   settings, evaluation = config.negatives, config.evaluation
   return task_lib.Task(
       data=data,
