@@ -74,7 +74,8 @@ class CorpusWriter:
     self.write_queries(manifest, passage_ids, corpus)
 
   def write_queries(
-      self, manifest: dict[str, Any], passage_ids: id_table.IdTable, corpus: str
+      self, manifest: dict[str, Any], passage_ids: id_table.IdTable,
+      corpus: str, are_all_judged: bool = False,
   ) -> None:
     """Writes what refers to passages, and completes the manifest.
 
@@ -82,10 +83,13 @@ class CorpusWriter:
       manifest: gets counts and fingerprints.
       passage_ids: of the corpus.
       corpus: its fingerprint.
+      are_all_judged: whether every query is, and names no split: then no set of
+        ids is made, and nothing is read to know them.
     """
+    wanted = None if are_all_judged else self._usable.judged()
     sorter, queries = self._write_records(
         'queries', functools.partial(
-            self._usable.queries, self._usable.judged(), self._worlds
+            self._usable.queries, wanted, self._worlds
         ), _query_row,
     )
     sorter.close()
@@ -100,7 +104,7 @@ class CorpusWriter:
         self._source, self._invalid, self._folder, query_row,
         passage_ids.row_of, self._worlds_of if self._worlds else {},
     )
-    own = judgements.own_queries()
+    own = {} if are_all_judged else judgements.own_queries()
     counts = {split: judgements.write(split, own.get(split, ()))
               for split in self._source.splits}
     manifest |= {

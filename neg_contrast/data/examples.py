@@ -7,7 +7,7 @@ import dataclasses
 import hashlib
 
 import numpy as np
-from jaxtyping import Int, Integer
+from jaxtyping import Bool, Int, Integer
 
 from neg_contrast import errors
 from neg_contrast.data import prepared as prepared_lib
@@ -20,7 +20,7 @@ class Positives:
   """
 
   def __init__(self, pairs: Int[np.ndarray, 'pairs 2'], queries: int):
-    """Takes (query row, group) pairs, sorted by query.
+    """Takes (query row, group) pairs, sorted by query, then by group.
 
     Args:
       pairs: `[pairs, 2] int32`.
@@ -50,6 +50,37 @@ class Positives:
     table = np.full(places.shape, -1, np.int32)
     table[is_there] = self._groups[places[is_there]]
     return table
+
+  def holds(
+      self,
+      queries: Integer[np.ndarray, ' lines'],
+      groups: Integer[np.ndarray, 'lines some'],
+  ) -> Bool[np.ndarray, 'lines some']:
+    """Which groups are known positives of the query of their line.
+
+    By bisection: memory depends on no query's number of positives.
+
+    Args:
+      queries: `[lines] int`.
+      groups: `[lines, some] int`.
+    """
+    ends = self._ends[queries]
+    begins = np.where(queries > 0, self._ends[queries - 1], 0)
+    most = int(np.max(ends - begins, initial=0))
+    if not most:
+      return np.zeros(groups.shape, bool)
+    last = len(self._groups) - 1
+    low, high = (np.broadcast_to(some[:, None], groups.shape)
+                 for some in (begins, ends))
+    for _ in range(most.bit_length()):
+      middle = (low + high) // 2
+      is_less = self._groups[np.minimum(middle, last)] < groups
+      is_open = low < high
+      low = np.where(is_open & is_less, middle + 1, low)
+      high = np.where(is_open & ~is_less, middle, high)
+    return (low < ends[:, None]) & (
+        self._groups[np.minimum(low, last)] == groups
+    )
 
 
 @dataclasses.dataclass(frozen=True)

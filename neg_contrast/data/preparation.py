@@ -72,7 +72,8 @@ def write_queries(
 
   Args:
     base: has the passages, which stay where they are.
-    source: gives queries and judgements; its passages are not read.
+    source: gives queries and judgements, of every query one; its passages are
+      not read.
     folder: a scratch folder, see `folders.writing`.
     manifest: gets the counts and fingerprints.
 
@@ -82,7 +83,8 @@ def write_queries(
   manifest |= {'spec': base.manifest['spec'], 'worlds': []}
   invalid = records.InvalidRecords(skip=False)
   corpus_writer.CorpusWriter(source, invalid, folder).write_queries(
-      manifest, base.passage_ids, base.manifest['corpus_fingerprint']
+      manifest, base.passage_ids, base.manifest['corpus_fingerprint'],
+      are_all_judged=True,
   )
 
 

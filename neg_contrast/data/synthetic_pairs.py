@@ -7,6 +7,7 @@ equal text are one query with several positives, so that none is a negative of
 another.
 """
 
+import functools
 import hashlib
 import itertools
 import json
@@ -15,7 +16,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TextIO
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 
 from neg_contrast.artifacts import arrays, folders
 from neg_contrast.data import id_table, inputs, preparation, records
@@ -23,6 +24,7 @@ from neg_contrast.data import prepared as prepared_lib
 
 SPLIT = 'synthetic'
 _CUTS = 'cuts.npy'
+_CODE_BYTES = 10  # Of a query's text: two of 10⁸ meet once in 10⁸ data sets.
 
 
 def write_pair(
@@ -51,7 +53,7 @@ def read_pairs(files: Iterable[pathlib.Path]) -> Iterator[dict[str, Any]]:
 
 def query_id(text: str) -> str:
   """The id of every query with this text."""
-  return f'synthetic-{hashlib.sha256(text.encode()).hexdigest()[:20]}'
+  return f'synthetic-{_code(text).hex()}'
 
 
 class PairSource:
@@ -73,10 +75,13 @@ class PairSource:
     return iter(())
 
   def queries(self) -> Iterator[records.Query]:
-    """The queries of all pairs."""
-    for pair in read_pairs(self.files):
-      text = pair['query']
-      yield records.Query(query_id(text), text, where=str(self.files[0].parent))
+    """The queries of all pairs, each once: a repeat would be written twice."""
+    for pair, is_first in zip(read_pairs(self.files), self._are_first,
+                              strict=True):
+      if is_first:
+        text = pair['query']
+        yield records.Query(query_id(text), text,
+                            where=str(self.files[0].parent))
 
   def judgements(self, split: str) -> Iterator[records.Judgement]:
     """A positive for every pair, and its home as one that is only known."""
@@ -86,6 +91,22 @@ class PairSource:
       yield records.Judgement(name, pair['passage_id'], 1)
       if 'home_id' in pair:
         yield records.Judgement(name, pair['home_id'], 1, is_example=False)
+
+
+  @functools.cached_property
+  def _are_first(self) -> Bool[np.ndarray, ' pairs']:
+    """Whether the query of each pair is there for the first time.
+
+    The codes are sorted as bytes: 30 of a pair, and no object.
+    """
+    codes = bytearray()
+    for pair in read_pairs(self.files):
+      codes += _code(pair['query'])
+    first = np.unique(np.frombuffer(codes, f'V{_CODE_BYTES}'),
+                      return_index=True)[1]
+    are_first = np.zeros(len(codes) // _CODE_BYTES, bool)
+    are_first[first] = True
+    return are_first
 
 
 def write(
@@ -103,6 +124,24 @@ def write(
     manifest: gets counts and fingerprints; `fingerprint` covers the cuts.
   """
   preparation.write_queries(base, PairSource(files), folder, manifest)
+  cuts = _cuts(base, files, folder)
+  if cuts is not None:
+    np.save(folder / _CUTS, cuts, allow_pickle=False)
+    digest = hashlib.sha256(manifest['fingerprint'].encode() + cuts.tobytes())
+    manifest['fingerprint'] = digest.hexdigest()
+
+
+def _cuts(
+    base: prepared_lib.Prepared,
+    files: Sequence[pathlib.Path],
+    folder: pathlib.Path,
+) -> Int[np.ndarray, 'judgements 3'] | None:
+  """Of each judgement; of equal pairs the first. None: all are whole."""
+  with_cuts = (pair for pair in read_pairs(files)
+               if pair['cut'] != inputs.WHOLE)
+  first = list(itertools.islice(with_cuts, 1))
+  if not first:
+    return None
   table = arrays.load_array(
       folder / f'judgements-{SPLIT}.npy', (None, 4), np.int32,
       is_finished=False,
@@ -111,9 +150,7 @@ def write(
   queries = id_table.IdTable(folder / 'queries', is_finished=False)
   cuts = np.tile(np.array(inputs.WHOLE, np.int32), (len(keys), 1))
   is_known = np.zeros(len(keys), bool)
-  with_cuts = (pair for pair in read_pairs(files)
-               if pair['cut'] != inputs.WHOLE)
-  for pairs in _blocks(with_cuts):
+  for pairs in _blocks(itertools.chain(first, with_cuts)):
     wanted = np.array([
         (queries.row_of(query_id(pair['query'])),
          base.passage_ids.row_of(pair['passage_id'])) for pair in pairs
@@ -122,10 +159,7 @@ def write(
     for place, pair in zip(np.searchsorted(keys, wanted), pairs, strict=True):
       if not is_known[place]:
         cuts[place], is_known[place] = pair['cut'], True
-  if (cuts != inputs.WHOLE).any():
-    np.save(folder / _CUTS, cuts, allow_pickle=False)
-    digest = hashlib.sha256(manifest['fingerprint'].encode() + cuts.tobytes())
-    manifest['fingerprint'] = digest.hexdigest()
+  return cuts
 
 
 def read_cuts(
@@ -140,3 +174,8 @@ def read_cuts(
 def _blocks(pairs: Iterator[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
   while block := list(itertools.islice(pairs, 4096)):
     yield block
+
+
+def _code(text: str) -> bytes:
+  """What stands for a text."""
+  return hashlib.sha256(text.encode()).digest()[:_CODE_BYTES]

@@ -31,16 +31,17 @@ class UsableRecords:
                              f'passage "{passage.id}" has no title or text')
 
   def queries(
-      self, wanted: Collection[str], worlds: Collection[str]
+      self, wanted: Collection[str] | None, worlds: Collection[str]
   ) -> Iterator[records.Query]:
     """Those that belong to some split and have an id and a text.
 
     Args:
-      wanted: ids of queries that are judged; others name their split.
+      wanted: ids of queries that are judged; others name their split. None:
+        all are.
       worlds: that have passages.
     """
     for query in self._source.queries():
-      if query.id not in wanted and not query.split:
+      if wanted is not None and query.id not in wanted and not query.split:
         continue
       if not self._is_sound('query', query, query.text, *query.answers,
                             *(query.context or ())):

@@ -9,8 +9,8 @@ from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.evaluation import evaluations, judged, metrics, summary
 from neg_contrast.jobs.common import (
   checks,
+  declared_draws,
   declared_pairs,
-  declared_pools,
   declared_runs,
   negatives_checks,
   reporting,
@@ -76,6 +76,9 @@ class TrainJob:
       return declared_runs.encoder_run(
           self._config, self._workdir, self._data, self.gold, self._pool,
           None if self.stage1 is None else self.stage1.run,
+          drawn_from=declared_draws.drawn_from(
+              self._config, self._data, self.gold
+          ),
       )
 
   def judged(self, split: str) -> judged.Judged:
@@ -139,9 +142,6 @@ class TrainJob:
 
   @functools.cached_property
   def _pool(self):
-    negatives = self._config.negatives
-    if not (negatives.pool or negatives.sources):
-      return None
-    return declared_pools.negatives(
+    return declared_draws.pool_of_training(
         self._config, self._workdir, self._data, self.gold
     )

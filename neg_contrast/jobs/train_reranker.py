@@ -9,7 +9,7 @@ from neg_contrast.evaluation import judged, metrics, summary
 from neg_contrast.jobs.common import (
   checks,
   declared_candidates,
-  declared_pools,
+  declared_draws,
   negatives_checks,
   reporting,
   settings_of_rooms,
@@ -31,8 +31,8 @@ def check(config: config_lib.Config) -> None:
       raise config.error(f'model.{name}', 'is for dual encoders; leave it out')
   negatives = config.negatives
   if negatives.strategy not in ('mixed', *config_lib.MINED.names):
-    raise config.error('negatives.strategy', 'gives no pool, which a reranker '
-                       'is trained on; choose '
+    raise config.error('negatives.strategy', 'gives no hard negatives, which '
+                       'a reranker is trained on; choose '
                        f'{", ".join(config_lib.MINED.names)} or mixed')
   if negatives.per_query < 1:
     raise config.error('negatives.per_query', 'must be at least 1')
@@ -45,6 +45,7 @@ def check(config: config_lib.Config) -> None:
                        'retriever')
   metrics.check_criterion(config.evaluation.criterion, has_candidates=True)
   config.evaluation.check_depth()
+  negatives_checks.check_unfiltered(config)
   negatives_checks.check_mined(config)
 
 
@@ -78,7 +79,9 @@ class TrainRerankerJob:
     return reranker_runs.RerankerRun(
         settings_of_rooms.training(config), self._workdir, self._data,
         given.RerankerStart(config.model.init, config.seed, config.model),
-        pool=self._pool, candidates=self._candidates(
+        pool=self._pool,
+        drawn_from=declared_draws.drawn_from(config, self._data, self._data),
+        candidates=self._candidates(
             judged.TuneJudged(self._data, config.evaluation)
         ),
     )
@@ -106,7 +109,7 @@ class TrainRerankerJob:
     )
 
   @functools.cached_property
-  def _pool(self) -> pool_folder.PoolFolder:
-    return declared_pools.negatives(
+  def _pool(self) -> pool_folder.PoolFolder | None:
+    return declared_draws.pool_of_training(
         self._config, self._workdir, self._data, self._data
     )

@@ -28,7 +28,8 @@ class Candidates:
 
   Attributes:
     rows: `[queries, depth] int32` passage rows, best first; -1 pads. A row of
-      at least the number of passages means a half passage, see `context.py`.
+      at least the number of passages means a half passage, see
+      `negatives/halves.py`.
     scores: `[queries, depth] float32`: dot products, BM25 scores, or minus the
       distance in the document.
     positive_scores: `[queries] float32`, the highest score of a positive; nan
@@ -133,7 +134,7 @@ def write(
     depth: int,
     miner: Miner,
     say: Callable[[int], None],
-    halves: Sequence[tuple[int, int, int]] = (),
+    halves: Sequence[int] = (),
     divide: bool = False,
 ) -> None:
   """Mines, some queries at a time, into files.
@@ -145,8 +146,8 @@ def write(
     depth: candidates kept for a query.
     miner: proposes them.
     say: called with the number of queries done.
-    halves: half passages that rows point to, see `context.py`; the miner may
-      add to them.
+    halves: numbers of the half passages that rows point to, three of each, see
+      `negatives/halves.py`; the miner may add to them.
     divide: see `mine`.
   """
   count = manifest['queries'] = len(queries)

@@ -10,7 +10,7 @@ from neg_contrast.data import answers as answers_lib
 from neg_contrast.data import prepared as prepared_lib
 from neg_contrast.data import records
 from neg_contrast.data import tokenizer as tokenizer_lib
-from neg_contrast.mining import context
+from neg_contrast.negatives import halves as halves_lib
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Texts:
 
   Attributes:
     passages: of the corpus.
-    halves: `[halves, 3] int32`, see `context.py`.
+    halves: `[halves, 3] int32`, see `negatives/halves.py`.
     tokenizer: that the halves were cut with; asked for only if there are any.
   """
 
@@ -36,7 +36,8 @@ class Texts:
     offsets = self.tokenizer().offsets(whole.text)
     return records.Passage(
         f'{whole.id}[{begin}:{end}]', whole.title,
-        context.text_of(whole.text, offsets, (begin, end)), whole.document_id,
+        halves_lib.text_of(whole.text, offsets, (begin, end)),
+        whole.document_id,
     )
 
 

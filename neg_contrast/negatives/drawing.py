@@ -5,6 +5,7 @@ place), so that a draw needs no state, takes no order into account, and is the
 same on any number of hosts.
 """
 
+import dataclasses
 from collections.abc import Sequence
 
 import numpy as np
@@ -14,6 +15,41 @@ from neg_contrast.batches import batcher
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _NONE = np.uint64(2**64 - 1)  # The key of what may not be drawn.
+
+
+@dataclasses.dataclass(frozen=True)
+class Listed:
+  """What some examples may get.
+
+  Attributes:
+    rows: `[batch, depth] int32` passage rows; -1: none.
+    sources: `[batch, depth] int`, number of the source each comes from.
+  """
+
+  rows: Int[np.ndarray, 'batch depth']
+  sources: Integer[np.ndarray, 'batch depth']
+
+  def draw(
+      self,
+      count: int,
+      seed: int,
+      step: int,
+      examples: Int[np.ndarray, ' batch'],
+      quotas: Sequence[int] = (),
+  ) -> batcher.Drawn:
+    """Draws from each line, see `draw_places`."""
+    return self.take(draw_places(
+        self.rows >= 0, count, seed, step, examples, self.sources, quotas
+    ))
+
+  def take(self, places: Int[np.ndarray, 'batch count']) -> batcher.Drawn:
+    """What stands at some places of each line; -1: nothing."""
+    at = np.maximum(places, 0)
+    pick = lambda values: np.where(
+        places >= 0,
+        np.take_along_axis(values, at, axis=1).astype(np.int32), np.int32(-1),
+    )
+    return batcher.Drawn(pick(self.rows), pick(self.sources))
 
 
 def draw_places(

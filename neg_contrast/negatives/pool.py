@@ -92,19 +92,17 @@ class Pool:
       quotas: Sequence[int] = (),
   ) -> batcher.Drawn:
     """N of the M negatives of each query, see `drawing.draw_places`."""
+    return self.listed(query_rows).draw(count, seed, step, examples, quotas)
+
+  def listed(
+      self, query_rows: Int[np.ndarray, ' batch']
+  ) -> drawing.Listed:
+    """The M negatives of each query."""
     lines = self.lines_of(query_rows)
     known = np.maximum(lines, 0)
     usable = self.is_negative(known) & (lines >= 0)[:, None]
-    sources = np.asarray(self.source[known])
-    places = drawing.draw_places(
-        usable, count, seed, step, examples, sources, quotas
-    )
-    at = np.maximum(places, 0)
-    pick = lambda values: np.where(
-        places >= 0,
-        np.take_along_axis(values.astype(np.int32), at, axis=1), np.int32(-1),
-    )
-    return batcher.Drawn(pick(np.asarray(self.rows[known])), pick(sources))
+    return drawing.Listed(np.where(usable, self.rows[known], np.int32(-1)),
+                          np.asarray(self.source[known]))
 
   def counts(self) -> dict[str, dict[str, int]]:
     """Source -> `negatives` and each filter -> candidates; for logs."""

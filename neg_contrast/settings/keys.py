@@ -121,10 +121,10 @@ class OneOf:
 
   @property
   def names(self) -> tuple[str, ...]:
-    """All of them."""
-    return tuple(name for one in self.known for name in (
+    """All of them, each once."""
+    return tuple(dict.fromkeys(name for one in self.known for name in (
         one.names if isinstance(one, Table) else (one,)
-    ))
+    )))
 
   @property
   def rule(self) -> str:

@@ -5,10 +5,11 @@ import dataclasses
 from neg_contrast.settings import keys
 
 DRAWN = keys.Table('negatives.sources', 'SOURCES')
-"""What is drawn while training, without a pool."""
+"""What is drawn for each example while training, without a pool."""
 
 MINED = keys.Table('mining.strategies', 'STRATEGIES')
-"""Strategies that keep a pool of passages for every query."""
+"""Strategies that `job=mine` lists for every query; what is not in `DRAWN` too
+is drawn from a pool of that."""
 
 FORMATS = ('dpr', 'tevatron', 'flag_embedding', 'triplets')
 """Files that a pool can be written as."""
@@ -28,13 +29,14 @@ class NegativesConfig(keys.Section):
       corpus by the current model, again in each epoch. `given`: judged not
       relevant in the data. `bm25`: top passages of BM25, with
       `evaluation.bm25_k1` and `bm25_b`. `context`: other passages of the
-      positive's document, or the half of it without the answer if there is no
-      other. `coarse` and `fine`: nearest passages by a dual encoder of few or
-      many features, trained for it. `model`: nearest passages by `checkpoint`.
-      `run`: first passages of `runs`. `mixed`: all `members`.
+      document of the example's positive, or the half of it without the answer
+      if there is no other. `coarse` and `fine`: nearest passages by a dual
+      encoder of few or many features, trained for it. `model`: nearest passages
+      by `checkpoint`. `run`: first passages of `runs`. `mixed`: all `members`.
     per_query: N, hard negatives drawn for a query at each step.
-    pool_size: M, passages of a source that they are drawn from; with N of one
-      source, these are its top N, the same at every step.
+    pool_size: M, passages of a source that they are drawn from, of `context`
+      the nearest to the positive; with N of one source, these are its top N,
+      the same at every step.
     depth: candidates of a source that are kept for a query, with rank and
       score, so that filters can change without mining again.
     members: strategies that `mixed` takes the union of.
@@ -79,7 +81,9 @@ class NegativesConfig(keys.Section):
       'random', keys.one_of(DRAWN, 'mixed', MINED)
   )
   per_query: int = keys.key(0, keys.at_least(0))
-  pool_size: int = keys.key(100, keys.at_least(1), counts=False)
+  pool_size: int = keys.key(
+      100, keys.at_least(1), counts=keys.When('strategy', 'context')
+  )
   depth: int = keys.key(200, counts=False)
   members: tuple[str, ...] = keys.key(
       ('coarse', 'fine', 'bm25', 'context'), each=keys.one_of(MINED),
@@ -114,10 +118,22 @@ class NegativesConfig(keys.Section):
 
   @property
   def sources(self) -> tuple[str, ...]:
-    """The strategies whose pools are needed."""
+    """The strategies that list passages; of `mixed` its members."""
     if self.strategy == 'mixed':
       return self.members
     return (self.strategy,) if self.strategy in MINED.names else ()
+
+  @property
+  def drawn(self) -> tuple[str, ...]:
+    """Those of `sources` that a training draws from without a pool."""
+    return () if self.pool else tuple(
+        name for name in self.sources if name in DRAWN.names
+    )
+
+  @property
+  def pooled(self) -> tuple[str, ...]:
+    """Those of `sources` that a training draws from a pool of."""
+    return tuple(name for name in self.sources if name not in self.drawn)
 
   def __post_init__(self):
     """Checks ranges and that the keys agree."""
@@ -129,8 +145,10 @@ class NegativesConfig(keys.Section):
                        "such as ('bm25.trec',)")
     if self.strategy == 'sampled' and self.per_query < 1:
       raise self.error('per_query', keys.at_least(1).rule)
-    is_mined = self.strategy not in DRAWN.names
-    if is_mined and self.pool_size < self.per_query:
+    if self.sources and not self.pooled and self.strategy == 'mixed':
+      raise self.error('members', 'names what has a pool too; for context '
+                       'negatives alone choose negatives.strategy="context"')
+    if self.sources and self.pool_size < self.per_query:
       raise self.error('pool_size', keys.at_least(self.per_query).rule)
     self._check_ranks()
     self._check_quotas()

@@ -114,12 +114,13 @@ class Questions(question_shards.ShardedQuestions):
     texts = tokenized.store_of(prepared, 'passage', model.tokenizer)
     writer = self._writer(model)
     params = writer.put(model.params)
+    done = _passages_of(shards)  # Counted here from now on, not looked up.
     on_progress = progress.Ticker(
-        'writing questions', len(prepared.passages), before=_passages_of(shards)
+        'writing questions', len(prepared.passages), before=done
     )
 
     def make(shard: int) -> None:
-      done = _passages_of(shards)
+      nonlocal done
       began, rows = time.monotonic(), np.array(shards.rows(shard))
       passages = [prepared.passages[row] for row in rows]
       found: list[list[str]] = [[] for _ in rows]

@@ -70,11 +70,13 @@ class RoundTrip(question_shards.ShardedQuestions):
     """Makes the shards of kept questions that are missing."""
     written, kept, identity = self.questions.shards, self.shards, self.identity
     prepared = self.questions.data.load().prepared
+    done = len(kept.made())  # Counted here from now on, not looked up.
     on_progress = progress.Ticker(
-        'filtering shards of questions', len(kept), before=len(kept.made())
+        'filtering shards of questions', len(kept), before=done
     )
 
     def make(shard: int) -> None:
+      nonlocal done
       pairs, own = _read(written.file(shard), prepared)
       hit = self._is_found(pairs, prepared.passage_groups, own)
       count = int(hit.sum())
@@ -84,7 +86,8 @@ class RoundTrip(question_shards.ShardedQuestions):
             synthetic_pairs.write_pair(f, pair['query'], pair['passage_id'])
       logging.info('round trip: kept %d of %d questions of shard %d', count,
                    len(pairs), shard)
-      on_progress(len(kept.made()))
+      done += 1
+      on_progress(done)
 
     kept.make_missing(make)
 

@@ -38,17 +38,6 @@ class DualEncoderTraining(pooled_run.PooledTraining):
 
   _source: sources.Source | None = None  # Known when there are batches.
 
-  @property
-  def _sources(self) -> tuple[str, ...]:
-    """Names of the sources of hard negatives, by number."""
-    return self._source_type.names(self._pool) or (
-        self._config.negatives.sources
-    )
-
-  @property
-  def _source_type(self) -> type[sources.Source]:
-    return sources.source_of(self._config.negatives.strategy, self._pool)
-
   def _save_description(self) -> None:
     loading.save_description(self.model, self.workdir)
 
@@ -125,12 +114,12 @@ class DualEncoderTraining(pooled_run.PooledTraining):
         synthetic_pairs.read_cuts(dataset.prepared),
     )
     self._warn_of_small_pools(pairs.query_rows)
-    halves = (np.zeros((0, 3), np.int32) if self._pool is None
-              else self._pool.halves)
+    self._source = self._source_for(pairs)
+    halves = self._source.halves
     return self._batcher(
         self.model.text,
         examples=pairs,
-        draw=self._draw(pairs),
+        draw=self._source.draw,
         query_tokens=dataset.tokenize(self.model, 'query').tokens,
         passage_tokens=passage_tokens(
             dataset.tokenize(self.model, 'passage'), halves
@@ -163,23 +152,14 @@ class DualEncoderTraining(pooled_run.PooledTraining):
     if self._source is not None:
       self._source.refresh(params, step)
 
-  def _draw(self, pairs: examples.Examples) -> batcher_lib.Draw:
-    config, dataset = self._config, self._dataset
+  @functools.cached_property
+  def _encoder(self) -> text_encoder.TextEncoder:
+    return text_encoder.TextEncoder(self.model, self._config.encoding)
 
-    def embed(params, rows):
-      return embedder_lib.Embedder(
-          dataset, encoder().with_params(params), rows=rows
-      )
-
-    encoder = functools.cache(functools.partial(
-        text_encoder.TextEncoder, self.model, config.encoding
-    ))
-    self._source = self._source_type(sources.Material(
-        config.negatives, config.loss, config.seed, config.data.batch_size,
-        dataset, pairs, self._pool, sharding.make_local_mesh(config.mesh),
-        embed, self.workdir,
-    ))
-    return self._source.draw
+  def _embed(self, params, rows):
+    return embedder_lib.Embedder(
+        self._dataset, self._encoder.with_params(params), rows=rows
+    )
 
   def _tune(self):
     return encoder_tuning.make_measure(

@@ -1,12 +1,16 @@
-"""A training whose hard negatives may come from a pool."""
+"""A training with hard negatives, which may come from a pool."""
 
 import functools
+from typing import Any
 
 import numpy as np
 from absl import logging
 
-from neg_contrast import errors
+from neg_contrast import errors, sharding
+from neg_contrast.data import examples
 from neg_contrast.negatives import pool as pool_lib
+from neg_contrast.negatives import sources
+from neg_contrast.retrieval import embedder as embedder_lib
 from neg_contrast.training import run
 
 
@@ -19,20 +23,43 @@ class PooledTraining(run.Training):
     return None if given is None else given.load()
 
   @property
-  def _pool_sources(self) -> tuple[str, ...]:
-    """Names of the pool's sources, by number."""
-    if self._pool is None:
-      return self._config.negatives.sources
-    return self._pool.sources
+  def _sources(self) -> tuple[str, ...]:
+    """Names of the sources of hard negatives, by number."""
+    return self._source_type.names(self._pool) or (
+        self._config.negatives.sources
+    )
+
+  @property
+  def _source_type(self) -> type[sources.Source]:
+    return sources.source_of(self._config.negatives, self._pool)
+
+  def _source_for(self, pairs: examples.Examples) -> sources.Source:
+    """What draws hard negatives of the training's examples."""
+    config = self._config
+    return self._source_type(sources.Material(
+        config.negatives, config.loss, config.seed, config.data.batch_size,
+        self._dataset, pairs, self._pool,
+        {role: need.load() for role, need in self._given.drawn_from.items()},
+        sharding.make_local_mesh(config.mesh), self._embed, self.workdir,
+    ))
+
+  def _embed(
+      self, params: Any, rows: np.ndarray | None
+  ) -> embedder_lib.Embedder:
+    """Encodes passages with the model as it is; for dual encoders alone."""
+    raise NotImplementedError
 
   def _warn_of_small_pools(self, query_rows: np.ndarray) -> None:
     """Says when queries have fewer than N negatives to draw from.
+
+    What is drawn without a pool is not counted: the log says at every step how
+    many slots stayed empty.
 
     Raises:
       UserError: none has any.
     """
     count, pool = self._config.negatives.per_query, self._pool
-    if pool is None:
+    if pool is None or self._config.negatives.drawn:
       return
     lines = pool.lines_of(np.unique(query_rows))
     sizes = np.concatenate([

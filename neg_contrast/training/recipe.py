@@ -3,7 +3,7 @@
 import abc
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -66,12 +66,16 @@ class Given:
     start: loads as the model that training starts from.
     pool: loads as the `Pool` that negatives are drawn from; None: it needs
       none.
+    drawn_from: what else they are drawn from, by role.
     candidates: a ranking of the tune split that a reranker ranks again.
   """
 
   data: artifact.Artifact | None = None
   start: artifact.Artifact | None = None
   pool: artifact.Artifact | None = None
+  drawn_from: Mapping[str, artifact.Artifact] = dataclasses.field(
+      default_factory=dict
+  )
   candidates: Any = None
 
 

@@ -48,7 +48,7 @@ class RerankerTraining(pooled_run.PooledTraining):
     """What is minimised, for a model of some shape."""
     return reranker_loss.make_loss(
         model_lib.make_cross_encoder(spec, self._config.model),
-        self._pool_sources,
+        self._sources,
         chunking.make_chunks(self._config, chunk_groups, self._mesh),
     )
 
@@ -84,21 +84,18 @@ class RerankerTraining(pooled_run.PooledTraining):
     )
 
   def _make_batch(self):
-    config, dataset, pool = self._config, self._dataset, self._pool
-    assert pool is not None  # The config sees to that.
+    dataset = self._dataset
     pairs = examples.make_examples(dataset.prepared, dataset.train_and_tune[0])
     self._warn_of_small_pools(pairs.query_rows)
     queries, passages = candidate_scores.texts_of(dataset, self.model)
-    count, quotas = config.negatives.per_query, config.negatives.quotas
+    source = self._source_for(pairs)
     return self._batcher(
         self.model.longest,
         examples=pairs,
-        draw=lambda step, numbers, rows: pool.draw(
-            rows, count, config.seed, step, numbers, quotas
-        ),
+        draw=source.draw,
         query_tokens=queries.tokens,
         passage_tokens=encoder_run.passage_tokens(
-            passages, np.asarray(pool.halves)
+            passages, source.halves
         ),
     ), len(pairs)
 

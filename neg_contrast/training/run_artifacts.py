@@ -22,6 +22,7 @@ class Run(artifact.Artifact):
     gold: what it is tuned on, if that is other data.
     pool: loads as the `Pool` of its hard negatives; None: it needs none.
     name: of the training, in plans.
+    drawn_from: (role, artifact) of what else negatives are drawn from.
   """
 
   is_large = True
@@ -33,6 +34,7 @@ class Run(artifact.Artifact):
   gold: artifact.Artifact | None = None
   pool: artifact.Artifact | None = None
   name: str = 'training'
+  drawn_from: tuple[tuple[str, artifact.Artifact], ...] = ()
 
   def describe(self) -> str:
     """Where it lies."""
@@ -51,7 +53,7 @@ class Run(artifact.Artifact):
   def needs(self) -> dict[str, artifact.Artifact]:
     """Data, the first model, and what negatives are drawn from."""
     given = {'data': self.data, 'start': self.start, 'gold': self.gold,
-             'pool': self.pool}
+             'pool': self.pool, **dict(self.drawn_from)}
     return {role: need for role, need in given.items() if need is not None}
 
   def settings(self) -> dict[str, Any]:
@@ -75,7 +77,9 @@ class Run(artifact.Artifact):
     """What trains it."""
 
   def _given(self) -> recipe.Given:
-    return recipe.Given(self.data, self.start, self.pool)
+    return recipe.Given(
+        self.data, self.start, self.pool, dict(self.drawn_from)
+    )
 
   def _find_contents(self, role: str) -> dict[str, str] | None:
     """The fingerprint of the trained weights and their settings."""

@@ -163,3 +163,15 @@ def test_documents_of_the_reader_are_the_default(tmp_path):
   homes = [{home[passage.decode()] for _, passage, grade in part if grade > 0}
            for part in (train, tune)]
   assert homes[0] and homes[1] and not homes[0] & homes[1]
+
+
+def test_holds_is_a_look_into_the_table():
+  rng = np.random.default_rng(0)
+  known = [sorted(set(rng.integers(0, 40, n))) for n in (0, 1, 30, 2, 7, 0)]
+  made = tiny.positives(known)
+  queries, groups = rng.integers(0, 6, 50), rng.integers(-1, 41, (50, 9))
+  expected = [[group in known[query] for group in line]
+              for query, line in zip(queries, groups.tolist(), strict=True)]
+  np.testing.assert_array_equal(made.holds(queries, groups), expected)
+  nobody = examples.Positives(np.zeros((0, 2), np.int32), 2)
+  assert not nobody.holds(np.array([1]), np.array([[0, 1]])).any()

@@ -91,7 +91,7 @@ def test_data_is_needed(job):
     ('search', {'query': ' '}, "config.query=' ': is blank"),
     ('train_generator', {'model.chunk_groups': 1}, 'config.model.chunk_groups'),
     ('train_reranker', {'model.pooling': 'cls'}, 'is for dual encoders'),
-    ('train_reranker', {'negatives.strategy': 'corpus'}, 'gives no pool'),
+    ('train_reranker', {'negatives.strategy': 'corpus'}, 'gives no hard'),
     ('train_reranker', {'negatives.strategy': 'given'}, "config.candidates=''"),
     ('rerank', {'candidates': ''}, "config.candidates='': is needed"),
     ('ensemble', {'ensemble.members': ()}, 'config.ensemble.members=()'),

@@ -222,18 +222,17 @@ def test_generated_questions_get_context_negatives(root):
                        synthetic__per_passage=2)
   config.generator = make_generator(root)
   names = run(train.TrainJob, config, root / 'generated')
-  assert names[-7:] == ['questions', 'pairs', 'context', 'pool', 'training',
+  assert names[-6:] == ['questions', 'pairs', 'halves', 'training',
                         'embeddings', 'trained']
   assert 'generator: training' in names
   job = train.TrainJob(config_lib.parse(config), root / 'generated')
-  pool, data = job._pool.load(), job._data.load()
-  documents = data.documents
-  for line, query in enumerate(pool.query_rows):
-    own = data.prepared.judgements('synthetic')
-    positives = own.passage_rows[own.query_rows == query]
-    for row in pool.rows[line][pool.is_negative()[line]]:
-      assert row not in positives
-      assert documents[row] in documents[positives]
+  batcher, count = job.run.training()._make_batch()
+  documents, pairs = job._data.load().documents, batcher.examples
+  drawn = batcher.draw(3, np.arange(count), pairs.query_rows).rows[:, 0]
+  assert (drawn >= 0).all()
+  assert (documents[drawn] == documents[pairs.positive_rows]).all()
+  assert not pairs.positive_groups.holds(
+      pairs.query_rows, drawn[:, None]).any()
 
 
 def test_generator_learns_and_resumes_to_the_bit(root, tmp_path):

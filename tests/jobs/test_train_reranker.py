@@ -353,7 +353,7 @@ def test_other_kinds_of_models_are_refused(trained, tmp_path):
 
 
 @pytest.mark.parametrize(('overrides', 'told'), [
-    ({'negatives__strategy': 'corpus'}, 'gives no pool'),
+    ({'negatives__strategy': 'corpus'}, 'gives no hard negatives'),
     ({'negatives__per_query': 0}, 'per_query'),
     ({'negatives__strategy': 'given'}, 'config.candidates'),
     ({'negatives__strategy': 'run'}, 'config.negatives.runs'),

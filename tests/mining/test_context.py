@@ -1,94 +1,51 @@
-"""Context negatives: the document's other passages, or the right half."""
+"""Context negatives of a query: those of its examples, nearest first."""
 
 import numpy as np
-import pytest
 
-from neg_contrast.data import answers as answers_lib
-from neg_contrast.data import tokenizer as tokenizer_lib
 from neg_contrast.mining import context
+from neg_contrast.negatives import document_neighbours
 from tests import tiny
 
 
-@pytest.fixture(scope='module')
-def tokenizer(tmp_path_factory):
-  folder = tmp_path_factory.mktemp('tokenizer')
-  tiny.write_tokenizer(folder)
-  return tokenizer_lib.load_tokenizer(str(folder))
-
-
-def overlap(query, texts):
-  """A stand-in for BM25: shared words."""
-  return [len(set(query.split()) & set(text.split())) for text in texts]
-
-
-def test_half_never_holds_the_answer_when_the_other_does(tokenizer):
-  rng = np.random.default_rng(0)
-  maker = context.HalfMaker(tokenizer, overlap)
-  cases = {'one': 0, 'both or neither': 0}
-  for _ in range(300):
-    words = rng.choice(tiny.WORDS[:12], rng.integers(2, 12)).tolist()
-    text = ' '.join(words)
-    start = int(rng.integers(len(words)))
-    answers = [' '.join(words[start : start + int(rng.integers(1, 3))])]
-    query = ' '.join(rng.choice(tiny.WORDS[:12], 3))
-    span = maker.negative_half(query, answers, text)
-    offsets = tokenizer.offsets(text)
-    cut = span[1] if span[0] == 0 else span[0]
-    assert span in ((0, cut), (cut, len(offsets)))
-    assert abs(2 * cut - len(offsets)) <= 1  # A token is a word here.
-    other = (cut, len(offsets)) if span[0] == 0 else (0, cut)
-    ours, theirs = (context.text_of(text, offsets, s) for s in (span, other))
-    assert sorted([*ours.split(), *theirs.split()]) == sorted(words)
-    has = [answers_lib.has_answer(t, answers) for t in (ours, theirs)]
-    if has[0] != has[1]:
-      cases['one'] += 1
-      assert has == [False, True]
-    else:
-      cases['both or neither'] += 1
-      scores = overlap(query, [ours, theirs])
-      assert scores[0] < scores[1] or (
-          scores[0] == scores[1] and span[0] == cut)
-  assert min(cases.values()) > 30
-
-
-def test_text_of_one_token_has_no_half(tokenizer):
-  maker = context.HalfMaker(tokenizer, overlap)
-  assert maker.negative_half('word1', (), 'word2') is None
-  assert maker.negative_half('word1', (), '') is None
-  # Without any answer the half less like the query; of equal ones the second.
-  assert maker.negative_half('word1', (), 'word1 word2') == (1, 2)
-  assert maker.negative_half('word2', (), 'word1 word2') == (0, 1)
-  assert maker.negative_half('word3', (), 'word1 word2') == (1, 2)
-
-
-def test_middle_keeps_words_whole():
-  text = 'aa bbbbbb c'
-  offsets = [(0, 2), (3, 5), (5, 7), (7, 9), (10, 11)]
-  assert context.middle(text, offsets) == 1  # 1 and 4 begin words.
-  assert context.middle('abcdef', [(0, 2), (2, 4), (4, 6)]) == 1
-  assert context.middle('a', [(0, 1)]) is None
-
-
-def test_miner_takes_the_nearest_passages_of_the_document():
-  #            0  1  2  3  4  5  6  7  8
-  documents = np.array([0, 0, 1, 0, 0, 1, 2, -1, 2], np.int32)
-  groups = np.array([0, 1, 2, 3, 0, 5, 6, 7, 6], np.int32)
-  positives = {0: [1], 1: [6], 2: [7], 3: [1, 5]}
-  known = tiny.positives([[1], [6], [7], [1, 5]])
-  asked = []
-
+def make_miner(documents, groups, positives, known, asked, depth=3):
   def half(query, row):
     asked.append((query, row))
-    return (2, 4)
+    return np.array([row, 2, 4] if row != 10 else [-1, -1, -1], np.int32)
 
-  miner = context.ContextMiner(documents, groups, positives.__getitem__, known,
-                               half, 3)
-  found = miner.mine(np.arange(4))
+  return context.ContextMiner(
+      document_neighbours.Neighbours(documents, groups, tiny.positives(known)),
+      lambda query: np.array(positives[query], np.int32), half,
+      len(documents), depth)
+
+
+def test_a_query_has_those_of_all_its_examples():
+  #                     0  1  2  3  4  5  6   7  8  9  10
+  documents = np.array([0, 0, 1, 0, 0, 1, 2, -1, 2, 3, 4], np.int32)
+  groups = np.array([0, 1, 2, 3, 0, 5, 6, 7, 6, 9, 10], np.int32)
+  positives = {0: [1], 1: [6], 2: [], 3: [1, 5], 4: [6, 9], 5: [10], 6: [1, 9]}
+  known = [[1], [6], [7], [1, 5], [6, 9], [10], [1, 9]]
+  asked = []
+  miner = make_miner(documents, groups, positives, known, asked)
+  found = miner.mine(np.arange(7))
   assert found.rows.tolist() == [
-      [0, 3, 4],  # Distances 1, 2, 3.
-      [9, -1, -1],  # Row 8 is a copy of the positive: half of it.
+      [0, 3, -1],  # Distances 1 and 1; passage 4 has the text of 0.
+      [11, -1, -1],  # Row 8 is a copy of the positive: half of it.
       [-1, -1, -1],  # Its document is unknown.
-      [0, 2, 4],  # Of both documents: distances 1, 1 and 1.
+      [0, 2, 3],  # Of both documents, all at distance 1.
+      [12, 13, -1],  # Both stand alone.
+      [-1, -1, -1],  # Its passage is too short to be halved.
+      [14, 0, 3],  # One has neighbours, and the other half a passage.
   ]
-  np.testing.assert_array_equal(found.scores[0], [-1, -2, -3])
-  assert miner.halves == [(6, 2, 4)] and asked == [(1, 6)]
+  np.testing.assert_array_equal(found.scores[6], [0, -1, -1])
+  halves = np.array(miner.halves).reshape(-1, 3)
+  assert halves.tolist() == [[6, 2, 4], [6, 2, 4], [9, 2, 4], [9, 2, 4]]
+  assert asked == [(1, 6), (4, 6), (4, 9), (5, 10), (6, 9)]
+
+
+def test_thirty_documents_all_have_their_turn():
+  documents = np.repeat(np.arange(30, dtype=np.int32), 3)
+  rows = np.arange(90, dtype=np.int32)
+  positives = rows[1::3]
+  found = make_miner(documents, rows, [positives], [positives], [], 60).mine(
+      np.array([0]))
+  assert sorted(found.rows[0]) == sorted(set(rows) - set(positives))

@@ -47,7 +47,7 @@ def write_candidates(folder):
   with folders.writing(folder, manifest, format=candidates.FORMAT) as scratch:
     candidates.write(
         scratch, manifest, np.arange(QUERIES, dtype=np.int32), DEPTH, Miner(),
-        lambda _: None, halves=list(map(tuple, HALVES.tolist())),
+        lambda _: None, halves=HALVES.ravel().tolist(),
     )
 
 

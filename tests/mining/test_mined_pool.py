@@ -13,10 +13,9 @@ from neg_contrast.artifacts import artifact, plan
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import examples, inputs
 from neg_contrast.jobs import mine, train
-from neg_contrast.jobs.common import declared_pools, declared_runs
+from neg_contrast.jobs.common import declared_pools
 from neg_contrast.negatives import pool as pool_lib
 from neg_contrast.settings import config as config_lib
-from neg_contrast.training import encoder_run
 from tests import tiny
 
 
@@ -242,28 +241,46 @@ def test_fine_trains_its_miner_once(tmp_path):
 
 
 def test_context_trains_on_halves_too(tmp_path):
+  """With a pool of the others alone; halves are what their texts say."""
   write_random_corpus(tmp_path / 'data', 1)
   tiny.write_model(tmp_path / 'model')
   config = make_config(
       tmp_path, model__init=str(tmp_path / 'model'), job='train',
-      negatives__strategy='context', optim__steps=4,
-      evaluation__bm25=False)
-  negatives, _ = make_pool(config, tmp_path / 'w')
-  pool, dataset = negatives.pool, negatives.dataset
-  assert len(pool.halves)
-  data = dataset_lib.data_of(config.data)
-  run = declared_runs.encoder_run(
-      config, tmp_path / 'w', data, data, negatives).training()
-  tokens = encoder_run.passage_tokens(
-      dataset.tokenize(run.model, 'passage'), pool.halves)
+      negatives__strategy='mixed', negatives__members=('context', 'bm25'),
+      negatives__quotas=(1, 1), optim__steps=2, evaluation__eval_steps=0)
+  job = train.TrainJob(config, tmp_path / 'work')
+  (tmp_path / 'work').mkdir()
+  plan.run([job.run])
+  assert job._pool.load().sources == ('bm25',)
+  log = (tmp_path / 'work' / 'log.jsonl').read_text().splitlines()
+  assert set(json.loads(log[-2])['contrast']) == {'batch', 'bm25', 'context'}
+  batcher, count = job.run.training()._make_batch()
+  dataset, halves = job.gold.load(), dict(job.run.drawn_from)['halves'].load()
+  texts = job._pool.task.texts(halves.spans)
   passages = len(dataset.prepared.passages)
-  for number, (parent, begin, end) in enumerate(pool.halves):
-    text = negatives.texts(passages + number).text
-    want = run.model.tokenizer.encode(text)
-    half, whole = tokens(
-        np.array([passages + number, parent]), np.array([inputs.WHOLE] * 2))
-    assert half[1:-1].tolist() == want
-    assert whole[1:-1].tolist()[begin:end] == want
+  numbers = np.arange(count)
+  drawn = batcher.draw(0, numbers, batcher.examples.query_rows)
+  rows = drawn.rows[drawn.rows >= passages]
+  assert 0 < len(rows) < count and (drawn.sources[drawn.rows >= passages]
+                                    == 1).all()
+  whole = np.array([inputs.WHOLE] * len(rows))
+  for row, tokens, parent in zip(
+      rows, batcher.passage_tokens(rows, whole),
+      batcher.passage_tokens(halves.spans[rows - passages, 0], whole),
+      strict=True):
+    want = job.run.start.load().tokenizer.encode(texts(int(row)).text)
+    begin, end = halves.spans[row - passages, 1:]
+    assert tokens[1:-1].tolist() == want
+    assert parent[1:-1].tolist()[begin:end] == want
+
+
+def test_filters_of_what_has_no_pool_are_refused(tmp_path):
+  config = make_config(
+      tmp_path, job='train', negatives__strategy='context',
+      negatives__drop_answers=('context',))
+  with pytest.raises(errors.UserError, match='drop_answers.*configs/mine.py'):
+    jobs.check(config)
+  jobs.check(dataclasses.replace(config, job='mine'))
 
 
 def test_unknown_documents_refuse_context(tmp_path):

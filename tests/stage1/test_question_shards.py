@@ -90,3 +90,16 @@ def test_filters_have_their_shards_beside_them(tmp_path):
   assert beside.folder == tmp_path / 'q-round-trip-abc'
   assert [beside.rows(n) for n in range(3)] == [shards.rows(n)
                                                 for n in range(3)]
+
+
+def test_shards_are_looked_up_once_however_many_there_are(
+    tmp_path, monkeypatch
+):
+  """Twice before a shard is made, and once at the end."""
+  shards = question_shards.Shards(tmp_path / 'q', 20, 1)
+  looked, is_made = [], shards.is_made
+  monkeypatch.setattr(
+      shards, 'is_made', lambda number: looked.append(number) or is_made(number)
+  )
+  shards.make_missing(lambda number: write(shards, number, [f'{number}?']))
+  assert len(looked) == 3 * len(shards)

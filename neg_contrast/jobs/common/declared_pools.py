@@ -37,7 +37,7 @@ def negatives(
     gold: the data with judgements that people made, which miners train on.
     max_queries: where there are more, so many of them, drawn at random; 0: all.
   """
-  task = _task(config, data, gold, max_queries)
+  task = task_of(config, data, gold, max_queries)
   if config.negatives.pool:
     return given_pool.GivenPool(task, config.negatives)
   return mined_pool.MinedPool(task, config.negatives, workdir)
@@ -70,17 +70,17 @@ def audited(
       ),
   )
   return audited_pool.AuditedPool(
-      _task(config, gold, gold, max_queries), config.negatives, workdir
+      task_of(config, gold, gold, max_queries), config.negatives, workdir
   )
 
 
-def _task(
+def task_of(
     config: config_lib.Config,
     data: artifact.Artifact,
     gold: dataset_lib.Data,
     max_queries: int,
 ) -> task_lib.Task:
-  """All that any strategy reads."""
+  """All that any strategy reads; arguments are those of `negatives`."""
   settings, evaluation = config.negatives, config.evaluation
   return task_lib.Task(
       data=data,

@@ -21,6 +21,7 @@ def encoder_run(
     pool: artifact.Artifact | None = None,
     after: run_artifacts.EncoderRun | None = None,
     name: str = 'training',
+    drawn_from: tuple[tuple[str, artifact.Artifact], ...] = (),
 ) -> run_artifacts.EncoderRun:
   """A training of a dual encoder.
 
@@ -32,6 +33,7 @@ def encoder_run(
     pool: of its hard negatives; None: it needs none.
     after: the training that it goes on from; None: from `model.init`.
     name: in plans.
+    drawn_from: (role, artifact) of what else negatives are drawn from.
   """
   if after is not None:
     config = dataclasses.replace(config, model=dataclasses.replace(
@@ -40,6 +42,7 @@ def encoder_run(
   return run_artifacts.EncoderRun(
       settings_of_rooms.training(config), workdir, data,
       start(config, after), None if gold == data else gold, pool, name,
+      drawn_from,
   )
 
 

@@ -2,7 +2,6 @@
 
 from neg_contrast.losses import loss_table
 from neg_contrast.mining import strategies
-from neg_contrast.negatives import sources
 from neg_contrast.settings import config as config_lib
 from neg_contrast.training import encoder_run
 
@@ -37,14 +36,27 @@ def check_mined(config: config_lib.Config) -> None:
                          'tokens')
 
 
+def check_unfiltered(config: config_lib.Config) -> None:
+  """Refuses a filter of what is drawn for each example, without a pool."""
+  negatives = config.negatives
+  both = sorted({*negatives.drop_answers} & {*negatives.drawn})
+  if both:
+    raise config.error(
+        'negatives.drop_answers', f'looks at pools, and "{both[0]}" is drawn '
+        'for each example without one. Leave it out; or have a pool of it made '
+        'by configs/mine.py, and name that as negatives.pool'
+    )
+
+
 def check_trained_with(config: config_lib.Config) -> None:
   """Raises UserError where strategy, number, loss and model disagree."""
   negatives = config.negatives
-  if negatives.pool and negatives.strategy in sources.SOURCES:
+  if negatives.pool and not negatives.sources:
     raise config.error('negatives.strategy', 'draws nothing from '
                        f'negatives.pool={negatives.pool}; name the strategy '
                        'that the pool was made by, or "mixed"')
   check_drawn(config)
   loss_table.check(config.loss,
                    encoder_run.held_by(config.negatives, config.loss))
+  check_unfiltered(config)
   check_mined(config)

@@ -1,14 +1,19 @@
-"""`context`: other passages of the positive's document, or half of it."""
+"""`context`: other passages of the positive's document, or half of it.
+
+What `job=mine` and `job=audit` list; trainings draw for each example instead.
+"""
 
 from collections.abc import Sequence
 
 import numpy as np
 from absl import logging
 
-from neg_contrast import errors
 from neg_contrast.mining import context, worlds_index
 from neg_contrast.mining import mining_task as task_lib
 from neg_contrast.mining.strategies import strategy
+from neg_contrast.negatives import document_neighbours, halves
+
+_MADE = 2  # 1 listed no half of a query that had other candidates.
 
 
 class Context(strategy.Strategy):
@@ -25,7 +30,7 @@ class Context(strategy.Strategy):
   def settings(self):
     """Documents, and what an answer is."""
     return {'document': self.task.document,
-            'answer_rule': self.task.answer_rule}
+            'answer_rule': self.task.answer_rule, 'made': _MADE}
 
   def applies(self, task):
     """Whether the document of any positive is known."""
@@ -35,44 +40,36 @@ class Context(strategy.Strategy):
     """Reads the documents; raises if those of the positives are unknown."""
     documents, prepared = task.dataset.documents, task.prepared
     query_rows, passage_rows = _trained(task)
-    self._check(task, int((documents[passage_rows] < 0).sum()))
+    unknown = document_neighbours.check_documents(
+        documents[passage_rows], task.source, self.task.key_of(self.name)
+    )
+    if unknown:
+      logging.warning('%d of %d positives belong to no document and get no '
+                      'context negatives', unknown, len(passage_rows))
+    known = documents[passage_rows] >= 0
+    query_rows, passage_rows = query_rows[known], passage_rows[known]
     assert self.task.tokenizer is not None
-    halves = context.HalfMaker(
+    maker = halves.HalfMaker(
         self.task.tokenizer.load(), self._score, self.task.answer_rule
     )
-
-    def half(query_row: int, row: int):
-      query = prepared.queries[query_row]
-      return halves.negative_half(
-          query.text, query.answers, prepared.passages[row].text
-      )
 
     def positives(query_row: int):
       return passage_rows[slice(*np.searchsorted(
           query_rows, [query_row, query_row + 1]
-      ))].tolist()
+      ))]
 
     miner = context.ContextMiner(
-        documents, prepared.passage_groups, positives, task.positives, half,
-        self.task.depth,
+        document_neighbours.Neighbours(
+            documents, prepared.passage_groups, task.positives
+        ), positives, lambda query_row, row: maker.negative_halves(
+            prepared, np.array([query_row]), np.array([row])
+        )[0], len(documents), self.task.depth,
     )
     return strategy.Proposer(miner, halves=miner.halves)
 
   def _score(self, query: str, some: Sequence[str]) -> Sequence[float]:
     """By an index that is made for the first half, if there is any."""
     return worlds_index.index_of(self.task).load().score_texts(query, some)
-
-  def _check(self, task: task_lib.OpenTask, unknown: int) -> None:
-    if not self.applies(task):
-      raise errors.UserError(
-          f'{self.task.key_of(self.name)}: it is not known which passages of '
-          f'{task.source} belong to one document. Choose "coarse"; or, if '
-          'passages of one document have one title, set '
-          f'--{errors.key("data.document")}=title'
-      )
-    if unknown:
-      logging.warning('%d of %d positives belong to no document and get no '
-                      'context negatives', unknown, len(_trained(task)[1]))
 
 
 def _trained(task: task_lib.OpenTask) -> tuple[np.ndarray, np.ndarray]:

@@ -18,13 +18,13 @@ class Proposer:
   Attributes:
     miner: proposes candidates.
     facts: to be kept in the manifest of the candidates.
-    halves: (parent row, first and end token) of half passages; the miner may
-      add to them.
+    halves: parent row, first and end token of one half passage after another;
+      the miner may add to them.
   """
 
   miner: candidates.Miner
   facts: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-  halves: Sequence[tuple[int, int, int]] = ()
+  halves: Sequence[int] = ()
 
 
 @dataclasses.dataclass(frozen=True)

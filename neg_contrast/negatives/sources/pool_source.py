@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from neg_contrast.batches import batcher
+from neg_contrast.negatives import drawing
 from neg_contrast.negatives import pool as pool_lib
-from neg_contrast.negatives.sources import source
+from neg_contrast.negatives.sources import listed_source
 
 
-class FromPool(source.Source):
+class FromPool(listed_source.ListedSource):
   """Draws N of the M negatives of a query, by (seed, step, example)."""
 
   @staticmethod
@@ -15,13 +15,10 @@ class FromPool(source.Source):
     """The strategies that mined it; without a pool, none yet."""
     return () if pool is None else pool.sources
 
-  def draw(
-      self, step: int, numbers: np.ndarray, query_rows: np.ndarray
-  ) -> batcher.Drawn:
-    """As quotas say, or uniformly."""
-    material, settings = self._material, self._material.settings
-    assert material.pool is not None  # The plan saw to that.
-    return material.pool.draw(
-        query_rows, settings.per_query, material.seed, step, numbers,
-        settings.quotas,
-    )
+  def listed(
+      self, numbers: np.ndarray, query_rows: np.ndarray
+  ) -> drawing.Listed:
+    """What no filter dropped."""
+    del numbers
+    assert self._material.pool is not None  # The plan saw to that.
+    return self._material.pool.listed(query_rows)

@@ -4,12 +4,13 @@ import abc
 import dataclasses
 import functools
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
 from jax.sharding import Mesh
 
+from neg_contrast.artifacts import artifact
 from neg_contrast.batches import batcher
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import examples
@@ -19,6 +20,31 @@ from neg_contrast.settings import config as config_lib
 
 Embed = Callable[[Any, np.ndarray | None], embedder_lib.Embedder]
 """(parameters of the encoder, passages or None for all) -> their vectors."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Asked:
+  """What a source may make artifacts of, before any training.
+
+  Attributes:
+    data: that is trained on; loads as a `Dataset`.
+    split: the judgements that are trained on.
+    mined_dir: where what several trainings share is kept.
+    document: what makes a document.
+    answer_rule: finds answers.
+    tokenizer: of the model.
+    bm25: loads as what has `score_texts`.
+    key: that asks for the source, for error messages.
+  """
+
+  data: artifact.Artifact
+  split: str
+  mined_dir: pathlib.Path
+  document: str
+  answer_rule: str
+  tokenizer: artifact.Artifact
+  bm25: artifact.Artifact
+  key: str
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,6 +59,7 @@ class Material:
     dataset: that is trained on.
     pairs: the training examples.
     pool: mined negatives; None: there are none.
+    made: what the artifacts that the source needs load as, by role.
     mesh: this process's devices.
     embed: encodes the corpus with the model as it is.
     workdir: of the run.
@@ -45,6 +72,7 @@ class Material:
   dataset: dataset_lib.Dataset
   pairs: examples.Examples
   pool: pool_lib.Pool | None
+  made: Mapping[str, Any]
   mesh: Mesh
   embed: Embed
   workdir: pathlib.Path
@@ -72,6 +100,18 @@ class Source(abc.ABC):
   @abc.abstractmethod
   def names(pool: pool_lib.Pool | None) -> tuple[str, ...]:
     """What `Drawn.sources` numbers; known before there is any data."""
+
+  @staticmethod
+  def needs(asked: Asked) -> dict[str, artifact.Artifact]:
+    """What it draws from beside data and pool, by role."""
+    del asked
+    return {}
+
+  @property
+  def halves(self) -> np.ndarray:
+    """`[halves, 3] int32`, what drawn rows beyond the corpus are."""
+    pool = self._material.pool
+    return np.zeros((0, 3), np.int32) if pool is None else pool.halves
 
   @staticmethod
   def knows_chances(settings: config_lib.NegativesConfig) -> bool:

@@ -1,0 +1,81 @@
+"""Memory and time of storing the pairs of stage 1 as data.
+
+    .venv/bin/python launch/benchmarks/benchmark_pairs.py 300000 1000000
+
+Writes synthetic questions over a corpus of 100,000 passages under --folder,
+stores them in a process of its own, and prints CPU time and peak resident
+memory above that of a process that has opened the corpus. Every tenth question
+is one that was asked before.
+"""
+
+import argparse
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+
+_ROOT = pathlib.Path(__file__).parents[2]
+_PASSAGES, _AGAIN = 100_000, 10
+_QUESTION = 'what is the number {} called in the passage of this name'
+_STORE = '''
+import pathlib, resource, sys, time
+from neg_contrast.artifacts import folders
+from neg_contrast.data import preparation, prepared, synthetic_pairs
+root = pathlib.Path(sys.argv[1])
+base = preparation.prepare(f'beir:{root}/data', root / 'prepared', False)
+peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+_ = base.passage_ids.row_of('p0'), base.passage_groups
+before, began, manifest = peak(), time.process_time(), {}
+with folders.writing(root / 'made', manifest, format=prepared.QUERIES) as made:
+  synthetic_pairs.write(base, [root / 'pairs.jsonl'], made, manifest)
+print(time.process_time() - began, peak() - before,
+      manifest['counts']['queries'])
+'''
+
+
+def write(root: pathlib.Path, pairs: int) -> None:
+  """A corpus, and questions for its passages."""
+  from neg_contrast.data import synthetic_pairs
+
+  (root / 'data').mkdir()
+  with open(root / 'data' / 'corpus.jsonl', 'w', encoding='utf-8') as f:
+    for number in range(_PASSAGES):
+      f.write(json.dumps({'_id': f'p{number}', 'title': '',
+                          'text': f'passage {number}'}) + '\n')
+  with open(root / 'pairs.jsonl', 'w', encoding='utf-8') as f:
+    for number in range(pairs):
+      asked = number - 5 * (number % _AGAIN == _AGAIN - 1)
+      synthetic_pairs.write_pair(f, _QUESTION.format(asked),
+                                 f'p{number * 7 % _PASSAGES}')
+
+
+def main() -> None:
+  """Measures and prints a Markdown table."""
+  parser = argparse.ArgumentParser(
+      description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+  )
+  parser.add_argument('pairs', type=int, nargs='+')
+  parser.add_argument('--folder', type=pathlib.Path)
+  args = parser.parse_args()
+  sys.path.insert(0, str(_ROOT))
+  print('| pairs | questions | CPU µs a pair | memory MiB | bytes a pair |')
+  print('|---:|---:|---:|---:|---:|')
+  for pairs in args.pairs:
+    root = pathlib.Path(tempfile.mkdtemp(dir=args.folder))
+    try:
+      write(root, pairs)
+      *_, last = subprocess.run(
+          [sys.executable, '-c', _STORE, str(root)], stdout=subprocess.PIPE,
+          text=True, check=True, cwd=_ROOT,
+      ).stdout.splitlines()
+    finally:
+      shutil.rmtree(root)
+    seconds, kib, questions = map(float, last.split())
+    print(f'| {pairs:,} | {questions:,.0f} | {seconds / pairs * 1e6:.0f} | '
+          f'{kib / 1024:.0f} | {kib * 1024 / pairs:.0f} |', flush=True)
+
+
+if __name__ == '__main__':
+  main()

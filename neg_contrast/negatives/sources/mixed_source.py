@@ -1,0 +1,86 @@
+"""`mixed`: mined candidates of the query, and what is drawn for the example."""
+
+import numpy as np
+
+from neg_contrast.batches import batcher
+from neg_contrast.negatives import drawing
+from neg_contrast.negatives import pool as pool_lib
+from neg_contrast.negatives.sources import (
+  context_source,
+  listed_source,
+  pool_source,
+  source,
+)
+
+
+class Mixed(listed_source.ListedSource):
+  """Draws from the union of pool and context, each text counted once."""
+
+  def __init__(self, material: source.Material):
+    """Reads what both need."""
+    super().__init__(material)
+    self._pool = pool_source.FromPool(material)
+    self._context = context_source.Context(material)
+
+  @staticmethod
+  def names(pool: pool_lib.Pool | None) -> tuple[str, ...]:
+    """The strategies that mined the pool, and `context`."""
+    return (*pool_source.FromPool.names(pool),
+            *context_source.Context.names(pool))
+
+  @property
+  def halves(self) -> np.ndarray:
+    """Those of the context: the pool has none then."""
+    return self._context.halves
+
+  def listed(
+      self, numbers: np.ndarray, query_rows: np.ndarray
+  ) -> drawing.Listed:
+    """Both, the pool first; texts that are in both stand there twice."""
+    mined = self._pool.listed(numbers, query_rows)
+    context = self._context.listed(numbers, query_rows)
+    assert self._material.pool is not None
+    number = len(self._material.pool.sources)
+    return drawing.Listed(
+        np.concatenate([mined.rows, context.rows], axis=1),
+        np.concatenate([mined.sources, context.sources + number], axis=1),
+    )
+
+  def draw(
+      self, step: int, numbers: np.ndarray, query_rows: np.ndarray
+  ) -> batcher.Drawn:
+    """As quotas say, or uniformly.
+
+    A context passage that is drawn, and whose text the pool has too, is taken
+    out and all are drawn again by the same random numbers: what comes out is
+    what the deduplicated union gives, of which only this is ever looked at.
+    """
+    listed = self.listed(numbers, query_rows)
+    while True:
+      drawn = self._draw(listed, step, numbers)
+      twice = self._are_twice(listed, drawn)
+      if not twice.any():
+        return drawn
+      listed.rows[twice] = -1
+
+  def _are_twice(
+      self, listed: drawing.Listed, drawn: batcher.Drawn
+  ) -> np.ndarray:
+    """`[batch, depth] bool`, drawn context passages with a text of the pool."""
+    pool = self._material.pool
+    assert pool is not None
+    is_context = listed.sources == len(pool.sources)
+    mined = np.where(is_context, -1, self._groups_of(listed.rows))
+    twice = np.zeros(listed.rows.shape, bool)
+    for rows, sources in zip(drawn.rows.T, drawn.sources.T, strict=True):
+      groups = self._groups_of(rows)[:, None]
+      is_mined = ((mined == groups) & (groups >= 0)).any(axis=1)
+      is_twice = is_mined & (sources == len(pool.sources))
+      twice |= (
+          is_twice[:, None] & is_context & (listed.rows == rows[:, None])
+      )
+    return twice
+
+  def _groups_of(self, rows: np.ndarray) -> np.ndarray:
+    groups = self._material.dataset.prepared.passage_groups
+    return np.where(rows >= 0, pool_lib.groups_of(groups, rows), -1)

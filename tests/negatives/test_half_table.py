@@ -1,0 +1,117 @@
+"""Half passages are kept by pair, in parts that are made once."""
+
+import shutil
+
+import numpy as np
+import pytest
+
+from neg_contrast import errors
+from neg_contrast.artifacts import artifact, folders, plan
+from neg_contrast.data import dataset as dataset_lib
+from neg_contrast.jobs.common import declared_draws
+from neg_contrast.negatives import half_table, sources
+from neg_contrast.settings import config as config_lib
+from tests import tiny
+
+
+def make_table(folder, **overrides):
+  """Of a corpus where every other document has one passage alone."""
+  artifact.forget()
+  config = config_lib.parse(tiny.make_config(folder, **{
+      'negatives__strategy': 'context', 'negatives__mined_dir':
+      str(folder / 'mined'), **overrides}))
+  data = dataset_lib.data_of(config.data)
+  (role, made), = declared_draws.drawn_from(config, data, data)
+  assert role == 'halves'
+  return made
+
+
+def write_alone(folder):
+  """Documents of one passage, and one of two; two questions a passage."""
+  tiny.write_beir(folder / 'data', documents=8, per_document=1)
+  corpus = folder / 'data' / 'corpus.jsonl'
+  corpus.write_text(corpus.read_text().replace('"d1"', '"d0"'))
+  queries = folder / 'data' / 'queries.jsonl'
+  more = queries.read_text().replace('"_id": "q', '"_id": "other')
+  queries.write_text(queries.read_text() + more)
+  qrels = folder / 'data' / 'qrels' / 'train.tsv'
+  lines = qrels.read_text().splitlines()[1:]
+  qrels.write_text(qrels.read_text() + ''.join(
+      f'other{line[1:]}\n' for line in lines))
+
+
+@pytest.fixture(scope='module')
+def root(tmp_path_factory):
+  root = tmp_path_factory.mktemp('halves')
+  write_alone(root)
+  return root
+
+
+def test_positives_without_neighbours_have_a_half(root, monkeypatch):
+  monkeypatch.setattr(half_table, '_PAIRS_AT_ONCE', 7)
+  made = make_table(root)
+  assert not made.is_made()
+  plan.run([made])
+  halves, dataset = made.load(), made.data.load()
+  judged = dataset.prepared.judgements('train')
+  is_pair = judged.grades > 0
+  queries, rows = judged.query_rows[is_pair], judged.passage_rows[is_pair]
+  lines = halves.lines_of(queries, rows)
+  documents = dataset.documents
+  is_alone = np.array([(documents == documents[row]).sum() == 1
+                       for row in rows])
+  assert 0 < is_alone.sum() < len(rows) and len(queries) == 12
+  np.testing.assert_array_equal(lines >= 0, is_alone)
+  assert (halves.spans[lines[is_alone], 0] == rows[is_alone]).all()
+  for query, (row, begin, end) in zip(
+      queries[is_alone], halves.spans[lines[is_alone]], strict=True):
+    # The answer is the first word.
+    words = dataset.prepared.passages[int(row)].text.split()
+    assert (begin, end) == (len(words) // 2, len(words)), query
+  assert (halves.lines_of(queries, rows + 1) == -1).all()
+
+
+def test_a_lost_part_is_made_again_alone(root, monkeypatch, tmp_path):
+  monkeypatch.setattr(half_table, '_PAIRS_AT_ONCE', 7)
+  shutil.copytree(root, tmp_path / 'copy')
+  overrides = {'negatives__mined_dir': str(tmp_path / 'copy' / 'mined')}
+  made = make_table(root, **overrides)
+  plan.run([made])
+  places = sorted((tmp_path / 'copy').glob('mined/halves/*/*-of-*'))
+  assert len(places) > 2 and made.is_made()
+  times = lambda: [place.stat().st_mtime_ns for place in places]
+  before, halves = times(), made.load()
+  shutil.rmtree(places[1])
+  made = make_table(root, **overrides)
+  assert not made.is_made()
+  plan.run([made])
+  assert [one == two for one, two in zip(before, times(), strict=True)] == [
+      number != 1 for number in range(len(places))]
+  np.testing.assert_array_equal(made.load().keys, halves.keys)
+  np.testing.assert_array_equal(made.load().spans, halves.spans)
+  damaged = places[2] / 'spans.npy'
+  damaged.write_bytes(damaged.read_bytes()[:-1] + b'x')
+  with pytest.raises(errors.UserError, match='spans.npy: damaged.*Remove'):
+    make_table(root, **overrides).load()
+
+
+def test_what_counts_for_identity(root):
+  code = lambda **overrides: folders.sha256_json(
+      make_table(root, **overrides).identity)
+  assert code() == code(negatives__per_query=1, negatives__pool_size=7)
+  assert len({code(), code(data__document='title'),
+              code(evaluation__bm25_k1=0.5),
+              code(evaluation__answer_rule='regex')}) == 4
+
+
+def test_only_what_draws_context_asks_for_it(root):
+  def needed(**overrides):
+    config = config_lib.parse(tiny.make_config(root, **overrides))
+    data = dataset_lib.data_of(config.data)
+    return dict(declared_draws.drawn_from(config, data, data))
+
+  for strategy in ('given', 'corpus', 'random'):
+    assert not needed(negatives__strategy=strategy)
+  assert set(needed(negatives__strategy='mixed')) == {'halves'}
+  assert not needed(negatives__strategy='context', negatives__pool='some')
+  assert sources.SOURCES['context'].needs is not sources.Source.needs
