@@ -11,6 +11,7 @@ first; `--config.study.rows` can leave it out.
 
 Arguments, as in `study_stage1.py:generator=workdirs/squad_generator-small`:
   generator: a trained one, which writes the questions of `generated`.
+  steps: of stage 1.
 
 Paper: Lu et al., section 4.1; launch/studies/RESULTS.md has ours.
 """
@@ -22,8 +23,8 @@ from neg_contrast.settings import config as config_lib
 
 
 def get_config(arg=None):
-  """Takes `generator`."""
-  generator = config_lib.arguments(arg, generator='')['generator']
+  """Takes `generator` and `steps`."""
+  args = config_lib.arguments(arg, generator='', steps='20')
   config = presets.beside(__file__, 'squad_stage2', size='small',
                           stage1='none', negatives='random')
   study_preset.set_small(config)
@@ -32,7 +33,7 @@ def get_config(arg=None):
   config.compare.baseline = 'none'
   kinds = (*config_lib.PRETEXTS.names, 'generated')
   rows: study_preset.Rows = {'none': _keep, **{
-      kind: functools.partial(_set_stage1, kind=kind, generator=generator)
+      kind: functools.partial(_set_stage1, kind=kind, **args)
       for kind in kinds
   }}
   config.study.seed_stage1 = True
@@ -43,7 +44,7 @@ def _keep(config):
   del config
 
 
-def _set_stage1(config, kind, generator):
+def _set_stage1(config, kind, generator, steps):
   first = presets.beside(
       __file__, 'squad_stage1', size='small',
       stage1='no_hard_negatives' if kind == 'generated' else kind,
@@ -53,7 +54,7 @@ def _set_stage1(config, kind, generator):
       key for key in presets.leaves(first)
       if key.partition('.')[0] in ('optim', 'evaluation', 'checkpointing')
   )))
-  first.optim.steps = 20
+  first.optim.steps = int(steps)
   if generator and kind == 'generated':
     first.generator, first.checkpoint = None, generator
   presets.set_first(config, first)

@@ -87,16 +87,19 @@ def _names(firsts: Sequence[finished_runs.FinishedRun]) -> list[str]:
   )})
   names = [', '.join(f'{key}={_text(flat[key])}' for key in keys if key in flat)
            for flat in flats]
-  count = collections.Counter(names)
+  taken = collections.Counter(names)
   folders = [run.workdir for run in firsts]
-  return [name if name and count[name] == 1 else _folder(run.workdir, folders)
+  return [name if name and taken[name] == 1 else _folder(run.workdir, folders)
           for name, run in zip(names, firsts, strict=True)]
 
 
 def _folder(workdir: pathlib.Path, all_of: Sequence[pathlib.Path]) -> str:
-  """Its name, after that of the folder around it where others have it too."""
-  is_unique = [path.name for path in all_of].count(workdir.name) == 1
-  return workdir.name if is_unique else '/'.join(workdir.parts[-2:])
+  """As much of the end of its path as no other one has."""
+  ends = ('/'.join(workdir.parts[-count:])
+          for count in range(1, len(workdir.parts)))
+  return next((end for end in ends if not any(
+      f'/{path}'.endswith(f'/{end}') for path in all_of if path != workdir
+  )), str(workdir))
 
 
 def _flat(config: Mapping[str, Any], prefix: str = '') -> dict[str, Any]:

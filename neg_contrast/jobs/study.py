@@ -131,10 +131,10 @@ class StudyJob:
       )
 
   def _is_outdated(self, workdir: pathlib.Path) -> bool:
-    """Whether a run was evaluated since its files were written."""
-    metrics = workdir / 'metrics.json'
-    return not metrics.exists() or any(
-        path.stat().st_mtime > metrics.stat().st_mtime
+    """Whether a run was evaluated since its report was written."""
+    report = workdir / 'report.html'
+    return not report.exists() or any(
+        path.stat().st_mtime > report.stat().st_mtime
         for path in workdir.glob('evaluation/*/manifest.json')
     )
 

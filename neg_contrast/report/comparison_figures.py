@@ -1,6 +1,7 @@
 """The figures of a comparison, for a page (SVG) and for a paper (PDF)."""
 
 import dataclasses
+import pathlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -95,11 +96,13 @@ def learning_curves(
   """
   loss: dict[str, list[Curve]] = {}
   tune: dict[str, dict[str, list[Curve]]] = {}
+  seen: set[pathlib.Path] = set()  # A run may have several systems.
   for row in made.rows:
-    for run in row.runs:
-      training = None if row.is_shared else training_facts.read(run.workdir)
-      if training is None:
+    for run in () if row.is_shared else row.runs:
+      training = training_facts.read(run.workdir)
+      if training is None or run.workdir in seen:
         continue
+      seen.add(run.workdir)
       if 'loss' in training.columns:
         loss.setdefault(row.name, []).append(training.columns['loss'])
       for metric, curve in training.tune.items():

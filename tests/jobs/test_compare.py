@@ -138,8 +138,10 @@ def test_runs_without_a_config_have_their_folders_name(tmp_path):
   finished.write(tmp_path / 'a' / 'x')
   finished.write(tmp_path / 'b' / 'x')
   finished.write(tmp_path / 'b' / 'y')
-  made = run(tmp_path / 'work', tmp_path / '?' / '*')
-  assert list(made['rows']) == ['a/x', 'b/x', 'y']
+  finished.write(tmp_path / 'c' / 'b' / 'x')
+  made = run(tmp_path / 'work', tmp_path / '[ab]' / '*',
+             tmp_path / 'c' / 'b' / 'x')
+  assert list(made['rows']) == ['a/x', f'{tmp_path.name}/b/x', 'y', 'c/b/x']
 
 
 @pytest.mark.parametrize('settings, message', [

@@ -136,7 +136,7 @@ def make_study(root):
   start, given = make_config(root, 'random'), make_config(root, 'given')
   config.job, config.stage1, start.stage1 = 'study', None, None
   config.cells = ml_collections.ConfigDict({
-      'tiny set': {'start': start, 'given': given}})
+      'tiny': {'start': start, 'given': given}})
   config.study.rows, config.study.once = ('start', 'given'), ('start',)
   return config
 
@@ -146,10 +146,10 @@ def test_a_row_that_others_start_from_is_made_once(swept, tmp_path):
   targets = job.targets()
   trained = [str(one.folder.relative_to(tmp_path))
              for one in artifact.closure(targets) if one.name == 'training']
-  assert trained == [f'tiny-set/{name}' for name in (
+  assert trained == [f'tiny/{name}' for name in (
       'start-seed0', 'given-seed0', 'given-seed1')]
   shown = plan.describe(targets)
-  assert 'tiny set-given seed 1: training' in shown
+  assert 'tiny-given seed 1: training' in shown
   config = make_study(swept)
   config.study.seed_stage1 = True
   job = jobs.make_job(config_lib.parse(config), tmp_path)
@@ -217,9 +217,10 @@ def test_values_of_a_sweep(swept, tmp_path):
                       source_of(swept), tmp_path)
   assert [cell.config.evaluation.metrics for cell in made] == [
       ('map',), ('mrr', 'map')]
-  assert made[0].workdir.name == (
-      'evaluation.metrics=-map-,-,optim.learning_rate=1e-3,'
-      'data.train_split=train')
+  assert [cell.workdir.name[:-8] for cell in made] == [
+      f'evaluation.metrics=-{name}-,optim.learning_rate=1e-3,'
+      'data.train_split=train-' for name in ('map-,', 'mrr-,-map')]
+  assert len({cell.workdir for cell in made}) == 2
 
 
 def test_mistakes_in_a_study(swept, tmp_path):
@@ -234,11 +235,11 @@ def test_mistakes_in_a_study(swept, tmp_path):
          **{'study.rows': ('fine',)})
   refuse('study.seeds=.*names each once', **{'study.seeds': (1, 1)})
   refuse('compare.systems=.*names at least one', **{'compare.systems': ()})
-  refuse("cells.tiny set.start.job: evaluates bm25|has none of them",
+  refuse(r'cells\.tiny\.start\.job: evaluates initial, trained, and .* none',
          **{'compare.systems': ('reranked',)})
   config = make_study(swept)
-  config.cells['tiny set'].given.job = 'mine'
-  with pytest.raises(errors.UserError, match='config.cells.tiny set.given'):
+  config.cells['tiny'].given.job = 'mine'
+  with pytest.raises(errors.UserError, match='config.cells.tiny.given'):
     jobs.make_job(config_lib.parse(config), tmp_path)
 
 

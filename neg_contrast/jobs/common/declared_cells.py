@@ -6,6 +6,7 @@ the study itself lies in the folder of that run.
 """
 
 import dataclasses
+import hashlib
 import pathlib
 import re
 from typing import Any
@@ -15,6 +16,7 @@ from neg_contrast.artifacts import folders
 from neg_contrast.settings import config as config_lib
 
 SHARED = 'shared'
+_LONGEST = 150  # Letters in a folder's name.
 _STAGES = ('stage1', 'generator')
 _NOT_COUNTED = ('workdir', 'mesh', 'checkpointing', 'compare', 'study')
 
@@ -43,8 +45,11 @@ class Cell:
 
 
 def folder_name(text: str) -> str:
-  """A name as one of a folder."""
-  return re.sub(r'[^\w.,=+-]+', '-', text)
+  """A name as one of a folder; others have other folders."""
+  plain = re.sub(r'[^\w.,=+-]+', '-', text)[:_LONGEST]
+  if plain == text:
+    return text
+  return f'{plain}-{hashlib.sha256(text.encode()).hexdigest()[:8]}'
 
 
 def cells_of(config: config_lib.Config, workdir: pathlib.Path) -> list[Cell]:
