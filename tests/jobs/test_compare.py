@@ -46,9 +46,16 @@ def runs(tmp_path_factory):
   return root, values
 
 
-def test_seeds_are_put_together_and_paired(runs, tmp_path, capsys):
-  root, values = runs
-  made = run(tmp_path / 'work', root / 'random-*', root / 'bm25-*')
+@pytest.fixture(scope='module')
+def compared(runs, tmp_path_factory):
+  """The workdir of their comparison, and what it holds."""
+  work = tmp_path_factory.mktemp('compared')
+  return work, run(work, runs[0] / 'random-*', runs[0] / 'bm25-*')
+
+
+def test_seeds_are_put_together_and_paired(runs, compared):
+  _, values = runs
+  work, made = compared
   names = ['negatives.strategy=random', 'negatives.strategy=bm25']
   assert list(made['rows']) == names and made['baseline'] == names[0]
   means = {name: np.mean([*of['mrr@10'].values()])
@@ -65,7 +72,7 @@ def test_seeds_are_put_together_and_paired(runs, tmp_path, capsys):
   assert pair['difference'] == pytest.approx(0.5) == by_query.mean()
   np.testing.assert_allclose((pair['low'], pair['high']),
                              confidence.interval(by_query), atol=1e-12)
-  shown = capsys.readouterr().out
+  shown = (work / 'comparison.md').read_text()
   row = next(line for line in shown.splitlines() if 'strategy=bm25 | 2' in line)
   assert f'{np.mean(seeds):.4f} ± {np.std(seeds, ddof=1):.4f}\\*' in row
   assert '+0.5000, +0.5000' in shown  # By seed.
@@ -82,10 +89,8 @@ def test_holm_counts_what_was_compared(tmp_path):
   assert smallest['p_holm'] == pytest.approx(min(1, 3 * smallest['p']))
 
 
-def test_all_files_are_written(runs, tmp_path):
-  root, _ = runs
-  work = tmp_path / 'work'
-  run(work, root / '*', baseline='negatives.strategy=bm25')
+def test_all_files_are_written(runs, compared, capsys):
+  work, _ = compared
   lines = list(csv.DictReader((work / 'comparison.csv').open()))
   assert len(lines) == 2 * 2 * 2
   assert {line['seed'] for line in lines} == {'0', '1'}
@@ -97,13 +102,14 @@ def test_all_files_are_written(runs, tmp_path):
     pdf = (work / f'{name}.pdf').read_bytes()
     assert pdf.startswith(b'%PDF') and b'/Creator' not in pdf
   before = (work / 'differences.pdf').read_bytes()
-  run(work, root / '*', baseline='negatives.strategy=bm25')
+  run(work, runs[0] / 'random-*', runs[0] / 'bm25-*')
   assert (work / 'differences.pdf').read_bytes() == before
+  assert (work / 'comparison.md').read_text() in capsys.readouterr().out
 
 
 @pytest.mark.skipif(shutil.which('pdflatex') is None, reason='no LaTeX')
-def test_latex_compiles(runs, tmp_path):
-  run(tmp_path, runs[0] / '*')
+def test_latex_compiles(compared):
+  tmp_path, _ = compared
   (tmp_path / 'paper.tex').write_text(
       '\\documentclass{article}\\begin{document}'
       '\\input{comparison}\\end{document}')
@@ -111,9 +117,8 @@ def test_latex_compiles(runs, tmp_path):
                  check=True, capture_output=True)
 
 
-def test_latex_needs_no_package(runs, tmp_path):
-  run(tmp_path, runs[0] / '*')
-  text = (tmp_path / 'comparison.tex').read_text()
+def test_latex_needs_no_package(compared):
+  text = (compared[0] / 'comparison.tex').read_text()
   body = text.replace('$\\pm$', '').replace('$-$', '')
   assert 'rule' not in body and body.isascii() and '$' not in body
   rows = [line for line in text.splitlines() if line.endswith('\\\\')]

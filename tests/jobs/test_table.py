@@ -193,8 +193,7 @@ def test_own_groups_and_rows_are_printed(finished):
            'my group': {'random': config.cells.none.random,
                         'mine': config.cells.none.bm25}}
   config.cells = ml_collections.ConfigDict(cells)
-  config.table.members = config.table.metrics = ()
-  config.table.paper = ''
+  config.table.members = config.table.metrics = config.table.datasets = ()
   work = finished / 'own'
   for name, there in (('my group-mine', 'none-bm25'),
                       ('my group-random', 'none-random'),
@@ -203,10 +202,10 @@ def test_own_groups_and_rows_are_printed(finished):
   job = tiny.run(table.TableJob, config, work)
   rows = rows_of((work / 'table.md').read_text())
   assert [label for label, _ in rows] == [
-      '', '*Baselines*', 'BM25', 'plain', '*my group*', 'mine', 'random']
+      '', '*Baselines*', 'BM25', 'plain', '*my group*', 'random', 'mine']
   assert rows[0][1] == list(METRICS)
   folder = work / 'cells' / 'my group-mine' / 'evaluation'
-  assert value_of(folder / 'data-test-trained', 'mrr@10') in rows[5][1][2]
+  assert value_of(folder / 'data-test-trained', 'mrr@10') in rows[6][1][2]
   assert 'to do' not in plan.describe(job.targets())
 
 
