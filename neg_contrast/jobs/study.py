@@ -20,14 +20,15 @@ from neg_contrast.jobs.common import declared_cells
 from neg_contrast.report import comparison_report
 from neg_contrast.settings import config as config_lib
 
+Evaluated = tuple[declared_cells.Cell, evaluations.Evaluation]
 EVALUATED = ('train', 'train_reranker', 'evaluate', 'rerank', 'ensemble')
 
 
 def check(config: config_lib.Config) -> None:
   """Refuses a config that does not suit `job=study`."""
   if not config.cells:
-    raise config.error('cells', 'is needed: the runs of the study by table and '
-                       'row, as in configs/study_negatives.py')
+    raise config.error('cells', 'is needed: configs by table and row, as in '
+                       'configs/study_negatives.py')
   names = {name for cells in config.cells.values() for name in cells}
   for key in ('once', 'rows'):
     for name in getattr(config.study, key):
@@ -47,10 +48,7 @@ def check_cell(config: config_lib.Config) -> None:
 
 
 class StudyJob:
-  """`job=study`: all `cells` with all seeds, and then `compare`.
-
-  What several of them need is declared alike by them, and made once.
-  """
+  """`job=study`: all `cells` with all seeds, and then `compare`."""
 
   def __init__(
       self, config: config_lib.Config, workdir: pathlib.Path,
@@ -67,14 +65,14 @@ class StudyJob:
       UserError: a cell does not suit its job.
     """
     self._settings, self._workdir = config.compare, workdir
-    self._cells = (declared_cells.cells_of(config, workdir) if cells is None
-                   else cells)
+    self._cells = cells or declared_cells.cells_of(config, workdir)
     self._jobs = list(map(_make, self._cells))
-    self._evaluated: list[tuple[declared_cells.Cell,
-                                evaluations.Evaluation]] = []
+    self._evaluated: list[Evaluated] = []
 
   def targets(self) -> list[artifact.Artifact]:
     """What each run makes, with the evaluations that are compared.
+
+    What several of them need is declared alike by them, and made once.
 
     Raises:
       UserError: a run has none of them.
@@ -84,10 +82,11 @@ class StudyJob:
     jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.5)
     targets: list[artifact.Artifact] = []
     seen: set[Any] = set()
+    self._evaluated = []
     for cell, job in zip(self._cells, self._jobs, strict=True):
       with cell.within():
         made = job.targets()
-        self._check_systems(made)
+        _check_systems(made, self._settings.systems)
       for one in made:
         if isinstance(one, evaluations.Evaluation):
           what = cell.group, _what(one)
@@ -104,7 +103,7 @@ class StudyJob:
     Every run gets the files that its own command would leave.
     """
     for cell, job in zip(self._cells, self._jobs, strict=True):
-      if self._is_outdated(cell.workdir):
+      if cell.is_outdated():
         with cell.within(), contextlib.redirect_stdout(None):
           job.finish()
         artifact.keep_only([], are_large=False)
@@ -121,21 +120,16 @@ class StudyJob:
         for group, of in named.items()
     ], self._workdir.name))
 
-  def _check_systems(self, made: Sequence[artifact.Artifact]) -> None:
-    has = [one.ranking.name for one in made
-           if isinstance(one, evaluations.Evaluation)]
-    if not set(has) & set(self._settings.systems):
-      raise errors.UserError(
-          f'{errors.key("job")}: evaluates {", ".join(has)}, and '
-          f'--config.compare.systems={self._settings.systems} has none of them'
-      )
 
-  def _is_outdated(self, workdir: pathlib.Path) -> bool:
-    """Whether a run was evaluated since its report was written."""
-    report = workdir / 'report.html'
-    return not report.exists() or any(
-        path.stat().st_mtime > report.stat().st_mtime
-        for path in workdir.glob('evaluation/*/manifest.json')
+def _check_systems(
+    made: Sequence[artifact.Artifact], systems: Sequence[str]
+) -> None:
+  has = [one.ranking.name for one in made
+         if isinstance(one, evaluations.Evaluation)]
+  if not set(has) & set(systems):
+    raise errors.UserError(
+        f'{errors.key("job")}: evaluates {", ".join(has)}; '
+        f'--config.compare.systems={systems} has none of them'
     )
 
 
@@ -146,6 +140,6 @@ def _make(cell: declared_cells.Cell) -> Any:
 
 def _what(one: evaluations.Evaluation) -> Any:
   """Equal for evaluations of the same system of the same model."""
-  vectors = getattr(one.ranking, 'vectors', None)
-  return (one.ranking.judged, one.ranking.name,
-          getattr(vectors, 'model', one.ranking))
+  model = getattr(one.ranking, 'vectors', None)
+  model = getattr(model, 'model', one.ranking)
+  return one.ranking.judged, one.ranking.name, model

@@ -235,7 +235,7 @@ def test_mistakes_in_a_study(swept, tmp_path):
          **{'study.rows': ('fine',)})
   refuse('study.seeds=.*names each once', **{'study.seeds': (1, 1)})
   refuse('compare.systems=.*names at least one', **{'compare.systems': ()})
-  refuse(r'cells\.tiny\.start\.job: evaluates initial, trained, and .* none',
+  refuse(r'cells\.tiny\.start\.job: evaluates initial, trained; .* none',
          **{'compare.systems': ('reranked',)})
   config = make_study(swept)
   config.cells['tiny'].given.job = 'mine'

@@ -43,6 +43,14 @@ class Cell:
     """What runs inside reads its config."""
     return errors.within(*self.place)
 
+  def is_outdated(self) -> bool:
+    """Whether it was evaluated since its report was written."""
+    report = self.workdir / 'report.html'
+    return not report.exists() or any(
+        path.stat().st_mtime > report.stat().st_mtime
+        for path in self.workdir.glob('evaluation/*/manifest.json')
+    )
+
 
 def folder_name(text: str) -> str:
   """A name as one of a folder; others have other folders."""

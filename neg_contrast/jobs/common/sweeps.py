@@ -1,14 +1,10 @@
-"""Reads `--sweep`: axes and their values, and the runs that they span.
+"""The runs that `--sweep` spans: configs that differ in the values of its axes.
 
-    negatives=bm25,fine seed=0,1,2; negatives=random optim.steps=10,20
-
-Axes are arguments of the config file, or keys of the config. A product of axes
-is written with spaces; several products are joined with `;`.
+Axes are arguments of the config file, or keys of the config.
 """
 
 import ast
 import dataclasses
-import itertools
 import pathlib
 import runpy
 from collections.abc import Mapping
@@ -18,7 +14,7 @@ import ml_collections
 
 from neg_contrast import errors, jobs
 from neg_contrast.jobs import study
-from neg_contrast.jobs.common import declared_cells
+from neg_contrast.jobs.common import declared_cells, sweep_text
 from neg_contrast.settings import config as config_lib
 
 _INNER = ('stage1', 'generator', 'cells')  # They hold configs, not values.
@@ -71,47 +67,22 @@ def cells(
     UserError: names the cell and the key.
   """
   found: dict[str, declared_cells.Cell] = {}
-  for product in _split(text, ';'):
-    axes = _axes(product)
-    for values in itertools.product(*axes.values()):
-      chosen = dict(zip(axes, values, strict=True))
-      name = _name(chosen)
-      if name in found:
-        raise errors.UserError(f'--sweep: {name}: stands there twice')
-      try:
-        config = _config(chosen, source, name)
-      except errors.UserError as e:
-        raise errors.UserError(f'--sweep: {name}: {e}') from None
-      row = _name({key: value for key, value in chosen.items()
-                   if key != _SEED})
-      found[name] = declared_cells.Cell(
-          '', row or 'all', ('', name), config,
-          workdir / declared_cells.folder_name(name),
-      )
-  if not found:
-    raise errors.UserError('--sweep: is empty; write it as in '
-                           '--sweep="negatives=bm25,fine seed=0,1,2"')
+  for chosen in sweep_text.choices(text):
+    name = sweep_text.name_of(chosen)
+    if name in found:
+      raise errors.UserError(f'--sweep: {name}: stands there twice')
+    try:
+      config = _config(chosen, source, name)
+    except errors.UserError as e:
+      raise errors.UserError(f'--sweep: {name}: {e}') from None
+    row = sweep_text.name_of({
+        key: value for key, value in chosen.items() if key != _SEED
+    })
+    found[name] = declared_cells.Cell(
+        '', row or 'all', ('', name), config,
+        workdir / declared_cells.folder_name(name),
+    )
   return declared_cells.placed(list(found.values()), workdir)
-
-
-def _axes(product: str) -> dict[str, list[str]]:
-  """Key -> its values as texts."""
-  axes: dict[str, list[str]] = {}
-  for word in _split(product, ' '):
-    key, is_axis, text = word.partition('=')
-    values = _split(text, ',', keep_empty=True)
-    if not is_axis or not key:
-      raise errors.UserError(f'--sweep: {word!r} is no KEY=VALUE,VALUE')
-    if key in axes:
-      raise errors.UserError(f'--sweep: {key}: stands there twice; join its '
-                             'values with commas')
-    for value in values:
-      if not value:
-        raise errors.UserError(f'--sweep: {key}: has an empty value')
-      if values.count(value) > 1:
-        raise errors.UserError(f'--sweep: {key}={value}: stands there twice')
-    axes[key] = values
-  return axes
 
 
 def _config(
@@ -159,20 +130,3 @@ def _value(config: ml_collections.ConfigDict, key: str, text: str) -> Any:
     return ast.literal_eval(text)
   except (SyntaxError, ValueError):
     return text
-
-
-def _name(chosen: Mapping[str, str]) -> str:
-  return ','.join(f'{key}={value}' for key, value in chosen.items())
-
-
-def _split(text: str, mark: str, keep_empty: bool = False) -> list[str]:
-  """Parts of a text between marks that stand in no brackets."""
-  parts, depth = [''], 0
-  for letter in text:
-    depth += (letter in '([') - (letter in ')]')
-    if depth == 0 and (letter == mark or mark == ' ' and letter.isspace()):
-      parts.append('')
-    else:
-      parts[-1] += letter
-  parts = [part.strip() for part in parts]
-  return parts if keep_empty else [part for part in parts if part]
