@@ -56,7 +56,7 @@ def _means(made: comparison_lib.Comparison) -> Grid:
   note = 'Mean over seeds ± standard deviation over seeds.'
   if made.pairs:
     note += (f' {MARK} differs from {made.baseline} (p < {ALPHA} after Holm '
-             f'over the {_family(made)} comparisons of its metric).')
+             f'over {_family(made)} of its metric).')
   return Grid(_title(made), ('', 'seeds', *made.metrics), tuple(lines), note)
 
 
@@ -75,9 +75,9 @@ def _differences(made: comparison_lib.Comparison) -> Grid:
       ('', 'metric', 'difference', '95% interval', 'p', 'p (Holm)', 'by seed'),
       tuple(lines),
       'Paired by query, means over the seeds. Interval: bootstrap over '
-      'queries; p: paired randomisation test, and after Holm over the '
-      f'{_family(made)} comparisons of a metric. Both cover the choice of '
-      'queries, not that of seeds: see the differences by seed.',
+      'queries; p: paired randomisation test, and after Holm over '
+      f'{_family(made)} of a metric. Both cover the choice of queries, not '
+      'that of seeds: see the differences by seed.',
   )
 
 
@@ -92,8 +92,9 @@ def _title(made: comparison_lib.Comparison) -> str:
   return f'{made.title}: {title}' if made.title else title
 
 
-def _family(made: comparison_lib.Comparison) -> int:
-  return len(made.rows) - 1
+def _family(made: comparison_lib.Comparison) -> str:
+  count = len(made.rows) - 1
+  return f'the {count} comparisons' if count > 1 else 'the only comparison'
 
 
 def markdown(grid: Grid) -> str:
