@@ -32,7 +32,7 @@ from neg_contrast import errors, jobs
 from neg_contrast.artifacts import folders, plan
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import prepared
-from neg_contrast.jobs.common import settings_of_rooms
+from neg_contrast.jobs.common import settings_of_rooms, sweeps
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.retrieval import fused_vectors, text_encoder
 from neg_contrast.retrieval import retriever as retriever_lib
@@ -45,6 +45,7 @@ __all__ = ['load_corpus', 'load_encoder', 'load_retriever', 'run',
 def run(
     config_file: str | os.PathLike[str],
     workdir: str | os.PathLike[str] | None = None,
+    sweep: str | None = None,
     **settings: Any,
 ) -> pathlib.Path:
   """Does what `python -m neg_contrast.main` does: makes what is not made yet.
@@ -53,6 +54,7 @@ def run(
     config_file: as `--config`, an argument after a colon included.
     workdir: as `--workdir`; None: what the config says, or
       `workdirs/<config name>`.
+    sweep: as `--sweep`; None: the config runs once.
     **settings: config keys with `__` for `.`, as in `optim__steps=100` or
       `stage1__optim__steps=50`.
 
@@ -67,9 +69,12 @@ def run(
   path = pathlib.Path(name)
   if not path.is_file():
     raise errors.UserError(f'{path}: no such file')
-  config = _set(runpy.run_path(name)['get_config'](arg or None), settings)
+  keys = _keys(settings)
+  config = _set(runpy.run_path(name)['get_config'](arg or None), keys)
   folder = pathlib.Path(workdir or config.workdir or f'workdirs/{path.stem}')
-  job = jobs.make_job(config, folder)
+  job = jobs.make_job(config, folder) if sweep is None else sweeps.make_job(
+      sweep, sweeps.Source(name, arg, keys), config, folder
+  )
   targets = job.targets()
   print(plan.describe(targets), flush=True)
   folders.make_folder(folder)
@@ -162,16 +167,21 @@ def load_retriever(
 
 
 def _config(settings: dict[str, Any], **values: Any) -> config_lib.Config:
-  config = _set(config_lib.base_config(), {**values, **settings})
+  config = _set(config_lib.base_config(), _keys({**values, **settings}))
   jobs.check(config)
   return config
 
 
+def _keys(settings: dict[str, Any]) -> dict[str, Any]:
+  """Settings by their keys, paths as text."""
+  return {key.replace('__', '.'):
+              os.fspath(value) if isinstance(value, os.PathLike) else value
+          for key, value in settings.items()}
+
+
 def _set(
-    config: ml_collections.ConfigDict, settings: dict[str, Any]
+    config: ml_collections.ConfigDict, keys: dict[str, Any]
 ) -> config_lib.Config:
-  for key, value in settings.items():
-    if isinstance(value, os.PathLike):
-      value = os.fspath(value)
-    config_lib.set_key(config, key.replace('__', '.'), value)
+  for key, value in keys.items():
+    config_lib.set_key(config, key, value)
   return config_lib.parse(config)

@@ -14,6 +14,9 @@ _PLACE: contextvars.ContextVar[tuple[str, ...]] = contextvars.ContextVar(
     'place', default=()
 )
 
+NOTE = '\t'
+"""In a place, between its key and its note; see `within`."""
+
 
 class UserError(Exception):
   """Bad input, config or environment: something the user can put right.
@@ -50,7 +53,8 @@ def key(name: str) -> str:
   Args:
     name: section and key, such as `data.source`.
   """
-  return '.'.join(('config', *_PLACE.get(), name))
+  places = (place.partition(NOTE)[0] for place in _PLACE.get())
+  return '.'.join(('config', *filter(None, places), name))
 
 
 def flag(name: str) -> str:
@@ -63,7 +67,8 @@ def flag(name: str) -> str:
     `--workdir`, or `--config.stage1.workdir`; cells lie in the workdir of their
     table.
   """
-  is_own = _PLACE.get() and not _PLACE.get()[-1].startswith('cells.')
+  inner = _PLACE.get()[-1].partition(NOTE)[0] if _PLACE.get() else ''
+  is_own = inner and not inner.startswith('cells.')
   return f'--{key(name)}' if is_own else f'--{name}'
 
 
@@ -83,11 +88,14 @@ def at(where: tuple[str, ...]) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def within(name: str) -> Iterator[None]:
+def within(name: str, note: str = '') -> Iterator[None]:
   """What runs inside reads the config that lies at a key of the outer config.
 
   Args:
-    name: of that key, such as `stage1` or `cells.none.bm25`.
+    name: of that key, such as `stage1` or `cells.none.bm25`; empty: no key
+      holds it.
+    note: what tells it from others of that key, such as `seed 1`; plans show
+      it, and keys in messages do not.
   """
-  with at((*_PLACE.get(), name)):
+  with at((*_PLACE.get(), f'{name}{NOTE}{note}' if note else name)):
     yield

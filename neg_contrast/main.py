@@ -16,7 +16,7 @@ from ml_collections import config_flags
 
 from neg_contrast import errors, hosts, jobs
 from neg_contrast.artifacts import folders, plan
-from neg_contrast.jobs.common import settings_of_rooms
+from neg_contrast.jobs.common import settings_of_rooms, sweeps
 from neg_contrast.settings import config as config_lib
 
 _CONFIG = config_flags.DEFINE_config_file(
@@ -31,6 +31,12 @@ _WORKDIR = flags.DEFINE_string(
 )
 _PLAN = flags.DEFINE_boolean(
     'plan', False, 'Print the plan, with what is missing, and leave.'
+)
+_SWEEP = flags.DEFINE_string(
+    'sweep', None,
+    'Run the config once for each combination of values, in one plan, and '
+    'compare: "negatives=bm25,fine seed=0,1,2". Axes are arguments of the '
+    'config file or keys of the config; ; joins several sweeps.',
 )
 _COORDINATOR = flags.DEFINE_string(
     'coordinator', None,
@@ -74,6 +80,9 @@ def main(argv: Sequence[str]) -> None:
     raise errors.UserError(f'--config={path}: no such file')
   config = config_lib.parse(_CONFIG.value)
   if _COMPILE_ONLY.value:
+    if _SWEEP.value is not None:
+      raise errors.UserError('--sweep: can\'t be compiled only; leave '
+                             '--compile_only or --sweep out')
     jobs.check(config)
     print(_compile_report(config), flush=True)
     return
@@ -83,7 +92,9 @@ def main(argv: Sequence[str]) -> None:
   workdir = pathlib.Path(
       _WORKDIR.value or config.workdir or f'workdirs/{path.stem}'
   )
-  job = jobs.make_job(config, workdir)
+  job = jobs.make_job(config, workdir) if _SWEEP.value is None else (
+      sweeps.make_job(_SWEEP.value, _source(), config, workdir)
+  )
   targets = job.targets()
   hosts.on_first(lambda: print(plan.describe(targets), flush=True))
   if _PLAN.value:
@@ -93,6 +104,13 @@ def main(argv: Sequence[str]) -> None:
   hosts.on_first(job.finish)
   if config.job != 'search' and hosts.is_first():
     print(f'\nAll of it is in {workdir}', flush=True)
+
+
+def _source() -> sweeps.Source:
+  """Where the configs of a sweep come from."""
+  flag = flags.FLAGS['config']
+  file, _, argument = config_flags.get_config_filename(flag).partition(':')
+  return sweeps.Source(file, argument, config_flags.get_override_values(flag))
 
 
 def _compile_report(config: config_lib.Config) -> str:

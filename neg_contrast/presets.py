@@ -1,8 +1,10 @@
 """What the experiments in `configs/` share; only those files use it."""
 
+import functools
 import pathlib
 import re
 import runpy
+from typing import Any
 
 import ml_collections
 
@@ -25,6 +27,9 @@ MODEL_KEYS = tuple(f'model.{name}' for name in (
 
 STAGE1 = ('generated', 'no_hard_negatives', *config_lib.PRETEXTS.names)
 """What stage 1 can be trained on; a value of the argument `stage1`."""
+
+_OWN = ('job', 'workdir', 'checkpoint', 'query', 'table', 'ensemble', 'compare',
+        'study', 'stage1', 'generator', 'cells')  # What a cell has of its own.
 
 STRATEGIES = ('random', 'corpus', 'mixed', *config_lib.MINED.names)
 """Values of the argument `negatives`."""
@@ -65,6 +70,35 @@ def follow(
       place, source = place[section], source[section]
     place[name] = source.get_oneway_ref(name)
   return inner
+
+
+def follow_unchanged(
+    cell: ml_collections.ConfigDict,
+    config: ml_collections.ConfigDict,
+    plain: dict[str, Any],
+) -> None:
+  """Makes a cell of a table or a study follow it, but for what it changes.
+
+  Args:
+    cell: changed in place.
+    config: of the table or the study.
+    plain: what all cells were before they were changed.
+  """
+  own = cell.to_dict()
+  follow(cell, config, tuple(
+      key for key in leaves(cell) if key.partition('.')[0] not in _OWN
+      and _value(own, key) == _value(plain, key)
+  ))
+
+
+def leaves(config: ml_collections.ConfigDict) -> list[str]:
+  """All keys of a config and those within it, but for empty configs within."""
+  return [key for key in config_lib.flat(config)
+          if key.rpartition('.')[2] not in ('stage1', 'generator', 'cells')]
+
+
+def _value(values: dict[str, Any], key: str) -> Any:
+  return functools.reduce(lambda at, name: at[name], key.split('.'), values)
 
 
 def set_size(config: ml_collections.ConfigDict, size: str) -> None:

@@ -3,15 +3,11 @@
 import functools
 import pathlib
 from collections.abc import Callable
-from typing import Any
 
 import ml_collections
 
 from neg_contrast import presets
 from neg_contrast.settings import config as config_lib
-
-_OWN = ('job', 'workdir', 'checkpoint', 'query', 'table', 'ensemble', 'stage1',
-        'generator', 'cells')  # What a cell has of its own.
 
 
 def make_table(
@@ -59,15 +55,11 @@ def make_table(
       _set_stage1_short(first.stage1, f'{config.workdir}/stage1-{group}',
                         f'{config.workdir}/generator')
     for cell in of_group.values():
-      own = cell.to_dict()
-      presets.follow(cell, config, tuple(
-          key for key in _leaves(cell) if key.partition('.')[0] not in _OWN
-          and _value(own, key) == _value(plain, key)
-      ))
+      presets.follow_unchanged(cell, config, plain)
       if cell is not first and first.stage1 is not None:
         cell.stage1 = first.stage1.copy_and_resolve_references()
         presets.follow(
-            cell.stage1, first.stage1, tuple(_leaves(cell.stage1))
+            cell.stage1, first.stage1, tuple(presets.leaves(cell.stage1))
         )
   config.cells = ml_collections.ConfigDict(cells)
   config.table.paper = str(pathlib.Path(file).with_name('lu_et_al.csv'))
@@ -103,16 +95,6 @@ def _cells(
       stage1='none', negatives='bm25'
   ))}
   return cells
-
-
-def _value(values: dict[str, Any], key: str) -> Any:
-  return functools.reduce(lambda at, name: at[name], key.split('.'), values)
-
-
-def _leaves(config: ml_collections.ConfigDict) -> list[str]:
-  """All keys of a config and those within it, but for empty configs within."""
-  return [key for key in config_lib.flat(config)
-          if key.rpartition('.')[2] not in ('stage1', 'generator', 'cells')]
 
 
 def _as_dpr(

@@ -2,6 +2,7 @@
 
 import ast
 import csv
+import dataclasses
 import importlib
 import importlib.util
 import json
@@ -33,6 +34,7 @@ def test_config_loads_and_is_locked(path):
   if config.job not in ('train', 'train_generator'):
     config.checkpoint, config.data.source = 'somewhere', 'beir:somewhere'
     config.ensemble.members = ('somewhere',)
+    config.compare.workdirs = ('somewhere',)
     config.candidates = 'bm25'
   parsed = config_lib.parse(config)
   jobs.check(parsed)
@@ -63,7 +65,8 @@ def test_readme_lists_every_config():
       with pytest.raises(errors.UserError):
         jobs.check(config_lib.parse(config))
     for key in needs:
-      config_lib.set_key(config, key, ('a',) if 'members' in key else 'a')
+      config_lib.set_key(config, key, ('a',) if key.endswith(
+          ('members', 'workdirs')) else 'a')
     jobs.check(config_lib.parse(config))
 
 
@@ -106,6 +109,39 @@ def test_tables_are_the_papers_grid(name, size):
   assert dpr.model.projection_dim == 0 and dpr.loss.scale == 1
   assert not dpr.loss.bidirectional and dpr.negatives.strategy == 'bm25'
   assert dpr.stage1 is None and dpr.optim.steps == 7
+
+
+@pytest.mark.parametrize('path', [
+    path for path in CONFIGS if path.stem.startswith('study_')],
+    ids=lambda path: path.stem)
+def test_rows_of_studies_follow_them(path):
+  """All but what is studied is equal, whatever flags say."""
+  config = load(path)
+  config.data.source, config.data.train_split = 'beir:here', 'mine'
+  config.optim.learning_rate = 0.5
+  parsed = config_lib.parse(config)
+  rows = [cell for cells in parsed.cells.values() for cell in cells.values()]
+  assert len(rows) >= 5 and len({str(row) for row in rows}) == len(rows)
+  for row in (*rows, *(row.stage1 for row in rows if row.stage1)):
+    assert row.data.source == 'beir:here' and row.job == 'train'
+    assert row.data.train_split == 'mine'
+    assert row.optim.learning_rate == 0.5
+    assert row.model.init == 'minilm'
+  names = {name for cells in parsed.cells.values() for name in cells}
+  assert set(parsed.study.rows) == names >= {parsed.compare.baseline}
+
+
+def test_a_study_starts_from_its_warm_start():
+  config = load(ROOT / 'configs' / 'study_negatives.py')
+  config.cells.strategies.warm_start.optim.steps = 7
+  config.cells.strategies.fine.optim.steps = 9
+  cells = config_lib.parse(config).cells['strategies']
+  assert cells['warm_start'].stage1 is None
+  assert cells['fine'].optim.steps == 9 and cells['bm25'].optim.steps == 16
+  for name in ('random', 'fine', 'mixed'):
+    assert cells[name].stage1.optim.steps == 7
+    assert cells[name].stage1 == dataclasses.replace(
+        cells['warm_start'], workdir='warm_start')
 
 
 @pytest.mark.parametrize('name', [

@@ -36,3 +36,16 @@ def test_threads_have_places_of_their_own():
     thread.start()
     thread.join()
   assert names == ['config.seed']
+
+
+def test_notes_tell_places_apart_and_are_no_keys():
+  with errors.within('cells.none.bm25', 'seed 1'), errors.within('stage1'):
+    assert errors.key('seed') == 'config.cells.none.bm25.stage1.seed'
+    with_note = errors.place()
+  with errors.within('cells.none.bm25', 'seed 2'), errors.within('stage1'):
+    assert errors.place() != with_note
+  with errors.within('', 'a=1,seed=0'):
+    assert errors.key('seed') == 'config.seed'
+    assert errors.flag('workdir') == '--workdir'
+    with errors.within('stage1'):
+      assert errors.flag('workdir') == '--config.stage1.workdir'

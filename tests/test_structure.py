@@ -20,7 +20,7 @@ ROOMS = ('jobs', 'report', 'benchmarks', 'mining', 'stage1', 'training', 'bias',
 """From the top down: a room imports only rooms behind it."""
 GROUND = ('errors', 'hosts', 'sharding', 'scoring', 'accelerators', 'progress')
 DOORS = ('main', 'api')
-PRESETS = ('presets', 'table_preset')  # For configs/ alone.
+PRESETS = ('presets', 'table_preset', 'study_preset')  # For configs/ alone.
 PURE_LIBRARIES = {'jax', 'flax', 'optax', 'numpy', 'jaxtyping'}
 MOST_LINES, MOST_CLASS_LINES = 400, 200
 MOST_JOB_LINES = {'ensemble': 400, 'table': 400}

@@ -159,7 +159,9 @@ def _label(place: str) -> str:
   """Where a config lies, in a few letters."""
   if place == 'stage1':
     return 'stage 1'
-  return place.removeprefix('cells.').replace('.', '-')
+  name, _, note = place.partition(errors.NOTE)
+  label = name.removeprefix('cells.').replace('.', '-')
+  return ' '.join(filter(None, (label, note)))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Text files that are there as a whole or not at all."""
+"""Files that are there as a whole or not at all."""
 
 import contextlib
 import gzip
@@ -33,6 +33,21 @@ def writing(path: pathlib.Path) -> Iterator[TextIO]:
         )
         with io.TextIOWrapper(stream, 'utf-8', newline='') as text:
           yield text
+      os.replace(partial, path)
+    finally:
+      partial.unlink(missing_ok=True)
+
+
+def write_bytes(path: pathlib.Path, content: bytes) -> None:
+  """Writes a file that is no text, in the same way.
+
+  Raises:
+    UserError: it can't be written, see `failures.while_writing`.
+  """
+  partial = path.with_name(path.name + '.partial')
+  with failures.while_writing(path):
+    try:
+      partial.write_bytes(content)
       os.replace(partial, path)
     finally:
       partial.unlink(missing_ok=True)

@@ -27,6 +27,8 @@ JOBS = {
     'nce_bias': 'NceBiasJob',
     'train_reranker': 'TrainRerankerJob',
     'rerank': 'RerankJob',
+    'compare': 'CompareJob',
+    'study': 'StudyJob',
 }
 """Value of `config.job` -> class, in the module of the job's name.
 

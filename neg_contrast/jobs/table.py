@@ -196,11 +196,15 @@ class TableJob:
   def _grid(self) -> paper_grid.Grid:
     """What is to be printed."""
     firsts = [cell.stage1 for cell in self._configs.values()]
+    settings = self._config.table
+    settings = dataclasses.replace(
+        settings, metrics=settings.metrics or self._config.evaluation.metrics
+    )
     return paper_grid.Grid(
         self._workdir, tuple(self._cells), self._stage1 is not None,
-        len(self._config.table.members) > 1,
+        len(settings.members) > 1,
         {first.synthetic.pairs for first in firsts if first is not None},
-        self._config.table, self._config.data, self._data.load(),
+        settings, self._config.data, self._data.load(),
     )
 
 

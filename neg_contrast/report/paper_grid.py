@@ -79,10 +79,13 @@ class Grid:
   dataset: dataset_lib.Dataset
 
   def layout(self) -> list[tuple[str, list[Entry]]]:
-    """Titles and rows, as in the paper."""
+    """Titles and rows, as in the paper; groups of one's own come last."""
     groups = [('Baselines', self._baselines())]
-    for group, title in _TITLES.items():
-      entries = [self._cell(group, name, _LABELS.get(name, name))
+    own = dict.fromkeys(group for group, _ in self.cells
+                        if group not in (*_TITLES, BASELINES))
+    for group, title in {**_TITLES, **{name: name for name in own}}.items():
+      labels = {} if group in own else _LABELS
+      entries = [self._cell(group, name, labels.get(name, name))
                  for of, name in self.cells if of == group]
       if group == 'generated' and entries:
         if self.has_stage1:
@@ -139,7 +142,10 @@ class Grid:
     if ('none', 'bm25') in self.cells:
       ours = self._cell('none', 'bm25', 'DPR ours')
       entries.insert(2, dataclasses.replace(ours, stage1='', row='DPR ours'))
-    return entries
+    return entries + [
+        self._cell(BASELINES, name, name) for group, name in self.cells
+        if group == BASELINES and name != DPR
+    ]
 
   def _cell(self, group: str, name: str, label: str) -> Entry:
     return Entry(label, cell_folder(self.workdir, group, name), 'trained',

@@ -4,10 +4,11 @@ Pure: no state of matplotlib is left changed, and equal arguments give equal
 bytes.
 """
 
+import contextlib
 import html
 import io
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 SERIES = 8
@@ -20,7 +21,7 @@ _VARIABLES = {
     **{f'#0102{n:02x}': f'var(--series-{n})' for n in range(SERIES)},
 }
 # Those of report.html.jinja, by day, for figures that stand alone.
-_PALETTE = {
+PALETTE = {
     'ink': '#1d2127', 'muted': '#646b75', 'line': '#e2e3e1',
     'series-0': '#83888f', 'series-1': '#c0782a', 'series-2': '#1f5fa8',
     'series-3': '#2f8158', 'series-4': '#8a4fa3', 'series-5': '#b4405b',
@@ -61,7 +62,7 @@ def series_color(series: int) -> str:
 
 def standalone(svg: str) -> str:
   """A figure as a file of its own, on white."""
-  colours = ' '.join(f'--{name}: {value};' for name, value in _PALETTE.items())
+  colours = ' '.join(f'--{name}: {value};' for name, value in PALETTE.items())
   style = (f'<style>svg {{ {colours} background: #fff; '
            'font-family: sans-serif; }</style>')
   head, _, rest = svg.partition('>')
@@ -82,16 +83,8 @@ def draw(
     fill: draws into matplotlib's axes.
     size: width and height, in inches.
   """
-  import matplotlib  # Slow to import, and only reports need it.
-  from matplotlib import figure
-
-  with matplotlib.rc_context({**_SETTINGS, 'svg.hashsalt': name}):
-    chart = figure.Figure(figsize=size, layout='constrained')
-    axes = chart.add_subplot()
-    axes.set_title(title)
-    axes.tick_params(length=3)
-    fill(axes)
-    buffer = io.StringIO()
+  buffer = io.StringIO()
+  with _chart(title, fill, size, {'svg.hashsalt': name}) as chart:
     chart.savefig(
         buffer, format='svg', transparent=True,
         metadata=dict.fromkeys(('Date', 'Creator', 'Format', 'Type')),
@@ -103,6 +96,67 @@ def draw(
   svg = re.sub('<[^>]*>', lambda m: _adapt(m[0], name), svg)
   head, _, rest = svg.partition('>')
   return f'{head} role="img" aria-label="{html.escape(title)}">{rest}'
+
+
+def draw_pdf(
+    title: str, fill: Callable[[Any], None], size: tuple[float, float]
+) -> bytes:
+  """The same figure as a PDF of its own, in the colours of `standalone`.
+
+  Args:
+    title: above it.
+    fill: as of `draw`.
+    size: width and height, in inches.
+  """
+  buffer = io.BytesIO()
+  with _chart(title, fill, size, {'pdf.fonttype': 42}) as chart:
+    chart.draw_without_rendering()  # Ticks and legends are there from now on.
+    for artist in chart.findobj():
+      _paint(artist)
+    chart.savefig(buffer, format='pdf', metadata=dict.fromkeys(
+        ('CreationDate', 'Creator', 'Producer')
+    ))
+  return buffer.getvalue()
+
+
+@contextlib.contextmanager
+def _chart(
+    title: str,
+    fill: Callable[[Any], None],
+    size: tuple[float, float],
+    settings: dict[Any, Any],
+) -> Iterator[Any]:
+  """A figure that is filled; settings hold while it is saved."""
+  import matplotlib  # Slow to import, and only reports need it.
+  from matplotlib import figure
+
+  with matplotlib.rc_context({**_SETTINGS, **settings}):
+    chart = figure.Figure(figsize=size, layout='constrained')
+    axes = chart.add_subplot()
+    axes.set_title(title)
+    axes.tick_params(length=3)
+    fill(axes)
+    yield chart
+
+
+def _paint(artist: Any) -> None:
+  """Gives an artist the colours that its placeholders stand for."""
+  from matplotlib import colors
+
+  wanted = {placeholder: PALETTE[variable[len('var(--'):-1]]
+            for placeholder, variable in _VARIABLES.items()}
+  for name in ('color', 'facecolor', 'edgecolor', 'markerfacecolor',
+               'markeredgecolor'):
+    has = getattr(artist, f'get_{name}', None)
+    if has is None or not hasattr(artist, f'set_{name}'):
+      continue
+    found = colors.to_rgba_array(has())
+    painted = [colors.to_rgba(wanted.get(colors.to_hex(one), tuple(one)),
+                              one[3]) for one in found]
+    if painted and painted != [tuple(one) for one in found]:
+      getattr(artist, f'set_{name}')(
+          painted if len(painted) > 1 else painted[0]
+      )
 
 
 def _adapt(tag: str, name: str) -> str:

@@ -97,7 +97,7 @@ def markdown(table: Table) -> str:
   Raises:
     ValueError: a mark has no legend.
   """
-  style = _Style(_escape_markdown, '**%s**', '%s')
+  style = _Style(escape_markdown, '**%s**', '%s')
   line = lambda cells: f'| {" | ".join(cells)} |'
   blank = [''] * len(table.columns)
   lines = [
@@ -121,7 +121,7 @@ def latex(table: Table) -> str:
   Raises:
     ValueError: a mark has no legend.
   """
-  style = _Style(_escape_latex, r'\textbf{%s}', r'\textsuperscript{%s}')
+  style = _Style(escape_latex, r'\textbf{%s}', r'\textsuperscript{%s}')
   line = lambda cells: f'    {" & ".join(cells)} \\\\'
   span = f'\\multicolumn{{{len(table.columns) + 1}}}{{l}}'
   lines = [
@@ -223,9 +223,11 @@ def _notes(table: Table) -> list[str]:
   ]
 
 
-def _escape_markdown(text: str) -> str:
+def escape_markdown(text: str) -> str:
+  """Text as it stands in Markdown, on one line."""
   return re.sub(r'([\\`*_\[\]<>|&~$])', r'\\\1', ' '.join(text.split()))
 
 
-def _escape_latex(text: str) -> str:
+def escape_latex(text: str) -> str:
+  """Text as it stands in LaTeX, on one line."""
   return ''.join(_LATEX.get(c, c) for c in ' '.join(text.split()))

@@ -20,6 +20,7 @@ from neg_contrast import errors
 from neg_contrast.settings import keys
 from neg_contrast.settings.benchmark_settings import BENCHMARKS, BenchmarkConfig
 from neg_contrast.settings.checkpointing_settings import CheckpointingConfig
+from neg_contrast.settings.compare_settings import CompareConfig
 from neg_contrast.settings.data_settings import DataConfig
 from neg_contrast.settings.ensemble_settings import EnsembleConfig
 from neg_contrast.settings.evaluation_settings import EvaluationConfig
@@ -34,16 +35,18 @@ from neg_contrast.settings.negatives_settings import (
   NegativesConfig,
 )
 from neg_contrast.settings.optim_settings import OptimConfig
+from neg_contrast.settings.study_settings import StudyConfig
 from neg_contrast.settings.synthetic_settings import PRETEXTS, SyntheticConfig
 from neg_contrast.settings.table_settings import TableConfig
 
 __all__ = [
     'BENCHMARKS', 'FORMATS', 'MINED', 'PRETEXTS',
-    'BenchmarkConfig', 'CheckpointingConfig', 'Config', 'DataConfig',
-    'EnsembleConfig', 'EvaluationConfig', 'IndexConfig', 'LossConfig',
-    'MeshConfig', 'ModelConfig', 'NceConfig', 'NegativesConfig', 'OptimConfig',
-    'SyntheticConfig', 'TableConfig', 'arguments', 'base_config', 'flat',
-    'inner_configs', 'parse', 'set_key', 'to_dict', 'unknown_argument',
+    'BenchmarkConfig', 'CheckpointingConfig', 'CompareConfig', 'Config',
+    'DataConfig', 'EnsembleConfig', 'EvaluationConfig', 'IndexConfig',
+    'LossConfig', 'MeshConfig', 'ModelConfig', 'NceConfig', 'NegativesConfig',
+    'OptimConfig', 'StudyConfig', 'SyntheticConfig', 'TableConfig',
+    'arguments', 'base_config', 'flat', 'inner_configs', 'parse', 'set_key',
+    'to_dict', 'unknown_argument',
 ]
 
 
@@ -54,7 +57,8 @@ class Config(keys.Section):
   Attributes:
     job: `train`, `evaluate`, `search`, `export`, `split`, `mine`, `audit`,
       `train_generator`, `generate_questions`, `ensemble`, `table`, `benchmark`,
-      `nce_synthetic`, `nce_bias`, `train_reranker` or `rerank`.
+      `nce_synthetic`, `nce_bias`, `train_reranker`, `rerank`, `compare` or
+      `study`.
     workdir: folder of the results, unless `--workdir` names one; empty:
       `workdirs/<config name>`.
     stage1: the config of the training whose checkpoint this one starts from,
@@ -86,7 +90,10 @@ class Config(keys.Section):
     table: see TableConfig.
     benchmark: see BenchmarkConfig.
     nce: see NceConfig.
-    cells: configs of trainings, by group and name, for `job=table`.
+    compare: see CompareConfig.
+    study: see StudyConfig.
+    cells: configs by group and name: trainings for `job=table`, any runs that
+      are evaluated for `job=study`.
   """
 
   job: str = keys.key('train', counts=False)
@@ -113,6 +120,8 @@ class Config(keys.Section):
   table: TableConfig = keys.section(TableConfig, counts=False)
   benchmark: BenchmarkConfig = keys.section(BenchmarkConfig, counts=False)
   nce: NceConfig = keys.section(NceConfig, counts=False)
+  compare: CompareConfig = keys.section(CompareConfig, counts=False)
+  study: StudyConfig = keys.section(StudyConfig, counts=False)
   cells: 'dict[str, dict[str, Config]] | None' = keys.key(None, counts=False)
 
 

@@ -55,8 +55,9 @@ class NegativesConfig(keys.Section):
     fine_dim: features of the fine miner. A projection wider than its encoder
       has no higher rank than the encoder's width.
     miner_init: what coarse and fine start from; empty: `model.init`.
-    miner_steps: steps that coarse and fine train; 0: as `optim` says. Their
-      seed is that of the run.
+    miner_steps: steps that coarse and fine train; 0: as `optim` says.
+    miner_seed: seed of coarse and fine, so that runs with different seeds share
+      them; None: that of the run.
     miner_epochs: passes of coarse and fine over the gold pairs, where `optim`
       is that of a stage 1 with more pairs; 0: as `optim` says.
     first_rank: retrieved passages of better rank are dropped.
@@ -101,6 +102,7 @@ class NegativesConfig(keys.Section):
   fine_dim: int = keys.key(512, keys.at_least(1), counts=False)
   miner_init: str = keys.key('', counts=False)
   miner_steps: int = keys.key(0, keys.at_least(0), counts=False)
+  miner_seed: int | None = keys.key(None, keys.at_least(0), counts=False)
   miner_epochs: float = keys.key(0.0, keys.at_least(0), counts=False)
   first_rank: int = keys.key(1, keys.at_least(1), counts=False)
   last_rank: int = keys.key(0, keys.at_least(0), counts=False)

@@ -186,6 +186,29 @@ def test_the_ensemble_is_a_checkpoint_and_cells_have_metrics(finished):
   assert 'data/test/trained/mrr@10' in values
 
 
+def test_own_groups_and_rows_are_printed(finished):
+  """On the cells that are there already, under other names."""
+  config = make_table(finished)
+  cells = {'baselines': {'plain': config.cells.baselines.dpr_single},
+           'my group': {'random': config.cells.none.random,
+                        'mine': config.cells.none.bm25}}
+  config.cells = ml_collections.ConfigDict(cells)
+  config.table.members = config.table.metrics = config.table.datasets = ()
+  work = finished / 'own'
+  for name, there in (('my group-mine', 'none-bm25'),
+                      ('my group-random', 'none-random'),
+                      ('baselines-plain', 'baselines-dpr_single')):
+    shutil.copytree(finished / 'work' / 'cells' / there, work / 'cells' / name)
+  job = tiny.run(table.TableJob, config, work)
+  rows = rows_of((work / 'table.md').read_text())
+  assert [label for label, _ in rows] == [
+      '', '*Baselines*', 'BM25', 'plain', '*my group*', 'random', 'mine']
+  assert rows[0][1] == list(METRICS)
+  folder = work / 'cells' / 'my group-mine' / 'evaluation'
+  assert value_of(folder / 'data-test-trained', 'mrr@10') in rows[6][1][2]
+  assert 'to do' not in plan.describe(job.targets())
+
+
 def test_members_must_be_cells(finished, tmp_path):
   config = make_table(finished)
   config.table.members = ('random', 'fine')

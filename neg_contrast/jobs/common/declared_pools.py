@@ -116,6 +116,8 @@ def _miners(
   miner = dataclasses.replace(
       config,
       job='train',
+      seed=(config.seed if settings.miner_seed is None
+            else settings.miner_seed),
       stage1=None,
       synthetic=config_lib.SyntheticConfig(),
       negatives=config_lib.NegativesConfig(),

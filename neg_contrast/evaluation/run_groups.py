@@ -1,0 +1,122 @@
+"""Runs that differ only in their seed, put together and named.
+
+A row is named by the keys in which its config differs from those of the other
+rows, or else by its folder.
+"""
+
+import collections
+import dataclasses
+import pathlib
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from neg_contrast.evaluation import finished_runs
+
+_IGNORED = ('mesh', 'checkpointing', 'table', 'benchmark', 'compare', 'study',
+            'cells', 'query')  # None of them changes a model.
+_PLACES = ('workdir', 'prepared_dir', 'mined_dir', 'dir', 'how_to_get')
+_SEED = 'seed'
+
+
+@dataclasses.dataclass(frozen=True)
+class Row:
+  """What is compared: one system of a run, once with each seed.
+
+  Attributes:
+    name: unique among the rows.
+    runs: a seed each.
+    is_shared: whether several rows have the same, such as BM25.
+  """
+
+  name: str
+  runs: tuple[finished_runs.FinishedRun, ...]
+  is_shared: bool = False
+
+
+def group(runs: Sequence[finished_runs.FinishedRun]) -> list[Row]:
+  """Rows of runs, in the order in which their first runs come."""
+  kinds: dict[str, list[finished_runs.FinishedRun]] = {}
+  for run in runs:
+    kind = (str(run.workdir) if run.config is None
+            else repr(sorted(_flat(run.config).items())))
+    kinds.setdefault(kind, []).append(run)
+  names = _names([of[0] for of in kinds.values()])
+  return join([(name, run) for name, of in zip(names, kinds.values(),
+                                               strict=True) for run in of])
+
+
+def join(named: Iterable[tuple[str, finished_runs.FinishedRun]]) -> list[Row]:
+  """Rows of runs whose rows have names already.
+
+  The first system of a row has the row's name, others have their own behind it.
+  One of these that reached the same on every query in all rows that have it is
+  one row, under its name alone, before the others.
+
+  Args:
+    named: (name of the row, run).
+  """
+  rows: dict[tuple[str, str], list[finished_runs.FinishedRun]] = {}
+  for name, run in named:
+    rows.setdefault((name, run.system), []).append(run)
+  first = {name: system for name, system in reversed(rows)}
+  others: dict[str, list[finished_runs.FinishedRun]] = {}
+  for (name, system), runs in rows.items():
+    if system != first[name]:
+      others.setdefault(system, []).extend(runs)
+  shared = {system: runs[0] for system, runs in others.items()
+            if all(_is_equal(run, runs[0]) for run in runs)}
+  return [
+      *(Row(system, (run,), True) for system, run in shared.items()),
+      *(Row(name if system == first[name] else f'{name}: {system}', tuple(runs))
+        for (name, system), runs in rows.items()
+        if system == first[name] or system not in shared),
+  ]
+
+
+def _is_equal(
+    run: finished_runs.FinishedRun, other: finished_runs.FinishedRun
+) -> bool:
+  return run.means == other.means and run.values == other.values
+
+
+def _names(firsts: Sequence[finished_runs.FinishedRun]) -> list[str]:
+  """The name of each row, by its first run."""
+  flats = [{} if run.config is None else _flat(run.config) for run in firsts]
+  keys = sorted({key for flat in flats for key in flat if any(
+      key in other and other[key] != flat[key] for other in flats
+  )})
+  names = [', '.join(f'{key}={_text(flat[key])}' for key in keys if key in flat)
+           for flat in flats]
+  taken = collections.Counter(names)
+  folders = [run.workdir for run in firsts]
+  return [name if name and taken[name] == 1 else _folder(run.workdir, folders)
+          for name, run in zip(names, firsts, strict=True)]
+
+
+def _folder(workdir: pathlib.Path, all_of: Sequence[pathlib.Path]) -> str:
+  """As much of the end of its path as no other one has."""
+  ends = ('/'.join(workdir.parts[-count:])
+          for count in range(1, len(workdir.parts)))
+  return next((end for end in ends if not any(
+      f'/{path}'.endswith(f'/{end}') for path in all_of if path != workdir
+  )), str(workdir))
+
+
+def _flat(config: Mapping[str, Any], prefix: str = '') -> dict[str, Any]:
+  """The keys that make a run another one, but for its seed."""
+  found: dict[str, Any] = {}
+  for key, value in config.items():
+    if key in (*_IGNORED, *_PLACES, _SEED):
+      continue
+    if isinstance(value, dict):
+      found |= _flat(value, f'{prefix}{key}.')
+    else:
+      found[prefix + key] = value
+  return found
+
+
+def _text(value: Any) -> str:
+  """A value, short."""
+  if isinstance(value, list):
+    return '(' + ','.join(map(_text, value)) + ')'
+  return f'{value:g}' if isinstance(value, float) else str(value)

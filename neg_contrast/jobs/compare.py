@@ -1,0 +1,45 @@
+"""Compares finished runs: seeds put together, differences, tables, figures."""
+
+import pathlib
+
+from neg_contrast.artifacts import artifact
+from neg_contrast.evaluation import comparison, finished_runs, run_groups
+from neg_contrast.report import comparison_report
+from neg_contrast.settings import config as config_lib
+
+
+def check(config: config_lib.Config) -> None:
+  """Refuses a config that does not suit `job=compare`."""
+  if not config.compare.workdirs:
+    raise config.error('compare.workdirs', 'is needed: finished runs, such as '
+                       "('workdirs/bm25-*','workdirs/random-*')")
+
+
+class CompareJob:
+  """`job=compare`: reads what runs have left, and makes nothing that they did.
+  """
+
+  def __init__(self, config: config_lib.Config, workdir: pathlib.Path):
+    """Reads nothing yet."""
+    self._settings, self._workdir = config.compare, workdir
+
+  def targets(self) -> list[artifact.Artifact]:
+    """Nothing: all of it is there."""
+    return []
+
+  def finish(self) -> None:
+    """Writes tables, figures and the page, and prints the tables.
+
+    Raises:
+      UserError: the runs can't be compared; names a workdir and the remedy.
+    """
+    settings = self._settings
+    made = comparison.compare(run_groups.group([
+        run for folder in finished_runs.find_workdirs(settings.workdirs)
+        for run in finished_runs.read_workdir(
+            folder, settings.systems, settings.dataset
+        )
+    ]), settings)
+    print('\n' + comparison_report.write(
+        self._workdir, [made], self._workdir.name
+    ))

@@ -1,0 +1,145 @@
+"""Runs many configs in one plan, and compares what they reach."""
+
+import contextlib
+import dataclasses
+import pathlib
+from collections.abc import Sequence
+from typing import Any
+
+import jax
+
+from neg_contrast import errors, jobs
+from neg_contrast.artifacts import artifact
+from neg_contrast.evaluation import (
+  comparison,
+  evaluations,
+  finished_runs,
+  run_groups,
+)
+from neg_contrast.jobs.common import declared_cells
+from neg_contrast.report import comparison_report
+from neg_contrast.settings import config as config_lib
+
+Evaluated = tuple[declared_cells.Cell, evaluations.Evaluation]
+EVALUATED = ('train', 'train_reranker', 'evaluate', 'rerank', 'ensemble')
+
+
+def check(config: config_lib.Config) -> None:
+  """Refuses a config that does not suit `job=study`."""
+  if not config.cells:
+    raise config.error('cells', 'is needed: configs by table and row, as in '
+                       'configs/study_negatives.py')
+  names = {name for cells in config.cells.values() for name in cells}
+  for key in ('once', 'rows'):
+    for name in getattr(config.study, key):
+      if name not in names:
+        raise errors.SettingError(f'study.{key}', name, 'is none of the cells: '
+                                  + ', '.join(sorted(names)))
+  for name, cell in config_lib.inner_configs(config):
+    with errors.within(name):
+      check_cell(cell)
+
+
+def check_cell(config: config_lib.Config) -> None:
+  """Refuses a run that leaves nothing to compare."""
+  if config.job not in EVALUATED:
+    raise config.error('job', 'leaves no evaluations to compare; it must be '
+                       f'one of {", ".join(EVALUATED)}')
+
+
+class StudyJob:
+  """`job=study`: all `cells` with all seeds, and then `compare`."""
+
+  def __init__(
+      self, config: config_lib.Config, workdir: pathlib.Path,
+      cells: Sequence[declared_cells.Cell] | None = None,
+  ):
+    """Reads nothing yet.
+
+    Args:
+      config: with the keys of `compare`.
+      workdir: has a folder for each cell.
+      cells: the runs; default: those of `config.cells`.
+
+    Raises:
+      UserError: a cell does not suit its job.
+    """
+    self._settings, self._workdir = config.compare, workdir
+    self._cells = cells or declared_cells.cells_of(config, workdir)
+    self._jobs = list(map(_make, self._cells))
+    self._evaluated: list[Evaluated] = []
+
+  def targets(self) -> list[artifact.Artifact]:
+    """What each run makes, with the evaluations that are compared.
+
+    What several of them need is declared alike by them, and made once.
+
+    Raises:
+      UserError: a run has none of them.
+    """
+    jax.config.update('jax_compilation_cache_dir',
+                      str(self._workdir / 'compiled'))
+    jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.5)
+    targets: list[artifact.Artifact] = []
+    seen: set[Any] = set()
+    self._evaluated = []
+    for cell, job in zip(self._cells, self._jobs, strict=True):
+      with cell.within():
+        made = job.targets()
+        _check_systems(made, self._settings.systems)
+      for one in made:
+        if isinstance(one, evaluations.Evaluation):
+          what = cell.group, _what(one)
+          if one.ranking.name not in self._settings.systems or what in seen:
+            continue
+          seen.add(what)
+          self._evaluated.append((cell, one))
+        targets.append(one)
+    return targets
+
+  def finish(self) -> None:
+    """Writes tables, figures and the page, and prints the tables.
+
+    Every run gets the files that its own command would leave.
+    """
+    for cell, job in zip(self._cells, self._jobs, strict=True):
+      if cell.is_outdated():
+        with cell.within(), contextlib.redirect_stdout(None):
+          job.finish()
+        artifact.keep_only([], are_large=False)
+    order = self._settings.systems.index
+    named: dict[str, list[tuple[str, finished_runs.FinishedRun]]] = {}
+    for cell, one in sorted(self._evaluated,
+                            key=lambda of: order(of[1].ranking.name)):
+      run = finished_runs.read(one.folder, cell.workdir, one.ranking.name)
+      named.setdefault(cell.group, []).append((cell.row, dataclasses.replace(
+          run, config=config_lib.to_dict(cell.config)
+      )))
+    print('\n' + comparison_report.write(self._workdir, [
+        comparison.compare(run_groups.join(of), self._settings, group)
+        for group, of in named.items()
+    ], self._workdir.name))
+
+
+def _check_systems(
+    made: Sequence[artifact.Artifact], systems: Sequence[str]
+) -> None:
+  has = [one.ranking.name for one in made
+         if isinstance(one, evaluations.Evaluation)]
+  if not set(has) & set(systems):
+    raise errors.UserError(
+        f'{errors.key("job")}: evaluates {", ".join(has)}; '
+        f'--config.compare.systems={systems} has none of them'
+    )
+
+
+def _make(cell: declared_cells.Cell) -> Any:
+  with cell.within():
+    return jobs.make_job(cell.config, cell.workdir)
+
+
+def _what(one: evaluations.Evaluation) -> Any:
+  """Equal for evaluations of the same system of the same model."""
+  model = getattr(one.ranking, 'vectors', None)
+  model = getattr(model, 'model', one.ranking)
+  return one.ranking.judged, one.ranking.name, model

@@ -1,0 +1,189 @@
+"""`job=compare`, on made-up folders of evaluations."""
+
+import csv
+import json
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+
+from neg_contrast import errors, jobs
+from neg_contrast.evaluation import confidence
+from neg_contrast.jobs import compare
+from neg_contrast.settings import config as config_lib
+from tests import finished
+
+LOG = [{'step': step, 'loss': 4.0 - step / 4} for step in (1, 2, 3)] + [
+    {'step': 3, 'evaluation': {'accuracy@1': 0.5}}]
+
+
+def run(work, *workdirs, **settings):
+  config = config_lib.base_config()
+  config.job = 'compare'
+  config.compare.workdirs = tuple(map(str, workdirs))
+  config.compare.update(settings)
+  parsed = config_lib.parse(config)
+  jobs.check(parsed)
+  work.mkdir(parents=True, exist_ok=True)
+  job = compare.CompareJob(parsed, work)
+  assert not job.targets()
+  job.finish()
+  return json.loads((work / 'comparison.json').read_text())['comparisons'][0]
+
+
+@pytest.fixture(scope='module')
+def runs(tmp_path_factory):
+  """Two strategies with two seeds each; folder -> values."""
+  root = tmp_path_factory.mktemp('runs')
+  values = {}
+  for strategy, shift in (('random', 0.0), ('bm25', 0.5)):
+    for seed in (0, 1):
+      name = f'{strategy}-{seed}'
+      values[name] = finished.write(
+          root / name, finished.config_of(seed, strategy),
+          shift + 0.1 * seed, seed=hash(seed), log=LOG)
+  return root, values
+
+
+@pytest.fixture(scope='module')
+def compared(runs, tmp_path_factory):
+  """The workdir of their comparison, and what it holds."""
+  work = tmp_path_factory.mktemp('compared')
+  return work, run(work, runs[0] / 'random-*', runs[0] / 'bm25-*')
+
+
+def test_seeds_are_put_together_and_paired(runs, compared):
+  _, values = runs
+  work, made = compared
+  names = ['negatives.strategy=random', 'negatives.strategy=bm25']
+  assert list(made['rows']) == names and made['baseline'] == names[0]
+  means = {name: np.mean([*of['mrr@10'].values()])
+           for name, of in values.items()}
+  of_bm25 = made['rows'][names[1]]['metrics']['mrr@10']
+  seeds = [means['bm25-0'], means['bm25-1']]
+  np.testing.assert_allclose(of_bm25['by_seed'], seeds)
+  np.testing.assert_allclose(of_bm25['sd'], np.std(seeds, ddof=1))
+  pair = next(one for one in made['differences'] if one['metric'] == 'mrr@10')
+  by_query = np.mean([[values[f'bm25-{seed}']['mrr@10'][query]
+                       - values[f'random-{seed}']['mrr@10'][query]
+                       for query in values['bm25-0']['mrr@10']]
+                      for seed in (0, 1)], axis=0)
+  assert pair['difference'] == pytest.approx(0.5) == by_query.mean()
+  np.testing.assert_allclose((pair['low'], pair['high']),
+                             confidence.interval(by_query), atol=1e-12)
+  shown = (work / 'comparison.md').read_text()
+  row = next(line for line in shown.splitlines() if 'strategy=bm25 | 2' in line)
+  assert f'{np.mean(seeds):.4f} ± {np.std(seeds, ddof=1):.4f}\\*' in row
+  assert '+0.5000, +0.5000' in shown  # By seed.
+
+
+def test_holm_counts_what_was_compared(tmp_path):
+  for n, shift in enumerate((0, 0.02, 0.2, 0.3)):
+    finished.write(tmp_path / f'run{n}', finished.config_of(
+        optim={'steps': n}), shift, seed=n)
+  made = run(tmp_path / 'work', tmp_path / 'run*', metrics=('mrr@10',))
+  pairs = {one['system']: one for one in made['differences']}
+  assert len(pairs) == 3
+  smallest = min(pairs.values(), key=lambda one: one['p'])
+  assert smallest['p_holm'] == pytest.approx(min(1, 3 * smallest['p']))
+
+
+def test_all_files_are_written(runs, compared, capsys):
+  work, _ = compared
+  lines = list(csv.DictReader((work / 'comparison.csv').open()))
+  assert len(lines) == 2 * 2 * 2
+  assert {line['seed'] for line in lines} == {'0', '1'}
+  page = (work / 'comparison.html').read_text()
+  assert page.count('<svg') == 3 and 'http' not in page.replace(
+      'http-equiv', '').replace('http://www.w3.org/', '')
+  for name in ('differences', 'curves-loss', 'curves-accuracy@1'):
+    assert (work / f'{name}.svg').read_text().startswith('<?xml')
+    pdf = (work / f'{name}.pdf').read_bytes()
+    assert pdf.startswith(b'%PDF') and b'/Creator' not in pdf
+  before = (work / 'differences.pdf').read_bytes()
+  run(work, runs[0] / 'random-*', runs[0] / 'bm25-*')
+  assert (work / 'differences.pdf').read_bytes() == before
+  assert (work / 'comparison.md').read_text() in capsys.readouterr().out
+
+
+@pytest.mark.skipif(shutil.which('pdflatex') is None, reason='no LaTeX')
+def test_latex_compiles(compared):
+  tmp_path, _ = compared
+  (tmp_path / 'paper.tex').write_text(
+      '\\documentclass{article}\\begin{document}'
+      '\\input{comparison}\\end{document}')
+  subprocess.run(['pdflatex', '-halt-on-error', 'paper'], cwd=tmp_path,
+                 check=True, capture_output=True)
+
+
+def test_latex_needs_no_package(compared):
+  text = (compared[0] / 'comparison.tex').read_text()
+  body = text.replace('$\\pm$', '').replace('$-$', '')
+  assert 'rule' not in body and body.isascii() and '$' not in body
+  rows = [line for line in text.splitlines() if line.endswith('\\\\')]
+  assert {line.count('&') for line in rows} == {3, 6}
+
+
+def test_systems_that_rows_share_are_one_row(tmp_path):
+  for n in range(2):
+    config = finished.config_of(optim={'steps': n})
+    finished.write(tmp_path / f'run{n}', config, n)
+    finished.write(tmp_path / f'run{n}', None, -1, system='bm25', seed=9)
+    finished.write(tmp_path / f'run{n}', None, n, system='initial', seed=n)
+  made = run(tmp_path / 'work', tmp_path / 'run*',
+             systems=('trained', 'initial', 'bm25'))
+  assert list(made['rows']) == ['bm25', 'optim.steps=0',
+                                'optim.steps=0: initial', 'optim.steps=1',
+                                'optim.steps=1: initial']
+  assert made['baseline'] == 'optim.steps=0'
+
+
+def test_runs_without_a_config_have_their_folders_name(tmp_path):
+  finished.write(tmp_path / 'a' / 'x')
+  finished.write(tmp_path / 'b' / 'x')
+  finished.write(tmp_path / 'b' / 'y')
+  finished.write(tmp_path / 'c' / 'b' / 'x')
+  made = run(tmp_path / 'work', tmp_path / '[ab]' / '*',
+             tmp_path / 'c' / 'b' / 'x')
+  assert list(made['rows']) == ['a/x', f'{tmp_path.name}/b/x', 'y', 'c/b/x']
+
+
+@pytest.mark.parametrize('settings, message', [
+    ({'split': 'dev'}, 'b: was evaluated on data/dev, and .*a on data/test'),
+    ({'queries': 39}, 'b: was measured in accuracy@1 on 39 queries'),
+    ({'metrics': ('mrr@10',)}, 'b: has no accuracy@1, which .*a has; run its '
+     'command again'),
+    ({'metrics': (*finished.METRICS, 'ndcg@10')}, 'a: has no ndcg@10, which'),
+    ({'passages': 49}, r'another state of data/test \(49 passages\)'),
+    ({'state': 'other'}, 'another state of data/test'),
+    ({'system': 'bm25'}, 'b: has no evaluation of trained or reranked, only '
+     'of bm25; name one with --config.compare.systems'),
+])
+def test_runs_that_can_not_be_compared(tmp_path, settings, message):
+  finished.write(tmp_path / 'a', finished.config_of())
+  finished.write(tmp_path / 'b', finished.config_of(1), **settings)
+  with pytest.raises(errors.UserError, match=message) as refused:
+    run(tmp_path / 'work', tmp_path / 'a', tmp_path / 'b')
+  assert '\n' not in str(refused.value)
+
+
+def test_other_mistakes(tmp_path):
+  (tmp_path / 'empty').mkdir()
+  with pytest.raises(errors.UserError, match='empty: holds no evaluation; fi'):
+    run(tmp_path / 'work', tmp_path / 'empty')
+  with pytest.raises(errors.UserError, match='there is no such folder'):
+    run(tmp_path / 'work', tmp_path / 'gone*')
+  with pytest.raises(errors.UserError, match='compare.workdirs=.*is needed'):
+    run(tmp_path / 'work')
+  finished.write(tmp_path / 'a', finished.config_of())
+  with pytest.raises(errors.UserError, match='none of the rows: a'):
+    run(tmp_path / 'work', tmp_path / 'a', baseline='b')
+  finished.write(tmp_path / 'a', split='dev')
+  with pytest.raises(errors.UserError, match='on data/dev, data/test; choose'):
+    run(tmp_path / 'work', tmp_path / 'a')
+  made = run(tmp_path / 'work', tmp_path / 'a', dataset='data/dev')
+  assert made['dataset'] == 'data/dev' and not made['differences']
+  (tmp_path / 'a' / 'run.json').write_text('{"config": 3}')
+  with pytest.raises(errors.UserError, match='run.json: damaged'):
+    run(tmp_path / 'work', tmp_path / 'a', dataset='data/dev')

@@ -1,0 +1,248 @@
+"""`--sweep` and `job=study` on the tiny corpus: one plan, then a comparison."""
+
+import csv
+import json
+import pathlib
+import shutil
+
+import ml_collections
+import pytest
+
+from neg_contrast import errors, jobs
+from neg_contrast.artifacts import artifact, folders, plan
+from neg_contrast.jobs import study
+from neg_contrast.jobs.common import sweeps
+from neg_contrast.settings import config as config_lib
+from tests import tiny
+
+CONFIG = '''
+import pathlib
+from neg_contrast.settings import config as config_lib
+from tests.jobs import test_study
+
+def get_config(arg=None):
+  args = config_lib.arguments(arg, negatives='given', kind='train')
+  return test_study.make_config(pathlib.Path({root!r}), **args)
+'''
+SWEEP = ('kind=evaluate model.pooling=cls,mean seed=0;'
+         'kind=evaluate model.pooling=cls seed=1')
+TRAININGS = 'negatives=random,given seed=0,1; negatives=random seed=2'
+
+
+def make_config(root, negatives='given', kind='train', **overrides):
+  """A training from a stage 1 on gold pairs, or an evaluation of its start."""
+  make = lambda **more: tiny.make_config(root, **{
+      'optim__steps': 2, 'evaluation__eval_steps': 0, 'evaluation__bm25': False,
+      'evaluation__metrics': ('accuracy@1', 'mrr@10'), 'data__groups': 1,
+      'mesh__data': 1, 'negatives__strategy': 'random', 'data__split': 'test',
+      'negatives__per_query': 0, 'model__layers': 1,
+      'negatives__mined_dir': str(root / 'mined'), **more, **overrides})
+  config = make(negatives__strategy=negatives, job=kind,
+                negatives__per_query=0 if negatives == 'random' else 2)
+  config.compare.systems = ('trained', 'initial')
+  if kind == 'train':
+    config.stage1 = make(workdir='anywhere')
+  else:
+    config.checkpoint = str(root / 'model')
+  return config
+
+
+def source_of(root, **overrides):
+  path = root / 'config.py'
+  if not path.exists():
+    path.write_text(CONFIG.format(root=str(root)))
+  return sweeps.Source(str(path), '', overrides)
+
+
+def sweep(root, text, work, **overrides):
+  source = source_of(root, **overrides)
+  config = config_lib.parse(make_config(root))
+  return sweeps.make_job(text, source, config, work)
+
+
+def do(job, work):
+  folders.make_folder(work)
+  plan.run(job.targets())
+  job.finish()
+
+
+@pytest.fixture(scope='module')
+def swept(tmp_path_factory):
+  """A finished sweep of two rows."""
+  root = tmp_path_factory.mktemp('sweep')
+  work = root / 'work'
+  do(sweep(root, SWEEP, work), work)
+  return root
+
+
+def test_a_sweep_ends_in_a_comparison(swept):
+  work = swept / 'work'
+  assert {path.name for path in work.iterdir() if path.is_dir()} - {
+      '.locks', 'compiled'} == {
+      f'kind=evaluate,model.pooling={pooling},seed={seed}'
+      for pooling, seed in (('cls', 0), ('cls', 1), ('mean', 0))}
+  rows = {}
+  for line in csv.DictReader((work / 'comparison.csv').open()):
+    rows.setdefault(line['row'], set()).add(line['seed'])
+    folder = pathlib.Path(line['workdir'])
+    assert folder.parent == work and (folder / 'report.html').exists()
+    metrics = json.loads((folder / 'metrics.json').read_text())
+    assert metrics[f'data/test/initial/{line["metric"]}'] == float(
+        line['value'])
+  assert rows == {'kind=evaluate,model.pooling=cls': {'0', '1'},
+                  'kind=evaluate,model.pooling=mean': {'0'}}
+  made = json.loads((work / 'comparison.json').read_text())['comparisons']
+  assert [len(one['rows']) for one in made] == [2]
+
+
+def test_a_finished_sweep_makes_nothing_again(swept):
+  work = swept / 'work'
+  cell = work / 'kind=evaluate,model.pooling=mean,seed=0'
+  job = sweep(swept, SWEEP, work)
+  assert 'to do' not in plan.describe(job.targets())
+  before = [path.stat().st_mtime_ns for path in work.glob('*/report.html')]
+  job.finish()
+  assert before == [path.stat().st_mtime_ns
+                    for path in work.glob('*/report.html')]
+  (cell / 'evaluation').rename(work / 'away')
+  job = sweep(swept, SWEEP, work)
+  shown = plan.describe(job.targets())
+  (work / 'away').rename(cell / 'evaluation')
+  assert [line.split(']')[1].split('  ')[0].strip()
+          for line in shown.splitlines() if '[to do' in line] == [
+      f'{cell.name}: initial']
+
+
+def test_what_cells_share_is_made_once(swept, tmp_path):
+  job = sweep(swept, TRAININGS, tmp_path)
+  listed = [one for one in artifact.closure(job.targets()) if one.is_listed]
+  assert [one.title for one in listed if 'stage 1' in one.title] == [
+      'negatives=random,seed=0: stage 1: training']
+  folders_of = [str(one.folder.relative_to(tmp_path)) for one in listed
+                if one.name == 'training']
+  assert len(folders_of) == 6 and folders_of[0].startswith('shared/stage1-')
+  assert folders_of[1:] == [
+      'negatives=random,seed=0', 'negatives=random,seed=1',
+      'negatives=given,seed=0', 'negatives=given,seed=1',
+      'negatives=random,seed=2']
+  several = sweep(swept, 'stage1.seed=0,1 seed=0,1', tmp_path).targets()
+  assert sum(one.title.endswith('stage 1: training')
+             for one in artifact.closure(several)) == 2
+
+
+def make_study(root):
+  """A start, and a row that goes on from it."""
+  config = make_config(root, 'random', study__seeds=(0, 1))
+  start, given = make_config(root, 'random'), make_config(root, 'given')
+  config.job, config.stage1, start.stage1 = 'study', None, None
+  config.cells = ml_collections.ConfigDict({
+      'tiny': {'start': start, 'given': given}})
+  config.study.rows, config.study.once = ('start', 'given'), ('start',)
+  return config
+
+
+def test_a_row_that_others_start_from_is_made_once(swept, tmp_path):
+  job = jobs.make_job(config_lib.parse(make_study(swept)), tmp_path)
+  targets = job.targets()
+  trained = [str(one.folder.relative_to(tmp_path))
+             for one in artifact.closure(targets) if one.name == 'training']
+  assert trained == [f'tiny/{name}' for name in (
+      'start-seed0', 'given-seed0', 'given-seed1')]
+  shown = plan.describe(targets)
+  assert 'tiny-given seed 1: training' in shown
+  config = make_study(swept)
+  config.study.seed_stage1 = True
+  job = jobs.make_job(config_lib.parse(config), tmp_path)
+  assert sum(one.name == 'training'
+             for one in artifact.closure(job.targets())) == 4
+  config.study.rows = ('given',)
+  job = jobs.make_job(config_lib.parse(config), tmp_path)
+  assert all('/start-' not in str(one.folder)
+             for one in artifact.closure(job.targets())
+             if one.name == 'training')
+
+
+def test_every_table_has_its_rows_and_its_baseline(swept, tmp_path):
+  """What a study finds in its folders, as a sweep left it there."""
+  config = make_study(swept)
+  config.study.seeds, config.study.once = (), ()
+  config.cells = ml_collections.ConfigDict({
+      group: {name: make_config(swept, kind='evaluate', model__pooling=name)
+              for name in ('cls', 'mean')} for group in ('one', 'two')})
+  config.study.rows, config.compare.baseline = ('mean', 'cls'), 'cls'
+  for group in ('one', 'two'):
+    for name in ('cls', 'mean'):
+      shutil.copytree(
+          swept / 'work' / f'kind=evaluate,model.pooling={name},seed=0',
+          tmp_path / group / f'{name}-seed0')
+  job = jobs.make_job(config_lib.parse(config), tmp_path)
+  assert 'to do' not in plan.describe(job.targets())
+  job.finish()
+  made = json.loads((tmp_path / 'comparison.json').read_text())['comparisons']
+  assert [one['title'] for one in made] == ['one', 'two']
+  assert [list(one['rows']) for one in made] == [['mean', 'cls']] * 2
+  assert {one['baseline'] for one in made} == {'cls'}
+  assert (tmp_path / 'differences-2.pdf').exists()
+
+
+@pytest.mark.parametrize('text, message', [
+    ('', '--sweep: is empty'),
+    ('negatives', "'negatives' is no KEY=VALUE,VALUE"),
+    ('negatives=given, seed=0', 'negatives: has an empty value'),
+    ('negatives=given,given', 'negatives=given: stands there twice'),
+    ('seed=0 seed=1', 'seed: stands there twice; join'),
+    ('seed=0,1;seed=1', '--sweep: seed=1: stands there twice'),
+    ('negativs=given', '--sweep: negativs=given: config argument .*unknown key '
+     '"negativs"; this config takes kind, negatives'),
+    ('seed=0 negatives=given,best', '--sweep: seed=0,negatives=best: .*config.'
+     'negatives.strategy='),
+    ('optim.step=3', '--sweep: optim.step=3: .*did you mean optim.steps'),
+    ('optim.steps=3,-1', '--sweep: optim.steps=-1: config.optim.steps=-1: mus'),
+    ('optim.steps=many', '--sweep: optim.steps=many: .*does not fit its type'),
+    ('negatives.quotas=(1,1)', r'negatives.quotas=\(1,1\): config.negatives.'),
+    ('workdir=a', 'every cell has a folder of its own'),
+    ('job=mine negatives=bm25', 'job=mine,negatives=bm25: .*config.stage1='),
+    ('job=audit', 'config.job=.audit.: leaves no evaluations|config.stage1'),
+    ('optim.steps=1 data.batch_size=4', 'batch_size: is set by --config too'),
+])
+def test_mistakes_in_a_sweep(swept, tmp_path, text, message):
+  with pytest.raises(errors.UserError, match=message) as refused:
+    sweep(swept, text, tmp_path, **{'data.batch_size': 8})
+  assert '\n' not in str(refused.value) and not list(tmp_path.iterdir())
+
+
+def test_values_of_a_sweep(swept, tmp_path):
+  made = sweeps.cells('evaluation.metrics=("map",),("mrr",\'map\') '
+                      'optim.learning_rate=1e-3 data.train_split=train',
+                      source_of(swept), tmp_path)
+  assert [cell.config.evaluation.metrics for cell in made] == [
+      ('map',), ('mrr', 'map')]
+  assert [cell.workdir.name[:-8] for cell in made] == [
+      f'evaluation.metrics=-{name}-,optim.learning_rate=1e-3,'
+      'data.train_split=train-' for name in ('map-,', 'mrr-,-map')]
+  assert len({cell.workdir for cell in made}) == 2
+
+
+def test_mistakes_in_a_study(swept, tmp_path):
+  def refuse(message, **overrides):
+    with pytest.raises(errors.UserError, match=message):
+      config = make_study(swept)
+      config.update_from_flattened_dict(overrides)
+      jobs.make_job(config_lib.parse(config), tmp_path).targets()
+
+  refuse('config.cells=None: is needed', cells=None)
+  refuse("study.rows='fine': is none of the cells: given, start",
+         **{'study.rows': ('fine',)})
+  refuse('study.seeds=.*names each once', **{'study.seeds': (1, 1)})
+  refuse('compare.systems=.*names at least one', **{'compare.systems': ()})
+  refuse(r'cells\.tiny\.start\.job: evaluates initial, trained; .* none',
+         **{'compare.systems': ('reranked',)})
+  config = make_study(swept)
+  config.cells['tiny'].given.job = 'mine'
+  with pytest.raises(errors.UserError, match='config.cells.tiny.given'):
+    jobs.make_job(config_lib.parse(config), tmp_path)
+
+
+def test_a_cell_that_evaluates_nothing_is_refused():
+  with pytest.raises(errors.UserError, match='job=.split.: leaves no evaluat'):
+    study.check_cell(config_lib.Config(job='split'))

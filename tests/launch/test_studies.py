@@ -1,0 +1,58 @@
+"""launch/studies: the scripts that divide and join data for studies."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+from tests import tiny
+
+STUDIES = pathlib.Path(__file__).parents[2] / 'launch' / 'studies'
+
+
+def run_script(name, *arguments):
+  result = subprocess.run(
+      [sys.executable, STUDIES / f'{name}.py', *map(str, arguments)],
+      env={**os.environ, 'PYTHONPATH': str(STUDIES.parents[1]),
+           'XLA_FLAGS': ''},
+      capture_output=True, text=True, check=False,
+  )
+  assert result.returncode == 0, result.stderr
+  return result.stdout
+
+
+def judged(folder, split):
+  lines = (folder / 'qrels' / f'{split}.tsv').read_text().splitlines()
+  return {line.split('\t')[0] for line in lines[1:]}
+
+
+def test_beir_folders_are_divided_and_joined(tmp_path):
+  tiny.write_beir(tmp_path / 'data')
+  parts, split = tmp_path / 'parts', judged(tmp_path / 'data', 'train')
+  run_script('split_beir', parts, tmp_path / 'data', '--split=train',
+             '--queries', 'train=7', 'tune=5', '--keep', 'test')
+  train, tune = judged(parts, 'train'), judged(parts, 'tune')
+  assert (len(train), len(tune)) == (7, 5)
+  assert not train & tune and train | tune < split
+  assert judged(parts, 'test') == judged(tmp_path / 'data', 'test')
+  joined = tmp_path / 'joined'
+  run_script('join_beir', joined, f'{tmp_path / "data"}:test',
+             f'{parts}:train,tune')
+  names = {f'parts-{name}' for name in train | tune}
+  assert judged(joined, 'train') == names | {
+      f'data-{name}' for name in judged(parts, 'test')}
+  corpus = (joined / 'corpus.jsonl').read_text().splitlines()
+  assert len(corpus) == 2 * 48 and json.loads(corpus[-1])['_id'] == (
+      'parts-d11p3')
+
+
+def test_documents_are_set_apart(tmp_path):
+  tiny.write_beir(tmp_path / 'data')
+  parts = tmp_path / 'parts'
+  run_script('split_beir', parts, tmp_path / 'data', '--split=train',
+             '--documents', 'test=0.3', 'train=0.7')
+  documents = [{name.split('-')[0] for name in judged(parts, split)}
+               for split in ('train', 'test')]
+  assert all(documents) and not documents[0] & documents[1]
+  assert len(documents[0] | documents[1]) == 9

@@ -1,0 +1,28 @@
+"""The config of the tutorial loads, and its commands mean what it says."""
+
+import pathlib
+import re
+import shlex
+
+from neg_contrast.jobs.common import sweeps
+
+PAGE = pathlib.Path(__file__).parents[2] / 'launch/tutorials/ablation.md'
+
+
+def test_the_ablation_is_six_runs(tmp_path):
+  text = PAGE.read_text(encoding='utf-8')
+  config = tmp_path / 'ablation.py'
+  config.write_text(re.search('```python\n(.*?)```', text, re.DOTALL)[1])
+  commands = [shlex.split(line) for line in re.findall(
+      '^ {4}(.*)', text.replace(config.read_text(), ''), re.MULTILINE)]
+  assert len(commands) == 4
+  found = [word.partition('=')[2] for words in commands[:2] for word in words
+           if word.startswith('--sweep=')]
+  assert len(found) == 2 and len(set(found)) == 1
+  cells = sweeps.cells(found[0], sweeps.Source(str(config), '', {}), tmp_path)
+  assert [(cell.config.negatives.strategy, cell.config.seed)
+          for cell in cells] == [
+      (name, seed) for name in ('random', 'bm25') for seed in (0, 1, 2)]
+  patterns = re.findall(r"ablation/(negatives=\w+,\*)'", text)
+  assert [sum(cell.workdir.match(pattern) for cell in cells)
+          for pattern in patterns] == [3, 3]
