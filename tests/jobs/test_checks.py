@@ -14,6 +14,8 @@ SUITABLE = {
     'generate_questions': {'checkpoint': 'x'},
     'ensemble': {'ensemble.members': ('a', 'b')},
     'benchmark': {'data.source': ''},
+    'compare': {'compare.workdirs': ('a',), 'data.source': ''},
+    'study': {'data.source': ''},
     'nce_synthetic': {'data.source': '', 'optim.steps': 3},
     'nce_bias': {'optim.steps': 3},
     'train_reranker': {'negatives.strategy': 'bm25', 'negatives.per_query': 2},
@@ -26,7 +28,7 @@ def make_config(job, **values):
   config.job, config.data.source, config.model.init = job, 'beir:d', 'minilm'
   for key, value in {**SUITABLE.get(job, {}), **values}.items():
     config_lib.set_key(config, key, value)
-  if job == 'table':
+  if job in ('table', 'study'):
     config.cells = ml_collections.ConfigDict(
         {'none': {'random': make_config('train')}}
     )
@@ -60,7 +62,8 @@ def test_make_job_checks(tmp_path):
 
 
 @pytest.mark.parametrize('job', sorted(
-    set(jobs.JOBS) - {'export', 'benchmark', 'nce_synthetic'}))
+    set(jobs.JOBS)
+    - {'export', 'benchmark', 'compare', 'study', 'nce_synthetic'}))
 def test_data_is_needed(job):
   config = make_config(job, **{'data.source': ''})
   assert refused(config).startswith("config.data.source='': is needed")
