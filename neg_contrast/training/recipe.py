@@ -66,12 +66,15 @@ class Given:
     pool: loads as the `Pool` that negatives are drawn from; None: it needs
       none.
     candidates: a ranking of the tune split that a reranker ranks again.
+    stop_rows: loads as the passages that early stopping searches; None: it
+      searches none.
   """
 
   data: artifact.Artifact | None = None
   start: artifact.Artifact | None = None
   pool: artifact.Artifact | None = None
   candidates: Any = None
+  stop_rows: artifact.Artifact | None = None
 
 
 NOTHING_GIVEN = Given()

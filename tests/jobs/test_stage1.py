@@ -374,7 +374,7 @@ def test_round_trip_keeps_what_is_found(root, tmp_path):
              for pair in pairs_lib.read_pairs([path])]
   assert 0 < len(kept) < len(written)
   prepared = job._data.load().prepared
-  index = bm25_search.index_bm25(parsed.evaluation, job._data.load())
+  index = bm25_search.Bm25Search(parsed.evaluation, job._data.load())
   for query, name in written:
     rows = index.search([query], 4).rows[0]
     found = name in [prepared.passage_ids[int(r)].decode() for r in rows

@@ -1,14 +1,16 @@
 """`context`: other passages of the positive's document, or half of it."""
 
+import functools
 from collections.abc import Sequence
 
 import numpy as np
 from absl import logging
 
 from neg_contrast import errors
-from neg_contrast.mining import context, worlds_index
+from neg_contrast.mining import context
 from neg_contrast.mining import mining_task as task_lib
 from neg_contrast.mining.strategies import strategy
+from neg_contrast.retrieval import bm25_search
 
 
 class Context(strategy.Strategy):
@@ -19,7 +21,7 @@ class Context(strategy.Strategy):
 
   def needs(self):
     """What halves passages, and what chooses between halves."""
-    return {'bm25': worlds_index.index_of(self.task),
+    return {'bm25': self._index,
             'tokenizer': self.task.tokenizer}
 
   def settings(self):
@@ -38,7 +40,8 @@ class Context(strategy.Strategy):
     self._check(task, int((documents[passage_rows] < 0).sum()))
     assert self.task.tokenizer is not None
     halves = context.HalfMaker(
-        self.task.tokenizer.load(), self._score, self.task.answer_rule
+        self.task.tokenizer.load(), functools.partial(self._score, task),
+        self.task.answer_rule,
     )
 
     def half(query_row: int, row: int):
@@ -58,9 +61,16 @@ class Context(strategy.Strategy):
     )
     return strategy.Proposer(miner, halves=miner.halves)
 
-  def _score(self, query: str, some: Sequence[str]) -> Sequence[float]:
-    """By an index that is made for the first half, if there is any."""
-    return worlds_index.index_of(self.task).load().score_texts(query, some)
+  @property
+  def _index(self) -> bm25_search.Bm25:
+    return bm25_search.Bm25(self.task.data, self.task.k1, self.task.b)
+
+  def _score(
+      self, task: task_lib.OpenTask, query: str, some: Sequence[str]
+  ) -> Sequence[float]:
+    """By the index, which is opened for the first half, if there is any."""
+    index = self._index.load().over_worlds_of(task.query_rows)
+    return index.score_texts(query, some)
 
   def _check(self, task: task_lib.OpenTask, unknown: int) -> None:
     if not self.applies(task):
