@@ -202,8 +202,9 @@ def test_one_command_makes_stage_1_and_reuses_it(root):
       root, synthetic__pairs='crops', synthetic__per_passage=1,
       workdir=str(root / 'crops'))
   names = run(train.TrainJob, config, root / 'two_stages')
-  assert names == ['data', 'stage 1: pairs', 'stage 1: training', 'embeddings',
-                   'initial', 'training', 'embeddings', 'trained']
+  assert names == ['data', 'stage 1: pairs', 'stage 1: stop rows',
+                   'stage 1: training', 'embeddings', 'initial', 'training',
+                   'embeddings', 'trained']
   assert run(train.TrainJob, config, root / 'two_stages') == []
   first = model_lib.load_workdir(root / 'crops')
   manifest = json.loads((root / 'two_stages' / 'manifest.json').read_text())
@@ -211,9 +212,9 @@ def test_one_command_makes_stage_1_and_reuses_it(root):
   config.negatives.strategy, config.negatives.per_query = 'corpus', 1
   job = train.TrainJob(config_lib.parse(config), root / 'other')
   states = plan.describe(job.targets()).splitlines()
-  assert [line.partition('[')[2][:6] for line in states[1:4]] == [
-      'done  ', 'spared', 'done  ']
-  assert all('to do' in line for line in states[4:])
+  assert [line.partition('[')[2][:6] for line in states[1:5]] == [
+      'done  ', 'spared', 'done  ', 'done  ']
+  assert all('to do' in line for line in states[5:])
   config.stage1.optim.learning_rate = 1e-4
   with pytest.raises(errors.UserError, match=r'config\.stage1\.workdir'):
     plan.describe(
@@ -226,8 +227,8 @@ def test_generated_questions_get_context_negatives(root):
                        synthetic__per_passage=2)
   config.generator = make_generator(root)
   names = run(train.TrainJob, config, root / 'generated')
-  assert names[-7:] == ['questions', 'pairs', 'context', 'pool', 'training',
-                        'embeddings', 'trained']
+  assert names[-9:] == ['questions', 'pairs', 'bm25 index', 'context', 'pool',
+                        'stop rows', 'training', 'embeddings', 'trained']
   assert 'generator: training' in names
   job = train.TrainJob(config_lib.parse(config), root / 'generated')
   pool, data = job._pool.load(), job._data.load()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from neg_contrast import errors
-from neg_contrast.artifacts import folders
+from neg_contrast.artifacts import checksums, folders
 from neg_contrast.retrieval import bm25_postings, bm25_terms
 
 
@@ -79,7 +79,10 @@ def test_a_file_reads_as_it_was_written(tmp_path, passages):
     assert places.tolist() == [2, 3] and counts.tolist() == [300, 1]
 
 
-def test_a_flipped_bit_anywhere_names_the_file_and_the_remedy(tmp_path):
+def test_a_flipped_bit_anywhere_names_the_file_and_the_remedy(
+    tmp_path, monkeypatch
+):
+  monkeypatch.setattr(checksums, 'BLOCK_BYTES', 16)  # Each part has its own.
   path = write(tmp_path / 'made', PASSAGES)
   whole = path.read_bytes()
   for byte in range(0, len(whole), 3):
