@@ -400,7 +400,8 @@ def test_miner_needs_no_test_split_and_an_untrained_start(tmp_path):
            'negatives__coarse_dim': 4, 'data__test_split': 'nowhere'}
   config = make_config(tmp_path, **flags)
   _, ran = make_pool(config, tmp_path / 'work')
-  assert ran == ['stop rows', 'coarse miner', 'embeddings', 'coarse', 'pool']
+  assert ran == ['bm25 index', 'stop rows', 'coarse miner', 'embeddings',
+                 'coarse', 'pool']
   miner = next((tmp_path / 'mined' / 'miners').glob('*-coarse-*'))
   later = make_config(tmp_path, model__init=str(miner), **flags)
   pool = declare(later, tmp_path / 'later')
