@@ -76,7 +76,12 @@ class Artifact(abc.ABC):
     return {}
 
   def inputs(self) -> Mapping[str, 'Artifact']:
-    """What it needs; what is declared only now has its place."""
+    """What has to be there when it is built; plans make it first.
+
+    That is what it needs. A subclass adds what it reads and what follows from
+    its identity already, such as the rows that a seed and the data choose.
+    What is declared only now has its place.
+    """
     with errors.at(self.place):
       return self.needs()
 
@@ -112,8 +117,10 @@ class Artifact(abc.ABC):
   def identity(self) -> dict[str, Any] | None:
     """What it is made from, never where; None: needs are not made yet."""
     if (self, _IDENTITY) not in _contents:
+      with errors.at(self.place):
+        roles = self.needs()
       needs = {}
-      for role, need in self.inputs().items():
+      for role, need in roles.items():
         needs[role] = need.contents(role)
         if needs[role] is None:
           return None

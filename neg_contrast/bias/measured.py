@@ -8,6 +8,7 @@ from neg_contrast.artifacts import artifact, folders
 from neg_contrast.bias import labels, meter
 from neg_contrast.models import given
 from neg_contrast.negatives import sampling
+from neg_contrast.retrieval import bm25_search
 from neg_contrast.settings import config as config_lib
 
 
@@ -44,6 +45,11 @@ class Meter(artifact.InMemory):
   def needs(self) -> dict[str, artifact.Artifact]:
     """Texts and model."""
     return {'data': self.data, 'start': self.start}
+
+  def inputs(self) -> dict[str, artifact.Artifact]:
+    """And BM25 of the texts, which chooses labels; settings tell it."""
+    return {**super().inputs(),
+            'bm25': bm25_search.bm25_of(self.bm25, self.data)}
 
   def settings(self) -> dict[str, Any]:
     """Those that the scores of the labels depend on."""

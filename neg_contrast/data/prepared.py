@@ -66,8 +66,8 @@ class Judgements:
 class Records(Sequence, Generic[Record]):
   """Random access to stored records."""
 
-  def __init__(self, source: Sequence, decode: Callable[[dict], Record]):
-    """Wraps rows."""
+  def __init__(self, source: Any, decode: Callable[[dict], Record]):
+    """Wraps `tfds_records.Rows`, or nothing, `()`."""
     self._source, self._decode = source, decode
 
   def __len__(self) -> int:
@@ -82,6 +82,12 @@ class Records(Sequence, Generic[Record]):
     for start in range(0, len(self), _READ_AT_ONCE):
       rows = range(start, min(start + _READ_AT_ONCE, len(self)))
       yield from map(self._decode, self._source[rows.start : rows.stop])
+
+  def some(self, rows: Sequence[int] | np.ndarray) -> Iterator[Record]:
+    """Some rows, many read at once."""
+    for start in range(0, len(rows), _READ_AT_ONCE):
+      part = rows[start : start + _READ_AT_ONCE]
+      yield from map(self._decode, self._source.take(list(map(int, part))))
 
 
 class Prepared:

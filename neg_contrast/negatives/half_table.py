@@ -1,6 +1,7 @@
 """The half passages of a split, in parts that processes divide."""
 
 import dataclasses
+import functools
 import pathlib
 from collections.abc import Sequence
 from typing import Any
@@ -55,7 +56,7 @@ class HalfTable(artifact.Artifact):
     document: what makes a document.
     answer_rule: finds answers.
     tokenizer: halves passages.
-    bm25: loads as what has `score_texts`.
+    bm25: of the same data; loads as a `bm25_search.Bm25Search`.
     root: of the half passages of all splits; `negatives.mined_dir`.
     asked_by: key that asks for context negatives, for error messages.
   """
@@ -108,7 +109,9 @@ class HalfTable(artifact.Artifact):
         documents, prepared.passage_groups, examples.known_positives(prepared)
     )
     maker = halves_lib.HalfMaker(
-        self.tokenizer.load(), self._score, self.answer_rule
+        self.tokenizer.load(),
+        functools.partial(self._score, judgements.query_rows),
+        self.answer_rule,
     )
     say = progress.Ticker('halving passages', len(rows))
 
@@ -180,9 +183,12 @@ class HalfTable(artifact.Artifact):
       logging.warning('%d of %d positives belong to no document and get no '
                       'context negatives', unknown, len(documents))
 
-  def _score(self, query: str, texts: Sequence[str]) -> Sequence[float]:
-    """By an index that is made for the first half, if there is any."""
-    return self.bm25.load().score_texts(query, texts)
+  def _score(
+      self, query_rows: np.ndarray, query: str, texts: Sequence[str]
+  ) -> Sequence[float]:
+    """By the index, which is opened for the first half, if there is any."""
+    index = self.bm25.load().over_worlds_of(query_rows)
+    return index.score_texts(query, texts)
 
   def _dataset(self) -> dataset_lib.Dataset:
     return self.data.load()

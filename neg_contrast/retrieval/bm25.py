@@ -1,81 +1,66 @@
 """Okapi BM25 over stemmed words: the sparse retriever and negative miner."""
 
-import array
 import collections
-import logging
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import Float32, Int, Int32
 
 from neg_contrast import errors
-from neg_contrast.retrieval import hits
+from neg_contrast.retrieval import bm25_folder, bm25_scoring, bm25_terms, hits
+
+# A term that several of them have is scored once. 21 million passages, 321
+# shards: the places of 1,024 queries' terms take 30 MB.
+_QUERIES_AT_ONCE = 1024
 
 
 class Bm25Index:
-  """Ranks passages by BM25 in Lucene's form, as bm25s computes it.
+  """Ranks passages by BM25 in Lucene's form, to the last bit as bm25s does.
 
   score(q, d) = Σ_{t in q} ln(1 + (P - df_t + ½) / (df_t + ½))
                 · tf_td / (tf_td + k1 · (1 - b + b · |d| / mean |d|))
 
-  over the terms of the query, repeats counted. Terms are lower-cased words of
-  two or more characters that are no English stop words, under the Snowball
-  stemmer. The formula is "Lucene (accurate)" of Kamphuis et al., ECIR 2020.
+  over the terms of the query, repeats counted; see `bm25_terms.TermReader`.
+  The formula is "Lucene (accurate)" of Kamphuis et al., ECIR 2020. The first
+  factor is rounded to float32, the product is computed in float64 and rounded,
+  and a sum is in float32, in the order of the query: what a passage scores does
+  not depend on how passages are divided into shards.
 
-  Searching holds one float32 per passage, whatever the number of queries; the
-  index 8 bytes per distinct (term, passage).
+  Searching reads shard by shard, each once for 1,024 queries. It holds what it
+  reads of one shard: at most 32 bytes a posting.
   """
 
   def __init__(
       self,
-      texts: Iterable[str],
-      ranks: Int32[np.ndarray, 'passages'],
+      shards: Sequence[bm25_folder.Shard],
+      ranks: Int32[np.ndarray, ' all_passages'],
       k1: float = 0.9,
       b: float = 0.4,
   ):
-    """Indexes a corpus.
+    """Adds up what the shards hold.
 
     Args:
-      texts: title and text of each passage, joined by a space, in corpus order;
-        read once.
-      ranks: [passages] int32, from `hits.tie_ranks`.
+      shards: of the passages to be searched: of a corpus, or of some worlds,
+        which then are a corpus of their own.
+      ranks: `[all_passages] int32` of the whole corpus, from `hits.tie_ranks`.
       k1: how slowly repeats of a term saturate (MS MARCO: 0.82).
       b: how far scores are normalised by length, 0 to 1 (MS MARCO: 0.68).
 
     Raises:
-      UserError: no text holds a term.
-      ValueError: texts and ranks differ in number.
+      UserError: no passage holds a term.
     """
-    # Imported here: importing bm25s starts JAX's backends (it calls top_k),
-    # which must not happen before jax.distributed.initialize.
-    import bm25s
-    import Stemmer
-    from bm25s import tokenization
-
-    logging.getLogger('bm25s').setLevel(logging.WARNING)  # it sets DEBUG
-    self._tokenizer = tokenization.Tokenizer(
-        stopwords='english', stemmer=Stemmer.Stemmer('english')
-    )
-    # array: 4 bytes a token where a list takes 8.
-    term_ids = [array.array('i', ids) for ids in self._terms(texts, grow=True)]
-    if len(term_ids) != len(ranks):
-      raise ValueError(f'{len(term_ids)} passages but {len(ranks)} tie ranks')
-    vocabulary = self._tokenizer.get_vocab_dict()
-    if not vocabulary:
+    self._shards, self._ranks = shards, ranks
+    self._reader = bm25_terms.TermReader()
+    passages = sum(len(shard.rows) for shard in shards)
+    terms = sum(int(shard.postings.lengths.sum(dtype=np.int64))
+                for shard in shards)
+    if not terms:
       raise errors.UserError(
           'BM25 finds no word in the corpus: are its texts empty? Use another '
           'retriever, or negatives other than bm25'
       )
-    self._ranks = ranks
-    self._k1, self._b = k1, b
-    self._mean_length = sum(map(len, term_ids)) / len(term_ids)
-    self._bm25 = bm25s.BM25(k1=k1, b=b, method='lucene', backend='numpy')
-    self._bm25.index(
-        tokenization.Tokenized(term_ids, vocabulary),
-        create_empty_token=False,
-        show_progress=False,
-    )
+    self._formula = bm25_scoring.Formula(k1, b, passages, terms / passages)
 
   def search(self, queries: Sequence[str], depth: int) -> hits.Hits:
     """The best passages of each query; those without any of its terms are none.
@@ -85,7 +70,7 @@ class Bm25Index:
       depth: how many passages to return per query.
 
     Returns:
-      Hits [queries, depth], with scores above 0.
+      Hits [queries, depth], rows of the whole corpus, with scores above 0.
     """
     return self.search_and_score(
         queries, depth, np.zeros((len(queries), 0), np.int32)
@@ -97,25 +82,27 @@ class Bm25Index:
       depth: int,
       rows: Int[np.ndarray, 'queries some'],
   ) -> tuple[hits.Hits, Float32[np.ndarray, 'queries some']]:
-    """The same, and the scores of some passages (-inf for padding).
+    """The same, and the scores of some passages.
 
     Args:
       queries: texts.
       depth: how many passages to return per query.
-      rows: `[queries, some] int`, passages to score for each query; -1 pads.
+      rows: `[queries, some] int`, passages to score for each query, as rows of
+        the whole corpus; -1 pads.
+
+    Returns:
+      Hits as `search`, and scores, -inf for padding and for passages that are
+      not searched.
     """
-    found = hits.Hits(
-        np.empty((len(queries), depth), np.int32),
-        np.empty((len(queries), depth), np.float32),
-    )
-    some = np.empty(rows.shape, np.float32)
-    for i, term_ids in enumerate(self._terms(queries, grow=False)):
-      scores = self._scores(term_ids)
-      best = hits.top_k(scores, self._ranks, depth)
-      found.rows[i], found.scores[i] = best.rows, best.scores
-      some[i] = np.where(
-          rows[i] >= 0, np.maximum(scores[rows[i]], 0), -np.inf
-      )
+    shape = len(queries), depth
+    found = hits.Hits(np.empty(shape, np.int32), np.empty(shape, np.float32))
+    some = np.full(rows.shape, -np.inf, np.float32)
+    for first in range(0, len(queries), _QUERIES_AT_ONCE):
+      part = slice(first, first + _QUERIES_AT_ONCE)
+      best = self._search(queries[part], depth, rows[part], some[part])
+      for line, (its_rows, its_scores) in enumerate(best, first):
+        one = hits.best_of(its_rows[None], its_scores[None], self._ranks, depth)
+        found.rows[line], found.scores[line] = one.rows[0], one.scores[0]
     return found, some
 
   def score_texts(self, query: str, texts: Sequence[str]) -> list[float]:
@@ -123,29 +110,59 @@ class Bm25Index:
 
     Words that the corpus lacks count for nothing.
     """
-    wanted, *others = self._terms([query, *texts], grow=False)
-    begins, passages = self._bm25.scores['indptr'], len(self._ranks)
-    scores = []
-    for term_ids in others:
-      counts = collections.Counter(term_ids)
+    read = self._reader.read([query, *texts])
+    different, numbers = np.unique(read.terms, return_inverse=True)
+    holding = sum(ends - begins for begins, ends in self._locate(different))
+    wanted, *others = (
+        [term for term in some.tolist() if holding[term]]
+        for some in np.split(numbers, np.cumsum(read.lengths)[:-1])
+    )
+    formula, scores = self._formula, []
+    for terms in others:
+      counts = collections.Counter(terms)
       scores.append(0.0)
-      norm = self._k1 * (
-          1 - self._b + self._b * len(term_ids) / self._mean_length
+      norm = formula.k1 * (
+          1 - formula.b + formula.b * len(terms) / formula.mean_length
       )
       for term in wanted:
-        frequency = counts[term]
-        holding = int(begins[term + 1] - begins[term])
-        idf = math.log1p((passages - holding + 0.5) / (holding + 0.5))
+        frequency, df = counts[term], int(holding[term])
+        idf = math.log1p((formula.passages - df + 0.5) / (df + 0.5))
         scores[-1] += idf * frequency / (frequency + norm)
     return scores
 
-  def _scores(self, term_ids: list[int]) -> Float32[np.ndarray, 'passages']:
-    """The scores of all passages; -inf without a term in common."""
-    scores = self._bm25.get_scores_from_ids(term_ids)
-    return np.where(scores > 0, scores, np.float32(-np.inf))
+  def _locate(self, terms: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Begins and ends of the postings of some terms, by shard."""
+    return [shard.postings.locate(terms) for shard in self._shards]
 
-  def _terms(self, texts: Iterable[str], grow: bool) -> Iterable[list[int]]:
-    """Term ids of each text; unknown terms are added (`grow`) or left out."""
-    return self._tokenizer.streaming_tokenize(
-        texts, update_vocab=grow, allow_empty=False
-    )
+  def _search(
+      self,
+      queries: Sequence[str],
+      depth: int,
+      rows: Int[np.ndarray, 'queries some'],
+      some: Float32[np.ndarray, 'queries some'],
+  ) -> list[tuple[np.ndarray, np.ndarray]]:
+    """Rows and scores of the best, in any order.
+
+    Scores of `rows` go to `some`, where they are searched.
+    """
+    read = self._reader.read(queries)
+    different, numbers = np.unique(read.terms, return_inverse=True)
+    terms = np.split(numbers, np.cumsum(read.lengths)[:-1])
+    places = self._locate(different)
+    idf = self._formula.idf(sum(ends - begins for begins, ends in places))
+    best = [bm25_scoring.Best(depth, self._ranks) for _ in queries]
+    for shard, (begins, ends) in zip(self._shards, places, strict=True):
+      scorer = bm25_scoring.ShardScorer(
+          shard.postings, begins, ends, idf, self._formula
+      )
+      wanted = shard.rows.places(rows)
+      is_here = wanted >= 0
+      some[is_here] = 0
+      for line, its_terms in enumerate(terms):
+        scores = scorer.score(its_terms)
+        if scores is None:
+          continue
+        some[line, is_here[line]] = scores[wanted[line, is_here[line]]]
+        at = best[line].places(scores)
+        best[line].add(shard.rows.at(at), scores[at])
+    return [(one.rows, one.scores) for one in best]

@@ -1,54 +1,38 @@
-"""BM25 for the queries of a dataset, each in its own world."""
+"""BM25 as an artifact, and for the queries of a dataset: each in its world."""
 
 import dataclasses
 import functools
 from collections.abc import Sequence
 
 import numpy as np
-from absl import logging
+from jaxtyping import Int
 
 from neg_contrast.artifacts import artifact
 from neg_contrast.data import dataset as dataset_lib
-from neg_contrast.retrieval import bm25, hits
+from neg_contrast.retrieval import bm25, bm25_folder, hits
 from neg_contrast.settings import config as config_lib
-
-
-def index_bm25(
-    config: config_lib.EvaluationConfig,
-    dataset: dataset_lib.Dataset,
-    rows: np.ndarray | None = None,
-) -> bm25.Bm25Index:
-  """BM25 over title and text of the whole corpus, or of `[rows] int32` of it.
-  """
-  prepared = dataset.prepared
-  passages, ranks = iter(prepared.passages), prepared.tie_ranks
-  if rows is not None:
-    passages = (prepared.passages[int(row)] for row in rows)
-    ranks = ranks[rows]
-  return bm25.Bm25Index(
-      (f'{p.title} {p.text}' for p in passages), ranks, k1=config.bm25_k1,
-      b=config.bm25_b,
-  )
 
 
 class Bm25Search:
   """BM25 for queries of a dataset, which are searched in their own world.
 
-  A world has an index of its own, as if it were a corpus of its own.
+  A world is searched as if it were a corpus of its own.
   """
 
   def __init__(
       self, config: config_lib.EvaluationConfig, dataset: dataset_lib.Dataset
   ):
-    """Indexes nothing yet."""
+    """Opens nothing yet."""
     self._config, self._dataset = config, dataset
-    self._parts: dict[int, tuple[np.ndarray, bm25.Bm25Index]] = {}
+    self._indexes: dict[tuple[int, ...], bm25.Bm25Index] = {}
 
   def search(self, texts: Sequence[str], depth: int) -> hits.Hits:
     """The best passages of any texts, in all worlds."""
-    return self._whole.search(texts, depth)
+    return self._index(()).search(texts, depth)
 
-  def search_rows(self, query_rows: np.ndarray, depth: int) -> hits.Hits:
+  def search_rows(
+      self, query_rows: Int[np.ndarray, ' queries'], depth: int
+  ) -> hits.Hits:
     """The best passages of queries, as rows of the whole corpus."""
     prepared = self._dataset.prepared
     texts = [prepared.queries[int(row)].text for row in query_rows]
@@ -56,39 +40,43 @@ class Bm25Search:
       return self.search(texts, depth)
 
     def search(world: int, lines: np.ndarray) -> hits.Hits:
-      rows, index = self._part(world)
       some = [texts[line] for line in np.flatnonzero(lines)]
-      return hits.renumber(index.search(some, depth), rows)
+      return self._index((world,)).search(some, depth)
 
     return hits.search_parts(prepared.query_worlds[query_rows], depth, search)
 
+  def over_worlds_of(
+      self, query_rows: Int[np.ndarray, ' queries']
+  ) -> bm25.Bm25Index:
+    """The index of the worlds of some queries, as if they were one corpus."""
+    prepared = self._dataset.prepared
+    if prepared.rows_of_worlds(query_rows) is None:  # All of them.
+      return self._index(())
+    return self._index(tuple(
+        np.unique(prepared.query_worlds[query_rows]).tolist()
+    ))
+
   @functools.cached_property
-  def _whole(self) -> bm25.Bm25Index:
-    logging.info('indexing the corpus for BM25')
-    return index_bm25(self._config, self._dataset)
+  def _shards(self) -> list[bm25_folder.Shard]:
+    return bm25_folder.open_shards(self._dataset.prepared)
 
-  def _part(self, world: int) -> tuple[np.ndarray, bm25.Bm25Index]:
-    """The rows of a world, ascending, and their index."""
-    if world not in self._parts:
-      worlds = self._dataset.prepared.passage_worlds
-      rows = np.flatnonzero(worlds == world).astype(np.int32)
-      self._parts[world] = rows, index_bm25(self._config, self._dataset, rows)
-    return self._parts[world]
-
-
-def search_bm25(
-    config: config_lib.EvaluationConfig,
-    dataset: dataset_lib.Dataset,
-    query_rows: np.ndarray,
-    depth: int,
-) -> hits.Hits:
-  """The best passages of queries by BM25."""
-  return Bm25Search(config, dataset).search_rows(query_rows, depth)
+  def _index(self, worlds: tuple[int, ...]) -> bm25.Bm25Index:
+    """The index of some worlds; of none: of all passages."""
+    if worlds not in self._indexes:
+      shards = [shard for shard in self._shards
+                if not worlds or shard.rows.world in worlds]
+      self._indexes[worlds] = bm25.Bm25Index(
+          shards, self._dataset.prepared.tie_ranks, self._config.bm25_k1,
+          self._config.bm25_b,
+      )
+    return self._indexes[worlds]
 
 
 @dataclasses.dataclass(frozen=True)
-class Bm25(artifact.InMemory):
-  """BM25 over a corpus, in memory; loads as a `Bm25Search`.
+class Bm25(artifact.Artifact):
+  """BM25 over a corpus; loads as a `Bm25Search`.
+
+  On disk are postings, which know neither k1 nor b: see `bm25_folder`.
 
   Attributes:
     data: corpus and queries.
@@ -99,13 +87,14 @@ class Bm25(artifact.InMemory):
   kind = 'bm25'
   name = 'bm25 index'
   is_large = True
+  is_divided = True
   data: artifact.Artifact
   k1: float
   b: float
 
   def describe(self) -> str:
-    """Where it lies."""
-    return 'in memory'
+    """What is on disk, and where."""
+    return 'words of all passages, beside the prepared corpus'
 
   def needs(self) -> dict[str, artifact.Artifact]:
     """Passages and queries."""
@@ -115,12 +104,36 @@ class Bm25(artifact.InMemory):
     """Its own."""
     return {'k1': self.k1, 'b': self.b}
 
+  def is_made(self) -> bool:
+    """Whether the postings lie on disk.
+
+    Raises:
+      UserError: they are damaged, or of another format.
+    """
+    return self.identity is not None and (
+        bm25_folder.is_made(self.data.load().prepared)
+    )
+
+  def build(self) -> None:
+    """Counts the words of all passages."""
+    bm25_folder.make(self.data.load().prepared)
+
   def read(self) -> Bm25Search:
-    """Indexes nothing before the first search."""
+    """Opens nothing before the first search."""
     return Bm25Search(
         config_lib.EvaluationConfig(bm25_k1=self.k1, bm25_b=self.b),
         self.data.load(),
     )
+
+
+def search_bm25(
+    config: config_lib.EvaluationConfig,
+    dataset: dataset_lib.Dataset,
+    query_rows: Int[np.ndarray, ' queries'],
+    depth: int,
+) -> hits.Hits:
+  """The best passages of queries by BM25."""
+  return Bm25Search(config, dataset).search_rows(query_rows, depth)
 
 
 def bm25_of(

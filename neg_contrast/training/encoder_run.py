@@ -163,7 +163,7 @@ class DualEncoderTraining(pooled_run.PooledTraining):
 
   def _tune(self):
     return encoder_tuning.make_measure(
-        self._config, self._dataset.gold, self.model
+        self._config, self._dataset.gold, self.model, self._given.stop_rows
     )
 
   def _meter(self):

@@ -29,6 +29,10 @@ class LabelSpaceRun(run_artifacts.EncoderRun):
     """Data, the first model, and the scores."""
     return {**super().needs(), 'meter': self.meter}
 
+  @property
+  def stop_corpus(self) -> None:
+    """None: it is not tuned."""
+
   def training(self) -> label_space_run.LabelSpaceTraining:
     """What trains it."""
     return label_space_run.LabelSpaceTraining(

@@ -68,6 +68,8 @@ class Given:
       none.
     drawn_from: what else they are drawn from, by role.
     candidates: a ranking of the tune split that a reranker ranks again.
+    stop_rows: loads as the passages that early stopping searches; None: it
+      searches none.
   """
 
   data: artifact.Artifact | None = None
@@ -77,6 +79,7 @@ class Given:
       default_factory=dict
   )
   candidates: Any = None
+  stop_rows: artifact.Artifact | None = None
 
 
 NOTHING_GIVEN = Given()

@@ -5,9 +5,17 @@ import dataclasses
 import pathlib
 from typing import Any
 
+from neg_contrast import errors
 from neg_contrast.artifacts import artifact, checkpoints, folders
 from neg_contrast.models import by_name, loading
-from neg_contrast.training import encoder_run, recipe, run, run_settings
+from neg_contrast.retrieval import bm25_search
+from neg_contrast.training import (
+  encoder_run,
+  recipe,
+  run,
+  run_settings,
+  stop_rows,
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -95,9 +103,35 @@ class EncoderRun(Run):
 
   def training(self) -> encoder_run.DualEncoderTraining:
     """What trains it."""
+    given = dataclasses.replace(self._given(), stop_rows=self.stop_corpus)
     return encoder_run.DualEncoderTraining(
-        self.config, self.folder, self._given(), self.identity
+        self.config, self.folder, given, self.identity
     )
+
+  @property
+  def stop_corpus(self) -> stop_rows.StopRows | None:
+    """What early stopping searches; None: it never does."""
+    evaluation = self.config.evaluation
+    if not evaluation.eval_steps:
+      return None
+    return stop_rows.StopRows(
+        self._bm25, evaluation.stop_corpus_passages, self.config.seed
+    )
+
+  def inputs(self) -> dict[str, artifact.Artifact]:
+    """What it needs, and what it is tuned and measured with.
+
+    That follows from its data, settings and seed, which are its identity.
+    """
+    with errors.at(self.place):
+      given = {'stop_rows': self.stop_corpus,
+               'bm25': self._bm25 if self.config.nce.log_steps else None}
+    return {**super().inputs(),
+            **{role: one for role, one in given.items() if one is not None}}
+
+  @property
+  def _bm25(self) -> bm25_search.Bm25:
+    return bm25_search.bm25_of(self.config.evaluation, self.gold or self.data)
 
   def read(self) -> loading.Model:
     """The selected checkpoint."""

@@ -133,8 +133,8 @@ def test_the_data_says_which_sources_there_are(tmp_path, data):
       {**row, 'metadata': {}} for row in rows])
   preparation.prepare(f'beir:{data}', tmp_path / 'prepared', False)
   artifact.forget()
-  assert listed() == ['data', 'embeddings', 'model', 'bm25', 'given',
-                      'candidates', 'audit']
+  assert listed() == ['data', 'embeddings', 'model', 'bm25 index', 'bm25',
+                      'given', 'candidates', 'audit']
 
 
 def test_same_bytes_again_and_done_is_kept(tmp_path, capsys):

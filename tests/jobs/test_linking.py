@@ -8,15 +8,15 @@ import pytest
 
 from neg_contrast import errors
 from neg_contrast.data import dataset
-from neg_contrast.evaluation import rankings, trec
+from neg_contrast.evaluation import trec
 from neg_contrast.jobs import evaluate, mine, train
 from neg_contrast.jobs.common import settings_of_rooms
 from neg_contrast.mining import candidates
 from neg_contrast.models import by_name
-from neg_contrast.retrieval import bm25, embedder, hits, text_encoder
+from neg_contrast.retrieval import embedder, hits, text_encoder
 from neg_contrast.settings import config as config_lib
-from neg_contrast.training import encoder_run, encoder_tuning, recipe
-from tests import test_configs, tiny
+from neg_contrast.training import encoder_run, recipe
+from tests import bm25_texts, test_configs, tiny
 
 
 @pytest.fixture(scope='module')
@@ -59,8 +59,8 @@ def test_bm25_searches_each_world_as_a_corpus(evaluated):
   found = run_of(root, 'bm25')
   for prepared, passages, queries in worlds_of(root, config):
     some = [prepared.passages[int(row)] for row in passages]
-    index = bm25.Bm25Index([f'{p.title} {p.text}' for p in some],
-                           hits.tie_ranks([p.id for p in some]))
+    index = bm25_texts.index_of([f'{p.title} {p.text}' for p in some],
+                                hits.tie_ranks([p.id for p in some]))
     texts = [prepared.queries[int(row)] for row in queries]
     expected = index.search([query.text for query in texts], 4)
     for query, rows, scores in zip(texts, expected.rows, expected.scores,
@@ -177,10 +177,7 @@ def test_training_as_the_config_of_zeshel_does(evaluated, tmp_path):
                         .query_rows).rows
   worlds = np.unique(prepared.passage_worlds[drawn[drawn >= 0]])
   assert [prepared.worlds[world] for world in worlds] == ['apple', 'berry']
-  settings = settings_of_rooms.training(config_lib.parse(config))
-  rows = encoder_tuning.stop_corpus(
-      settings, made.gold.load(), rankings.Evaluation(
-          settings.evaluation, made.gold.load(), prepared.judgements('val')))
+  rows = made.run.stop_corpus.load()
   assert np.unique(prepared.passage_worlds[rows]).tolist() == [
       prepared.worlds.index('cherry')]
 

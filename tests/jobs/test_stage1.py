@@ -198,8 +198,9 @@ def test_one_command_makes_stage_1_and_reuses_it(root):
       root, synthetic__pairs='crops', synthetic__per_passage=1,
       workdir=str(root / 'crops'))
   names = run(train.TrainJob, config, root / 'two_stages')
-  assert names == ['data', 'stage 1: pairs', 'stage 1: training', 'embeddings',
-                   'initial', 'training', 'embeddings', 'trained']
+  assert names == ['data', 'stage 1: pairs', 'stage 1: stop rows',
+                   'stage 1: training', 'embeddings', 'initial', 'training',
+                   'embeddings', 'trained']
   assert run(train.TrainJob, config, root / 'two_stages') == []
   first = model_lib.load_workdir(root / 'crops')
   manifest = json.loads((root / 'two_stages' / 'manifest.json').read_text())
@@ -207,9 +208,9 @@ def test_one_command_makes_stage_1_and_reuses_it(root):
   config.negatives.strategy, config.negatives.per_query = 'corpus', 1
   job = train.TrainJob(config_lib.parse(config), root / 'other')
   states = plan.describe(job.targets()).splitlines()
-  assert [line.partition('[')[2][:6] for line in states[1:4]] == [
-      'done  ', 'spared', 'done  ']
-  assert all('to do' in line for line in states[4:])
+  assert [line.partition('[')[2][:6] for line in states[1:5]] == [
+      'done  ', 'spared', 'done  ', 'done  ']
+  assert all('to do' in line for line in states[5:])
   config.stage1.optim.learning_rate = 1e-4
   with pytest.raises(errors.UserError, match=r'config\.stage1\.workdir'):
     plan.describe(
@@ -222,8 +223,8 @@ def test_generated_questions_get_context_negatives(root):
                        synthetic__per_passage=2)
   config.generator = make_generator(root)
   names = run(train.TrainJob, config, root / 'generated')
-  assert names[-6:] == ['questions', 'pairs', 'halves', 'training',
-                        'embeddings', 'trained']
+  assert names[-8:] == ['questions', 'pairs', 'bm25 index', 'halves',
+                        'stop rows', 'training', 'embeddings', 'trained']
   assert 'generator: training' in names
   job = train.TrainJob(config_lib.parse(config), root / 'generated')
   batcher, count = job.run.training()._make_batch()
@@ -366,7 +367,7 @@ def test_round_trip_keeps_what_is_found(root, tmp_path):
              for pair in pairs_lib.read_pairs([path])]
   assert 0 < len(kept) < len(written)
   prepared = job._data.load().prepared
-  index = bm25_search.index_bm25(parsed.evaluation, job._data.load())
+  index = bm25_search.Bm25Search(parsed.evaluation, job._data.load())
   for query, name in written:
     rows = index.search([query], 4).rows[0]
     found = name in [prepared.passage_ids[int(r)].decode() for r in rows

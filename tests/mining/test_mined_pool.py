@@ -172,8 +172,9 @@ def test_filters_commute_with_reuse(tmp_path):
   for number, variant in enumerate(variants):
     config = make_config(tmp_path, **{**members, **variant})
     reused, ran = make_pool(config, tmp_path / 'reused')
-    assert ran == (['bm25', 'context', 'given', 'pool'] if number == 0
-                   else ['pool'])
+    assert ran == (
+        ['bm25 index', 'bm25', 'context', 'given', 'pool'] if number == 0
+        else ['pool'])
     fresh, _ = make_pool(
         dataclasses.replace(config, negatives=dataclasses.replace(
             config.negatives, mined_dir=str(tmp_path / f'fresh{number}'))),
@@ -211,10 +212,11 @@ def test_fine_trains_its_miner_once(tmp_path):
   job = train.TrainJob(config, tmp_path / 'work')
   targets = job.targets()
   assert [name for name, _ in made(targets)] == [
-      'data', 'bm25', 'embeddings', 'initial', 'fine miner', 'embeddings',
-      'fine', 'pool', 'training', 'embeddings', 'trained']
+      'data', 'bm25 index', 'bm25', 'embeddings', 'initial', 'stop rows',
+      'fine miner', 'embeddings', 'fine', 'pool', 'training', 'embeddings',
+      'trained']
   text = plan.describe(targets)
-  assert text.count('[to do') == 11
+  assert text.count('[to do') == 13
   plan.run(targets)
   job.finish()
   again = train.TrainJob(config, tmp_path / 'work').targets()
@@ -229,7 +231,7 @@ def test_fine_trains_its_miner_once(tmp_path):
       config.negatives, per_query=1))
   now = made(train.TrainJob(other, tmp_path / 'two').targets())
   assert [name for name, is_made in now if is_made] == [
-      'data', 'fine miner', 'embeddings', 'fine']
+      'data', 'bm25 index', 'stop rows', 'fine miner', 'embeddings', 'fine']
   pool = pool_lib.read(tmp_path / 'work' / 'pool')
   miner = pathlib.Path(pool.manifest['checkpoints']['fine'])
   described = json.loads((miner / 'encoder.json').read_text())
@@ -415,7 +417,8 @@ def test_miner_needs_no_test_split_and_an_untrained_start(tmp_path):
            'negatives__coarse_dim': 4, 'data__test_split': 'nowhere'}
   config = make_config(tmp_path, **flags)
   _, ran = make_pool(config, tmp_path / 'work')
-  assert ran == ['coarse miner', 'embeddings', 'coarse', 'pool']
+  assert ran == ['bm25 index', 'stop rows', 'coarse miner', 'embeddings',
+                 'coarse', 'pool']
   miner = next((tmp_path / 'mined' / 'miners').glob('*-coarse-*'))
   later = make_config(tmp_path, model__init=str(miner), **flags)
   pool = declare(later, tmp_path / 'later')

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from neg_contrast import errors
-from neg_contrast.retrieval import bm25, hits
+from neg_contrast.retrieval import bm25, bm25_folder, hits
+from tests import bm25_texts
 
 SQUAD = (
     pathlib.Path(__file__).parents[3] / 'shared' / 'data' / 'squad-v1.1-dev'
@@ -39,7 +40,18 @@ def explicit_score(query, text, k1, b):
 
 def index_of(texts, ids=None, **config):
   ids = ids or [f'{i:03d}' for i in range(len(texts))]
-  return bm25.Bm25Index(iter(texts), hits.tie_ranks(ids), **config)
+  return bm25_texts.index_of(texts, hits.tie_ranks(ids), **config)
+
+
+def wild_texts(count, most_words, seed):
+  """Texts of few words, so that scores tie, some of them of none."""
+  rng = np.random.default_rng(seed)
+  words = [f'{letter}{letter}{number}' for letter in 'bcdfg'
+           for number in range(12)]
+  chances = 1 / np.arange(1, len(words) + 1)
+  return [' '.join(rng.choice(words, rng.integers(0, most_words),
+                              p=chances / chances.sum()))
+          for _ in range(count)]
 
 
 @pytest.mark.parametrize('config', [{}, {'k1': 0.82, 'b': 0.68}])
@@ -103,9 +115,81 @@ def test_corpus_without_words_is_refused():
     index_of(['', 'the', '?'])
 
 
-def test_ranks_of_another_corpus_are_refused():
-  with pytest.raises(ValueError, match='5 passages but 2 tie ranks'):
-    bm25.Bm25Index(CORPUS, hits.tie_ranks(['a', 'b']))
+def bm25s_scores(texts, queries, k1, b):
+  """What bm25s makes of the same texts."""
+  import bm25s
+  import Stemmer
+  from bm25s import tokenization
+
+  tokenizer = tokenization.Tokenizer(
+      stopwords='english', stemmer=Stemmer.Stemmer('english'))
+  read = lambda some, grow: list(tokenizer.streaming_tokenize(
+      some, update_vocab=grow, allow_empty=False))
+  index = bm25s.BM25(k1=k1, b=b, method='lucene', backend='numpy')
+  index.index(tokenization.Tokenized(read(texts, True),
+                                     tokenizer.get_vocab_dict()),
+              create_empty_token=False, show_progress=False)
+  return np.array([index.get_scores_from_ids(terms)
+                   for terms in read(queries, False)])
+
+
+@pytest.mark.parametrize('size', [400, 200, 37])
+def test_hits_are_those_of_bm25s_to_the_last_bit_for_any_shards(size):
+  texts, queries = wild_texts(400, 40, 0), wild_texts(30, 9, 1)
+  queries[0] = 'zebra bb0 bb0 unheard'
+  ids = [str(number * 7919 % 401) for number in range(400)]
+  rows = np.random.default_rng(2).integers(-1, 400, (30, 3))
+  found, some = index_of(texts, ids, k1=0.82, b=0.68, size=size
+                         ).search_and_score(queries, 25, rows)
+  scores = bm25s_scores(texts, queries, 0.82, 0.68)
+  expected = hits.top_k(np.where(scores > 0, scores, np.float32(-np.inf)),
+                        hits.tie_ranks(ids), 25)
+  ties = found.scores[:, 1:] == found.scores[:, :-1]
+  assert ties[found.scores[:, 1:] > 0].any()
+  np.testing.assert_array_equal(found.rows, expected.rows)
+  np.testing.assert_array_equal(found.scores, expected.scores)
+  np.testing.assert_array_equal(some, np.where(
+      rows < 0, -np.inf, np.take_along_axis(scores, rows, axis=1)))
+
+
+def test_queries_are_searched_some_at_a_time(monkeypatch):
+  texts, queries = wild_texts(50, 20, 3), wild_texts(10, 5, 4)
+  rows = np.arange(20).reshape(10, 2)
+  whole = index_of(texts).search_and_score(queries, 5, rows)
+  monkeypatch.setattr(bm25, '_QUERIES_AT_ONCE', 3)
+  parts = index_of(texts, size=7).search_and_score(queries, 5, rows)
+  np.testing.assert_array_equal(whole[0].rows, parts[0].rows)
+  np.testing.assert_array_equal(whole[1], parts[1])
+
+
+def test_a_part_is_a_corpus_of_its_own():
+  texts = ['cat dog', 'cat', 'bird cat', 'fish', 'bird bird']
+  ranks = hits.tie_ranks(list('abcde'))
+  some = bm25.Bm25Index([
+      bm25_folder.Shard(bm25_folder.Rows(np.array([1, 3], np.int32)),
+                        bm25_texts.shards_of(['cat', 'fish'])[0].postings),
+      bm25_folder.Shard(bm25_folder.Rows(np.array([4], np.int32)),
+                        bm25_texts.shards_of(['bird bird'])[0].postings),
+  ], ranks)
+  own = index_of(['cat', 'fish', 'bird bird'])
+  found, scores = some.search_and_score(
+      ['cat', 'bird'], 3, np.array([[1, 2], [4, -1]]))
+  alone, their = own.search_and_score(
+      ['cat', 'bird'], 3, np.array([[0, -1], [2, -1]]))
+  assert found.rows.tolist() == [[1, -1, -1], [4, -1, -1]]
+  np.testing.assert_array_equal(found.scores, alone.scores)
+  np.testing.assert_array_equal(scores, their)
+  assert len(texts) == len(ranks)
+
+
+def test_texts_that_are_no_passages_have_the_scores_of_their_words():
+  index = index_of(CORPUS, size=2)
+  passages = index.search_and_score(['cat sun'], 1, np.arange(5)[None])[1][0]
+  np.testing.assert_allclose(index.score_texts('cat sun', CORPUS), passages,
+                             rtol=1e-6)
+  longer = 'cat dog unheard zebras'  # Unknown words do not lengthen it.
+  assert index.score_texts('cat sun', [longer]) == (
+      index.score_texts('cat sun unknown', ['cat dog']))
 
 
 @pytest.mark.skipif(not SQUAD.exists(), reason='the real data is not here')

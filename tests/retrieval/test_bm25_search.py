@@ -1,11 +1,13 @@
 """BM25 for the queries of a dataset: each in its own world."""
 
+import dataclasses
 import math
+import pathlib
 
 import numpy as np
 
-from neg_contrast.artifacts import artifact
-from neg_contrast.retrieval import bm25_search
+from neg_contrast.artifacts import artifact, plan
+from neg_contrast.retrieval import bm25_folder, bm25_search
 from neg_contrast.settings import config as config_lib
 from tests import corpora
 
@@ -48,15 +50,8 @@ def test_titles_are_searched_and_others_not_found(tmp_path):
   ], rtol=1e-5)
 
 
-def test_a_world_is_a_corpus_of_its_own(tmp_path, monkeypatch):
-  search, made = bm25_search.Bm25Search(CONFIG, worlds(tmp_path).load()), []
-  index = bm25_search.index_bm25
-
-  def counted(*args):
-    made.append(args[2].tolist())
-    return index(*args)
-
-  monkeypatch.setattr(bm25_search, 'index_bm25', counted)
+def test_a_world_is_a_corpus_of_its_own(tmp_path):
+  search = bm25_search.Bm25Search(CONFIG, worlds(tmp_path).load())
   queries = np.array([0, 1, 2], np.int32)  # Of kite in air, kite, and sail.
   found = search.search_rows(queries, 2)
   assert found.rows.tolist() == [[0, -1], [4, 3], [5, -1]]
@@ -68,7 +63,24 @@ def test_a_world_is_a_corpus_of_its_own(tmp_path, monkeypatch):
   ], rtol=1e-5)
   assert search.search_rows(queries[::-1], 2).rows.tolist() == [
       [5, -1], [4, 3], [0, -1]]
-  assert made == [[0, 1, 2], [3, 4, 5]]  # Once each.
+
+
+def test_some_worlds_are_one_corpus_for_mining(tmp_path):
+  search = bm25_search.Bm25Search(CONFIG, worlds(tmp_path).load())
+  air = search.over_worlds_of(np.array([0], np.int32))
+  assert search.over_worlds_of(np.array([0, 0], np.int32)) is air
+  found, scores = air.search_and_score(['kite', 'sail'], 2,
+                                       np.array([[0, 4], [5, -1]]))
+  assert found.rows.tolist() == [[0, -1], [-1, -1]]
+  np.testing.assert_allclose(
+      scores, [[score(3, 1, 2, 4 / 3), -np.inf], [-np.inf, -np.inf]],
+      rtol=1e-5)
+  both = search.over_worlds_of(np.array([0, 1], np.int32))
+  found = both.search(['kite'], 3)
+  np.testing.assert_allclose(found.scores, [[
+      score(6, 3, 1, 4 / 3), score(6, 3, 2, 4 / 3), score(6, 3, 2, 4 / 3)
+  ]], rtol=1e-5)
+  np.testing.assert_array_equal(found.rows, search.search(['kite'], 3).rows)
 
 
 def test_any_text_is_searched_in_all_worlds(tmp_path):
@@ -85,16 +97,34 @@ def test_no_queries_have_no_hits(tmp_path):
     assert found.rows.shape == found.scores.shape == (0, 4)
 
 
-def test_it_is_in_memory_until_released(tmp_path):
+def test_it_is_made_once_for_all_settings_and_mapped_until_released(tmp_path):
   made = bm25_search.bm25_of(CONFIG, plain(tmp_path))
-  assert not made.is_made() and not made.is_listed and made.is_large
-  assert made.load() is made.load()
+  assert not made.is_made()  # And nothing is prepared for that.
+  assert not (tmp_path / 'prepared').exists()
+  plan.run([made])
+  assert made.is_made()
+  assert dataclasses.replace(made, k1=0.1, b=0.9).is_made()
   first = made.load()
+  assert made.load() is first
   artifact.keep_only([made])
   assert made.load() is first
   artifact.keep_only(())
   assert made.load() is not first
   assert made.load().search(['ship'], 1).rows.tolist() == [[2]]
+
+
+def test_a_moved_tree_counts_nothing_again(tmp_path, monkeypatch):
+  (tmp_path / 'there').mkdir()
+  monkeypatch.chdir(tmp_path / 'there')
+  made = bm25_search.bm25_of(CONFIG, plain(pathlib.Path('.')))
+  plan.run([made])
+  moved = dataclasses.replace(made)
+  (tmp_path / 'there').rename(tmp_path / 'here')
+  monkeypatch.chdir(tmp_path / 'here')
+  monkeypatch.setattr(bm25_folder, 'count', None)  # Calling it would fail.
+  plan.run([moved])
+  assert moved.is_made()
+  assert moved.load().search(['ship'], 1).rows.tolist() == [[2]]
 
 
 def identity(data, **config):

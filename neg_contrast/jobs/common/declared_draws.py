@@ -6,8 +6,9 @@ import pathlib
 from neg_contrast.artifacts import artifact
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.jobs.common import declared_pools
-from neg_contrast.mining import pool_folder, worlds_index
+from neg_contrast.mining import pool_folder
 from neg_contrast.negatives import sources
+from neg_contrast.retrieval import bm25_search
 from neg_contrast.settings import config as config_lib
 
 
@@ -53,6 +54,6 @@ def drawn_from(
   assert task.tokenizer is not None
   return tuple(sources.needs_of(config.negatives, sources.Asked(
       data, task.split, task.mined_dir, task.document, task.answer_rule,
-      task.tokenizer, worlds_index.index_of(task),
+      task.tokenizer, bm25_search.Bm25(task.data, task.k1, task.b),
       'negatives.members' if task.members else 'negatives.strategy',
   )).items())

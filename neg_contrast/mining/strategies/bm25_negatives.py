@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from neg_contrast.mining import candidates, worlds_index
+from neg_contrast.mining import candidates
 from neg_contrast.mining.strategies import strategy
-from neg_contrast.retrieval import hits, own_passages
+from neg_contrast.retrieval import bm25_search, own_passages
 
 
 class Bm25(strategy.Strategy):
@@ -15,24 +15,23 @@ class Bm25(strategy.Strategy):
   reads = ('k1', 'b')
 
   def needs(self):
-    """The index of the corpus, or of the worlds of the queries."""
-    return {'bm25': worlds_index.index_of(self.task)}
+    """The index of the corpus."""
+    return {'bm25': self._index}
 
   def proposer(self, task):
-    """Searches the index."""
-    index, depth = worlds_index.index_of(self.task).load(), self.task.depth
-    queries, among = task.prepared.queries, task.among
+    """Searches the corpus, or the worlds of the queries."""
+    index, depth = self._index.load(), self.task.depth
+    over, queries = index.over_worlds_of(task.query_rows), task.prepared.queries
 
     def search(rows: np.ndarray, others: np.ndarray):
-      if among is not None:
-        places = np.searchsorted(among[:-1], others)
-        others = np.where(among[places] == others, places, -1)
-      found, scores = index.search_and_score(
+      found, scores = over.search_and_score(
           [queries[int(row)].text for row in rows],
           own_passages.depth_for(task.dataset, depth), others,
       )
-      return own_passages.drop(
-          task.dataset, rows, hits.renumber(found, among), depth
-      ), scores
+      return own_passages.drop(task.dataset, rows, found, depth), scores
 
     return strategy.Proposer(candidates.SearchMiner(search, task.positives))
+
+  @property
+  def _index(self) -> bm25_search.Bm25:
+    return bm25_search.Bm25(self.task.data, self.task.k1, self.task.b)

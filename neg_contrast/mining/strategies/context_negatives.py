@@ -3,15 +3,17 @@
 What `job=mine` and `job=audit` list; trainings draw for each example instead.
 """
 
+import functools
 from collections.abc import Sequence
 
 import numpy as np
 from absl import logging
 
-from neg_contrast.mining import context, worlds_index
+from neg_contrast.mining import context
 from neg_contrast.mining import mining_task as task_lib
 from neg_contrast.mining.strategies import strategy
 from neg_contrast.negatives import document_neighbours, halves
+from neg_contrast.retrieval import bm25_search
 
 _MADE = 2  # 1 listed no half of a query that had other candidates.
 
@@ -24,7 +26,7 @@ class Context(strategy.Strategy):
 
   def needs(self):
     """What halves passages, and what chooses between halves."""
-    return {'bm25': worlds_index.index_of(self.task),
+    return {'bm25': self._index,
             'tokenizer': self.task.tokenizer}
 
   def settings(self):
@@ -50,7 +52,8 @@ class Context(strategy.Strategy):
     query_rows, passage_rows = query_rows[known], passage_rows[known]
     assert self.task.tokenizer is not None
     maker = halves.HalfMaker(
-        self.task.tokenizer.load(), self._score, self.task.answer_rule
+        self.task.tokenizer.load(), functools.partial(self._score, task),
+        self.task.answer_rule,
     )
 
     def positives(query_row: int):
@@ -67,9 +70,16 @@ class Context(strategy.Strategy):
     )
     return strategy.Proposer(miner, halves=miner.halves)
 
-  def _score(self, query: str, some: Sequence[str]) -> Sequence[float]:
-    """By an index that is made for the first half, if there is any."""
-    return worlds_index.index_of(self.task).load().score_texts(query, some)
+  @property
+  def _index(self) -> bm25_search.Bm25:
+    return bm25_search.Bm25(self.task.data, self.task.k1, self.task.b)
+
+  def _score(
+      self, task: task_lib.OpenTask, query: str, some: Sequence[str]
+  ) -> Sequence[float]:
+    """By the index, which is opened for the first half, if there is any."""
+    index = self._index.load().over_worlds_of(task.query_rows)
+    return index.score_texts(query, some)
 
 
 def _trained(task: task_lib.OpenTask) -> tuple[np.ndarray, np.ndarray]:

@@ -33,7 +33,7 @@ class Asked:
     document: what makes a document.
     answer_rule: finds answers.
     tokenizer: of the model.
-    bm25: loads as what has `score_texts`.
+    bm25: of these texts; loads as a `bm25_search.Bm25Search`.
     key: that asks for the source, for error messages.
   """
 

@@ -1,0 +1,284 @@
+"""The postings of a corpus: shards that all cores of all processes make.
+
+They lie beside the prepared corpus, in `bm25/`, in a folder that the contents
+of the passages name: one for all jobs, models and settings, since k1 and b are
+those of a search. Where the corpus has worlds, no shard holds passages of two.
+
+Counting takes one pass. A shard is a function of its passages alone, so the
+bytes are the same for any number of processes, and an interruption loses the
+shards that were being made. There is nothing to merge: how many passages hold a
+term, how many passages there are and how long they are on average are sums over
+the shards that a search reads, of whole numbers.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import os
+import pathlib
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import numpy as np
+from absl import logging
+from jaxtyping import Int
+
+from neg_contrast import progress
+from neg_contrast.artifacts import failures, folders, parts
+from neg_contrast.data import prepared as prepared_lib
+from neg_contrast.retrieval import bm25_postings, bm25_terms, scann_shards
+
+FORMAT = folders.Format('postings of BM25', 1)
+SHARD_ROWS = bm25_postings.MOST_PASSAGES
+_TERMS = 'english'  # What `TermReader` makes of texts.
+
+
+@dataclasses.dataclass(frozen=True)
+class Rows:
+  """The passages of a shard.
+
+  Attributes:
+    rows: of the corpus, ascending.
+    world: that they belong to; -1 where there are no worlds.
+  """
+
+  rows: range | np.ndarray
+  world: int = -1
+
+  def __len__(self) -> int:
+    return len(self.rows)
+
+  def at(self, places: Int[np.ndarray, ' some']) -> np.ndarray:
+    """The rows at some places, `[some] int32`."""
+    if isinstance(self.rows, range):
+      return (self.rows.start + places).astype(np.int32)
+    return self.rows[places]
+
+  def places(self, rows: Int[np.ndarray, '*some']) -> np.ndarray:
+    """The places of some rows, `[...] int`; -1 for those of other shards."""
+    if isinstance(self.rows, range):
+      is_here = (rows >= self.rows.start) & (rows < self.rows.stop)
+      return np.where(is_here, rows - self.rows.start, -1)
+    at = np.minimum(np.searchsorted(self.rows, rows), len(self.rows) - 1)
+    return np.where(self.rows[at] == rows, at, -1)
+
+
+@dataclasses.dataclass(frozen=True)
+class Shard:
+  """Some passages of a corpus, and their postings."""
+
+  rows: Rows
+  postings: bm25_postings.Postings
+
+
+def folder_of(prepared: prepared_lib.Prepared) -> pathlib.Path:
+  """Where the postings of a corpus lie."""
+  return prepared.corpus_folder.parent / 'bm25' / (
+      f'{_TERMS}-{_corpus(prepared)[:12]}'
+  )
+
+
+def is_made(prepared: prepared_lib.Prepared) -> bool:
+  """Whether all shards lie there.
+
+  Raises:
+    UserError: they are damaged, or of another format.
+  """
+  return _read_shard_rows(prepared, folders.MANIFEST) is not None
+
+
+def make(
+    prepared: prepared_lib.Prepared, shard_rows: int = SHARD_ROWS
+) -> None:
+  """Makes the shards that are missing.
+
+  Processes divide them, and so do helpers of each, one for every core.
+
+  Args:
+    prepared: of the corpus.
+    shard_rows: passages of a shard, at most. A folder that was begun goes on
+      with its own.
+
+  Raises:
+    UserError: they are damaged or of another format, or the disk is full.
+  """
+  if is_made(prepared):
+    return
+  shard_rows = _begin(prepared, shard_rows)
+  missing = sum(not _file(prepared, number).exists()
+                for number in range(len(divide(prepared, shard_rows))))
+  with _helpers(prepared, min(missing, scann_shards.usable_cores()) - 1):
+    parts.make_all(*parts_of(prepared, shard_rows))
+  folder = folder_of(prepared)
+  with folders.only_one(folder):
+    if (folder / folders.UNFINISHED).exists():  # Not yet another's work.
+      folders.finish(folder)
+
+
+def open_shards(prepared: prepared_lib.Prepared) -> list[Shard]:
+  """Maps the postings of a corpus; makes them where they are not.
+
+  Raises:
+    UserError: as `make`.
+  """
+  make(prepared)
+  shard_rows = _read_shard_rows(prepared, folders.MANIFEST)
+  assert shard_rows is not None
+  folder = folder_of(prepared)
+  return [
+      Shard(rows, bm25_postings.read(
+          _file(prepared, number), folder, len(rows)
+      ))
+      for number, rows in enumerate(divide(prepared, shard_rows))
+  ]
+
+
+def divide(
+    prepared: prepared_lib.Prepared, shard_rows: int
+) -> list[Rows]:
+  """The passages of every shard: neighbours, of one world."""
+  prepared = _with_worlds(prepared)
+  if not prepared.worlds:
+    count = prepared.manifest['counts']['passages']
+    return [Rows(range(first, min(first + shard_rows, count)))
+            for first in range(0, count, shard_rows)]
+  shards = []
+  for world in range(len(prepared.worlds)):
+    rows = np.flatnonzero(prepared.passage_worlds == world).astype(np.int32)
+    shards += [Rows(rows[first : first + shard_rows], world)
+               for first in range(0, len(rows), shard_rows)]
+  return shards
+
+
+def count(
+    prepared: prepared_lib.Prepared, rows: Rows,
+    reader: bm25_terms.TermReader,
+) -> bm25_postings.Postings:
+  """Counts the terms of some passages: of titles and texts, side by side."""
+  return bm25_postings.count(reader.read(
+      f'{passage.title} {passage.text}'
+      for passage in prepared.passages.some(rows.rows)
+  ))
+
+
+def parts_of(prepared: prepared_lib.Prepared, shard_rows: int):
+  """The arguments of `parts.make_all`: what its parts are, and makes one."""
+  shards = divide(prepared, shard_rows)
+  folder = folder_of(prepared)
+  reader = functools.cache(bm25_terms.TermReader)
+  def is_made(number: int) -> bool:
+    return _file(prepared, number).exists()
+
+  def passages_there() -> int:
+    return sum(len(rows) for at, rows in enumerate(shards) if is_made(at))
+
+  ticker = progress.Ticker('counting words of passages',
+                           sum(map(len, shards)), before=passages_there())
+
+  def make(number: int) -> None:
+    path = _file(prepared, number)
+    partial = path.with_name(path.name + '.partial')
+    with failures.while_writing(folder):
+      try:
+        bm25_postings.write(
+            count(prepared, shards[number], reader()), partial
+        )
+        folders.add_file(partial, path)
+      finally:
+        partial.unlink(missing_ok=True)
+    ticker(passages_there())
+
+  places = [folder.with_name(f'{folder.name}-{number:05d}')
+            for number in range(len(shards))]
+  return places, is_made, make
+
+
+def help_make(prepared: prepared_lib.Prepared, parent: int) -> None:
+  """Makes shards that no other process is making; returns when none is left.
+
+  Args:
+    prepared: of the corpus; its folder was begun.
+    parent: number of the process that it helps; ends with it.
+  """
+  shard_rows = _read_shard_rows(prepared, folders.UNFINISHED)
+  if shard_rows is None:  # Finished by now.
+    return
+  places, is_made, make = parts_of(prepared, shard_rows)
+  for number in reversed(range(len(places))):  # Others begin at the front.
+    with folders.only_one(places[number], wait=False) as is_ours:
+      if os.getppid() != parent:
+        return
+      if is_ours and not is_made(number):
+        make(number)
+
+
+@contextlib.contextmanager
+def _helpers(prepared: prepared_lib.Prepared, count: int) -> Iterator[None]:
+  """Lets other processes help; what one leaves undone others do.
+
+  They are no forks, which JAX's threads forbid, and import no main program, of
+  which users have any; locks of files are all they share.
+  """
+  command = [
+      sys.executable, '-m', 'neg_contrast.retrieval.bm25_helper',
+      str(prepared.corpus_folder.absolute()), str(os.getpid()),
+  ]
+  environment = {
+      **os.environ, 'JAX_PLATFORMS': 'cpu',  # Accelerators are the parent's.
+      'PYTHONPATH': os.pathsep.join(filter(None, sys.path)),
+  }
+  helpers = [
+      subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
+      for _ in range(count)
+  ]
+  try:
+    yield
+  finally:
+    for helper in helpers:
+      helper.terminate()  # Nothing is left to do, or the parent fails.
+      helper.wait()
+  failed = [code for helper in helpers if (code := helper.returncode) > 0]
+  if failed:
+    logging.warning('%d of %d helpers failed', len(failed), count)
+
+
+def _begin(prepared: prepared_lib.Prepared, shard_rows: int) -> int:
+  """Makes the folder, or joins in; the passages of its shards."""
+  folder = folder_of(prepared)
+  folders.make_folder(folder.parent)
+  with folders.only_one(folder):
+    for name in (folders.MANIFEST, folders.UNFINISHED):
+      begun = _read_shard_rows(prepared, name)
+      if begun is not None:
+        return begun
+    manifest = {'corpus': _corpus(prepared), 'terms': _TERMS,
+                'shard_rows': shard_rows}
+    with folders.writing(folder, manifest, folders.UNFINISHED, FORMAT):
+      pass
+  return shard_rows
+
+
+def _read_shard_rows(
+    prepared: prepared_lib.Prepared, name: str
+) -> int | None:
+  """Passages of a shard, if a manifest is there and of this corpus."""
+  made = folders.read_manifest(folder_of(prepared), FORMAT, name)
+  if made is None or made['corpus'] != _corpus(prepared):
+    return None
+  return made['shard_rows']
+
+
+def _with_worlds(prepared: prepared_lib.Prepared) -> prepared_lib.Prepared:
+  """The corpus; queries that were made for it know of no worlds."""
+  if prepared.folder == prepared.corpus_folder:
+    return prepared
+  return prepared_lib.Prepared(prepared.corpus_folder)
+
+
+def _corpus(prepared: prepared_lib.Prepared) -> str:
+  return prepared.manifest['corpus_fingerprint']
+
+
+def _file(prepared: prepared_lib.Prepared, number: int) -> pathlib.Path:
+  return folder_of(prepared) / f'postings-{number:05d}.bin'
