@@ -3,7 +3,7 @@
 import abc
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -83,6 +83,8 @@ class Recipe(abc.ABC):
   Attributes:
     criterion: the metric of `_tune` that early stopping goes by.
     sharding_rules: of the parameters.
+    row_lengths: tokens of a packed row, by what is in it; available once
+      batches exist.
   """
 
   criterion = 'accuracy@1'
@@ -101,6 +103,7 @@ class Recipe(abc.ABC):
       given: what it is made from; nothing, for an outline.
       mesh: where it runs; None: as the settings say.
     """
+    self.row_lengths: Mapping[str, int] = {}
     self._config, self._given = config, given
     self._given_mesh = mesh
 
