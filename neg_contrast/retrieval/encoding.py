@@ -165,9 +165,10 @@ class TableEncoder:
     if self._row_length:
       return self._row_length
     if len(lengths) >= _MANY:
-      sample = lengths[:: -(-len(lengths) // _SAMPLE)]
-      longest = np.append(sample, np.max(lengths))
-      return row_length_lib.fit_sequences(longest, self._even_row_length)
+      some = lengths[:: -(-len(lengths) // _SAMPLE)]
+      return row_length_lib.fit_sequences(
+          np.append(some, np.max(lengths)), self._even_row_length
+      )
     longest, tokens = int(np.max(lengths, initial=1)), _SHORTEST_ROW
     while tokens < longest:
       tokens *= 2

@@ -79,7 +79,8 @@ def turns(blocks: Iterable[Block], devices: int) -> Iterator[Turn]:
     blocks: read one by one.
     devices: groups of a turn.
   """
-  batch, owners = None, []
+  batch: Any = None
+  owners: list[Block] = []
   for block in blocks:
     if owners and _shapes(batch) != _shapes(block.batch):
       yield _turn(batch, owners, 0, devices)
