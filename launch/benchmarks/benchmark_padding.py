@@ -44,7 +44,7 @@ def main() -> None:
     medquad = read(folder / 'medquad', 128, pathlib.Path(scratch))
   queries, passages, pairs = squad
   is_full = np.arange(len(passages)) % 2 == 0
-  kinds = {
+  kinds: dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]] = {
       'squad-v1.1-dev, 256': squad, 'medquad, 128': medquad,
       'all full, 128': (queries, np.full_like(passages, 128), pairs),
       'mix, 256': (queries, np.where(is_full, 256, passages), pairs),
@@ -65,10 +65,11 @@ def read(
   """Lengths of queries and of passages; `[pairs, 2]` rows of both."""
   corpus = preparation.prepare(f'beir:{folder}', scratch, False)
   own = tokenizer.load_tokenizer(str(model_names.packaged_minilm()))
-  lengths = [tokenized.tokenize(corpus, role, own, most, '').lengths()
-             for role, most in (('query', 64), ('passage', longest))]
+  queries = tokenized.tokenize(corpus, 'query', own, 64, '').lengths()
+  passages = tokenized.tokenize(corpus, 'passage', own, longest, '').lengths()
   pairs = examples.make_examples(corpus, corpus.judgements('split-train'))
-  return *lengths, np.stack([pairs.query_rows, pairs.positive_rows], 1)
+  return (queries, passages,
+          np.stack([pairs.query_rows, pairs.positive_rows], 1))
 
 
 def measure(
