@@ -44,7 +44,7 @@ def main() -> None:
     medquad = read(folder / 'medquad', 128, pathlib.Path(scratch))
   queries, passages, pairs = squad
   is_full = np.arange(len(passages)) % 2 == 0
-  kinds: dict[str, tuple[np.ndarray, np.ndarray, np.ndarray]] = {
+  kinds = {
       'squad-v1.1-dev, 256': squad, 'medquad, 128': medquad,
       'all full, 128': (queries, np.full_like(passages, 128), pairs),
       'mix, 256': (queries, np.where(is_full, 256, passages), pairs),
@@ -56,7 +56,7 @@ def main() -> None:
       kinds.items(), (0, 2), (32, 64)
   ):
     print(f'| {name} | {size} | {negatives} | '
-          + ' | '.join(measure(*data, size, negatives)) + ' |')
+          + ' | '.join(measure(data, size, negatives)) + ' |')
 
 
 def read(
@@ -73,10 +73,10 @@ def read(
 
 
 def measure(
-    queries: np.ndarray, passages: np.ndarray, pairs: np.ndarray, size: int,
-    negatives: int,
+    data: tuple[np.ndarray, np.ndarray, np.ndarray], size: int, negatives: int
 ) -> list[str]:
-  """The last five columns of a line."""
+  """The last five columns of a line, of what `read` returns."""
+  queries, passages, pairs = data
   rng = np.random.default_rng(0)
 
   def batch() -> np.ndarray:
