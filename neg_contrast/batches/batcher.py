@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from neg_contrast.batches import packed, packing
+from neg_contrast.batches import row_length as row_length_lib
 from neg_contrast.data import examples as examples_lib
 from neg_contrast.data import inputs
 from neg_contrast.data import sequences as sequences_lib
@@ -124,6 +125,41 @@ class Batcher:
     return example_numbers(
         len(self.examples), self.batch_size, self.seed, step
     )
+
+  def with_fitted_rows(
+      self, longest: Mapping[str, int], even_row_length: int
+  ) -> 'Batcher':
+    """The same with row lengths that suit the data, see `row_length`.
+
+    A function of seed and settings: they are chosen by the first batches, in
+    which any passages of the corpus stand for the negatives.
+
+    Args:
+      longest: tokens a sequence may have, by tower.
+      even_row_length: see `row_length`.
+    """
+    size = self.batch_size * (2 + self.negatives)
+    sampled = list(map(self._lengths, row_length_lib.sampled_steps(size)))
+    batches = {
+        'shared': [np.concatenate(pair) for pair in sampled],
+        'query': [queries for queries, _ in sampled],
+        'passage': [passages for _, passages in sampled],
+    }
+    return dataclasses.replace(self, row_lengths={
+        tower: row_length_lib.fit_batches(
+            batches[tower], self.groups, most, even_row_length
+        ) for tower, most in longest.items()
+    })
+
+  def _lengths(self, step):
+    """Of queries and of passages of a step, with any passages as negatives."""
+    numbers = self.example_numbers(step)
+    negatives = example_numbers(
+        len(self.passage_groups), self.batch_size * self.negatives, self.seed,
+        step,
+    )
+    return (self.query_tokens(self.examples.query_rows[numbers]).lengths,
+            self._passages(numbers, negatives).lengths)
 
   def __call__(self, step: int) -> tuple[Batch, BatchStats]:
     """The batch of a step, as numpy arrays."""
@@ -242,7 +278,7 @@ def example_numbers(
   """
   order = grain.MapDataset.range(count).seed(seed).shuffle().repeat()
   start = step * batch_size
-  return np.array([order[start + i] for i in range(batch_size)])
+  return np.array([order[start + i] for i in range(batch_size)], int)
 
 
 def _equal_pairs(left, right):

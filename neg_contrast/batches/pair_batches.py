@@ -7,6 +7,7 @@ import flax.struct
 import numpy as np
 
 from neg_contrast.batches import batcher, packed, packing, text_pairs
+from neg_contrast.batches import row_length as row_length_lib
 from neg_contrast.data import examples as examples_lib
 from neg_contrast.data import inputs
 
@@ -54,8 +55,52 @@ class PairBatcher:
   query_tokens: batcher.Tokens
   passage_tokens: batcher.CutTokens
 
+  def with_fitted_rows(
+      self, longest: int, even_row_length: int
+  ) -> 'PairBatcher':
+    """The same with a row length that suits the data, see `row_length`.
+
+    A function of seed and settings: it is chosen by the first batches.
+
+    Args:
+      longest: tokens a pair may have.
+      even_row_length: see `row_length`.
+    """
+    steps = row_length_lib.sampled_steps(len(self._lengths(0)))
+    return dataclasses.replace(self, row_length=row_length_lib.fit_batches(
+        list(map(self._lengths, steps)), self.groups, longest, even_row_length
+    ))
+
+  def _lengths(self, step):
+    """Of all pairs of a step."""
+    queries, passages = self._candidates(step)[-1]
+    return text_pairs.pair_lengths(queries.lengths, passages.lengths)
+
   def __call__(self, step: int) -> tuple[PairBatch, batcher.BatchStats]:
     """The batch of a step, as numpy arrays."""
+    rows, sources, parts = self._candidates(step)
+    is_candidate = rows >= 0
+    pairs = text_pairs.join(*parts)
+    layout = packing.plan(
+        pairs.lengths, self.groups, self.row_length,
+        slots=-(-rows.size // self.groups),
+    )
+    slots = np.zeros(rows.shape, np.int32)
+    slots[is_candidate] = layout.flat_slot
+    return PairBatch(
+        sequences=text_pairs.fill(layout, pairs),
+        candidate_slots=slots,
+        is_candidate=is_candidate,
+        negative_sources=sources,
+    ), batcher.BatchStats(
+        useful_tokens=int(pairs.lengths.sum()),
+        processed_tokens=layout.tokens,
+        values={'missing_negatives': int((~is_candidate).sum())},
+    )
+
+  def _candidates(self, step):
+    """Passage rows `[B, K]`, sources of the negatives, and both of every pair.
+    """
     numbers = batcher.example_numbers(
         len(self.examples), self.batch_size, self.seed, step
     )
@@ -67,23 +112,7 @@ class PairBatcher:
     is_candidate = rows >= 0
     queries, _ = np.nonzero(is_candidate)
     whole = np.tile(np.array(inputs.WHOLE, np.int32), (len(queries), 1))
-    pairs = text_pairs.join(
+    return rows, drawn.sources, (
         self.query_tokens(query_rows).take(queries),
         self.passage_tokens(rows[is_candidate], whole),
-    )
-    layout = packing.plan(
-        pairs.lengths, self.groups, self.row_length,
-        slots=-(-rows.size // self.groups),
-    )
-    slots = np.zeros(rows.shape, np.int32)
-    slots[is_candidate] = layout.flat_slot
-    return PairBatch(
-        sequences=text_pairs.fill(layout, pairs),
-        candidate_slots=slots,
-        is_candidate=is_candidate,
-        negative_sources=drawn.sources,
-    ), batcher.BatchStats(
-        useful_tokens=int(pairs.lengths.sum()),
-        processed_tokens=layout.tokens,
-        values={'missing_negatives': int((~is_candidate).sum())},
     )

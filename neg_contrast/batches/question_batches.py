@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Int
 
 from neg_contrast.batches import batcher, packing
+from neg_contrast.batches import row_length as row_length_lib
 from neg_contrast.data import sequences as sequences_lib
 
 
@@ -45,7 +46,8 @@ class QuestionBatcher:
     question_tokens: the same of what is to be said, without the end.
     batch_size: examples in a batch.
     groups: groups a batch is packed into.
-    row_lengths: tokens a row holds, of `source` and of `target`.
+    row_lengths: tokens a row holds, of `source` and of `target`; see
+      `row_lengths`.
     start_id: what the decoder gets before the first token.
     end_id: what it has to say after the last one.
     seed: of the order of the data.
@@ -63,11 +65,41 @@ class QuestionBatcher:
   seed: int
   held: Callable[[int], np.ndarray] = np.arange
 
+  def with_fitted_rows(
+      self, longest_source: int, longest_target: int, even_row_length: int
+  ) -> 'QuestionBatcher':
+    """The same with row lengths that suit the data, see `row_length`.
+
+    A function of seed and settings: they are chosen by the first batches.
+
+    Args:
+      longest_source: tokens a source may have.
+      longest_target: tokens a target may have.
+      even_row_length: see `row_length`.
+    """
+    steps = row_length_lib.sampled_steps(self.batch_size)
+    wide = row_length_lib.fit_batches(
+        list(map(self._lengths, steps)), self.groups, longest_source,
+        even_row_length,
+    )
+    return dataclasses.replace(
+        self, row_lengths=row_lengths(wide, longest_source, longest_target)
+    )
+
+  def _lengths(self, step):
+    """Of all pairs of a step, see `_of_pairs`."""
+    numbers = self._numbers(step)
+    return self._of_pairs(self.source_tokens(numbers).lengths,
+                          self.question_tokens(numbers).lengths + 1)
+
   def __call__(self, step: int) -> tuple[QuestionBatch, batcher.BatchStats]:
     """The batch of a step, as numpy arrays."""
-    return self.pack(batcher.example_numbers(
+    return self.pack(self._numbers(step))
+
+  def _numbers(self, step):
+    return batcher.example_numbers(
         self.count, self.batch_size, self.seed, step
-    ))
+    )
 
   def pack(
       self, numbers: Int[np.ndarray, ' batch']
@@ -82,10 +114,7 @@ class QuestionBatcher:
     # Sources, and questions with their start or end.
     lengths = sources.lengths, questions.lengths + 1
     wide, narrow = self.row_lengths['source'], self.row_lengths['target']
-    layout = packing.plan(
-        np.maximum(lengths[0], -(-lengths[1] * wide // narrow)),
-        self.groups, wide,
-    )
+    layout = packing.plan(self._of_pairs(*lengths), self.groups, wide)
     row, place = np.divmod(layout.start, wide)
     of_targets = dataclasses.replace(
         layout, row_length=narrow,
@@ -109,3 +138,22 @@ class QuestionBatcher:
         useful_tokens=int(sum(map(np.sum, lengths))),
         processed_tokens=layout.tokens + of_targets.tokens,
     )
+
+  def _of_pairs(self, sources, targets):
+    """Tokens of a row of sources that each pair takes, by both its lengths."""
+    wide, narrow = self.row_lengths['source'], self.row_lengths['target']
+    return np.maximum(sources, -(-targets * wide // narrow))
+
+
+def row_lengths(
+    wide: int, longest_source: int, longest_target: int
+) -> dict[str, int]:
+  """Tokens that a packed row holds, of sources and of targets.
+
+  Args:
+    wide: those of sources, at least `longest_source`.
+    longest_source: tokens a source may have.
+    longest_target: tokens a target may have.
+  """
+  return {'source': wide,
+          'target': -(-longest_target * wide // longest_source)}

@@ -9,10 +9,11 @@ from typing import Any
 import jax
 import numpy as np
 
+from neg_contrast.batches import prefetch
 from neg_contrast.benchmarks import material as material_lib
 from neg_contrast.benchmarks import task
 from neg_contrast.models import dual_encoder
-from neg_contrast.training import costs, prefetch
+from neg_contrast.training import costs
 
 _STEPS_IN_FLIGHT = 2  # As in training.
 

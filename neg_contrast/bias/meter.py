@@ -17,6 +17,7 @@ from jaxtyping import Array, Float, Int, Key
 
 from neg_contrast import sharding
 from neg_contrast.batches import packed, packing
+from neg_contrast.batches import row_length as row_length_lib
 from neg_contrast.bias import labels, score_bias
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import sequences
@@ -180,7 +181,7 @@ def _pack(
   groups = -(-int(tokens.lengths.sum()) // _CHUNK_TOKENS)
   layout = min(
       (packing.plan(tokens.lengths, groups, row_length)
-       for row_length in (longest, packing.default_row_length(longest))),
+       for row_length in (longest, row_length_lib.default(longest))),
       key=lambda layout: layout.tokens,
   )
   return packing.fill(layout, tokens), layout.flat_slot

@@ -10,7 +10,7 @@ from absl import logging
 from jax.sharding import Mesh
 
 from neg_contrast import errors, hosts, sharding
-from neg_contrast.batches import packing
+from neg_contrast.batches import row_length as row_length_lib
 from neg_contrast.models import bert, flash_attention, layers
 from neg_contrast.settings import config as config_lib
 
@@ -35,7 +35,7 @@ def choose(
   Args:
     shape: of the transformer.
     wanted: `config.model.attention`.
-    row_length: tokens of a packed row; 0: `packing.default_row_length`.
+    row_length: tokens of a packed row; 0: `row_length.longest_row`.
     dtype: of the operands of attention.
     mesh: devices that it runs on.
     is_training: whether with dropout.
@@ -43,9 +43,7 @@ def choose(
   Raises:
     UserError: `flash` is asked for where it can't work.
   """
-  length = row_length or packing.default_row_length(
-      shape.max_positions
-  )
+  length = row_length or row_length_lib.longest_row(shape.max_positions)
   problem = _problem(shape, length, dtype, mesh, is_training)
   if wanted == 'flash' and problem:
     raise errors.UserError(f'{errors.key("model.attention")}=flash: {problem}')

@@ -57,6 +57,11 @@ class BertConfig:
   layer_norm_eps: float = 1e-12
   initializer_range: float = 0.02
 
+  @property
+  def even_row_length(self) -> int:
+    """Tokens of a row whose attention costs as much as its dense products."""
+    return 2 * self.hidden_size + self.intermediate_size
+
   def __post_init__(self):
     """Checks ranges.
 

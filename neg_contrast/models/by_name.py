@@ -56,7 +56,7 @@ def make_module(
   Args:
     spec: shapes and layers.
     config: how it is computed.
-    row_length: tokens of a packed row; 0: `packing.default_row_length`.
+    row_length: tokens of a packed row; 0: it is chosen by the data.
     mesh: devices that it is for.
     is_training: whether with dropout.
 

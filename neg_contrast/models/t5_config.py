@@ -53,6 +53,16 @@ class T5Config:
   eos_id: int = 1
   decoder_start_id: int = 0
 
+  @property
+  def even_row_length(self) -> int:
+    """Tokens of a row whose attention costs as much as its dense products.
+
+    Those of the encoder, which has most of the tokens.
+    """
+    inner = self.num_heads * self.d_kv
+    feed = (3 if self.gated else 2) * self.d_model * self.d_ff
+    return 2 * self.d_model + feed // (2 * inner)
+
   def __post_init__(self):
     """Checks ranges.
 

@@ -14,7 +14,7 @@ from typing import Any
 from neg_contrast.artifacts import failures, folders, parts
 from neg_contrast.retrieval import vector_table
 
-FORMAT = folders.Format('a table of vectors', 1)
+FORMAT = folders.Format('a table of vectors', 2)
 OnProgress = Callable[[int], None]
 """Gets the number of rows that are done."""
 Encode = Callable[[range, Any, OnProgress], Any]

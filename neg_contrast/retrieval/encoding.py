@@ -3,30 +3,33 @@
 `TextEncoder` and `PairScorer` give it the tokens of texts, and of pairs.
 
 Work is cut into blocks of sequences. A block is packed as a whole, and its rows
-are cut into groups of a fixed number. A device computes one group at a time, so
-that the bytes of a vector depend on its block alone, not on the number of
-devices.
+are cut into groups of a fixed number, while devices work on the block before.
+A device computes one group at a time, so that the bytes of a vector depend on
+its block alone, not on the number of devices.
 """
 
+import collections
+import contextlib
 import dataclasses
-import functools
 import math
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
-from jaxtyping import Float, Int
+from jaxtyping import Int
 
-from neg_contrast.batches import packed, packing
+from neg_contrast.batches import packed, packing, prefetch
+from neg_contrast.batches import row_length as row_length_lib
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.models import cross_encoder, dual_encoder
+from neg_contrast.retrieval import turns
 from neg_contrast.settings import config as config_lib
 
 _GROUPS_PER_BLOCK = 64
 _SHORTEST_ROW = 64
+_MANY, _SAMPLE = 256, 2048  # Sequences.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,7 +41,7 @@ class EncodingSettings:
     index: `chunk_tokens`; `table_rows` and `embedding_dtype` of tables on disk.
     mesh: devices to use.
     row_length: tokens of a packed row, if more than the longest sequence; 0:
-      as few as the texts at hand need.
+      as suits the texts at hand.
   """
 
   model: config_lib.ModelConfig
@@ -58,7 +61,7 @@ class Work:
 
   Attributes:
     processed_tokens: that devices computed, padding included.
-    packing_seconds: for which they waited while the host packed a block.
+    packing_seconds: for which they waited for the host to pack a block.
   """
 
   processed_tokens: int = 0
@@ -86,13 +89,14 @@ class TableEncoder:
       mesh: devices to use; groups are spread over its `data` axis.
       longest: tokens a sequence may have.
       chunk_tokens: tokens a device encodes at once, roughly.
-      row_length: tokens of a packed row, at least `longest`; 0: as many as the
-        sequences at hand need, see `_row_tokens`.
+      row_length: tokens of a packed row, at least `longest`; 0: as suits the
+        sequences at hand, see `_row_tokens`.
       fill: packs what `tokens` gives; `text_pairs.fill` packs pairs.
     """
     self.work = Work()
     self._mesh = mesh
     self._longest, self._row_length = longest, row_length
+    self._even_row_length = encoder.spec.bert.even_row_length
     self._features, self._fill = encoder.features, fill
     self._chunk_tokens = chunk_tokens
     by_group = NamedSharding(mesh, PartitionSpec('data'))
@@ -129,24 +133,21 @@ class TableEncoder:
     Raises:
       ValueError: the span cuts a block.
     """
-    row_length, size = self._row_tokens(lengths), self.block_rows(lengths)
+    size = self.block_rows(lengths)
     span = range(len(lengths)) if span is None else span
     if span.start % size or (span.stop % size and span.stop != len(lengths)):
       raise ValueError(f'{span} cuts a block of {size} sequences')
-
-    def say(start: int, done: int) -> None:
-      if on_progress:
-        on_progress(start + done)
-
     if out is None:
       out = np.empty((len(span), self._features), np.float32)
-    for first in range(span.start, span.stop, size):
-      rows = np.arange(first, min(first + size, span.stop))
-      start = first - span.start
-      out[start : start + len(rows)] = self._encode_block(
-          tower_params, functools.partial(tokens, rows), row_length,
-          functools.partial(say, start),
-      )
+    row_length = self._row_tokens(lengths)
+    made = prefetch.prefetch(
+        lambda first: self._pack(
+            tokens, np.arange(first, min(first + size, span.stop)),
+            first - span.start, row_length,
+        ), range(span.start, span.stop, size), depth=1,
+    )
+    with contextlib.closing(made):
+      self._compute(tower_params, self._received(made), out, on_progress)
     return out
 
   def block_rows(self, lengths: Int[np.ndarray, ' sequences']) -> int:
@@ -155,88 +156,73 @@ class TableEncoder:
     return _GROUPS_PER_BLOCK * _power_of_two(self._chunk_tokens / mean)
 
   def _row_tokens(self, lengths: Int[np.ndarray, ' sequences']) -> int:
-    """Tokens of a row.
+    """Tokens of a row, a function of all lengths.
 
-    Attention costs a token as much as its row is long: questions of 15 tokens
-    are better off in rows of 64 than of 256. The few lengths that there are
-    keep the number of compilations small.
+    As `row_length.fit_sequences` says. Of a few sequences, a power of two that
+    holds the longest: the few lengths that there are keep the number of
+    compilations small.
     """
     if self._row_length:
       return self._row_length
+    if len(lengths) >= _MANY:
+      some = lengths[:: -(-len(lengths) // _SAMPLE)]
+      return row_length_lib.fit_sequences(
+          np.append(some, np.max(lengths)), self._even_row_length
+      )
     longest, tokens = int(np.max(lengths, initial=1)), _SHORTEST_ROW
     while tokens < longest:
       tokens *= 2
     return min(tokens, max(self._longest, longest))
 
-  def _encode_block(
+  def _pack(
       self,
-      tower_params: Any,
-      read: Callable[[], Any],
+      tokens: Callable[[np.ndarray], Any],
+      numbers: Int[np.ndarray, ' sequences'],
+      first: int,
       row_length: int,
-      on_progress: Callable[[int], None],
-  ) -> Float[np.ndarray, 'sequences features']:
-    began = time.monotonic()
-    sequences = read()
-    layout = cut_rows(
+  ) -> turns.Block:
+    """A block, ready for the devices."""
+    sequences = tokens(numbers)
+    layout = turns.cut_rows(
         packing.plan(sequences.lengths, 1, row_length),
         max(1, self._chunk_tokens // row_length),
     )
-    batch = self._fill(layout, sequences)
-    devices = self._mesh.shape['data']
-    whole_turns = -(-layout.groups // devices) * devices
-    self.work.processed_tokens += whole_turns * layout.rows * row_length
-    self.work.packing_seconds += time.monotonic() - began
-    outputs: list[Any] = []
-    for first in range(0, layout.groups, devices):
-      part = jax.tree.map(
-          lambda a, first=first: _take_groups(a, first, devices), batch
-      )
-      vecs = self._encode(tower_params, self._put(part))
-      if outputs:  # At most one step ahead of the device.
-        outputs[-1] = np.asarray(outputs[-1])
-        on_progress(len(sequences) * first // layout.groups)
-      outputs.append(vecs)
-    table = np.concatenate([np.asarray(o) for o in outputs])
-    on_progress(len(sequences))
-    return table.reshape(-1, table.shape[-1])[layout.flat_slot]
+    return turns.Block(first, layout, self._fill(layout, sequences))
 
+  def _received(
+      self, made: Iterable[tuple[turns.Block, float]]
+  ) -> Iterator[turns.Block]:
+    """Blocks, with the time spent waiting for them added up."""
+    for block, seconds in made:
+      self.work.packing_seconds += seconds
+      yield block
 
-def cut_rows(layout: packing.Layout, rows: int) -> packing.Layout:
-  """Cuts the rows of a single group into groups of so many.
+  def _compute(
+      self,
+      params: Any,
+      blocks: Iterable[turns.Block],
+      out: Any,
+      on_progress: Callable[[int], None] | None,
+  ) -> None:
+    """Encodes blocks and writes their vectors."""
+    sent: collections.deque[tuple[Any, list[turns.Block]]] = collections.deque()
 
-  Rows and slots of a group are the same in all groups, and powers of two where
-  there is a choice, so that few shapes are compiled.
+    def write_next() -> None:
+      vecs, owners = sent.popleft()
+      done = [block.add(one, out)
+              for one, block in zip(np.asarray(vecs), owners, strict=False)]
+      if on_progress:
+        on_progress(done[-1])
 
-  Args:
-    layout: of one group.
-    rows: of a group, at most.
-  """
-  size = layout.row_length
-  used = int(layout.start.max(initial=0)) // size + 1
-  rows = min(rows, 1 << (used - 1).bit_length())
-  group = layout.start // (rows * size)
-  order = np.argsort(group, kind='stable')
-  counts = np.bincount(group, minlength=-(-used // rows))
-  slot = np.empty_like(group)
-  slot[order] = np.arange(len(group)) - np.repeat(
-      np.cumsum(counts) - counts, counts
-  )
-  return packing.Layout(
-      groups=len(counts), rows=rows, row_length=size,
-      slots=1 << int(counts.max() - 1).bit_length(),
-      group=group, slot=slot, start=layout.start % (rows * size),
-  )
+    for turn in turns.turns(blocks, self._mesh.shape['data']):
+      self.work.processed_tokens += turn.batch.token_ids.size
+      sent.append((self._encode(params, self._put(turn.batch)), turn.blocks))
+      if len(sent) > 1:  # At most one step ahead of the device.
+        write_next()
+    while sent:
+      write_next()
 
 
 def _power_of_two(number: float) -> int:
   """The nearest one, at least 1."""
   return 2 ** max(0, round(math.log2(max(1.0, number))))
-
-
-def _take_groups(array: np.ndarray, first: int, count: int) -> np.ndarray:
-  """`count` groups from `first` on; empty ones beyond the end."""
-  part = array[first : first + count]
-  missing = count - len(part)
-  return np.pad(part, [(0, missing)] + [(0, 0)] * (part.ndim - 1))
-
-

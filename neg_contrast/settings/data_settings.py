@@ -33,7 +33,7 @@ class DataConfig(keys.Section):
     groups: groups that a batch is packed into; a multiple of the devices on the
       data axis. Another number gives other dropout masks.
     row_length: tokens of a packed row in training, at least the longest
-      sequence; 0: a quarter more than that, see `packing.default_row_length`.
+      sequence; 0: as suits the lengths of the data, see `batches/row_length`.
     expected_query_tokens: mean length of a query that `--compile_only` assumes,
       as it reads no data.
     expected_passage_tokens: mean length of a passage that `--compile_only`

@@ -10,7 +10,7 @@ from jax.sharding import Mesh
 
 from neg_contrast import losses, sharding
 from neg_contrast.batches import batcher as batcher_lib
-from neg_contrast.batches import packing
+from neg_contrast.batches import row_length as row_length_lib
 from neg_contrast.bias import labels
 from neg_contrast.bias import meter as meter_lib
 from neg_contrast.data import dataset as dataset_lib
@@ -116,7 +116,7 @@ class DualEncoderTraining(pooled_run.PooledTraining):
     self._warn_of_small_pools(pairs.query_rows)
     self._source = self._source_for(pairs)
     halves = self._source.halves
-    return self._batcher(
+    batcher = self._batcher(
         self.model.text,
         examples=pairs,
         draw=self._source.draw,
@@ -127,7 +127,14 @@ class DualEncoderTraining(pooled_run.PooledTraining):
         passage_groups=dataset.prepared.passage_groups,
         parents=np.array(halves[:, 0]),
         held=functools.partial(sharding.held, mesh=self._mesh),
-    ), len(pairs)
+    )
+    if not self._config.data.row_length:
+      batcher = batcher.with_fitted_rows(
+          longest(self._config, self.model.text),
+          self.model.spec.bert.even_row_length,
+      )
+    self.row_lengths = batcher.row_lengths
+    return batcher, len(pairs)
 
   def _batcher(
       self, text: text_spec.TextSpec, **data: Any
@@ -226,15 +233,20 @@ def held_by(
 def row_lengths(
     config: run_settings.RunSettings, text: text_spec.TextSpec
 ) -> dict[str, int]:
-  """Tokens a packed row holds, by tower."""
-  longest = {'query': text.query_length, 'passage': text.passage_length}
-  if config.model.shared:
-    longest = {'shared': max(longest.values())}
+  """Tokens a packed row holds, by tower, where nothing is known of the data."""
   return {
       tower: max(length, config.data.row_length
-                 or packing.default_row_length(length))
-      for tower, length in longest.items()
+                 or row_length_lib.default(length))
+      for tower, length in longest(config, text).items()
   }
+
+
+def longest(
+    config: run_settings.RunSettings, text: text_spec.TextSpec
+) -> dict[str, int]:
+  """Tokens a sequence may have, by tower."""
+  lengths = {'query': text.query_length, 'passage': text.passage_length}
+  return {'shared': max(lengths.values())} if config.model.shared else lengths
 
 
 def passage_tokens(

@@ -8,7 +8,8 @@ import jax
 import numpy as np
 
 from neg_contrast import errors, losses, sharding
-from neg_contrast.batches import packing, question_batches
+from neg_contrast.batches import question_batches
+from neg_contrast.batches import row_length as row_length_lib
 from neg_contrast.data import examples, random_texts, sequences, tokenized
 from neg_contrast.losses import question_cross_entropy
 from neg_contrast.models import by_name as model_lib
@@ -80,7 +81,14 @@ class GeneratorTraining(run.Training):
     pairs = examples.make_examples(
         self._dataset.prepared, self._dataset.train_and_tune[0]
     )
-    return self._batcher_of(pairs), len(pairs)
+    batcher, model = self._batcher_of(pairs), self.model
+    if not self._config.data.row_length:
+      batcher = batcher.with_fitted_rows(
+          model.text.passage_length, model.text.question_length,
+          model.config.even_row_length,
+      )
+    self.row_lengths = batcher.row_lengths
+    return batcher, len(pairs)
 
   def _batcher_of(
       self, pairs: examples.Examples
@@ -189,10 +197,9 @@ class GeneratorTraining(run.Training):
 def row_lengths(
     config: run_settings.RunSettings, text: generator.TextSpec
 ) -> dict[str, int]:
-  """Tokens that a packed row holds, of sources and of targets."""
-  wide = max(config.data.row_length or packing.default_row_length(
-      text.passage_length), text.passage_length)
-  return {
-      'source': wide,
-      'target': -(-text.question_length * wide // text.passage_length),
-  }
+  """Row lengths where nothing is known of the data."""
+  wide = config.data.row_length or row_length_lib.default(text.passage_length)
+  return question_batches.row_lengths(
+      max(wide, text.passage_length), text.passage_length,
+      text.question_length,
+  )

@@ -19,9 +19,9 @@ from jax.experimental import multihost_utils
 
 from neg_contrast import errors, hosts
 from neg_contrast.artifacts import checkpoints as checkpoints_lib
-from neg_contrast.batches import batcher
+from neg_contrast.batches import batcher, prefetch
 from neg_contrast.training import criterion as criterion_lib
-from neg_contrast.training import optimizer, prefetch, run_log, run_settings
+from neg_contrast.training import optimizer, run_log, run_settings
 from neg_contrast.training import state as state_lib
 
 # More steps than this are never queued on the device: enough to hide the host,

@@ -90,6 +90,8 @@ class Recipe(abc.ABC):
 
   Attributes:
     sharding_rules: of the parameters.
+    row_lengths: tokens of a packed row, by what is in it; available once
+      batches exist.
   """
 
   sharding_rules = sharding.PARAMETER_RULES
@@ -107,6 +109,7 @@ class Recipe(abc.ABC):
       given: what it is made from; nothing, for an outline.
       mesh: where it runs; None: as the settings say.
     """
+    self.row_lengths: Mapping[str, int] = {}
     self._config, self._given = config, given
     self._given_mesh = mesh
 

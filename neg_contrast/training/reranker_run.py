@@ -14,7 +14,8 @@ import numpy as np
 
 from neg_contrast import losses, sharding
 from neg_contrast.artifacts import artifact
-from neg_contrast.batches import packing, pair_batches, text_pairs
+from neg_contrast.batches import pair_batches, text_pairs
+from neg_contrast.batches import row_length as row_length_lib
 from neg_contrast.data import examples
 from neg_contrast.evaluation import candidate_scores
 from neg_contrast.losses import reranker_loss
@@ -89,7 +90,7 @@ class RerankerTraining(pooled_run.PooledTraining):
     self._warn_of_small_pools(pairs.query_rows)
     queries, passages = candidate_scores.texts_of(dataset, self.model)
     source = self._source_for(pairs)
-    return self._batcher(
+    batcher = self._batcher(
         self.model.longest,
         examples=pairs,
         draw=source.draw,
@@ -97,7 +98,13 @@ class RerankerTraining(pooled_run.PooledTraining):
         passage_tokens=encoder_run.passage_tokens(
             passages, source.halves
         ),
-    ), len(pairs)
+    )
+    if not self._config.data.row_length:
+      batcher = batcher.with_fitted_rows(
+          self.model.longest, self.model.spec.bert.even_row_length
+      )
+    self.row_lengths = {'pairs': batcher.row_length}
+    return batcher, len(pairs)
 
   def _batcher(self, longest: int, **data: Any) -> pair_batches.PairBatcher:
     """Makes batches of some data, whose pairs have at most `longest` tokens."""
@@ -106,7 +113,7 @@ class RerankerTraining(pooled_run.PooledTraining):
         batch_size=config.data.batch_size,
         groups=config.data.groups,
         row_length=max(longest, config.data.row_length
-                       or packing.default_row_length(longest)),
+                       or row_length_lib.default(longest)),
         seed=config.seed,
         **data,
     )

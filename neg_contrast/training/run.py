@@ -85,9 +85,10 @@ class Training(recipe.Recipe):
     ) as checkpoints:
       state, progress = self._start(ready, checkpoints)
       logging.info(
-          'training: %d examples, %d steps of %d queries, %d parameters, mesh '
-          '%s, starting after step %d', ready.examples, ready.total_steps,
-          self._config.data.batch_size,
+          'training: %d examples, %d steps of %d queries, rows of %s tokens, '
+          '%d parameters, mesh %s, starting after step %d', ready.examples,
+          ready.total_steps, self._config.data.batch_size,
+          dict(self.row_lengths),
           sum(a.size for a in jax.tree.leaves(state.params)),
           dict(self._mesh.shape), int(state.step),
       )
@@ -124,5 +125,5 @@ class Training(recipe.Recipe):
         self._identity,
         {**resolved, 'model': {**resolved['model'],
                                'chunk_groups': ready.chunk_groups}},
-        environment, ready.examples, ready.total_steps,
+        environment, ready.examples, ready.total_steps, self.row_lengths,
     )

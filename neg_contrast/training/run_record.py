@@ -1,6 +1,7 @@
 """What a run is, in its workdir; and the refusal of what another run left."""
 
 import pathlib
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -12,15 +13,17 @@ from neg_contrast.artifacts import checkpoints, folders
 from neg_contrast.settings import config as config_lib
 
 FILE = 'run.json'
-FORMAT = 3
+FORMAT = 4
 """Of trainings. Raise it when the same settings give other numbers from some
 step on: other dropout masks, another order of data, another draw. A run that
 was begun under another number can't go on.
 
 1: none was written. 2: checkpoints have checksums. 3: the identity is that of
-an artifact.
+an artifact. 4: rows are as long as suits the data, and their number is rounded
+up less, so that dropout masks are others.
 """
-_KEYS = {'identity', 'config', 'environment', 'examples', 'total_steps'}
+_KEYS = {'identity', 'config', 'environment', 'examples', 'total_steps',
+         'row_lengths'}
 
 
 class RunRecord:
@@ -80,6 +83,7 @@ class RunRecord:
       environment: dict[str, Any],
       examples: int,
       total_steps: int,
+      row_lengths: Mapping[str, int],
   ) -> None:
     """Writes the file.
 
@@ -89,11 +93,12 @@ class RunRecord:
       environment: versions, devices, and what else may change last bits.
       examples: how many are trained on.
       total_steps: of the run.
+      row_lengths: tokens of a packed row, by what is in it.
     """
     record = folders.as_json({
         'format': FORMAT, 'identity': identity, 'config': config,
         'environment': environment, 'examples': examples,
-        'total_steps': total_steps,
+        'total_steps': total_steps, 'row_lengths': row_lengths,
     })
     folders.write_json(
         self._path, {**record, 'sha256': folders.sha256_json(record)}

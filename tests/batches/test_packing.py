@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-from neg_contrast.batches import packing
+from neg_contrast.batches import packing, row_length
 from neg_contrast.data import sequences
+from neg_contrast.models import bert
 
 
 @hypothesis.given(
@@ -51,15 +52,15 @@ def test_ladder_is_short_and_tight(groups):
       [packing.round_up_rows(int(r), groups) for r in some])
   rounded = round_up(rows)
   assert (rounded >= rows).all() and (np.diff(rounded) >= 0).all()
-  assert ((rounded - rows) / rows).max() <= 1 / 8
+  assert ((rounded - rows) / rows).max() <= 1 / 16
   assert (rounded - rows < np.maximum(1, np.sqrt(rows / groups))).all()
   np.testing.assert_array_equal(rounded, round_up(rounded))
   if groups == 1:
-    assert len(set(rounded)) == 16 + 8 * 2 + 16 * 2 + 32 * 2 + 64 * 2
+    assert len(set(rounded)) == 32 + 16 + 16 * 2 + 32 * 2 + 64 * 2
 
 
 @pytest.mark.parametrize(('batch', 'groups', 'sizes'), [
-    (64, 1, 3), (256, 8, 4), (2048, 32, 2), (2048, 1, 4),
+    (64, 1, 5), (256, 8, 4), (2048, 32, 2), (2048, 1, 4),
 ])
 def test_few_sizes_come_up(batch, groups, sizes):
   """Lengths as of SQuAD's passages, which vary much."""
@@ -77,11 +78,8 @@ def test_refuses_what_does_not_fit():
     packing.plan(np.array([1, 1, 1]), 1, 20, slots=2)
 
 
-@pytest.mark.parametrize('groups, row_length, bound', [
-    (1, 320, 0.10), (8, 320, 0.15),
-])
-def test_padding_on_squad(shared_data, groups, row_length, bound, tmp_path):
-  """The bound holds for real lengths at batch 64."""
+def test_padding_on_squad(shared_data, tmp_path):
+  """A twentieth at most, of real lengths in rows that suit them."""
   from neg_contrast.data import preparation, tokenized, tokenizer
   from neg_contrast.models import model_names
 
@@ -93,13 +91,16 @@ def test_padding_on_squad(shared_data, groups, row_length, bound, tmp_path):
   queries = tokenized.tokenize(corpus, 'query', own, 64, '').lengths()
   judgements = corpus.judgements('split-train')
   rng = np.random.default_rng(0)
-  useful = processed = 0
-  for _ in range(30):
-    rows = rng.choice(len(judgements.query_rows), 64, replace=False)
-    lengths = np.concatenate([
-        queries[judgements.query_rows[rows]],
-        passages[judgements.passage_rows[rows]],
-    ])
-    useful += lengths.sum()
-    processed += packing.plan(lengths, groups, row_length).tokens
-  assert 1 - useful / processed < bound
+  for size in (32, 64):
+    batches = []
+    for _ in range(46):
+      rows = rng.choice(len(judgements.query_rows), size, replace=False)
+      batches.append(np.concatenate([
+          queries[judgements.query_rows[rows]],
+          passages[judgements.passage_rows[rows]],
+      ]))
+    chosen = row_length.fit_batches(
+        batches[:16], 1, 256, bert.BERT_SIZES['minilm-l6'].even_row_length)
+    processed = sum(packing.plan(one, 1, chosen).tokens for one in batches[16:])
+    useful = sum(int(one.sum()) for one in batches[16:])
+    assert 1 - useful / processed < 0.05

@@ -208,6 +208,7 @@ def test_automatic_chunks_are_settled_once(finished, tmp_path, monkeypatch):
   run_train(config, tmp_path)
   saved = json.loads((tmp_path / 'run.json').read_text())
   assert saved['config']['model']['chunk_groups'] == 1
+  assert saved['row_lengths'] == {'shared': 64}
   assert used == [plain, cached] * 2
   assert list(losses_of(tmp_path)) == [1, 2]
 

@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 
 from neg_contrast import sharding
-from neg_contrast.batches import packing
 from neg_contrast.data import sequences as sequences_lib
 from neg_contrast.models import dual_encoder
 from neg_contrast.retrieval import encoding
@@ -68,25 +67,6 @@ def test_same_bytes_on_one_and_eight_devices_and_equal_to_single():
     np.testing.assert_allclose(tables[0][i], alone[0], atol=1e-5)
 
 
-def test_rows_are_cut_into_equal_groups():
-  rng = np.random.default_rng(0)
-  for count, rows in ((1, 8), (7, 2), (200, 3), (60, 64)):
-    lengths = rng.integers(1, 33, count)
-    sequences = [rng.integers(1, 99, n) for n in lengths]
-    whole = packing.plan(lengths, 1, 32)
-    cut = encoding.cut_rows(whole, rows)
-    used = whole.start.max() // 32 + 1
-    assert cut.rows <= rows and cut.groups == -(-used // cut.rows)
-    assert len(set(cut.flat_slot.tolist())) == count
-    batch = packing.fill(cut, sequences_lib.listed(sequences))
-    for i, sequence in enumerate(sequences):
-      tokens = batch.token_ids[cut.group[i]].reshape(-1)
-      first = batch.first_index[cut.group[i], cut.slot[i]]
-      assert first // 32 == (first + lengths[i] - 1) // 32
-      np.testing.assert_array_equal(
-          tokens[first : first + lengths[i]], sequence)
-
-
 def test_rows_are_no_longer_than_needed():
   spec = dual_encoder.EncoderSpec(tiny.bert_config(max_positions=300), 'mean')
   params = dual_encoder.init_params(spec, jax.random.key(0))['shared']
@@ -112,3 +92,30 @@ def test_rows_are_no_longer_than_needed():
     ))
     assert seen[-1][-1] == width
   np.testing.assert_allclose(tables[0], tables[1], atol=1e-5)
+
+
+def test_rows_suit_many_sequences():
+  """Of 60 to 75 tokens: two of them take less of a row of 192 than of 128."""
+  spec = dual_encoder.EncoderSpec(tiny.bert_config(
+      hidden_size=64, intermediate_size=256, max_positions=300))
+  mesh = sharding.make_mesh(config_lib.MeshConfig(), jax.devices()[:1])
+  encoder = encoding.TableEncoder(
+      dual_encoder.Encoder(spec), mesh, 300, chunk_tokens=512)
+  lengths = np.random.default_rng(0).integers(65, 76, 400)
+  assert encoder._row_tokens(lengths) == 192
+  assert encoder._row_tokens(lengths[:255]) == 128
+  lengths[7] = 257  # Wherever it stands, it has to fit.
+  assert encoder._row_tokens(lengths) >= 257
+
+
+def test_a_failure_while_packing_is_raised():
+  spec = dual_encoder.EncoderSpec(tiny.bert_config())
+  mesh = sharding.make_mesh(config_lib.MeshConfig(), jax.devices()[:1])
+  encoder = encoding.TableEncoder(
+      dual_encoder.Encoder(spec), mesh, 24, chunk_tokens=20)
+
+  def tokens(rows):
+    raise OSError('no such disk')
+
+  with pytest.raises(OSError, match='no such disk'):
+    encoder(None, tokens, np.full(9, 4))

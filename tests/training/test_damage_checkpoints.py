@@ -198,7 +198,7 @@ def write_record(folder):
   record = run_record.RunRecord(folder)
   record.write(
       {'config': {'seed': 3}}, {'model': {'chunk_groups': 2}},
-      {'git_revision': 'abc', 'devices': '1 x cpu'}, 12, 34,
+      {'git_revision': 'abc', 'devices': '1 x cpu'}, 12, 34, {'shared': 64},
   )
   return record
 

@@ -1,10 +1,8 @@
-"""Prefetching, the log, early stopping, schedules, sharding rules."""
+"""The log, early stopping, schedules, sharding rules."""
 
 import json
 import os
 import signal
-import threading
-import time
 
 import jax
 import numpy as np
@@ -15,34 +13,10 @@ from neg_contrast.artifacts import checkpoints, folders
 from neg_contrast.batches import batcher
 from neg_contrast.settings import config as config_lib
 from neg_contrast.training import criterion as criterion_lib
-from neg_contrast.training import loop, optimizer, prefetch, run_log
+from neg_contrast.training import loop, optimizer, run_log
 from neg_contrast.training import state as state_lib
 
 CRITERION = criterion_lib.of_metric('accuracy@1')
-
-
-def test_prefetch_keeps_order_and_hands_over_errors():
-  assert [x for x, _ in prefetch.prefetch(lambda n: n * n, range(5))] == [
-      0, 1, 4, 9, 16]
-
-  def fails(n):
-    if n == 2:
-      raise ValueError('at 2')
-    return n
-
-  got = []
-  with pytest.raises(ValueError, match='at 2'):
-    for item, _ in prefetch.prefetch(fails, range(5)):
-      got.append(item)
-  assert got == [0, 1]
-
-
-def test_prefetch_leaves_no_thread_when_closed_early():
-  made = prefetch.prefetch(lambda n: n, range(1000))
-  next(made)
-  made.close()
-  time.sleep(0.05)
-  assert not [t for t in threading.enumerate() if t.name == 'prefetch']
 
 
 def test_log_is_cut_back_to_the_restored_step(tmp_path):

@@ -20,7 +20,8 @@ ENVIRONMENT = {'devices': '1 x cpu', 'mesh': {'data': 1}, 'cpu_count': 2}
 def record(tmp_path):
   made = run_record.RunRecord(tmp_path)
   assert not made.exists() and made.chunk_groups({}) is None
-  made.write(IDENTITY, {'model': {'chunk_groups': 4}}, ENVIRONMENT, 12, 34)
+  made.write(IDENTITY, {'model': {'chunk_groups': 4}}, ENVIRONMENT, 12, 34,
+             {'shared': 320})
   return made
 
 
@@ -32,6 +33,7 @@ def test_it_says_what_was_begun(record):
   assert record.exists()
   saved = record.read()
   assert saved['examples'] == 12 and saved['total_steps'] == 34
+  assert saved['row_lengths'] == {'shared': 320}
   assert saved['identity'] == IDENTITY
   assert saved['environment'] == ENVIRONMENT
   assert saved['format'] == run_record.FORMAT and 'sha256' not in saved
@@ -85,7 +87,7 @@ def test_groups_are_settled_for_the_same_devices(record):
 
 def test_a_run_that_knew_no_groups_has_all_at_once(tmp_path):
   record = run_record.RunRecord(tmp_path)
-  record.write(IDENTITY, {'model': {}}, ENVIRONMENT, 1, 1)
+  record.write(IDENTITY, {'model': {}}, ENVIRONMENT, 1, 1, {})
   assert record.chunk_groups({'devices': '1 x cpu'}) == 0
 
 

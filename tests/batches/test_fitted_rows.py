@@ -1,0 +1,94 @@
+"""Rows fitted to the batches of a run: the same ones every time."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from neg_contrast.batches import batcher as batcher_lib
+from neg_contrast.batches import pair_batches, question_batches
+from neg_contrast.data import examples, sequences
+from tests import tiny
+
+COUNT, BATCH, EVEN = 40, 16, 2304
+
+
+def blank(lengths):
+  return sequences.listed(np.zeros(n, np.int32) for n in lengths)
+
+
+def make_batcher(passages, towers=False, negatives=2):
+  """Queries of 10 tokens."""
+  rows = np.arange(COUNT, dtype=np.int32)
+
+  def no_draw(*_):
+    raise AssertionError('nothing is drawn yet')
+
+  return batcher_lib.Batcher(
+      examples.Examples(rows, rows, tiny.positives([[n] for n in rows])),
+      BATCH, negatives, 1,
+      {'query': 64, 'passage': 320} if towers else {'shared': 320}, 3, no_draw,
+      lambda rows: blank(np.full(len(rows), 10)),
+      lambda rows, _: blank(passages[rows]), rows,
+  )
+
+
+@pytest.mark.parametrize(('passages', 'chosen'), [
+    (np.full(COUNT, 256), 256),
+    (np.full(COUNT, 170), 512),  # Three of them.
+])
+def test_rows_suit_the_passages(passages, chosen):
+  batcher = make_batcher(passages)
+  fitted = batcher.with_fitted_rows({'shared': 256}, EVEN)
+  assert fitted.row_lengths == {'shared': chosen}
+  assert fitted == dataclasses.replace(batcher, row_lengths={'shared': chosen})
+  towers = make_batcher(passages, towers=True).with_fitted_rows(
+      {'query': 64, 'passage': 256}, EVEN)
+  assert towers.row_lengths == {'query': 64, 'passage': chosen}
+
+
+def test_negatives_count():
+  """Positives are the first half, short; any passage may be a negative."""
+  passages = np.where(np.arange(COUNT) < COUNT // 2, 40, 256)
+  chosen = {}
+  for negatives in (0, 3):
+    batcher = make_batcher(passages, negatives=negatives)
+    rows = np.arange(COUNT // 2, dtype=np.int32)
+    batcher = dataclasses.replace(batcher, examples=examples.Examples(
+        rows, rows, tiny.positives([[n] for n in rows])))
+    lengths = batcher._lengths(0)[1]
+    assert len(lengths) == BATCH * (1 + negatives)
+    assert (lengths == 256).any() == (negatives > 0)
+    chosen[negatives] = batcher.with_fitted_rows({'shared': 256}, EVEN)
+  assert chosen[0].row_lengths != chosen[3].row_lengths
+
+
+def test_pairs_of_a_query_and_a_passage():
+  rows = np.arange(COUNT, dtype=np.int32)
+  batcher = pair_batches.PairBatcher(
+      examples.Examples(rows, rows, tiny.positives([[n] for n in rows])),
+      BATCH, 1, 320, 3,
+      lambda step, numbers, queries: batcher_lib.Drawn(
+          np.stack([queries, np.full_like(queries, -1)], 1),
+          np.zeros((len(queries), 2), np.int32)),
+      lambda rows: blank(np.full(len(rows), 10)),
+      lambda rows, _: blank(np.full(len(rows), 247)),
+  )
+  assert len(batcher._lengths(0)) == 2 * BATCH  # The third is missing.
+  assert set(batcher._lengths(0)) == {256}
+  assert batcher.with_fitted_rows(264, EVEN).row_length == 512
+  assert batcher.with_fitted_rows(256, EVEN).row_length == 256
+
+
+def test_sources_and_targets_of_a_generator():
+  """Pairs take the larger part of a row: 20 of 25 tokens are 256 of 320."""
+  batcher = question_batches.QuestionBatcher(
+      COUNT, lambda rows: blank(np.full(len(rows), 30)),
+      lambda rows: blank(np.full(len(rows), 19)), BATCH, 1,
+      question_batches.row_lengths(320, 320, 25), 0, 1, 3,
+  )
+  assert set(batcher._lengths(0)) == {256}
+  fitted = batcher.with_fitted_rows(320, 25, EVEN)
+  assert fitted.row_lengths == {'source': 512, 'target': 40}
+  _, stats = fitted(0)
+  assert stats.processed_tokens == BATCH // 2 * (512 + 40)
