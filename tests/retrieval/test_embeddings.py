@@ -221,7 +221,7 @@ def test_another_format_is_refused(tmp_path, name):
   (tmp_path / 'a' / 'manifest.json').unlink()
   folders.write_sealed(tmp_path / 'a' / name, {**made, 'format': 7})
   with pytest.raises(errors.UserError, match='a table of vectors of format 7; '
-                     'this revision reads a table of vectors of format 1.*Rem'):
+                     'this revision reads a table of vectors of format 2.*Rem'):
     write(tmp_path / 'a', vecs)
 
 

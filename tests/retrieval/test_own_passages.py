@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from neg_contrast import sharding
+from neg_contrast.artifacts import plan
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import examples
 from neg_contrast.evaluation import fused_systems, judged, trec
@@ -28,7 +29,7 @@ from neg_contrast.retrieval import (
   own_passages,
 )
 from neg_contrast.settings import config as config_lib
-from neg_contrast.training import encoder_tuning, run_settings
+from neg_contrast.training import encoder_tuning, run_settings, stop_rows
 from tests import corpora
 from tests.evaluation import test_weight_tuning
 from tests.retrieval import test_retriever
@@ -164,9 +165,11 @@ def test_early_stopping_does_not_see_them(tmp_path, data, monkeypatch):
                       lambda *_, rows: vecs)
 
   def measure(data):
+    rows = stop_rows.StopRows(bm25_search.bm25_of(CONFIG, data), 100, 0)
+    plan.run([rows])
     return encoder_tuning.make_measure(
         run_settings.select(config_lib.Config(evaluation=CONFIG), {}, {}),
-        data.load(), object.__new__(loading.Model),
+        data.load(), object.__new__(loading.Model), rows,
     )({'encoder': np.zeros(1)})['accuracy@1']
 
   assert measure(data) == pytest.approx(2 / 3)
@@ -179,7 +182,7 @@ def test_none_is_drawn(tmp_path, data):
       dataset.prepared, dataset.prepared.judgements('test'))
   settings = config_lib.NegativesConfig(strategy='corpus', per_query=2)
   corpus = sources.SOURCES['corpus'](sources.Material(
-      settings, config_lib.LossConfig(), 0, 3, dataset, pairs, None,
+      settings, config_lib.LossConfig(), 0, 3, dataset, pairs, None, {},
       sharding.make_local_mesh(config_lib.MeshConfig()),
       lambda params, rows: None, tmp_path))
   for step in range(4):
