@@ -91,7 +91,7 @@ def _run_step(args: argparse.Namespace) -> None:
 
   from neg_contrast import sharding
   from neg_contrast.negatives import sampled, sampling
-  from neg_contrast.retrieval import exact
+  from neg_contrast.retrieval import mesh_search
   from neg_contrast.settings import config as config_lib
 
   jax.devices()
@@ -103,7 +103,7 @@ def _run_step(args: argparse.Namespace) -> None:
   memory = benchmark_index.Memory()
   began, cpu = time.monotonic(), time.process_time()
   if args.step == 'search':
-    exact.ExactIndex(passages, places, mesh, score=score).search(
+    mesh_search.MeshSearch(passages, places, mesh, score=score).search(
         queries, _DEPTH
     )
   else:
