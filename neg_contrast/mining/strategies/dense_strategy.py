@@ -62,7 +62,8 @@ class DenseStrategy(strategy.Strategy):
       facts = retriever.measure_index(some, retriever.search_rows(some, depth))
     search = functools.partial(_search, retriever, depth)
     return strategy.Proposer(
-        candidates.SearchMiner(search, task.positives), {'index': facts}
+        candidates.SearchMiner(search, task.positives, retriever.is_on_mesh),
+        {'index': facts},
     )
 
 
