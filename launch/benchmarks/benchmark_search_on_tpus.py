@@ -16,7 +16,8 @@ approximate search (`approx_max_k`), of the programs of
 * reading: floor by the bandwidth of the memory, s: every 1,024 queries read the
   table once.
 * compiler: its own estimate, s, sorting included: that of one block and 1,024
-  queries, times as many as there are, since it counts loops once.
+  queries, times as many as there are, since it counts loops once. Nothing
+  where that is below the floor, and makes no sense.
 * joining: bytes that a device receives when the best of all are joined, MiB.
 """
 
@@ -70,7 +71,7 @@ def _row(
   from neg_contrast.retrieval import corpus_blocks, device_scan, mesh_search
 
   cores = {'chip_config_name': 'megacore'} if topology.startswith('v4') else {}
-  devices = list(
+  devices: list[Any] = list(
       topologies.get_topology_desc(topology, 'tpu', **cores).devices
   )
   mesh, item = device_scan.table_mesh(devices), 4 if dtype == 'float32' else 2
@@ -90,19 +91,21 @@ def _row(
   peak = (whole.argument_size_in_bytes + whole.temp_size_in_bytes
           + whole.output_size_in_bytes - whole.alias_size_in_bytes)
   analysis = compiled(1, (shape[0], 1, *shape[2:])).cost_analysis() or {}
-  estimate = tiles * shape[1] * analysis.get('optimal_seconds', float('nan'))
+  estimate = tiles * shape[1] * analysis.get('optimal_seconds', -1.0)
   kind = devices[0].device_kind
   chip = accelerators.find(kind)
   assert chip is not None
   table = item * np.prod(shape[1:], dtype=np.float64)
   flops = 2.0 * args.queries * np.prod(shape[1:], dtype=np.float64)
   passes = 6 if dtype == 'float32' else 3
+  floor = passes * flops / chip.flops
   return (
       f'| {topology} | {dtype} | {"exact" if recall is None else "approximate"}'
       f' | {table / _GIB:.2f} | {peak / _GIB:.2f} '
       f'| {chip.memory_bytes / _GIB:.0f} '
-      f'| {passes * flops / chip.flops:.1f} '
-      f'| {tiles * table / _BANDWIDTH[kind]:.2f} | {estimate:.1f} '
+      f'| {floor:.1f} '
+      f'| {tiles * table / _BANDWIDTH[kind]:.2f} '
+      f'| {"" if estimate < floor else format(estimate, ".1f")} '
       f'| {8 * args.queries * args.depth * len(devices) / _MIB:,.0f} |'
   )
 

@@ -167,8 +167,9 @@ class Drawer:
         jax.block_until_ready(races)
       if self._is_iid:
         totals.append(_together([race.log_total for race in races], count))
-        races = [race.replace(log_total=jnp.full(EXAMPLES_AT_ONCE, -jnp.inf))
-                 for race in races]
+        races = [dataclasses.replace(
+            race, log_total=jnp.full(EXAMPLES_AT_ONCE, -jnp.inf)
+        ) for race in races]
       seen += len(self._corpus.unit(unit))
       on_progress(seen)
     race = jax.tree.map(lambda *parts: _together(parts, count), *races)
@@ -212,9 +213,9 @@ class Drawer:
     ])
     if isinstance(race, sampling.IidRace):
       # Sums depend on their order, which is that of the corpus.
-      race = race.replace(log_total=jnp.asarray(functools.reduce(
-          np.logaddexp, hosts.gather(totals)
-      )))
+      race = dataclasses.replace(race, log_total=jnp.asarray(
+          functools.reduce(np.logaddexp, hosts.gather(totals))
+      ))
       made = {'rows': race.kept.rows, 'log_proposal': race.log_proposal}
     else:
       made = {'rows': sampling.finish_race(race, self._how).rows}

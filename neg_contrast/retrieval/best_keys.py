@@ -71,7 +71,6 @@ class Best:
     self._k, self._seen = k, 0
     self._keys = np.full((queries, _SLACK * k), NOTHING)
     self._counts = np.zeros(queries, np.int64)
-    self._lowest = np.full(queries, NOTHING)  # Of k keys, if there are k.
     self._floor = np.full(queries, -np.inf, np.float32)
 
   @property
@@ -141,6 +140,5 @@ class Best:
       return
     keys = np.partition(self._keys[:, :width], width - k, axis=1)[:, -k:]
     self._keys[:, :k], self._keys[:, k:width] = keys, NOTHING
-    np.minimum(self._counts, k, out=self._counts)
-    self._lowest = keys[:, 0].copy()
-    self._floor = scores_of(self._lowest)
+    self._counts[:] = k  # `NOTHING` comes first where there are fewer.
+    self._floor = np.maximum(self._floor, scores_of(keys[:, 0]))

@@ -159,11 +159,6 @@ class Retriever:
     """Whether every passage is scored, and none missed."""
     return self._scann is None and self._settings.recall is None
 
-  @property
-  def is_on_mesh(self) -> bool:
-    """Whether processes search together in `search_and_score`."""
-    return self._scann is None or self._among is not None
-
   def is_made(self) -> bool:
     """Whether embeddings and index lie on disk already."""
     return self._folder is not None and self.vectors.is_made() and (

@@ -26,6 +26,19 @@ def test_equals_full_sort(passages, queries, k, has_ties):
   np.testing.assert_array_equal(best_keys.scores_of(keys), want.scores)
 
 
+def test_a_flood_of_equal_scores():
+  rng = np.random.default_rng(1)
+  scores = rng.standard_normal((900, 5), np.float32)
+  scores[3::7] = scores[3]  # Many of one query, few of another.
+  ranks = rng.permutation(900).astype(np.int32)
+  best = best_keys.Best(5, 9)
+  for start in range(0, 900, 300):
+    best.add(scores[start : start + 300], ranks[start : start + 300])
+  want = hits.top_k(np.ascontiguousarray(scores.T), ranks, 9)
+  found = best_keys.ranks_of(best_keys.best_of(best.keys, 9))
+  np.testing.assert_array_equal(np.argsort(ranks)[found], want.rows)
+
+
 def test_keys_sort_like_scores_and_then_ranks():
   scores = np.array([-np.inf, -2.5, -1e-30, -0.0, 0.0, 1e-30, 3], np.float32)
   ranks = np.array([0, 9, 3, 7, 5, 0, 2], np.int32)
