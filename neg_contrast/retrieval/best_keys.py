@@ -54,6 +54,11 @@ def best_of(keys: Int64[np.ndarray, 'queries some'], k: int) -> np.ndarray:
   return found
 
 
+def floor_of(queries: int) -> Float32[np.ndarray, ' queries']:
+  """For `Best`, before anything is known."""
+  return np.full(queries, -np.inf, np.float32)
+
+
 class Best:
   """The k best passages of some queries, among all that were added.
 
@@ -61,21 +66,26 @@ class Best:
   block costs little more than its scores once some blocks were seen.
   """
 
-  def __init__(self, queries: int, k: int):
+  def __init__(
+      self, queries: int, k: int,
+      floor: Float32[np.ndarray, ' queries'] | None = None,
+  ):
     """Nothing yet.
 
     Args:
       queries: how many, at most `MOST_QUERIES`.
       k: passages wanted of each.
+      floor: scores below which nothing is among the best; raised in place, so
+        that others who look among other passages may share it, in any thread.
     """
     self._k, self._seen = k, 0
     self._keys = np.full((queries, _SLACK * k), NOTHING)
     self._counts = np.zeros(queries, np.int64)
-    self._floor = np.full(queries, -np.inf, np.float32)
+    self._floor = floor_of(queries) if floor is None else floor
 
   @property
   def keys(self) -> Int64[np.ndarray, 'queries kept']:
-    """All that may be among the best, in no order."""
+    """All that may be among the best, in no order; `NOTHING` pads."""
     return self._keys[:, : max(1, int(self._counts.max(initial=0)))]
 
   def add(
@@ -101,9 +111,9 @@ class Best:
     """Sets a threshold by the first passages; returns how many they are."""
     some = min(len(scores), max(_LEAST_TAKEN, 4 * self._k))
     if some >= self._k:
-      self._floor = np.partition(
+      self._raise(np.partition(
           np.ascontiguousarray(scores[:some].T), some - self._k, axis=1
-      )[:, some - self._k].copy()
+      )[:, some - self._k])
     return some
 
   def _add(self, scores, ranks):
@@ -141,4 +151,7 @@ class Best:
     keys = np.partition(self._keys[:, :width], width - k, axis=1)[:, -k:]
     self._keys[:, :k], self._keys[:, k:width] = keys, NOTHING
     self._counts[:] = k  # `NOTHING` comes first where there are fewer.
-    self._floor = np.maximum(self._floor, scores_of(keys[:, 0]))
+    self._raise(scores_of(keys[:, 0]))
+
+  def _raise(self, scores):
+    np.maximum(self._floor, scores, out=self._floor)

@@ -21,7 +21,7 @@ from neg_contrast import hosts, scoring
 from neg_contrast.retrieval import best_keys, corpus_blocks, vector_table
 
 _QUERIES_AT_ONCE = 512
-_SCORES_AT_ONCE = 2**21  # 8 MiB a thread: larger blocks fall out of the cache.
+_SCORES_AT_ONCE = 2**21  # 8 MiB a thread, or more for many queries.
 _READ_BYTES = 2**27  # Of vectors, in memory twice.
 
 _Block = tuple[range, np.ndarray]
@@ -82,21 +82,28 @@ class HostScan:
              for start in range(0, len(query_vecs), _QUERIES_AT_ONCE)]
     threads = _threads() if self._score.is_dot else 1
     lanes = min(-(-threads // len(tiles)), max(1, len(self._own)))
-    items = [(tile, lane, best_keys.Best(len(tile), k))
-             for lane in range(lanes) for tile in tiles]
+    items = []
+    for tile in tiles:
+      floor, columns = best_keys.floor_of(len(tile)), np.ascontiguousarray(
+          tile.T  # BLAS is a little faster with these.
+      )
+      items += [(columns, lane, best_keys.Best(len(tile), k, floor))
+                for lane in range(lanes)]
 
     def work(blocks: Sequence[_Block], item: Any) -> None:
-      tile, lane, best = item
+      columns, lane, best = item
       count = len(blocks)
-      self._add(best, tile,
+      self._add(best, columns,
                 blocks[count * lane // lanes : count * (lane + 1) // lanes])
 
     with _one_blas_thread(), _workers(min(threads, len(items))) as run:
       for blocks in self._read_ahead():
         run(functools.partial(work, blocks), items)
-    return np.concatenate([best_keys.best_of(np.concatenate(
-        [best.keys for of, _, best in items if of is tile], axis=1
-    ), k) for tile in tiles])
+    found = [best.keys for _, _, best in items]
+    return np.concatenate([
+        best_keys.best_of(np.concatenate(found[at : at + lanes], axis=1), k)
+        for at in range(0, len(found), lanes)
+    ])
 
   def _read_ahead(self) -> Iterator[list[_Block]]:
     """This process's blocks, some at a time; the next are read meanwhile."""
@@ -128,30 +135,31 @@ class HostScan:
       self._is_finite.add(block)
     return vecs
 
-  def _add(self, best, tile, blocks):
+  def _add(self, best, columns, blocks):
     """Lets neighbouring blocks take part, as many as give enough scores."""
-    size = self._blocks.block_rows
-    each = max(1, _SCORES_AT_ONCE // (size * len(tile)))
-    scores = np.empty((min(each, len(blocks)) * size, len(tile)), np.float32)
+    size, queries = self._blocks.block_rows, columns.shape[1]
+    each = max(1, _SCORES_AT_ONCE // (size * queries))
+    scores = np.empty((min(each, len(blocks)) * size, queries), np.float32)
     for start in range(0, len(blocks), each):
       some = blocks[start : start + each]
       first = some[0][0].start
       for rows, vecs in some:
         self._score_block(
-            tile, vecs, scores[rows.start - first : rows.stop - first]
+            columns, vecs, scores[rows.start - first : rows.stop - first]
         )
       stop = some[-1][0].stop
       best.add(scores[: stop - first], self._ranks[first:stop])
 
-  def _score_block(self, tile, vecs, out):
+  def _score_block(self, columns, vecs, out):
     """Fills `[rows, queries]` scores of a block."""
     if self._score.is_dot:
-      np.matmul(vecs, tile.T, out=out)
+      np.matmul(vecs, columns, out=out)
       return
-    queries = 1 << (len(tile) - 1).bit_length()  # Few shapes.
+    count = columns.shape[1]
+    queries = 1 << (count - 1).bit_length()  # Few shapes.
     out[:] = np.asarray(self._jitted(
-        _filled(tile, queries), _filled(vecs, self._blocks.block_rows)
-    ))[: len(tile), : len(vecs)].T
+        _filled(columns.T, queries), _filled(vecs, self._blocks.block_rows)
+    ))[:count, : len(vecs)].T
 
   @functools.cached_property
   def _jitted(self) -> Callable[..., Any]:
