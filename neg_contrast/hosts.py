@@ -20,6 +20,7 @@ _ONE_HOST = ('COLAB_RELEASE_TAG', 'KAGGLE_KERNEL_RUN_TYPE')
 _LONG_SECONDS = 7 * 24 * 3600  # The first one's turn, such as reading a corpus.
 _LEAVING_SECONDS = 60  # One that fails waits for the others, and ends them.
 _turns = itertools.count()
+_alone: list[bool] = []  # Turns of the first process that go on now.
 
 
 def start(
@@ -78,6 +79,14 @@ def is_first() -> bool:
   return not are_several() or jax.process_index() == 0
 
 
+def are_together() -> bool:
+  """Whether all processes are where this is called, of which there are several.
+
+  While the first has its turn, see `on_first`, they are not.
+  """
+  return are_several() and not _alone
+
+
 def on_first(call: Callable[[], object]) -> bool:
   """Lets the first process call, while the others wait.
 
@@ -98,10 +107,13 @@ def on_first(call: Callable[[], object]) -> bool:
   failure: BaseException | None = None
   said = np.zeros(2, np.int32)
   if is_first():
+    _alone.append(True)
     try:
       said[0] = bool(call())
     except BaseException as e:  # The others hear of it first.
       failure, said[1] = e, 1
+    finally:
+      _alone.pop()
   _wait()
   result, has_failed = multihost_utils.broadcast_one_to_all(said)
   if failure is not None:

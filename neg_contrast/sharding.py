@@ -11,7 +11,7 @@ from jax.experimental import multihost_utils
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Int
 
-from neg_contrast import errors
+from neg_contrast import errors, hosts
 from neg_contrast.settings import config as config_lib
 
 _Out = TypeVar('_Out')
@@ -83,6 +83,11 @@ def make_local_mesh(config: config_lib.MeshConfig) -> Mesh:
   if jax.process_count() > 1:
     config = config_lib.MeshConfig()
   return make_mesh(config, jax.local_devices())
+
+
+def make_common_mesh(config: config_lib.MeshConfig) -> Mesh:
+  """The mesh for what all processes do together, if they are together here."""
+  return make_mesh(config) if hosts.are_together() else make_local_mesh(config)
 
 
 def check_batch(batch_size: int, groups: int, mesh: Mesh) -> None:

@@ -111,6 +111,21 @@ def _job(config: str, workdir: str) -> None:
   )
 
 
+def _search_together() -> None:
+  """The same bytes, by devices and by cores, as by one process."""
+  from neg_contrast.retrieval import mesh_search
+  from tests.retrieval import test_mesh_search
+
+  vecs, queries, ranks = test_mesh_search.random_vecs()
+  mesh = sharding.make_common_mesh(config_lib.MeshConfig())
+  assert mesh.size == jax.device_count()
+  for on_devices in (False, True):
+    found = mesh_search.MeshSearch(
+        vecs, ranks, mesh, 64, on_devices=on_devices
+    ).search(queries, 9)
+    print('found', on_devices, test_mesh_search.digest(found), flush=True)
+
+
 def _use_hosts() -> None:
   """What `hosts.py` promises, as seen by each."""
   index = jax.process_index()
@@ -118,6 +133,9 @@ def _use_hosts() -> None:
   assert hosts.on_first(lambda: calls.append(index) or 5) is True
   assert hosts.on_first(lambda: 0) is False
   assert calls == ([0] if index == 0 else [])
+  assert hosts.are_together()
+  hosts.on_first(lambda: calls.append(hosts.are_together()))
+  assert calls == ([0, False] if index == 0 else [])
   told = hosts.from_first({'a': 0.1 + index, 'b': 1 / 3})
   assert told == {'a': 0.1, 'b': 1 / 3}
   rows = np.arange(6, dtype=np.float32).reshape(2, 3)[:index] + index
@@ -125,6 +143,7 @@ def _use_hosts() -> None:
   assert hosts.gather(np.array([index == 1])).tolist() == [False, True]
   mesh = sharding.make_mesh(config_lib.MeshConfig())
   assert sharding.held(8, mesh).tolist() == [[0, 1, 2, 3], [4, 5, 6, 7]][index]
+  _search_together()
   shares = hosts.gather(np.array(hosts.share_of(5), np.int32))
   assert shares.tolist() == [0, 1, 2, 3, 4]
 

@@ -20,9 +20,11 @@ from neg_contrast.artifacts import checkpoints
 from neg_contrast.jobs import generate_questions, mine, train, train_generator
 from neg_contrast.mining import candidates
 from neg_contrast.models import t5_config
+from neg_contrast.retrieval import mesh_search
 from neg_contrast.settings import config as config_lib
 from tests import hosts_worker, processes, tiny
 from tests.jobs import test_nce_bias, test_stage1, test_train
+from tests.retrieval import test_mesh_search
 
 ROOT = pathlib.Path(__file__).parents[1]
 STEPS = 30
@@ -338,6 +340,13 @@ def test_what_processes_tell_each_other(together):
   _, told = together
   assert "failed KeyError('as planned')" in told[0]
   assert "UserError('process 0 failed" in told[1]
+  vecs, queries, ranks = test_mesh_search.random_vecs()
+  for on_devices in (False, True):
+    alone = mesh_search.MeshSearch(
+        vecs, ranks, test_mesh_search.mesh(), 64, on_devices=on_devices
+    ).search(queries, 9)
+    for text in told:
+      assert f'found {on_devices} {test_mesh_search.digest(alone)}' in text
 
 
 def test_start_alone_and_half_told():

@@ -104,7 +104,7 @@ def _run_step(args: argparse.Namespace) -> None:
   from neg_contrast import sharding
   from neg_contrast.retrieval import (
     embeddings,
-    exact,
+    mesh_search,
     scann_files,
     scann_index,
     scann_shards,
@@ -135,7 +135,9 @@ def _run_step(args: argparse.Namespace) -> None:
     passage_vecs = vector_table.Table(place, layout)
   if step == 'exact':
     mesh = sharding.make_mesh(config_lib.MeshConfig())
-    found = exact.ExactIndex(passage_vecs, ranks, mesh).search(queries, _DEPTH)
+    found = mesh_search.MeshSearch(passage_vecs, ranks, mesh).search(
+        queries, _DEPTH
+    )
   elif step == 'build':
     scann_files.save(scann_index.build(
         passage_vecs, ranks, scann_index.Settings(recall_k=_DEPTH),

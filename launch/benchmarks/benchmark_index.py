@@ -19,7 +19,7 @@ comparison of systems, not a promise for other data.
 
 What is compared, with the same threads and vectors from the same memory map:
 
-* exact: neg_contrast.retrieval.exact, on one CPU device.
+* exact: neg_contrast.retrieval.mesh_search, on one CPU device.
 * scann: neg_contrast.retrieval.scann_index, target 0.95, tuned on 500 queries
   that are not measured. It builds on one thread, to be reproducible.
 * flat: faiss IndexFlatIP.
@@ -270,20 +270,20 @@ def _powers(most: int) -> list[int]:
 
 
 class _Exact:
-  """neg_contrast.retrieval.exact."""
+  """neg_contrast.retrieval.mesh_search."""
 
   widths: tuple[Any, ...] = (None,)
   chosen = None
 
   def __init__(self, system, folder, vecs, threads):
     from neg_contrast import sharding
-    from neg_contrast.retrieval import exact, hits
+    from neg_contrast.retrieval import hits, mesh_search
     from neg_contrast.settings import config
 
     self._vecs = vecs
     ranks = hits.tie_ranks([f'{n:08d}' for n in range(len(vecs))])
     mesh = sharding.make_mesh(config.MeshConfig())
-    self._make = lambda: exact.ExactIndex(vecs, ranks, mesh)
+    self._make = lambda: mesh_search.MeshSearch(vecs, ranks, mesh)
 
   def build(self) -> int:
     self._make()

@@ -114,13 +114,13 @@ def _mine(
   from neg_contrast import sharding
   from neg_contrast.artifacts import folders
   from neg_contrast.mining import candidates
-  from neg_contrast.retrieval import exact, scann_files
+  from neg_contrast.retrieval import mesh_search, scann_files
   from neg_contrast.settings import config as config_lib
 
   queries = np.load(folder / 'queries.npy', mmap_mode='r')
   index = (scann_files.load(folder / 'index', vecs) if kind == 'scann' else
-           exact.ExactIndex(vecs, ranks,
-                            sharding.make_mesh(config_lib.MeshConfig())))
+           mesh_search.MeshSearch(vecs, ranks, sharding.make_mesh(
+               config_lib.MeshConfig())))
 
   def search(query_rows, others):
     found = index.search(queries[query_rows], _DEPTH)

@@ -91,7 +91,7 @@ def _run_step(args: argparse.Namespace) -> None:
 
   from neg_contrast import sharding
   from neg_contrast.negatives import sampled, sampling
-  from neg_contrast.retrieval import exact
+  from neg_contrast.retrieval import mesh_search
   from neg_contrast.settings import config as config_lib
 
   jax.devices()
@@ -103,18 +103,17 @@ def _run_step(args: argparse.Namespace) -> None:
   memory = benchmark_index.Memory()
   began, cpu = time.monotonic(), time.process_time()
   if args.step == 'search':
-    exact.ExactIndex(passages, places, mesh, score=score).search(
+    mesh_search.MeshSearch(passages, places, mesh, score=score).search(
         queries, _DEPTH
     )
   else:
-    draw = sampled.Drawer(
-        sampling.mixed(_NEGATIVES, 100), False, score, 1.0,
-        sampled.Blocks(passages, places, places, mesh),
+    corpus = sampled.Corpus(
+        places, places, passages.shape[1],
+        lambda span: passages[span.start : span.stop], 1024, mesh,
     )
-    for first in range(0, len(queries), sampled.EXAMPLES_AT_ONCE):
-      part = queries[first : first + sampled.EXAMPLES_AT_ONCE]
-      draw(sampling.draw_key(0, 0), np.arange(first, first + len(part)), part,
-           np.zeros((len(part), 1), np.int32))
+    sampled.Drawer(
+        sampling.mixed(_NEGATIVES, 100), False, score, 1.0, corpus
+    )(sampling.draw_key(0, 0), queries, np.zeros((len(queries), 1), np.int32))
   made = {'wall': time.monotonic() - began, 'cpu': time.process_time() - cpu}
   (args.workdir / f'{args.step}.json').write_text(
       json.dumps({**made, **memory.end()})

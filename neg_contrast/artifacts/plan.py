@@ -5,10 +5,10 @@ and what only that needs need not be there.
 
 Several processes go through the plan together. The first one looks whether an
 artifact is made, and tells the others. What is divided all of them build:
-training, which they compute together, and encoding, mining and the writing of
-questions, which they share. The rest the first builds alone, while the others
-wait: so every file has one writer, and an artifact is begun when all have ended
-the one before.
+training and search, which they compute together, and encoding, mining and the
+writing of questions, which they share. The rest the first builds alone, while
+the others wait: so every file has one writer, and an artifact is begun when all
+have ended the one before.
 """
 
 import functools

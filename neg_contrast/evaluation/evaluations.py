@@ -6,7 +6,7 @@ from typing import Any
 
 from absl import logging
 
-from neg_contrast import errors
+from neg_contrast import errors, hosts
 from neg_contrast.artifacts import arrays, artifact, folders
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.evaluation import judged, rankings, trec
@@ -91,6 +91,19 @@ class Evaluation(artifact.Named):
     manifest = read_manifest(self.folder)
     return (manifest is not None and self.identity is not None
             and manifest['identity'] == self.identity)
+
+  @property
+  def is_divided(self) -> bool:
+    """Processes search together, and the first one writes."""
+    return self.ranking.is_on_mesh
+
+  def build(self) -> None:
+    """Searches, and writes the folder."""
+    if not self.is_divided:
+      super().build()
+      return
+    self.ranking.load()
+    hosts.on_first(super().build)
 
   def write(self, scratch: pathlib.Path, manifest: dict[str, Any]) -> None:
     """Searches, scores, and writes run and tables."""

@@ -98,6 +98,11 @@ class Ranking(artifact.InMemory):
   system: str
 
   @property
+  def is_on_mesh(self) -> bool:
+    """Whether processes search together."""
+    return False
+
+  @property
   def name(self) -> str:
     """That of the system."""
     return self.system
@@ -187,6 +192,11 @@ class DenseRanking(Ranking):
   vectors: artifact.Artifact
   search: search_settings.SearchSettings
   folder: pathlib.Path
+
+  @property
+  def is_on_mesh(self) -> bool:
+    """Unless it is ScaNN that searches."""
+    return self.search.scann(self.judged.dataset.prepared) is None
 
   def needs(self) -> dict[str, artifact.Artifact]:
     """Passages and queries, and the vectors."""

@@ -20,6 +20,7 @@ from neg_contrast.retrieval import hits
 
 FORMAT = folders.Format('mined candidates', 2)
 _QUERIES_AT_ONCE = 4096
+_ON_MESH = 16  # Times as many.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,10 +66,13 @@ class SearchMiner:
     search: (query rows, `[queries, some]` passage rows, -1 pads) -> hits, and
       the scores of those passages, -inf where there is none.
     positives: passage rows, of all queries.
+    is_on_mesh: whether processes share the corpus in a search, and not the
+      queries.
   """
 
   search: Callable[[np.ndarray, np.ndarray], tuple[hits.Hits, np.ndarray]]
   positives: examples.Positives
+  is_on_mesh: bool = False
 
   def mine(self, queries: Int[np.ndarray, ' queries']) -> Candidates:
     """The candidates of some queries."""
@@ -100,7 +104,9 @@ def mine(
 ) -> Iterator[tuple[slice, Candidates]]:
   """Which queries, and their candidates, some queries at a time.
 
-  Memory holds the candidates of 4,096 queries, for each process.
+  Memory holds the candidates of 4,096 queries, for each process. Of a search
+  on the mesh, which all processes do together and which reads the corpus once,
+  those of 65,536.
 
   Args:
     queries: `[queries] int32`, rows of the data set, ascending.
@@ -109,10 +115,11 @@ def mine(
     divide: among all processes, which come here together then, and all get all
       candidates; the blocks are the same by any processes.
   """
-  processes = hosts.count() if divide else 1
-  for begin in range(0, len(queries), processes * _QUERIES_AT_ONCE):
-    lines = slice(begin, min(len(queries),
-                             begin + processes * _QUERIES_AT_ONCE))
+  processes, each = hosts.count() if divide else 1, _QUERIES_AT_ONCE
+  if isinstance(miner, SearchMiner) and miner.is_on_mesh:
+    processes, each = 1, _ON_MESH * each
+  for begin in range(0, len(queries), processes * each):
+    lines = slice(begin, min(len(queries), begin + processes * each))
     turn = queries[lines]
     blocks = [turn[first : first + _QUERIES_AT_ONCE]
               for first in range(0, len(turn), _QUERIES_AT_ONCE)]

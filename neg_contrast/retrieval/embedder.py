@@ -11,6 +11,7 @@ from jaxtyping import Float, Int
 from neg_contrast import hosts, progress, sharding
 from neg_contrast.artifacts import folders
 from neg_contrast.data import dataset as dataset_lib
+from neg_contrast.data import tokenized
 from neg_contrast.models import attention, loading, reranker
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.retrieval import (
@@ -111,7 +112,7 @@ class Embedder(vectors.Vectors):
   @functools.cached_property
   def passage_vecs(self) -> vector_table.Rows:
     """`[passages, features] float32` of the corpus, or of `rows`."""
-    texts = self._dataset.tokenize(self._encoder.model, 'passage')
+    texts = self._texts
     count = len(texts.store) if self._rows is None else len(self._rows)
     if self._rows is None:
       full = float(np.mean(texts.lengths() >= texts.max_length))
@@ -138,6 +139,23 @@ class Embedder(vectors.Vectors):
             'passage', texts, span=rows, out=out, on_progress=on_progress
         ), ticker,
     )
+
+  @property
+  def block_rows(self) -> int:
+    """Passages whose vectors depend on each other, in the last bits."""
+    return self._encoder.block_rows('passage', self._texts, self._rows)
+
+  def encode_span(self, span: range) -> Float[np.ndarray, 'span features']:
+    """Vectors of adjacent passages, in whole blocks; nothing is kept.
+
+    Args:
+      span: places among the passages.
+    """
+    return self._encoder.encode('passage', self._texts, self._rows, span=span)
+
+  @property
+  def _texts(self) -> tokenized.TokenizedTexts:
+    return self._dataset.tokenize(self._encoder.model, 'passage')
 
   def _encode_in_memory(self, texts, count, say) -> np.ndarray:
     block = self._encoder.block_rows('passage', texts, self._rows)

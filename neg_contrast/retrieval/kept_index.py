@@ -14,6 +14,7 @@ from neg_contrast.retrieval import (
   multi_vector,
   scann_files,
   scann_index,
+  searched_parts,
   vector_table,
 )
 
@@ -75,19 +76,21 @@ def measure(
   """What an index missed of what exact search finds, as json for a manifest.
 
   Args:
-    index: of `make`.
+    index: of `make`, or approximate.
     found: `[queries, depth]`, its hits.
     exact: `[queries, depth]`, those of exact search.
   """
   queries, depth = found.rows.shape
   recall = hits.recall(found, exact)
-  logging.info('ScaNN found %.2f%% of the exact top %d of %d queries',
-               100 * recall, depth, queries)
+  kind = ('approx' if isinstance(index, searched_parts.SearchedParts)
+          else 'scann')
+  logging.info('%s found %.2f%% of the exact top %d of %d queries',
+               kind, 100 * recall, depth, queries)
   tuned = {} if not isinstance(index, scann_index.ScannIndex) else {
       'tuned': dataclasses.asdict(index.measured)
   }
   return {
-      'kind': 'scann',
+      'kind': kind,
       **tuned,
       'recall': recall,
       'depth': depth,

@@ -12,11 +12,11 @@ from neg_contrast import scoring
 from neg_contrast.artifacts import folders
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.retrieval import (
-  exact_parts,
   finding,
   hits,
   kept_index,
   search_settings,
+  searched_parts,
   vector_table,
 )
 from neg_contrast.retrieval import vectors as vectors_lib
@@ -156,8 +156,8 @@ class Retriever:
 
   @property
   def is_exact(self) -> bool:
-    """Whether every passage is scored."""
-    return self._scann is None
+    """Whether every passage is scored, and none missed."""
+    return self._scann is None and self._settings.recall is None
 
   def is_made(self) -> bool:
     """Whether embeddings and index lie on disk already."""
@@ -185,7 +185,8 @@ class Retriever:
       return {'kind': 'exact'}
     some = kept_index.measured_places(len(query_rows))
     exact_hits = self._as_rows(self._exact.search(
-        self.vectors.query_vecs(query_rows[some]), found.rows.shape[1]
+        self.vectors.query_vecs(query_rows[some]), found.rows.shape[1],
+        exactly=True,
     ))
     return kept_index.measure(
         self._index, hits.Hits(found.rows[some], found.scores[some]), exact_hits
@@ -205,10 +206,10 @@ class Retriever:
     )
 
   @functools.cached_property
-  def _exact(self) -> exact_parts.ExactParts:
+  def _exact(self) -> searched_parts.SearchedParts:
     prepared, rows = self._dataset.prepared, self._rows
     worlds = prepared.passage_worlds if prepared.worlds else None
-    return exact_parts.ExactParts(
+    return searched_parts.SearchedParts(
         self._settings, self.vectors.passage_vecs, self._tie_ranks,
         self._encoder.score,
         worlds if worlds is None or rows is None else worlds[rows],

@@ -9,6 +9,7 @@ from neg_contrast import errors
 from neg_contrast.data import prepared as prepared_lib
 from neg_contrast.retrieval import scann_index
 from neg_contrast.settings import config as config_lib
+from neg_contrast.settings.index_settings import KINDS
 
 _EXACT_BELOW = 50_000
 _LEAST_RECALL_DEPTH = 100  # One index serves searches of any depth.
@@ -27,6 +28,11 @@ class SearchSettings:
   index: config_lib.IndexConfig
   mesh: config_lib.MeshConfig
   depth: int
+
+  @property
+  def recall(self) -> float | None:
+    """What approximate search on TPUs has to find; None: search is not that."""
+    return self.index.target_recall if self.index.kind == 'approx' else None
 
   def scann(
       self,
@@ -51,7 +57,7 @@ class SearchSettings:
         )
       return None
     passages = len(prepared.passages) if rows is None else len(rows)
-    if index_kind(passages, self.index.kind) == 'exact':
+    if index_kind(passages, self.index.kind) != 'scann':
       return None
     return scann_index.Settings(
         target_recall=self.index.target_recall,
@@ -62,23 +68,25 @@ class SearchSettings:
   def index_identity(self, prepared: prepared_lib.Prepared) -> Any:
     """What hits depend on beside the vectors, as json."""
     scann = self.scann(prepared)
-    return 'exact' if scann is None else dataclasses.asdict(scann)
+    if scann is None:
+      return 'exact' if self.recall is None else {'approx': self.recall}
+    return dataclasses.asdict(scann)
 
 
 def index_kind(passages: int, wanted: str) -> str:
-  """Which index a corpus gets: `exact` or `scann`.
+  """Which index a corpus gets: `exact`, `approx` or `scann`.
 
   Below 50,000 passages exact search is fast enough, and exact.
 
   Args:
     passages: of the corpus.
-    wanted: `auto`, or one of the two.
+    wanted: `auto`, or one of the three.
 
   Raises:
     ValueError: `wanted` is something else.
   """
-  if wanted not in ('auto', 'exact', 'scann'):
-    raise ValueError(f'index kind {wanted!r}: not auto, exact or scann')
+  if wanted not in KINDS:
+    raise ValueError(f'index kind {wanted!r}: not one of {KINDS}')
   if wanted == 'auto':
     return 'exact' if passages < _EXACT_BELOW else 'scann'
   return wanted

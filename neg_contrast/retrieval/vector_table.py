@@ -193,6 +193,18 @@ class ShardWriter:
       _partial(path).unlink(missing_ok=True)
 
 
+def kept_dtype(vecs: Rows) -> np.dtype:
+  """The type that holds vectors without loss: bfloat16 or float32."""
+  return vecs.kept_dtype if isinstance(vecs, Table) else np.dtype(np.float32)
+
+
+def read(vecs: Rows, rows: range) -> np.ndarray:
+  """Adjacent vectors, `[rows, features]` in their `kept_dtype`."""
+  if isinstance(vecs, Table):
+    return vecs.read(rows)
+  return np.asarray(vecs[rows.start : rows.stop], np.float32)
+
+
 def check_finite(vecs: np.ndarray, what: str) -> None:
   """Refuses vectors that hold NaN or infinity, a few rows at a time.
 
@@ -270,6 +282,16 @@ class Table:
     if len(flat) and not 0 <= flat.min() <= flat.max() < len(self):
       raise IndexError(f'a row is not among the {len(self)} of the table')
     return self._gather(flat).reshape(*rows.shape, self._layout.features)
+
+  @property
+  def kept_dtype(self) -> np.dtype:
+    """The type that holds them without loss: bfloat16 or float32."""
+    is_half = self._layout.dtype == 'bfloat16'
+    return np.dtype(ml_dtypes.bfloat16 if is_half else np.float32)
+
+  def read(self, rows: range) -> np.ndarray:
+    """Adjacent vectors, `[rows, features]` in their `kept_dtype`."""
+    return self[rows.start : rows.stop].astype(self.kept_dtype, copy=False)
 
   def _read(self, start: int, stop: int) -> np.ndarray:
     """Adjacent rows."""

@@ -4,22 +4,28 @@ import dataclasses
 
 from neg_contrast.settings import keys
 
+KINDS = ('auto', 'exact', 'approx', 'scann')
+
 
 @dataclasses.dataclass(frozen=True)
 class IndexConfig(keys.Section):
   """Encoding and search.
 
   Attributes:
-    kind: `exact` search; `scann` (of texts with several vectors: ScaNN finds
-      candidates by single vectors, which are scored exactly); or `auto`: ScaNN
-      from 50,000 passages on, below which scoring all of them is fast enough.
+    kind: `exact` search; `approx`, which on TPUs scores everything and may miss
+      some of the best, and is exact elsewhere; `scann` (of texts with several
+      vectors: ScaNN finds candidates by single vectors, which are scored
+      exactly); or `auto`: ScaNN from 50,000 passages on, below which scoring
+      all of them is fast enough.
     target_recall: part of the exact top `evaluation.depth` (100, if that is
-      less) that ScaNN has to find; it searches as much as that takes.
+      less) that ScaNN has to find; it searches as much as that takes. Of
+      `approx`: of the best of every block of passages.
     shard_rows: passages in one ScaNN index; larger corpora get several.
       Building one holds 3.3 times its vectors in memory.
     chunk_tokens: tokens that a device encodes at once; 0: 2,048 on CPU, whose
       caches hold no more of them, and 8,192 on accelerators.
-    block_rows: passages that a device scores at once in exact search.
+    block_rows: passages that a device, or a core, scores at once in a search;
+      8 times as many with `approx`.
     table_rows: passages in one file of embeddings on disk, rounded up to whole
       blocks of encoding (64 batches of `chunk_tokens`), so that no vector
       depends on it. A process that is killed loses the file that it was
@@ -27,16 +33,17 @@ class IndexConfig(keys.Section):
       million.
     embedding_dtype: type of embeddings on disk: `float32`, `bfloat16` (half as
       large) or `int8` (a quarter); retrieval/vector_table.py says what they
-      cost.
+      cost. In the memory of accelerators `bfloat16` stays that, and halves the
+      time of a search; `int8` becomes float32.
   """
 
   section = 'index'
 
-  kind: str = keys.key('auto', keys.one_of('auto', 'exact', 'scann'))
+  kind: str = keys.key('auto', keys.one_of(*KINDS))
   target_recall: float = keys.key(0.95, keys.between(0, 1))
   shard_rows: int = keys.key(1_000_000, keys.at_least(1))
   chunk_tokens: int = keys.key(0, keys.at_least(0))
-  block_rows: int = keys.key(16384, keys.at_least(1))
+  block_rows: int = keys.key(4096, keys.at_least(1))
   table_rows: int = keys.key(16384, keys.at_least(1))
   embedding_dtype: str = keys.key(
       'float32', keys.one_of('float32', 'bfloat16', 'int8')

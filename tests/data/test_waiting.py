@@ -50,7 +50,7 @@ def test_a_corpus_is_prepared_once(tmp_path, monkeypatch):
   (data / 'qrels' / 'test.tsv').write_text('query\tpassage\tscore\nq\ta\t1\n')
   spec, out = f'beir:{data}', tmp_path / 'out'
   calls = count_calls(monkeypatch, corpus_writer.CorpusWriter, 'write')
-  made = while_locked(preparation._folder(spec, out),
+  made = while_locked(preparation._folder(spec, out, 0),
                       lambda: preparation.prepare(spec, out, False))
   assert [len(corpus.passages) for corpus in made] == [1, 1]
   assert len(calls) == 1

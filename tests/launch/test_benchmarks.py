@@ -8,6 +8,8 @@ import pathlib
 import numpy as np
 import pytest
 
+from neg_contrast.retrieval import host_scan
+
 SCRIPTS = pathlib.Path(__file__).parents[2] / 'launch' / 'benchmarks'
 NAMES = sorted(path.stem for path in SCRIPTS.glob('benchmark_*.py'))
 
@@ -81,6 +83,18 @@ def test_mining(load, tmp_path):
     step(load, 'benchmark_mine', tmp_path, name)
   rows = np.load(tmp_path / 'pool exact' / 'rows.npy')
   assert rows.shape == (8, 200)
+
+
+def test_exact_search(load, tmp_path, monkeypatch):
+  monkeypatch.setattr(host_scan, '_threads', host_scan._threads)  # To be kept.
+  script = load('benchmark_search')
+  table, queries = script.make_table(tmp_path / 'made', 600, 16, 8)
+  all_rows = lambda some: np.argsort(-some @ table[:].T, axis=1)[:, :10]
+  row = script.measure({
+      'ours': script._ours(table, 2, 10), 'faiss': all_rows,
+      'reading': script._reading(table, 2),
+  }, queries, 2, 1)
+  assert row.endswith('| 1.0000 |') and row.count('|') == 9
 
 
 def test_scores(load, tmp_path):

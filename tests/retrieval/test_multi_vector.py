@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from neg_contrast import scoring, sharding
-from neg_contrast.retrieval import exact, hits, multi_vector
+from neg_contrast.retrieval import hits, mesh_search, multi_vector
 from neg_contrast.settings import config as config_lib
 
 FEATURES, PASSAGES = 6, 40
@@ -38,13 +38,13 @@ def test_finds_what_exact_search_finds(name):
   assert singles.shape == there.shape
   np.testing.assert_array_equal(singles[:], there)
   np.testing.assert_array_equal(singles[np.array([[3, 1]])], there[[[3, 1]]])
-  vectors = exact.ExactIndex(
+  vectors = mesh_search.MeshSearch(
       singles, np.arange(len(singles), dtype=np.int32), mesh()
   )
   index = multi_vector.CandidateIndex(
       passages, ranks, score, singles, vectors
   )
-  want = exact.ExactIndex(passages, ranks, mesh(), score=score).search(
+  want = mesh_search.MeshSearch(passages, ranks, mesh(), score=score).search(
       queries, PASSAGES
   )
   got = index.search(queries, PASSAGES)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from neg_contrast import scoring
-from neg_contrast.retrieval import retriever, search_settings, vectors
+from neg_contrast.retrieval import hits, retriever, search_settings, vectors
 from neg_contrast.settings import config as config_lib
 from tests import corpora
 from tests.retrieval import test_finding
@@ -203,3 +203,19 @@ def test_an_exact_search_misses_nothing(tmp_path):
   rows = np.array([0], np.int32)
   assert made.measure_index(rows, made.search_rows(rows, 2)) == {
       'kind': 'exact'}
+
+
+def test_what_approximate_search_misses_is_measured(tmp_path):
+  made = retriever.Retriever(
+      settings(kind='approx'), numbered(tmp_path),
+      Given([[1], [2]], [[1], [5], [3], [4], [2]]))
+  assert not made.is_exact
+  rows = np.array([0, 1], np.int32)
+  found = made.search_rows(rows, 2)
+  assert rows_of(found) == [[1, 3], [1, 3]]
+  assert made.measure_index(rows, found) == {
+      'kind': 'approx', 'recall': 1.0, 'depth': 2, 'queries': 2}
+  missing = hits.Hits(found.rows[:, ::2].repeat(2, 1), found.scores)
+  missing.rows[:, 1] = 0
+  missing.scores[:, 1] = 1
+  assert made.measure_index(rows, missing)['recall'] == 0.5

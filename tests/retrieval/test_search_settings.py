@@ -42,6 +42,13 @@ def test_small_corpora_are_searched_exactly():
   assert make(kind='scann').index_identity(corpus(7))['shard_rows'] == 10**6
 
 
+def test_approximate_search_is_another():
+  approx = make(kind='approx', target_recall=0.9)
+  assert approx.scann(corpus(10**6)) is None
+  assert approx.index_identity(corpus(10**6)) == {'approx': 0.9}
+  assert approx.recall == 0.9 and make(kind='exact').recall is None
+
+
 def test_worlds_are_searched_exactly():
   assert make().scann(corpus(10**6, ('one',))) is None
   with pytest.raises(errors.UserError, match='a:b has worlds'):

@@ -63,7 +63,10 @@ class DenseStrategy(strategy.Strategy):
       facts = retriever.measure_index(some, retriever.search_rows(some, depth))
     search = functools.partial(_search, retriever, task.dataset, depth)
     return strategy.Proposer(
-        candidates.SearchMiner(search, task.positives), {'index': facts}
+        candidates.SearchMiner(search, task.positives, is_on_mesh=(
+            task.among is not None
+            or self.task.search.scann(task.prepared) is None
+        )), {'index': facts},
     )
 
 

@@ -21,11 +21,11 @@ from neg_contrast.negatives import pool as pool_lib
 from neg_contrast.negatives import sampled, sampling
 from neg_contrast.negatives.sources import source
 from neg_contrast.retrieval import embedder as embedder_lib
-from neg_contrast.retrieval import vector_table
 from neg_contrast.settings import config as config_lib
 
 FOLDER = 'sampled'  # Of a workdir.
-FORMAT = folders.Format('sampled negatives', 1)
+FORMAT = folders.Format('sampled negatives', 2)
+_RANDOM_ROWS = 4096  # Of a block without vectors.
 
 
 class Sampled(source.Source):
@@ -125,7 +125,7 @@ class Sampled(source.Source):
   def _draw_all(
       self, embedder: embedder_lib.Embedder | None, scale: float, step: int
   ) -> dict[str, np.ndarray]:
-    """Arrays `[examples, K - 1]`; processes divide the examples.
+    """Arrays `[examples, K - 1]`; processes divide the corpus.
 
     Args:
       embedder: the model as it is; None: all are random, whatever it says.
@@ -136,40 +136,32 @@ class Sampled(source.Source):
     count, among = len(pairs), self._material.among
     if among is None:
       among = np.arange(len(prepared.passages), dtype=np.int32)
-    score = scoring.DUAL
-    query_vecs: np.ndarray = np.zeros((count, 1), np.float32)
-    passage_vecs: vector_table.Rows = np.zeros((len(among), 1), np.float32)
-    if embedder is not None:
+    corpus = functools.partial(
+        sampled.Corpus, among, prepared.passage_groups[among],
+        mesh=self._material.mesh,
+    )
+    if embedder is None:
+      score, query_vecs = scoring.DUAL, np.zeros((count, 1), np.float32)
+      passages = corpus(
+          features=1, encode_rows=_RANDOM_ROWS,
+          encode=lambda span: np.zeros((len(span), 1), np.float32),
+      )
+    else:
       query_rows, places = np.unique(pairs.query_rows, return_inverse=True)
       score = embedder.encoder.score
       query_vecs = embedder.query_vecs(query_rows)[places]
-      passage_vecs = embedder.passage_vecs
-    is_iid = self._material.loss.adjusted
-    draw = sampled.Drawer(self._sampling, is_iid, score, scale, sampled.Blocks(
-        passage_vecs, among, prepared.passage_groups[among],
-        self._material.mesh,
-    ))
-    key = sampling.draw_key(self._material.seed, step // self.refresh_steps)
-    at_once = sampled.EXAMPLES_AT_ONCE
-    blocks = -(-count // at_once)
-    say = progress.Ticker(f'drawing negatives after step {step}', count)
-    made: list[dict[str, np.ndarray]] = []
-    for block in hosts.share_of(blocks):
-      lines = np.arange(block * at_once, min(count, (block + 1) * at_once))
-      made.append(draw(
-          key, lines, query_vecs[lines],
-          self._excluded(pairs.query_rows[lines]),
-      ))
-      say(int(lines[-1]) + 1)
-    names = ['rows'] + ['log_proposal'] * is_iid
+      passages = corpus(
+          features=embedder.encoder.dim, encode_rows=embedder.block_rows,
+          encode=embedder.encode_span,
+      )
     width = self._sampling.count
-    empty = {'rows': np.zeros((0, width), np.int32),
-             'log_proposal': np.zeros((0, width), np.float32)}
-    drawn = {
-        name: hosts.gather(np.concatenate(
-            [empty[name], *(part[name] for part in made)]
-        )) for name in names
-    }
+    drawn = sampled.Drawer(
+        self._sampling, self._material.loss.adjusted, score, scale, passages
+    )(
+        sampling.draw_key(self._material.seed, step // self.refresh_steps),
+        query_vecs, self._excluded(pairs.query_rows),
+        progress.Ticker(f'drawing negatives after step {step}', len(among)),
+    )
     few = int((drawn['rows'] < 0).any(axis=1).sum())
     if few:
       logging.warning('%d of %d examples have fewer than %d negatives in the '

@@ -3,7 +3,7 @@
 import numpy as np
 
 from neg_contrast import scoring
-from neg_contrast.retrieval import exact_parts, hits, search_settings
+from neg_contrast.retrieval import hits, search_settings, searched_parts
 from neg_contrast.settings import config as config_lib
 
 SETTINGS = search_settings.SearchSettings(
@@ -29,7 +29,9 @@ def assert_best(found, scores, ranks):
 
 def test_a_query_finds_its_own_world_only():
   queries, vecs, ranks, worlds = make()
-  index = exact_parts.ExactParts(SETTINGS, vecs, ranks, scoring.DUAL, worlds)
+  index = searched_parts.SearchedParts(
+      SETTINGS, vecs, ranks, scoring.DUAL, worlds
+  )
   own = np.array([2, 0, 1, 1, 0, 2, 2, 0, 1], np.int32)
   scores = queries @ vecs.T
   scores[own[:, None] != worlds] = -np.inf
@@ -41,7 +43,7 @@ def test_a_query_finds_its_own_world_only():
 def test_among_some_passages():
   queries, vecs, ranks, _ = make()
   among = np.arange(1, 41, 4, dtype=np.int32)
-  index = exact_parts.ExactParts(
+  index = searched_parts.SearchedParts(
       SETTINGS, vecs, ranks, scoring.DUAL, among=among
   )
   scores = queries @ vecs.T
@@ -51,5 +53,5 @@ def test_among_some_passages():
 
 def test_among_all_where_nothing_is_named():
   queries, vecs, ranks, _ = make()
-  index = exact_parts.ExactParts(SETTINGS, vecs, ranks, scoring.DUAL)
+  index = searched_parts.SearchedParts(SETTINGS, vecs, ranks, scoring.DUAL)
   assert_best(index.search_among(queries, 6), queries @ vecs.T, ranks)
