@@ -167,7 +167,7 @@ def set_key(
     config.update_from_flattened_dict({key: value})
   except (AttributeError, KeyError, TypeError, ValueError) as e:
     known = difflib.get_close_matches(key, flat(config), 1)
-    hint = f'; did you mean {known[0]}?' if known else ''
+    hint = f'; did you mean {known[0]}?' if known not in ([], [key]) else ''
     why = 'no such key' if key not in flat(config) else (
         f'{type(value).__name__} does not fit its type'
     )

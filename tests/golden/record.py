@@ -224,7 +224,7 @@ def _masked(value, key=''):
   if isinstance(value, dict):
     return {name: _masked(one, name) for name, one in sorted(value.items())}
   if isinstance(value, list):
-    return '<tuned>' if key == 'weights' else [
+    return '<tuned>' if value and key == 'weights' else [
         _masked(one, key) for one in value]
   if isinstance(value, str) and key not in _KEPT:
     return _WEIGHTS.sub('<weights>', value)
