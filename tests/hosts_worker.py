@@ -119,11 +119,12 @@ def _search_together() -> None:
   vecs, queries, ranks = test_mesh_search.random_vecs()
   mesh = sharding.make_common_mesh(config_lib.MeshConfig())
   assert mesh.size == jax.device_count()
-  for on_devices in (False, True):
-    found = mesh_search.MeshSearch(
-        vecs, ranks, mesh, 64, on_devices=on_devices
+  for on_devices, block_rows in ((False, 64), (True, 64), (False, 4096)):
+    found = mesh_search.MeshSearch(  # In one block, the first process has all.
+        vecs, ranks, mesh, block_rows, on_devices=on_devices
     ).search(queries, 9)
-    print('found', on_devices, test_mesh_search.digest(found), flush=True)
+    print('found', on_devices, block_rows, test_mesh_search.digest(found),
+          flush=True)
 
 
 def _use_hosts() -> None:

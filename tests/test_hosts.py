@@ -341,12 +341,12 @@ def test_what_processes_tell_each_other(together):
   assert "failed KeyError('as planned')" in told[0]
   assert "UserError('process 0 failed" in told[1]
   vecs, queries, ranks = test_mesh_search.random_vecs()
-  for on_devices in (False, True):
-    alone = mesh_search.MeshSearch(
-        vecs, ranks, test_mesh_search.mesh(), 64, on_devices=on_devices
-    ).search(queries, 9)
+  for on_devices, block_rows in ((False, 64), (True, 64), (False, 4096)):
+    alone = test_mesh_search.digest(mesh_search.MeshSearch(
+        vecs, ranks, test_mesh_search.mesh(), block_rows, on_devices=on_devices
+    ).search(queries, 9))
     for text in told:
-      assert f'found {on_devices} {test_mesh_search.digest(alone)}' in text
+      assert f'found {on_devices} {block_rows} {alone}' in text
 
 
 def test_start_alone_and_half_told():

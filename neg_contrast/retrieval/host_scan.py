@@ -38,6 +38,7 @@ class HostScan:
       blocks: corpus_blocks.Blocks,
       own: range,
       score: scoring.ScoreFunction,
+      is_shared: bool = False,
   ):
     """Reads nothing yet.
 
@@ -47,9 +48,11 @@ class HostScan:
       blocks: of the corpus.
       own: those of this process.
       score: of a query's vectors and a passage's.
+      is_shared: whether other processes search too, though they may have no
+        blocks.
     """
     self._vecs, self._ranks, self._blocks = vecs, ranks, blocks
-    self._own, self._score = own, score
+    self._own, self._score, self._is_shared = own, score, is_shared
     self._is_finite: set[int] = set()
 
   def search(
@@ -57,7 +60,7 @@ class HostScan:
   ) -> np.ndarray:
     """The keys of the best; see `best_keys`.
 
-    Where processes have blocks of their own, all come here.
+    Where processes share the corpus, all come here.
 
     Args:
       query_vecs: `[queries, features] float32`.
@@ -70,7 +73,7 @@ class HostScan:
       ValueError: a vector is not finite.
     """
     best = self._search_own(query_vecs, k)
-    if len(self._own) == self._blocks.count:
+    if not self._is_shared:
       return best
     words = hosts.gather(best.view(np.int32))  # JAX would cut int64.
     parts = words.view(np.int64).reshape(-1, len(query_vecs), k)

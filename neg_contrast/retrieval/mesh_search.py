@@ -114,9 +114,10 @@ class MeshSearch:
 
   @functools.cached_property
   def _on_host(self) -> host_scan.HostScan:
-    own = self._blocks.of_devices(corpus_blocks.own(self._devices))
+    devices = corpus_blocks.own(self._devices)
     return host_scan.HostScan(
-        self._vecs, self._ranks, self._blocks, own, self._score
+        self._vecs, self._ranks, self._blocks, self._blocks.of_devices(devices),
+        self._score, is_shared=len(devices) < len(self._devices),
     )
 
   @functools.cached_property

@@ -91,11 +91,11 @@ def test_threads_and_processes_give_the_same_bytes(monkeypatch):
   for process in range(3):
     own = blocks.of_devices(range(2 * process, 2 * process + 2))
     host_scan.HostScan(
-        vecs, ranks, blocks, own, scoring.DUAL).search(queries, 9)
+        vecs, ranks, blocks, own, scoring.DUAL, True).search(queries, 9)
   monkeypatch.setattr(host_scan.hosts, 'gather',
                       lambda words: np.concatenate(parts))
   found = host_scan.HostScan(
-      vecs, ranks, blocks, range(6), scoring.DUAL).search(queries, 9)
+      vecs, ranks, blocks, range(6), scoring.DUAL, True).search(queries, 9)
   whole = host_scan.HostScan(
       vecs, ranks, blocks, range(blocks.count), scoring.DUAL)
   np.testing.assert_array_equal(found, whole.search(queries, 9))
