@@ -56,7 +56,7 @@ def run(root, *flags, workdir=None):
     (['--config.job=search'], 'config.checkpoint'),
     (['--config.job=search', '--config.checkpoint=nowhere/at/all'],
      'no such model folder'),
-    (['--config.index.kind=fast'], 'must be one of auto, exact, scann'),
+    (['--config.index.kind=fast'], 'must be one of auto, exact, approx, scann'),
     (['--config.index.target_recall=95'], 'lies between 0 and 1'),
     (['--config.job=split', '--config.data.passage_tokens=9'],
      'config.checkpoint'),
