@@ -1,4 +1,4 @@
-"""The house stands as DESIGN.md draws it: held by reading the code."""
+"""The house stands as neg_contrast/README.md draws it: read from the code."""
 
 import ast
 import collections
@@ -79,7 +79,7 @@ def level(name: str) -> int:
 def test_no_arrow_runs_back(name):
   room = name.split('.')[0]
   assert room in (*ROOMS, *GROUND, *DOORS, *PRESETS, '__init__'), (
-      f'{name}: in no room of DESIGN.md')
+      f'{name}: in no room of neg_contrast/README.md')
   if room in PRESETS:
     return
   for other in ours(name):

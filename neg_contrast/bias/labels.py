@@ -10,7 +10,7 @@ from neg_contrast.data import answers as answers_lib
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import examples
 from neg_contrast.data import prepared as prepared_lib
-from neg_contrast.retrieval import bm25_search
+from neg_contrast.retrieval import bm25_search, own_passages
 from neg_contrast.settings import config as config_lib
 
 _DEPTH = 100  # Of BM25, for the labels that are no positives.
@@ -133,8 +133,8 @@ def _find_others(
   prepared = dataset.prepared
   groups, known = prepared.passage_groups, examples.known_positives(prepared)
   positives = set(known[query_rows].reshape(-1).tolist())
-  found = bm25_search.search_bm25(
-      bm25, dataset, query_rows,
+  found = own_passages.search_rows(
+      bm25_search.Bm25Search(bm25, dataset), dataset, query_rows,
       min(_DEPTH, len(prepared.passages)),
   ).rows
   taken: dict[int, int] = {}  # Group -> passage.

@@ -102,6 +102,7 @@ class Evaluation(artifact.Named):
     if not self.is_divided:
       super().build()
       return
+    self.ranking.release()  # The first may have it from a turn of its own.
     self.ranking.load()
     hosts.on_first(super().build)
 

@@ -140,6 +140,8 @@ def _make(cell: declared_cells.Cell) -> Any:
 
 def _what(one: evaluations.Evaluation) -> Any:
   """Equal for evaluations of the same system of the same model."""
-  model = getattr(one.ranking, 'vectors', None)
-  model = getattr(model, 'model', one.ranking)
-  return one.ranking.judged, one.ranking.name, model
+  vectors = getattr(one.ranking, 'vectors', None)
+  return (one.ranking.judged, one.ranking.name,
+          getattr(vectors, 'model', one.ranking),
+          getattr(vectors, 'encoding', None),
+          getattr(one.ranking, 'search', None))

@@ -51,7 +51,7 @@ class CandidateFolder(artifact.Cached):
 
   @property
   def is_divided(self) -> bool:
-    """Processes divide the queries where a search finds the candidates."""
+    """All processes mine together where candidates are ranked."""
     return self.strategy.is_ranked
 
   def needs(self) -> dict[str, artifact.Artifact]:

@@ -20,7 +20,8 @@ from neg_contrast.retrieval import hits
 
 FORMAT = folders.Format('mined candidates', 2)
 _QUERIES_AT_ONCE = 4096
-_ON_MESH = 16  # Times as many.
+_ON_MESH = 16  # Times as many,
+_POSITIVES_AT_ONCE = 2**24  # unless one of them has very many positives.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -106,7 +107,7 @@ def mine(
 
   Memory holds the candidates of 4,096 queries, for each process. Of a search
   on the mesh, which all processes do together and which reads the corpus once,
-  those of 65,536.
+  those of 65,536, or of fewer where one query has over 256 positives.
 
   Args:
     queries: `[queries] int32`, rows of the data set, ascending.
@@ -117,7 +118,8 @@ def mine(
   """
   processes, each = hosts.count() if divide else 1, _QUERIES_AT_ONCE
   if isinstance(miner, SearchMiner) and miner.is_on_mesh:
-    processes, each = 1, _ON_MESH * each
+    fitting = _POSITIVES_AT_ONCE // max(1, miner.positives.most)
+    processes, each = 1, min(_ON_MESH * each, max(each, fitting))
   for begin in range(0, len(queries), processes * each):
     lines = slice(begin, min(len(queries), begin + processes * each))
     turn = queries[lines]

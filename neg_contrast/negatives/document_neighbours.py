@@ -25,6 +25,7 @@ class Neighbours:
       documents: Int[np.ndarray, ' passages'],
       groups: Int[np.ndarray, ' passages'],
       known: examples.Positives,
+      own: Int[np.ndarray, ' queries'] | None = None,
   ):
     """Sorts the passages by document.
 
@@ -32,8 +33,10 @@ class Neighbours:
       documents: `[passages] int32`, number of the document; -1: unknown.
       groups: `[passages] int32`, the first row of equal text.
       known: groups of all known positives, of all queries.
+      own: `[queries] int32`, see `Dataset.own_passages`.
     """
     self._documents, self._groups, self._known = documents, groups, known
+    self._own = own
     self._order = np.argsort(documents, kind='stable').astype(np.int32)
     self._places = np.empty_like(self._order)
     self._places[self._order] = np.arange(len(documents), dtype=np.int32)
@@ -63,8 +66,9 @@ class Neighbours:
 
     Returns:
       `[examples, depth] int32` passage rows, nearest first, of two equally near
-      the one before; -1 pads. Known positives of the query and passages of
-      their text are left out; of passages with equal text there is the nearest.
+      the one before; -1 pads. Known positives of the query, its own passage,
+      and passages of their text are left out; of passages with equal text there
+      is the nearest.
     """
     found = np.full((len(positive_rows), depth), -1, np.int32)
     lines = np.flatnonzero(self._documents[positive_rows] >= 0)
@@ -98,15 +102,19 @@ class Neighbours:
     documents = self._documents[positive_rows]
     first = self._ends[documents][:, None]
     end = self._ends[documents + 1][:, None]
-    own = self._places[positive_rows].astype(np.int64)[:, None]
-    furthest = np.maximum(own - first, end - 1 - own)
+    here = self._places[positive_rows].astype(np.int64)[:, None]
+    furthest = np.maximum(here - first, end - 1 - here)
     reach = max(1, min(reach, int(furthest.max())))
     steps = np.arange(1, reach + 1)
-    places = own + np.stack([-steps, steps], axis=1).reshape(-1)
+    places = here + np.stack([-steps, steps], axis=1).reshape(-1)
     usable = (places >= first) & (places < end)
     rows = self._order[np.where(usable, places, 0)]
     groups = self._groups[rows]
     usable &= ~self._known.holds(query_rows, groups)
+    if self._own is not None:
+      own_rows = self._own[query_rows]
+      usable &= (groups != self._groups[own_rows][:, None]) | (
+          own_rows[:, None] < 0)
     usable &= ~self._repeated(rows, groups, usable)
     best = np.argsort(~usable, axis=1, kind='stable')[:, :depth]
     usable = np.take_along_axis(usable, best, axis=1)

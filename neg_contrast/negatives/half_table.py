@@ -16,6 +16,7 @@ from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import examples
 from neg_contrast.negatives import document_neighbours as neighbours_lib
 from neg_contrast.negatives import halves as halves_lib
+from neg_contrast.retrieval import bm25 as bm25_lib
 
 FOLDER = 'halves'  # Of `negatives.mined_dir`.
 _PAIRS_AT_ONCE = 65536  # Judgements of a part: 47 s if all are halved.
@@ -106,12 +107,18 @@ class HalfTable(artifact.Artifact):
     is_trained = (judgements.grades > 0) & judgements.is_example
     self._check(documents[rows[is_trained]])
     neighbours = neighbours_lib.Neighbours(
-        documents, prepared.passage_groups, examples.known_positives(prepared)
+        documents, prepared.passage_groups, examples.known_positives(prepared),
+        dataset.own_passages,
     )
+    index = functools.cache(
+        functools.partial(self._index_for, judgements.query_rows)
+    )  # Opened for the first half, if there is any.
+
+    def score(query: str, texts: Sequence[str]) -> Sequence[float]:
+      return index().score_texts(query, texts)
+
     maker = halves_lib.HalfMaker(
-        self.tokenizer.load(),
-        functools.partial(self._score, judgements.query_rows),
-        self.answer_rule,
+        self.tokenizer.load(), score, self.answer_rule
     )
     say = progress.Ticker('halving passages', len(rows))
 
@@ -183,12 +190,8 @@ class HalfTable(artifact.Artifact):
       logging.warning('%d of %d positives belong to no document and get no '
                       'context negatives', unknown, len(documents))
 
-  def _score(
-      self, query_rows: np.ndarray, query: str, texts: Sequence[str]
-  ) -> Sequence[float]:
-    """By the index, which is opened for the first half, if there is any."""
-    index = self.bm25.load().over_worlds_of(query_rows)
-    return index.score_texts(query, texts)
+  def _index_for(self, query_rows: np.ndarray) -> bm25_lib.Bm25Index:
+    return self.bm25.load().over_worlds_of(query_rows)
 
   def _dataset(self) -> dataset_lib.Dataset:
     return self.data.load()

@@ -50,7 +50,7 @@ def best_of(keys: Int64[np.ndarray, 'queries some'], k: int) -> np.ndarray:
   if some > k:
     keys = np.partition(keys, some - k, axis=1)[:, some - k:]
   found = np.full((len(keys), k), NOTHING)
-  found[:, : keys.shape[1]] = -np.sort(-keys, axis=1)
+  found[:, : keys.shape[1]] = np.sort(keys, axis=1)[:, ::-1]
   return found
 
 

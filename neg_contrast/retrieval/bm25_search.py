@@ -126,16 +126,6 @@ class Bm25(artifact.Artifact):
     )
 
 
-def search_bm25(
-    config: config_lib.EvaluationConfig,
-    dataset: dataset_lib.Dataset,
-    query_rows: Int[np.ndarray, ' queries'],
-    depth: int,
-) -> hits.Hits:
-  """The best passages of queries by BM25."""
-  return Bm25Search(config, dataset).search_rows(query_rows, depth)
-
-
 def bm25_of(
     config: config_lib.EvaluationConfig, data: artifact.Artifact
 ) -> Bm25:

@@ -1,4 +1,4 @@
-"""The best passages of queries: the one search of a corpus by vectors.
+"""The best passages of queries, where every vector of a corpus is scored.
 
 The corpus is read once per search, whatever the number of queries, in blocks
 that lie over all devices of all processes. Ties go to the larger id, as

@@ -69,7 +69,8 @@ class SearchSettings:
     """What hits depend on beside the vectors, as json."""
     scann = self.scann(prepared)
     if scann is None:
-      return 'exact' if self.recall is None else {'approx': self.recall}
+      return 'exact' if self.recall is None else {
+          'approx': self.recall, 'block_rows': self.index.block_rows}
     return dataclasses.asdict(scann)
 
 

@@ -88,7 +88,7 @@ class NegativesConfig(keys.Section):
   depth: int = keys.key(200, counts=False)
   members: tuple[str, ...] = keys.key(
       ('coarse', 'fine', 'bm25', 'context'), each=keys.one_of(MINED),
-      counts=False,
+      counts=keys.When('strategy', 'mixed'),
   )
   hard_percent: float = keys.key(
       100.0, keys.from_to(0, 100), counts=_IF_SAMPLED

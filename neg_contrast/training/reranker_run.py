@@ -32,7 +32,7 @@ from neg_contrast.training import outline as outline_lib
 
 
 class RerankerTraining(pooled_run.PooledTraining):
-  """Trains a cross-encoder on each query's positive and negatives of a pool."""
+  """Trains a cross-encoder on each query's positive and hard negatives."""
 
   def _save_description(self) -> None:
     reranker.save_description(self.model, self.workdir)

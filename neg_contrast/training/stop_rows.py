@@ -12,7 +12,7 @@ from neg_contrast import hosts
 from neg_contrast.artifacts import arrays, artifact, folders
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import prepared as prepared_lib
-from neg_contrast.retrieval import bm25_search
+from neg_contrast.retrieval import bm25_folder, bm25_search
 
 _DEPTH = 100  # Of BM25.
 _FILE = 'rows.npy'
@@ -24,7 +24,8 @@ class StopRows(artifact.Cached):
 
   They are the positives of the tune queries, the BM25 top 100 of each, and
   random passages: all passages, if there are no more of them. They are of the
-  tune queries' worlds. They lie beside the prepared corpus, for all trainings.
+  tune queries' worlds. They lie beside the prepared corpus, for all trainings
+  with these tune queries and this seed.
 
   Attributes:
     bm25: of the data with judgements that people made.
@@ -69,7 +70,8 @@ class StopRows(artifact.Cached):
     """Those of BM25, the tune queries, how many passages, and the seed."""
     queries = self._judgements.queries.astype(np.int32)
     return {
-        **self.bm25.settings(), 'passages': self.passages, 'seed': self.seed,
+        **self.bm25.settings(), 'postings': bm25_folder.FORMAT.number,
+        'passages': self.passages, 'seed': self.seed,
         'tune_queries': hashlib.sha256(queries.tobytes()).hexdigest(),
     }
 

@@ -41,9 +41,10 @@ def mined(seed=0):
 
 
 def make_pool(folder, found, **settings):
+  names = tuple(found)
   config = config_lib.NegativesConfig(
-      strategy='mixed', members=tuple(found), pool_size=4, depth=DEPTH,
-      first_rank=2, **settings,
+      strategy='mixed' if names[1:] else names[0], members=names, pool_size=4,
+      depth=DEPTH, first_rank=2, **settings,
   )
   folder, manifest = pathlib.Path(folder), {}
   with folders.writing(folder, manifest, format=pool_lib.FORMAT) as scratch:

@@ -31,7 +31,7 @@ def nearest(documents, groups, known, row, depth):
 
 @st.composite
 def corpora(draw):
-  """Documents that are no runs, copies, several positives of a query."""
+  """Documents that are no runs, copies, several positives, own passages."""
   count = draw(st.integers(1, 24))
   some = lambda least, most: draw(st.lists(
       st.integers(least, most), min_size=count, max_size=count))
@@ -40,23 +40,28 @@ def corpora(draw):
   judged = draw(st.lists(st.tuples(
       st.integers(0, 3), st.integers(0, count - 1)), min_size=1, max_size=30))
   return (np.array(some(-1, 3), np.int32), groups,
-          np.array(sorted(set(judged)), np.int32), draw(st.integers(1, 9)))
+          np.array(sorted(set(judged)), np.int32), draw(st.integers(1, 9)),
+          np.array(draw(st.lists(st.integers(-1, count - 1), min_size=4,
+                                 max_size=4)), np.int32))
 
 
 @settings(max_examples=150, deadline=None)
 @given(corpora())
-def test_they_are_those_of_a_loop_and_never_a_positive(corpus):
-  documents, groups, pairs, depth = corpus
+def test_they_are_those_of_a_loop_and_no_positive_or_own_passage(corpus):
+  documents, groups, pairs, depth, own = corpus
   known = [sorted({int(groups[row]) for query, row in pairs if query == q})
            for q in range(4)]
-  made = neighbours_lib.Neighbours(documents, groups, tiny.positives(known))
+  made = neighbours_lib.Neighbours(
+      documents, groups, tiny.positives(known), own)
+  never = [[*known[q], *([int(groups[own[q]])] if own[q] >= 0 else [])]
+           for q in range(4)]
   found = made.of(pairs[:, 0], pairs[:, 1], depth)
   assert found.shape == (len(pairs), depth) and found.dtype == np.int32
   for (query, row), rows in zip(pairs, found.tolist(), strict=True):
     there = [other for other in rows if other >= 0]
     assert rows == there + [-1] * (depth - len(there))
-    assert there == nearest(documents, groups, known[query], row, depth)
-    assert not set(groups[there].tolist()) & set(known[query])
+    assert there == nearest(documents, groups, never[query], row, depth)
+    assert not set(groups[there].tolist()) & set(never[query])
   # Each example's are its own: any part of a batch gives the same.
   np.testing.assert_array_equal(
       made.of(pairs[1:, 0], pairs[1:, 1], depth), found[1:])

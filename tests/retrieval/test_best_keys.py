@@ -49,3 +49,14 @@ def test_keys_sort_like_scores_and_then_ranks():
   nothing = np.array([best_keys.NOTHING])
   assert best_keys.ranks_of(nothing) == -1
   assert best_keys.scores_of(nothing) == -np.inf
+
+
+def test_places_without_a_passage_are_last():
+  """Of two processes with fewer passages than are wanted."""
+  scores, empty = np.array([[2, 1]], np.float32), [[best_keys.NOTHING] * 3]
+  one, other = (best_keys.keys_of(scores, np.array([ranks], np.int32))
+                for ranks in ([0, 1], [2, 3]))
+  found = best_keys.best_of(np.concatenate([one, empty, other], axis=1), 6)
+  assert (found[:, :4] > best_keys.NOTHING).all()
+  assert (np.diff(best_keys.scores_of(found[:, :4])) <= 0).all()
+  assert best_keys.ranks_of(found)[0].tolist() == [0, 2, 1, 3, -1, -1]

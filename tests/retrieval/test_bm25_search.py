@@ -40,8 +40,8 @@ def score(count, holding, length, mean, times=1):
 
 
 def test_titles_are_searched_and_others_not_found(tmp_path):
-  found = bm25_search.search_bm25(
-      CONFIG, plain(tmp_path).load(), np.array([1, 0], np.int32), 3)
+  search = bm25_search.Bm25Search(CONFIG, plain(tmp_path).load())
+  found = search.search_rows(np.array([1, 0], np.int32), 3)
   assert found.rows.tolist() == [[2, 1, -1], [0, 1, -1]]
   mean = 4 / 3  # Of terms: one, two and one.
   np.testing.assert_allclose(found.scores, [
@@ -92,8 +92,8 @@ def test_any_text_is_searched_in_all_worlds(tmp_path):
 
 def test_no_queries_have_no_hits(tmp_path):
   for data in (plain(tmp_path / 'plain'), worlds(tmp_path / 'worlds')):
-    found = bm25_search.search_bm25(
-        CONFIG, data.load(), np.zeros(0, np.int32), 4)
+    search = bm25_search.Bm25Search(CONFIG, data.load())
+    found = search.search_rows(np.zeros(0, np.int32), 4)
     assert found.rows.shape == found.scores.shape == (0, 4)
 
 

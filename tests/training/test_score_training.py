@@ -47,7 +47,8 @@ class Parts:
     config = self.config
     self.negatives = sources.SOURCES['sampled'](sources.Material(
         config.negatives, config.loss, config.seed, config.data.batch_size,
-        self.dataset, self.pairs, None, sharding.make_local_mesh(config.mesh),
+        self.dataset, self.pairs, None, {},
+        sharding.make_local_mesh(config.mesh),
         self.embed, folder / 'work',
     ))
     self.params = state.dual_encoder_params(self.model.params, None)

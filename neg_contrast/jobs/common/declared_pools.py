@@ -122,6 +122,9 @@ def _miners(
       synthetic=config_lib.SyntheticConfig(),
       negatives=config_lib.NegativesConfig(),
       nce=config_lib.NceConfig(),
+      evaluation=dataclasses.replace(
+          config.evaluation, criterion=config_lib.EvaluationConfig.criterion
+      ),
       model=dataclasses.replace(
           config.model, init=settings.miner_init or config.model.init
       ),

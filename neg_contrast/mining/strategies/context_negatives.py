@@ -13,7 +13,7 @@ from neg_contrast.mining import context
 from neg_contrast.mining import mining_task as task_lib
 from neg_contrast.mining.strategies import strategy
 from neg_contrast.negatives import document_neighbours, halves
-from neg_contrast.retrieval import bm25_search
+from neg_contrast.retrieval import bm25, bm25_search
 
 _MADE = 2  # 1 listed no half of a query that had other candidates.
 
@@ -51,9 +51,15 @@ class Context(strategy.Strategy):
     known = documents[passage_rows] >= 0
     query_rows, passage_rows = query_rows[known], passage_rows[known]
     assert self.task.tokenizer is not None
+    index = functools.cache(
+        functools.partial(self._index_for, task.query_rows)
+    )  # Opened for the first half, if there is any.
+
+    def score(query: str, texts: Sequence[str]) -> Sequence[float]:
+      return index().score_texts(query, texts)
+
     maker = halves.HalfMaker(
-        self.task.tokenizer.load(), functools.partial(self._score, task),
-        self.task.answer_rule,
+        self.task.tokenizer.load(), score, self.task.answer_rule
     )
 
     def positives(query_row: int):
@@ -63,7 +69,8 @@ class Context(strategy.Strategy):
 
     miner = context.ContextMiner(
         document_neighbours.Neighbours(
-            documents, prepared.passage_groups, task.positives
+            documents, prepared.passage_groups, task.positives,
+            task.dataset.own_passages,
         ), positives, lambda query_row, row: maker.negative_halves(
             prepared, np.array([query_row]), np.array([row])
         )[0], len(documents), self.task.depth,
@@ -74,12 +81,8 @@ class Context(strategy.Strategy):
   def _index(self) -> bm25_search.Bm25:
     return bm25_search.Bm25(self.task.data, self.task.k1, self.task.b)
 
-  def _score(
-      self, task: task_lib.OpenTask, query: str, some: Sequence[str]
-  ) -> Sequence[float]:
-    """By the index, which is opened for the first half, if there is any."""
-    index = self._index.load().over_worlds_of(task.query_rows)
-    return index.score_texts(query, some)
+  def _index_for(self, query_rows: np.ndarray) -> bm25.Bm25Index:
+    return self._index.load().over_worlds_of(query_rows)
 
 
 def _trained(task: task_lib.OpenTask) -> tuple[np.ndarray, np.ndarray]:

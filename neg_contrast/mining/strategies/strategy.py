@@ -35,8 +35,9 @@ class Strategy(abc.ABC):
     name: in `config.negatives.strategy`, `members`, `drop_answers`, plans and
       reports.
     is_ranked: whether candidates have ranks and scores, by a search or a run.
-      Then ranks and margins filter them, reports compare scores, and processes
-      divide the queries.
+      Then ranks and margins filter them, reports compare scores, and all
+      processes mine together: they divide the queries, or the corpus where the
+      miner searches on the mesh.
     trains_miner: whether a miner is trained first.
     reads: fields of the task that it reads beside the common ones; it has only
       these, so that tasks which differ in others share candidates.

@@ -23,7 +23,7 @@ class Context(listed_source.ListedSource):
     super().__init__(material)
     self._neighbours = document_neighbours.Neighbours(
         material.dataset.documents, material.dataset.prepared.passage_groups,
-        material.pairs.positive_groups,
+        material.pairs.positive_groups, material.dataset.own_passages,
     )
     self._halves: half_table.Halves = material.made[_HALVES]
 

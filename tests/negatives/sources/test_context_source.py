@@ -20,7 +20,7 @@ NO_HALVES = half_table.Halves(np.zeros(0, np.int64), np.zeros((0, 3), np.int32))
 class Documents(dataset_lib.Dataset):
   """Documents and groups, without any text."""
 
-  documents = None
+  documents = own_passages = None
 
   def __init__(self, documents, groups):
     self.documents = np.array(documents, np.int32)
