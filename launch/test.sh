@@ -4,6 +4,8 @@
 source "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 install requirements.txt tests/requirements.txt
 .venv/bin/ruff check .
-.venv/bin/mypy
 .venv/bin/shellcheck --external-sources launch/*.sh launch/tpu/*.sh
-exec .venv/bin/python -m pytest -n auto --dist worksteal "$@"
+.venv/bin/mypy &  # Tests leave some of the cores' time.
+types=$!
+.venv/bin/python -m pytest -n auto --dist worksteal "$@"
+wait "$types"

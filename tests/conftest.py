@@ -13,7 +13,8 @@ os.environ.setdefault('JAX_PLATFORMS', 'cpu')
 os.environ['XLA_FLAGS'] = (
     os.environ.get(
         'XLA_FLAGS', '--xla_backend_optimization_level=0 '
-        '--xla_cpu_use_fusion_emitters=false'
+        '--xla_cpu_use_fusion_emitters=false '
+        '--xla_cpu_parallel_codegen_split_count=1'
     ) + ' --xla_force_host_platform_device_count=8'
 )
 os.environ.setdefault('TOKENIZERS_PARALLELISM', 'false')
@@ -35,6 +36,14 @@ import pytest  # noqa: E402
 
 ROOT = pathlib.Path(__file__).parents[1]
 DATA = ROOT.parent / 'shared' / 'data'
+
+# Minutes long: begun last, they would leave all but one core idle.
+LONG = ('tests/test_hosts.py', 'tests/launch/test_notebook.py', 'tests/golden')
+
+
+def pytest_collection_modifyitems(items):
+  """The longest first."""
+  items.sort(key=lambda item: not item.nodeid.startswith(LONG))
 
 
 @pytest.fixture(autouse=True)

@@ -7,6 +7,8 @@ import re
 import subprocess
 import sys
 
+from tests import processes
+
 ROOT = pathlib.Path(__file__).parents[2]
 NOTEBOOK = json.loads((ROOT / 'launch' / 'colab.ipynb').read_text('utf-8'))
 CELLS = [cell for cell in NOTEBOOK['cells'] if cell['cell_type'] == 'code']
@@ -49,8 +51,9 @@ def is_parameters(cell):
 def run(sources, folder):
   return subprocess.run(
       [sys.executable, '-c', KERNEL], input=json.dumps(sources), cwd=folder,
-      env={**os.environ, 'PYTHONPATH': str(ROOT), 'XLA_FLAGS': ''}, text=True,
-      capture_output=True, check=False, timeout=1800)
+      env={**os.environ, 'PYTHONPATH': str(ROOT),
+           'XLA_FLAGS': processes.with_devices(1)},
+      text=True, capture_output=True, check=False, timeout=1800)
 
 
 def test_cells_train_and_search(tmp_path):

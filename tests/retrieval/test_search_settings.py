@@ -45,7 +45,8 @@ def test_small_corpora_are_searched_exactly():
 def test_approximate_search_is_another():
   approx = make(kind='approx', target_recall=0.9)
   assert approx.scann(corpus(10**6)) is None
-  assert approx.index_identity(corpus(10**6)) == {'approx': 0.9}
+  assert approx.index_identity(corpus(10**6)) == {
+      'approx': 0.9, 'block_rows': 4096}
   assert approx.recall == 0.9 and make(kind='exact').recall is None
 
 
