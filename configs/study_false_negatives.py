@@ -18,10 +18,7 @@ from neg_contrast.settings import config as config_lib
 def get_config(arg=None):
   """Takes no argument."""
   config_lib.arguments(arg)
-  config = presets.beside(__file__, 'squad_stage2', size='small',
-                          stage1='none', negatives='random')
-  study_preset.set_small(config)
-  config.compare.baseline = 'random'
+  config = study_preset.make_small(__file__, baseline='random')
   rows = {
       'warm_start': study_preset.set_warm_start,
       'random': _set_random, 'bm25': _set_bm25,

@@ -27,10 +27,7 @@ _STRATEGIES = ('random', 'coarse', 'fine', 'bm25', 'context', 'mixed')
 def get_config(arg=None):
   """Takes no argument."""
   config_lib.arguments(arg)
-  config = presets.beside(__file__, 'squad_stage2', size='small',
-                          stage1='none', negatives='random')
-  study_preset.set_small(config)
-  config.compare.baseline = 'random'
+  config = study_preset.make_small(__file__, baseline='random')
   rows: study_preset.Rows = {
       'warm_start': study_preset.set_warm_start,
       **{name: functools.partial(presets.set_negatives, strategy=name)

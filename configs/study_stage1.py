@@ -25,12 +25,9 @@ from neg_contrast.settings import config as config_lib
 def get_config(arg=None):
   """Takes `generator` and `steps`."""
   args = config_lib.arguments(arg, generator='', steps='20')
-  config = presets.beside(__file__, 'squad_stage2', size='small',
-                          stage1='none', negatives='random')
-  study_preset.set_small(config)
+  config = study_preset.make_small(__file__, baseline='none')
   config.data.batch_size = 32
   config.optim.steps, config.optim.warmup_steps = 12, 3
-  config.compare.baseline = 'none'
   kinds = (*config_lib.PRETEXTS.names, 'generated')
   rows: study_preset.Rows = {'none': _keep, **{
       kind: functools.partial(_set_stage1, kind=kind, **args)

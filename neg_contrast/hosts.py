@@ -171,3 +171,10 @@ def _wait() -> None:
       f'neg_contrast turn {next(_turns)}', timeout=_LONG_SECONDS,
       processes=set(range(jax.process_count())),
   )
+
+
+def usable_cores() -> int:
+  """Cores of this host that this process may use."""
+  if hasattr(os, 'sched_getaffinity'):
+    return len(os.sched_getaffinity(0))
+  return os.cpu_count() or 1

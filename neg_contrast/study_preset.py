@@ -16,8 +16,16 @@ METRICS = ('accuracy@1', 'accuracy@5', 'accuracy@20', 'accuracy@100', 'mrr@10',
 """`mrr` has no cut: it moves with every rank that a positive is found at."""
 
 
-def set_small(config: ml_collections.ConfigDict) -> None:
-  """Two layers of all-MiniLM-L6-v2, 128 tokens: minutes for a row."""
+def make_small(file: str, baseline: str) -> ml_collections.ConfigDict:
+  """A training of two layers of all-MiniLM-L6-v2: minutes for a row.
+
+  Args:
+    file: `__file__` of the study.
+    baseline: row that the others are compared to.
+  """
+  config = presets.beside(file, 'squad_stage2', size='small', stage1='none',
+                          negatives='random')
+  config.compare.baseline = baseline
   config.data.batch_size = 16
   config.model.layers = 2
   config.model.query_length, config.model.passage_length = 64, 128
@@ -30,6 +38,7 @@ def set_small(config: ml_collections.ConfigDict) -> None:
   config.evaluation.depth = 1000
   config.evaluation.eval_steps = 0
   config.checkpointing.save_steps = 10**6
+  return config
 
 
 def set_warm_start(config: ml_collections.ConfigDict) -> None:

@@ -33,8 +33,8 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-import benchmark_index
 import numpy as np
+import peak_memory
 
 _WIKIPEDIA = 21_015_324  # Passages of Lu et al. and of Karpukhin et al.
 _VOCABULARY = 1_000_000
@@ -117,14 +117,15 @@ def _open(args: argparse.Namespace) -> Any:
 
 
 def _count(args: argparse.Namespace) -> dict[str, float]:
-  from neg_contrast.retrieval import bm25_folder, bm25_terms, scann_shards
+  from neg_contrast import hosts
+  from neg_contrast.retrieval import bm25_folder, bm25_terms
 
   prepared = _open(args)
   bm25_terms.TermReader()  # Imports its libraries.
   if args.cores:
-    scann_shards.usable_cores = lambda: args.cores
+    hosts.usable_cores = lambda: args.cores
   began, used = time.monotonic(), sum(os.times()[:4])
-  memory = benchmark_index.Memory()
+  memory = peak_memory.Memory()
   bm25_folder.make(prepared)
   seconds, used = time.monotonic() - began, sum(os.times()[:4]) - used
   disk = sum(path.stat().st_size
@@ -136,7 +137,7 @@ def _count(args: argparse.Namespace) -> dict[str, float]:
 def _search(args: argparse.Namespace) -> dict[str, float]:
   queries = list(texts(args.queries, _QUERY_WORDS, 2))
   assert _open(args).passages  # Imports its libraries.
-  memory = benchmark_index.Memory()
+  memory = peak_memory.Memory()
   index = _index(args)
   index.search(queries, _DEPTH)
   began = time.process_time()

@@ -4,7 +4,7 @@
     .venv/bin/python launch/benchmarks/benchmark_encode.py
         [--passages 10000 100000] [--queries 200] [--workdir DIR]
 
-Vectors are the synthetic ones of benchmark_index.py with 768 features; the
+Vectors are the synthetic ones of synthetic_vectors.py with 768 features; the
 encoder itself is not measured. Each step runs in a process of its own: writing
 the table, exact search, building a ScaNN index, ScaNN search (its loading
 included). Recall is against exact search of the float32 vectors. "own" is the
@@ -27,8 +27,9 @@ import tempfile
 import time
 from typing import Any
 
-import benchmark_index
 import numpy as np
+import peak_memory
+import synthetic_vectors
 
 _FEATURES, _DEPTH = 768, 100
 _DTYPES = ('float32', 'bfloat16', 'int8')
@@ -68,7 +69,7 @@ def _measure(
   """`<dtype> <step>` -> what was measured; printed as it comes."""
   folder = args.workdir / str(passages)
   folder.mkdir(parents=True, exist_ok=True)
-  benchmark_index.make_vectors(folder, passages, 0, args.queries, _FEATURES)
+  synthetic_vectors.make_vectors(folder, passages, 0, args.queries, _FEATURES)
   made = {}
   for dtype in _DTYPES:
     for step in _STEPS:
@@ -126,7 +127,7 @@ def _run_step(args: argparse.Namespace) -> None:
       part = rows[start : start + 4096]
       out[start : start + len(part)] = vecs[part.start : part.stop]
 
-  memory = benchmark_index.Memory()
+  memory = peak_memory.Memory()
   began = time.process_time()
   disk = found = None
   if step == 'write':

@@ -4,7 +4,7 @@
     .venv/bin/python launch/benchmarks/benchmark_mine.py [--passages 200000]
         [--queries 5000] [--workdir DIR]
 
-Vectors are the synthetic ones of benchmark_index.py; encoding is not measured.
+Vectors are those of synthetic_vectors.py; encoding is not measured.
 A positive of a query is its nearest passage. Every step runs in a process of
 its own: the search and the files of the top 200 (`candidates.py`), then filters
 and the pool of 100 (`pool.py`). "own" is the peak of anonymous memory above
@@ -22,8 +22,9 @@ import tempfile
 import time
 from typing import Any
 
-import benchmark_index
 import numpy as np
+import peak_memory
+import synthetic_vectors
 
 _DEPTH, _POOL = 200, 100
 _STEPS = ('build scann', 'exact', 'scann', 'pool exact', 'pool scann')
@@ -49,7 +50,7 @@ def main() -> None:
 
 def _run_all(args: argparse.Namespace) -> None:
   args.workdir.mkdir(parents=True, exist_ok=True)
-  benchmark_index.make_vectors(args.workdir, args.passages, 0, args.queries)
+  synthetic_vectors.make_vectors(args.workdir, args.passages, 0, args.queries)
   print(f'{args.passages:,} passages, {args.queries:,} queries; a matrix of '
         f'scores would take {args.passages * args.queries * 4 / 2**20:,.0f} '
         'MiB\n\n| step | seconds | CPU seconds | own MiB | mapped MiB |\n'
@@ -94,7 +95,7 @@ def _run_step(args: argparse.Namespace) -> None:
   folder, step = args.workdir, args.step
   vecs = np.load(folder / 'passages.npy', mmap_mode='r')
   ranks = hits.tie_ranks([f'{n:08d}' for n in range(len(vecs))])
-  memory = benchmark_index.Memory()
+  memory = peak_memory.Memory()
   began, cpu = time.monotonic(), time.process_time()
   if step == 'build scann':
     scann_files.save(scann_index.build(

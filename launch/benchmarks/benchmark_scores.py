@@ -22,8 +22,8 @@ import sys
 import tempfile
 import time
 
-import benchmark_index
 import numpy as np
+import peak_memory
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
 
@@ -100,7 +100,7 @@ def _run_step(args: argparse.Namespace) -> None:
   queries, passages = (np.load(args.workdir / f'{role}.npy', mmap_mode='r')
                        for role in ('query', 'passage'))
   places = np.arange(len(passages), dtype=np.int32)
-  memory = benchmark_index.Memory()
+  memory = peak_memory.Memory()
   began, cpu = time.monotonic(), time.process_time()
   if args.step == 'search':
     mesh_search.MeshSearch(passages, places, mesh, score=score).search(

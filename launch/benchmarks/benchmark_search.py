@@ -6,7 +6,7 @@
         [--depth 100] [--threads 2] [--rounds 5] [--workdir DIR]
 
 Prints a markdown table, a row for each number of passages, features and queries
-of a search. The vectors are SYNTHETIC, those of `benchmark_index.py`.
+of a search. The vectors are SYNTHETIC, those of `synthetic_vectors.py`.
 
 * ours: `retrieval.mesh_search` over a float32 table on disk, which is mapped.
 * faiss: `IndexFlatIP`, which holds a copy of the vectors in memory.
@@ -85,12 +85,12 @@ def make_table(
 ) -> tuple[Any, np.ndarray]:
   """A table of vectors on disk, read once; and queries."""
   sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
-  import benchmark_index
+  import synthetic_vectors
 
   from neg_contrast.retrieval import embeddings, vector_table
 
   folder.mkdir(parents=True, exist_ok=True)
-  benchmark_index.make_vectors(folder, passages, 0, queries, features)
+  synthetic_vectors.make_vectors(folder, passages, 0, queries, features)
   path = folder / 'passages.npy'
 
   def copy(rows: range, out: Any, on_progress: Any) -> None:
@@ -142,11 +142,11 @@ def measure(
 
 
 def _ours(table: Any, threads: int, depth: int) -> Callable[..., Any]:
-  from neg_contrast import sharding
-  from neg_contrast.retrieval import hits, host_scan, mesh_search
+  from neg_contrast import hosts, sharding
+  from neg_contrast.retrieval import hits, mesh_search
   from neg_contrast.settings import config
 
-  host_scan._threads = lambda: threads
+  hosts.usable_cores = lambda: threads
   ranks = hits.tie_ranks([f'{n:08d}' for n in range(len(table))])
   index = mesh_search.MeshSearch(
       table, ranks, sharding.make_mesh(config.MeshConfig())

@@ -103,7 +103,7 @@ class Peer:
       self._process.stdin.write('\n')
       self._process.stdin.flush()
     except BrokenPipeError:
-      pass  # Told of below.
+      raise self._ended() from None
     return self._read()
 
   @property
@@ -120,11 +120,14 @@ class Peer:
     assert self._process.stdout is not None
     line = self._process.stdout.readline()
     if not line:
-      raise errors.UserError(
-          f'{self._script.name}: ended with {self._process.wait()}; '
-          f'{self._folder / _LOG} says why'
-      )
+      raise self._ended()
     return json.loads(line)
+
+  def _ended(self) -> errors.UserError:
+    return errors.UserError(
+        f'{self._script.name}: ended with {self._process.wait()}; '
+        f'{self._folder / _LOG} says why'
+    )
 
 
 def _write(

@@ -6,8 +6,6 @@ import pathlib
 from collections.abc import Sequence
 from typing import Any
 
-import jax
-
 from neg_contrast import errors, jobs
 from neg_contrast.artifacts import artifact
 from neg_contrast.evaluation import (
@@ -16,7 +14,7 @@ from neg_contrast.evaluation import (
   finished_runs,
   run_groups,
 )
-from neg_contrast.jobs.common import declared_cells
+from neg_contrast.jobs.common import compiled, declared_cells
 from neg_contrast.report import comparison_report
 from neg_contrast.settings import config as config_lib
 
@@ -77,9 +75,7 @@ class StudyJob:
     Raises:
       UserError: a run has none of them.
     """
-    jax.config.update('jax_compilation_cache_dir',
-                      str(self._workdir / 'compiled'))
-    jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.5)
+    compiled.keep(self._workdir)
     targets: list[artifact.Artifact] = []
     seen: set[Any] = set()
     self._evaluated = []

@@ -3,8 +3,6 @@
 import dataclasses
 import pathlib
 
-import jax
-
 from neg_contrast import errors
 from neg_contrast.artifacts import artifact, atomic
 from neg_contrast.data import dataset as dataset_lib
@@ -17,6 +15,7 @@ from neg_contrast.evaluation import (
 from neg_contrast.jobs import train
 from neg_contrast.jobs.common import (
   checks,
+  compiled,
   declared_rankings,
   reporting,
   settings_of_rooms,
@@ -67,9 +66,7 @@ class TableJob:
     What several cells need is declared alike by them, and made once. They
     compute the same programs, each of which is compiled once.
     """
-    jax.config.update('jax_compilation_cache_dir',
-                      str(self._workdir / 'compiled'))
-    jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.5)
+    compiled.keep(self._workdir)
     targets: list[artifact.Artifact] = [self._data]
     for key, job in self._cells.items():
       with _within(key):

@@ -1,9 +1,7 @@
 """The half passages of a split, in parts that processes divide."""
 
 import dataclasses
-import functools
 import pathlib
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +14,6 @@ from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import examples
 from neg_contrast.negatives import document_neighbours as neighbours_lib
 from neg_contrast.negatives import halves as halves_lib
-from neg_contrast.retrieval import bm25 as bm25_lib
 
 FOLDER = 'halves'  # Of `negatives.mined_dir`.
 _PAIRS_AT_ONCE = 65536  # Judgements of a part: 47 s if all are halved.
@@ -110,15 +107,9 @@ class HalfTable(artifact.Artifact):
         documents, prepared.passage_groups, examples.known_positives(prepared),
         dataset.own_passages,
     )
-    index = functools.cache(
-        functools.partial(self._index_for, judgements.query_rows)
-    )  # Opened for the first half, if there is any.
-
-    def score(query: str, texts: Sequence[str]) -> Sequence[float]:
-      return index().score_texts(query, texts)
-
     maker = halves_lib.HalfMaker(
-        self.tokenizer.load(), score, self.answer_rule
+        self.tokenizer.load(),
+        self.bm25.load().scorer(judgements.query_rows), self.answer_rule,
     )
     say = progress.Ticker('halving passages', len(rows))
 
@@ -189,9 +180,6 @@ class HalfTable(artifact.Artifact):
     if unknown:
       logging.warning('%d of %d positives belong to no document and get no '
                       'context negatives', unknown, len(documents))
-
-  def _index_for(self, query_rows: np.ndarray) -> bm25_lib.Bm25Index:
-    return self.bm25.load().over_worlds_of(query_rows)
 
   def _dataset(self) -> dataset_lib.Dataset:
     return self.data.load()

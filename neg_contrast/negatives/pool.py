@@ -6,7 +6,6 @@ rank and score there, and the filter that dropped it.
 
 import dataclasses
 import pathlib
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,6 @@ from jaxtyping import Bool, Float, Int, Integer, UInt8
 
 from neg_contrast import errors
 from neg_contrast.artifacts import arrays, checksums, folders
-from neg_contrast.batches import batcher
 from neg_contrast.negatives import drawing
 
 FOLDER = 'pool'  # Of a workdir.
@@ -81,18 +79,6 @@ class Pool:
     lines = np.searchsorted(self.query_rows, query_rows)
     lines = np.minimum(lines, len(self) - 1)
     return np.where(self.query_rows[lines] == query_rows, lines, -1)
-
-  def draw(
-      self,
-      query_rows: Int[np.ndarray, ' batch'],
-      count: int,
-      seed: int,
-      step: int,
-      examples: Int[np.ndarray, ' batch'],
-      quotas: Sequence[int] = (),
-  ) -> batcher.Drawn:
-    """N of the M negatives of each query, see `drawing.draw_places`."""
-    return self.listed(query_rows).draw(count, seed, step, examples, quotas)
 
   def listed(
       self, query_rows: Int[np.ndarray, ' batch']

@@ -24,10 +24,10 @@ import numpy as np
 from absl import logging
 from jaxtyping import Int
 
-from neg_contrast import progress
+from neg_contrast import hosts, progress
 from neg_contrast.artifacts import failures, folders, parts
 from neg_contrast.data import prepared as prepared_lib
-from neg_contrast.retrieval import bm25_postings, bm25_terms, scann_shards
+from neg_contrast.retrieval import bm25_postings, bm25_terms
 
 FORMAT = folders.Format('postings of BM25', 1)
 SHARD_ROWS = bm25_postings.MOST_PASSAGES
@@ -108,7 +108,7 @@ def make(
   shard_rows = _begin(prepared, shard_rows)
   missing = sum(not _file(prepared, number).exists()
                 for number in range(len(divide(prepared, shard_rows))))
-  with _helpers(prepared, min(missing, scann_shards.usable_cores()) - 1):
+  with _helpers(prepared, min(missing, hosts.usable_cores()) - 1):
     parts.make_all(*parts_of(prepared, shard_rows))
   folder = folder_of(prepared)
   with folders.only_one(folder):

@@ -2,7 +2,7 @@
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from jaxtyping import Int
@@ -55,6 +55,20 @@ class Bm25Search:
     return self._index(tuple(
         np.unique(prepared.query_worlds[query_rows]).tolist()
     ))
+
+  def scorer(
+      self, query_rows: Int[np.ndarray, ' queries']
+  ) -> Callable[[str, Sequence[str]], Sequence[float]]:
+    """(query, texts) -> their scores, by the index of some queries' worlds.
+
+    Nothing is opened before it is called.
+    """
+    index = functools.cache(functools.partial(self.over_worlds_of, query_rows))
+
+    def score(query: str, texts: Sequence[str]) -> Sequence[float]:
+      return index().score_texts(query, texts)
+
+    return score
 
   @functools.cached_property
   def _shards(self) -> list[bm25_folder.Shard]:

@@ -8,7 +8,6 @@ float32 table are read from its map, and nothing is copied or sorted.
 import concurrent.futures
 import contextlib
 import functools
-import os
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -83,7 +82,7 @@ class HostScan:
     """The same of this process's blocks."""
     tiles = [query_vecs[start : start + _QUERIES_AT_ONCE]
              for start in range(0, len(query_vecs), _QUERIES_AT_ONCE)]
-    threads = _threads() if self._score.is_dot else 1
+    threads = hosts.usable_cores() if self._score.is_dot else 1
     lanes = min(-(-threads // len(tiles)), max(1, len(self._own)))
     items = []
     for tile in tiles:
@@ -174,13 +173,6 @@ def _filled(rows: np.ndarray, count: int) -> np.ndarray:
   if len(rows) == count:
     return rows
   return np.pad(rows, ((0, count - len(rows)), (0, 0)))
-
-
-def _threads() -> int:
-  """Cores that this process may use."""
-  if hasattr(os, 'sched_getaffinity'):
-    return len(os.sched_getaffinity(0))
-  return os.cpu_count() or 1
 
 
 @functools.cache

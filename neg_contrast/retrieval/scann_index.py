@@ -19,6 +19,7 @@ from concurrent import futures
 import numpy as np
 from jaxtyping import Float, Float32, Int, Int32
 
+from neg_contrast import hosts
 from neg_contrast.retrieval import (
   hits,
   scann_shards,
@@ -110,7 +111,7 @@ class ScannIndex:
                   if isinstance(passage_vecs, np.ndarray) else passage_vecs)
     self.tie_ranks = tie_ranks
     self.shards = shards
-    self._threads = settings.threads or scann_shards.usable_cores()
+    self._threads = settings.threads or hosts.usable_cores()
     for shard in shards:
       shard.searcher.set_num_threads(self._threads)
 
@@ -206,7 +207,7 @@ def build(
             for first, last in itertools.pairwise(ends)]
   for shard in shards:
     shard.searcher.set_num_threads(
-        settings.threads or scann_shards.usable_cores()
+        settings.threads or hosts.usable_cores()
     )
   k = settings.recall_k
   if not shards:

@@ -19,7 +19,6 @@ docs/algorithms.md, unless said otherwise):
 
 import dataclasses
 import math
-import os
 from typing import Any
 
 import numpy as np
@@ -149,13 +148,6 @@ def propose(
   order = np.argsort(-scores, axis=1, kind='stable')[:, :count]
   return (np.take_along_axis(rows, order, 1),
           np.take_along_axis(scores, order, 1))
-
-
-def usable_cores() -> int:
-  """Cores this process may use."""
-  if hasattr(os, 'sched_getaffinity'):
-    return len(os.sched_getaffinity(0))
-  return os.cpu_count() or 1
 
 
 def _threshold(vecs: Float32[np.ndarray, 'rows features']) -> float:

@@ -77,8 +77,8 @@ def make_batcher(folder, seed, towers=False, cuts=False, halves=False,
       groups=groups,
       row_lengths={'query': 9, 'passage': 40} if towers else {'shared': 24},
       seed=seed,
-      draw=lambda step, numbers, rows: pool.draw(
-          rows, negatives, seed, step, numbers, quotas
+      draw=lambda step, numbers, rows: pool.listed(rows).draw(
+          negatives, seed, step, numbers, quotas
       ),
       query_tokens=queries.tokens,
       passage_tokens=encoder_run.passage_tokens(passages, parts),

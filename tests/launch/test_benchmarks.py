@@ -8,7 +8,7 @@ import pathlib
 import numpy as np
 import pytest
 
-from neg_contrast.retrieval import host_scan
+from neg_contrast import hosts
 
 SCRIPTS = pathlib.Path(__file__).parents[2] / 'launch' / 'benchmarks'
 NAMES = sorted(path.stem for path in SCRIPTS.glob('benchmark_*.py'))
@@ -45,7 +45,7 @@ def test_preparing(load, monkeypatch, tmp_path, capsys):
 
 
 def test_vectors_are_like_those_of_sentences(load, tmp_path):
-  load('benchmark_index').make_vectors(tmp_path, 700, 0, 40)
+  load('synthetic_vectors').make_vectors(tmp_path, 700, 0, 40)
   passages, queries = (np.load(tmp_path / f'{name}.npy')
                        for name in ('passages', 'queries'))
   assert passages.shape == (700, 384) and queries.shape == (40, 384)
@@ -64,7 +64,7 @@ def step(load, name, folder, step, **values):
 
 
 def test_tables_of_embeddings(load, tmp_path):
-  load('benchmark_index').make_vectors(tmp_path, 600, 0, 8, 768)
+  load('synthetic_vectors').make_vectors(tmp_path, 600, 0, 8, 768)
   sizes = {}
   for dtype in ('float32', 'int8'):
     sizes[dtype] = step(load, 'benchmark_encode', tmp_path, 'write',
@@ -78,7 +78,7 @@ def test_tables_of_embeddings(load, tmp_path):
 
 
 def test_mining(load, tmp_path):
-  load('benchmark_index').make_vectors(tmp_path, 600, 0, 8)
+  load('synthetic_vectors').make_vectors(tmp_path, 600, 0, 8)
   for name in ('exact', 'pool exact'):
     step(load, 'benchmark_mine', tmp_path, name)
   rows = np.load(tmp_path / 'pool exact' / 'rows.npy')
@@ -86,7 +86,7 @@ def test_mining(load, tmp_path):
 
 
 def test_exact_search(load, tmp_path, monkeypatch):
-  monkeypatch.setattr(host_scan, '_threads', host_scan._threads)  # To be kept.
+  monkeypatch.setattr(hosts, 'usable_cores', hosts.usable_cores)  # To be kept.
   script = load('benchmark_search')
   table, queries = script.make_table(tmp_path / 'made', 600, 16, 8)
   all_rows = lambda some: np.argsort(-some @ table[:].T, axis=1)[:, :10]

@@ -73,7 +73,7 @@ def write_pool(folder):
 
 def read_pool(folder):
   pool = pool_lib.read(folder)
-  drawn = pool.draw(pool.query_rows, 2, 0, 0, np.arange(QUERIES))
+  drawn = pool.listed(pool.query_rows).draw(2, 0, 0, np.arange(QUERIES))
   summary = analysis.summarize(pool, GROUPS)
   return [drawn.rows, drawn.sources, summary.shared, pool.score, pool.rank,
           pool.positive_scores, pool.halves, pool.query_rows]

@@ -407,8 +407,8 @@ def test_order_of_members_counts(tmp_path):
         make_config(tmp_path, negatives__members=members, **flags),
         tmp_path / 'work')
     assert ran[-1] == 'pool' and negatives.pool.sources == members
-    drawn = negatives.pool.draw(
-        negatives.pool.query_rows, 2, 0, 0, np.arange(36), (2, 0))
+    drawn = negatives.pool.listed(negatives.pool.query_rows).draw(
+        2, 0, 0, np.arange(36), (2, 0))
     assert (drawn.sources == 0).mean() > 0.9
 
 

@@ -21,7 +21,7 @@ PASSAGES = {f'p{number}': ' '.join(WORDS[: number % 7 + 1])
 @pytest.fixture(autouse=True)
 def one_core(monkeypatch):
   """No helpers, which take a second to start."""
-  monkeypatch.setattr(bm25_folder.scann_shards, 'usable_cores', lambda: 1)
+  monkeypatch.setattr(bm25_folder.hosts, 'usable_cores', lambda: 1)
 
 
 def prepare(folder):
@@ -61,7 +61,7 @@ def test_a_helper_ends_with_its_parent(tmp_path):
 
 def test_there_is_a_helper_for_every_other_core(tmp_path, monkeypatch):
   asked = []
-  monkeypatch.setattr(bm25_folder.scann_shards, 'usable_cores', lambda: 2)
+  monkeypatch.setattr(bm25_folder.hosts, 'usable_cores', lambda: 2)
   helpers = bm25_folder._helpers
   monkeypatch.setattr(bm25_folder, '_helpers', lambda prepared, count: (
       asked.append(count), helpers(prepared, 0))[1])

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neg_contrast import scoring, sharding
+from neg_contrast import hosts, scoring, sharding
 from neg_contrast.retrieval import (
   corpus_blocks,
   hits,
@@ -78,7 +78,7 @@ def test_one_and_eight_devices_give_the_same_bytes():
 def test_threads_and_processes_give_the_same_bytes(monkeypatch):
   vecs, queries, ranks = random_vecs()
   alone = mesh_search.MeshSearch(vecs, ranks, mesh(), 64).search(queries, 9)
-  monkeypatch.setattr(host_scan, '_threads', lambda: 4)
+  monkeypatch.setattr(hosts, 'usable_cores', lambda: 4)
   monkeypatch.setattr(host_scan, '_READ_BYTES', 5 * 64 * 48 * 4)
   many = mesh_search.MeshSearch(vecs, ranks, mesh(), 64).search(queries, 9)
   assert digest(alone) == digest(many)

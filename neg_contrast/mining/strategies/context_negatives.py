@@ -3,8 +3,6 @@
 What `job=mine` and `job=audit` list; trainings draw for each example instead.
 """
 
-import functools
-from collections.abc import Sequence
 
 import numpy as np
 from absl import logging
@@ -13,7 +11,7 @@ from neg_contrast.mining import context
 from neg_contrast.mining import mining_task as task_lib
 from neg_contrast.mining.strategies import strategy
 from neg_contrast.negatives import document_neighbours, halves
-from neg_contrast.retrieval import bm25, bm25_search
+from neg_contrast.retrieval import bm25_search
 
 _MADE = 2  # 1 listed no half of a query that had other candidates.
 
@@ -51,15 +49,9 @@ class Context(strategy.Strategy):
     known = documents[passage_rows] >= 0
     query_rows, passage_rows = query_rows[known], passage_rows[known]
     assert self.task.tokenizer is not None
-    index = functools.cache(
-        functools.partial(self._index_for, task.query_rows)
-    )  # Opened for the first half, if there is any.
-
-    def score(query: str, texts: Sequence[str]) -> Sequence[float]:
-      return index().score_texts(query, texts)
-
     maker = halves.HalfMaker(
-        self.task.tokenizer.load(), score, self.task.answer_rule
+        self.task.tokenizer.load(),
+        self._index.load().scorer(task.query_rows), self.task.answer_rule,
     )
 
     def positives(query_row: int):
@@ -80,9 +72,6 @@ class Context(strategy.Strategy):
   @property
   def _index(self) -> bm25_search.Bm25:
     return bm25_search.Bm25(self.task.data, self.task.k1, self.task.b)
-
-  def _index_for(self, query_rows: np.ndarray) -> bm25.Bm25Index:
-    return self._index.load().over_worlds_of(query_rows)
 
 
 def _trained(task: task_lib.OpenTask) -> tuple[np.ndarray, np.ndarray]:
