@@ -76,7 +76,8 @@ class _Scann:
       manifest = json.loads(path.read_text())
       self._measured = manifest['measured']
       self.chosen = self._measured['leaves']
-      most = max(shard['leaves'] for shard in manifest['shards'])
+      shards = path.parent.glob('shard-*/manifest.json')
+      most = max(json.loads(shard.read_text())['leaves'] for shard in shards)
       self.widths = sorted({*_powers(most), self.chosen})
 
   def build(self) -> int:
@@ -84,8 +85,9 @@ class _Scann:
         target_recall=TARGET, recall_k=DEPTH, threads=self._threads
     )
     samples = np.load(self._folder / 'samples.npy')
-    index = self._library.build(self._vecs, self._ranks, settings, samples)
-    self._files.save(index, self._folder / 'scann')
+    self._files.make(
+        self._folder / 'scann', self._vecs, self._ranks, settings, samples
+    )
     return sum(path.stat().st_size
                for path in (self._folder / 'scann').rglob('*')
                if path.is_file())

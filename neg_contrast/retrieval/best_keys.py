@@ -12,7 +12,7 @@ from jaxtyping import Float32, Int32, Int64
 NOTHING = np.iinfo(np.int64).min
 _LOW = np.iinfo(np.int32).max
 _SLACK = 3  # Times as many keys as are wanted are kept before the rest is cut.
-_LEAST_TAKEN = 256  # Passages.
+_LEAST_GROUPS = 256  # Of passages, whose maxima set the first threshold.
 MOST_QUERIES = 2**16
 
 
@@ -81,6 +81,7 @@ class Best:
     self._k, self._seen = k, 0
     self._keys = np.full((queries, _SLACK * k), NOTHING)
     self._counts = np.zeros(queries, np.int64)
+    self._is_above = np.zeros(0, bool)
     self._floor = floor_of(queries) if floor is None else floor
 
   @property
@@ -108,17 +109,27 @@ class Best:
       start = stop
 
   def _begin(self, scores):
-    """Sets a threshold by the first passages; returns how many they are."""
-    some = min(len(scores), max(_LEAST_TAKEN, 4 * self._k))
-    if some >= self._k:
+    """Sets a threshold by the first passages; returns how many they are.
+
+    The k-th largest of the maxima of groups is one that k passages reach.
+    """
+    groups = max(_LEAST_GROUPS, 4 * self._k)
+    size = max(1, len(scores) // groups)
+    some = scores[: size * groups]
+    best = some.reshape(size, -1, scores.shape[1]).max(axis=0)
+    if len(best) >= self._k:
       self._raise(np.partition(
-          np.ascontiguousarray(scores[:some].T), some - self._k, axis=1
-      )[:, some - self._k])
-    return some
+          np.ascontiguousarray(best.T), len(best) - self._k, axis=1
+      )[:, len(best) - self._k])
+    return len(some)
 
   def _add(self, scores, ranks):
     queries = scores.shape[1]
-    at = np.flatnonzero(scores >= self._floor)
+    if scores.size > len(self._is_above):  # Fresh memory takes as long again.
+      self._is_above = np.empty(scores.size, bool)
+    is_above = self._is_above[: scores.size]
+    np.greater_equal(scores, self._floor, out=is_above.reshape(scores.shape))
+    at = np.flatnonzero(is_above)
     if not len(at):
       return
     rows = at // queries

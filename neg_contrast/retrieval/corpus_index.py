@@ -21,13 +21,18 @@ class CorpusIndex(artifact.Artifact):
   kind = 'index'
   name = 'index'
   is_large = True
+  is_divided = True
   vectors: corpus_vectors.CorpusVectors
   search: search_settings.SearchSettings
   folder: pathlib.Path
 
   def describe(self) -> str:
     """Of what, and where."""
-    return f'vectors of all passages, ready to be searched, in {self.folder}'
+    data, how = self.vectors.data, 'ready to be searched'
+    if data.contents('corpus') is not None:
+      scann = self.search.scann(data.load().prepared)
+      how = 'searched exactly' if scann is None else 'and their ScaNN index'
+    return f'vectors of all passages, {how}, in {self.folder}'
 
   def needs(self) -> dict[str, artifact.Artifact]:
     """Texts and vectors."""
@@ -38,12 +43,17 @@ class CorpusIndex(artifact.Artifact):
     prepared = self.vectors.data.load().prepared
     return {'index': self.search.index_identity(prepared)}
 
+  @property
+  def is_on_mesh(self) -> bool:
+    """Whether processes search together, with the same queries."""
+    return self.search.scann(self.vectors.data.load().prepared) is None
+
   def is_made(self) -> bool:
     """Whether vectors and index lie on disk."""
     return self.identity is not None and self.load().is_made()
 
   def build(self) -> None:
-    """Indexes the vectors, where search is not exact."""
+    """Indexes the vectors with all processes, where search is not exact."""
     self.load().make()
 
   def read(self) -> retriever.Retriever:

@@ -22,6 +22,7 @@ from neg_contrast.retrieval import best_keys, corpus_blocks, vector_table
 _QUERIES_AT_ONCE = 512
 _SCORES_AT_ONCE = 2**21  # 8 MiB a thread, or more for many queries.
 _READ_BYTES = 2**27  # Of vectors, in memory twice.
+_LEAST_WORK = 2**24  # Multiplications of a thread, which it is started for.
 
 _Block = tuple[range, np.ndarray]
 _Work = Callable[[Any], None]
@@ -83,7 +84,10 @@ class HostScan:
     tiles = [query_vecs[start : start + _QUERIES_AT_ONCE]
              for start in range(0, len(query_vecs), _QUERIES_AT_ONCE)]
     threads = hosts.usable_cores() if self._score.is_dot else 1
-    lanes = min(-(-threads // len(tiles)), max(1, len(self._own)))
+    work = query_vecs.size * len(self._own) * self._blocks.block_rows
+    lanes = max(1, min(
+        -(-threads // len(tiles)), len(self._own), work // _LEAST_WORK
+    ))
     items = []
     for tile in tiles:
       floor, columns = best_keys.floor_of(len(tile)), np.ascontiguousarray(
@@ -92,7 +96,7 @@ class HostScan:
       items += [(columns, lane, best_keys.Best(len(tile), k, floor))
                 for lane in range(lanes)]
 
-    def work(blocks: Sequence[_Block], item: Any) -> None:
+    def score(blocks: Sequence[_Block], item: Any) -> None:
       columns, lane, best = item
       count = len(blocks)
       self._add(best, columns,
@@ -100,7 +104,7 @@ class HostScan:
 
     with _one_blas_thread(), _workers(min(threads, len(items))) as run:
       for blocks in self._read_ahead():
-        run(functools.partial(work, blocks), items)
+        run(functools.partial(score, blocks), items)
     found = [best.keys for _, _, best in items]
     return np.concatenate([
         best_keys.best_of(np.concatenate(found[at : at + lanes], axis=1), k)

@@ -1,6 +1,7 @@
 """The ScaNN index of a corpus: built once, kept by a folder, and measured."""
 
 import dataclasses
+import functools
 import pathlib
 from typing import Any
 
@@ -21,47 +22,78 @@ from neg_contrast.retrieval import (
 _RECALL_QUERIES = 200
 
 
-def make(
-    vecs: vector_table.Rows,
-    tie_ranks: np.ndarray,
-    score: scoring.ScoreFunction,
-    settings: scann_index.Settings,
-    folder: pathlib.Path | None,
-) -> hits.Index:
-  """The index of a corpus's vectors, read from the folder or built.
+class KeptIndex:
+  """The ScaNN index of a corpus's vectors, read from its folder or built.
 
-  Args:
-    vecs: `[passages, features] float32`.
-    tie_ranks: `[passages] int32`, see `hits.tie_ranks`.
-    score: of a query's vector and a passage's. If texts have several vectors,
-      the index is one of single vectors, which finds candidates.
-    settings: what it has to reach.
-    folder: keeps the index; None: memory keeps it.
-
-  Raises:
-    UserError: ScaNN is not installed, or the index is damaged.
+  If texts have several vectors, it is one of single vectors, which finds
+  candidates.
   """
-  if score.is_dot:
-    return _open_or_build(vecs, tie_ranks, settings, folder)
-  singles = multi_vector.SingleVectors(
-      vecs, vecs.shape[1] // score.passage_vectors
-  )
-  index = _open_or_build(
-      singles, np.arange(len(singles), dtype=np.int32), settings, folder
-  )
-  return multi_vector.CandidateIndex(vecs, tie_ranks, score, singles, index)
+
+  def __init__(
+      self,
+      vecs: vector_table.Rows,
+      tie_ranks: np.ndarray,
+      score: scoring.ScoreFunction,
+      settings: scann_index.Settings,
+      folder: pathlib.Path | None,
+  ):
+    """Reads nothing yet.
+
+    Args:
+      vecs: `[passages, features] float32`.
+      tie_ranks: `[passages] int32`, see `hits.tie_ranks`.
+      score: of a query's vector and a passage's.
+      settings: what it has to reach.
+      folder: keeps indexes of any settings; None: memory keeps this one.
+    """
+    self._vecs, self._tie_ranks, self._score = vecs, tie_ranks, score
+    self._settings = settings
+    self._folder = None if folder is None else _folder_of(folder, settings)
+
+  def make(self) -> None:
+    """Builds it, with all processes that do the same, unless it is there.
+
+    Raises:
+      UserError: ScaNN is not installed, or the index is damaged.
+    """
+    if self._folder is None:
+      _ = self.index
+    else:
+      scann_files.make(self._folder, *self._table, self._settings)
+
+  @functools.cached_property
+  def index(self) -> hits.Index:
+    """Searches; raises as `make`."""
+    if self._folder is None:
+      index = scann_index.build(*self._table, self._settings)
+    else:
+      self.make()
+      index = scann_files.load(self._folder, self._table[0])
+    singles = self._table[0]
+    if not isinstance(singles, multi_vector.SingleVectors):
+      return index
+    return multi_vector.CandidateIndex(
+        self._vecs, self._tie_ranks, self._score, singles, index
+    )
+
+  @functools.cached_property
+  def _table(self) -> tuple[vector_table.Rows, np.ndarray]:
+    """Vectors, one a row, and their tie ranks."""
+    if self._score.is_dot:
+      return self._vecs, self._tie_ranks
+    singles = multi_vector.SingleVectors(
+        self._vecs, self._vecs.shape[1] // self._score.passage_vectors
+    )
+    return singles, np.arange(len(singles), dtype=np.int32)
 
 
 def is_kept(folder: pathlib.Path, settings: scann_index.Settings) -> bool:
-  """Whether the folder has an index of these settings.
+  """Whether the folder keeps an index of these settings.
 
   Raises:
     UserError: its manifest is damaged or of another format.
   """
-  manifest = folders.read_manifest(folder, scann_files.FORMAT)
-  return manifest is not None and (
-      manifest.get('settings') == dataclasses.asdict(settings)
-  )
+  return scann_files.is_made(_folder_of(folder, settings), settings)
 
 
 def measured_places(queries: int) -> np.ndarray:
@@ -98,16 +130,8 @@ def measure(
   }
 
 
-def _open_or_build(
-    vecs: vector_table.Rows,
-    tie_ranks: np.ndarray,
-    settings: scann_index.Settings,
-    folder: pathlib.Path | None,
-) -> scann_index.ScannIndex:
-  if folder is None:
-    return scann_index.build(vecs, tie_ranks, settings)
-  with folders.only_one(folder):
-    if not is_kept(folder, settings):
-      logging.info('building a ScaNN index of %d vectors', len(vecs))
-      scann_files.save(scann_index.build(vecs, tie_ranks, settings), folder)
-  return scann_files.load(folder, vecs)
+def _folder_of(
+    folder: pathlib.Path, settings: scann_index.Settings
+) -> pathlib.Path:
+  code = folders.sha256_json(dataclasses.asdict(settings))[:12]
+  return folder / f'scann-{code}'

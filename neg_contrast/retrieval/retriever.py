@@ -3,7 +3,6 @@
 import functools
 import pathlib
 from collections.abc import Sequence
-from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
@@ -60,7 +59,7 @@ class Retriever:
     self.vectors = vectors
     self._settings, self._dataset = settings, dataset
     self._folder = None if folder is None or rows is not None else (
-        folder / folders.sha256_json(vectors.identity)[:12] / 'index'
+        folder / folders.sha256_json(vectors.identity)[:12]
     )
     self._rows, self._among = rows, among
     self._scann = settings.scann(dataset.prepared, rows)
@@ -135,7 +134,7 @@ class Retriever:
     """
     prepared = self._dataset.prepared
     if query_rows is None or not prepared.worlds:
-      return self._as_rows(self._index.search(query_vecs, depth))
+      return self._as_rows(self.index.search(query_vecs, depth))
     return self._as_rows(self._exact.search_own(
         query_vecs, depth, prepared.query_worlds[query_rows]
     ))
@@ -157,7 +156,14 @@ class Retriever:
   @property
   def is_exact(self) -> bool:
     """Whether every passage is scored, and none missed."""
-    return self._scann is None and self._settings.recall is None
+    return self.is_on_mesh and self._settings.recall is None
+
+  @property
+  def is_on_mesh(self) -> bool:
+    """Whether processes that search together share the corpus: unless ScaNN
+    searches, by which each finds all.
+    """
+    return self._scann is None
 
   def is_made(self) -> bool:
     """Whether embeddings and index lie on disk already."""
@@ -166,41 +172,32 @@ class Retriever:
     )
 
   def make(self) -> None:
-    """Encodes the corpus and builds the index, where they are not there."""
-    _ = self._index
+    """Encodes the corpus and builds the index, where they are not there.
 
-  def measure_index(
-      self, query_rows: np.ndarray, found: hits.Hits
-  ) -> dict[str, Any]:
-    """What the index missed of what exact search finds, for some queries.
-
-    Args:
-      query_rows: `[queries] int32` of the dataset.
-      found: what `search_rows` found for them.
-
-    Returns:
-      Json values for a manifest; exact search has nothing to measure.
+    Processes that do so together divide the work.
     """
-    if self.is_exact:
-      return {'kind': 'exact'}
-    some = kept_index.measured_places(len(query_rows))
-    exact_hits = self._as_rows(self._exact.search(
-        self.vectors.query_vecs(query_rows[some]), found.rows.shape[1],
-        exactly=True,
-    ))
-    return kept_index.measure(
-        self._index, hits.Hits(found.rows[some], found.scores[some]), exact_hits
-    )
+    if self._scann is None:
+      _ = self.index
+    else:
+      self._kept.make()
+
+  def search_exactly(self, query_vecs: np.ndarray, depth: int) -> hits.Hits:
+    """`search_vecs` where nothing is missed, whatever the index."""
+    return self._as_rows(self._exact.search(query_vecs, depth, exactly=True))
 
   @property
   def _encoder(self) -> vectors_lib.Encoder:
     return self.vectors.encoder
 
   @functools.cached_property
-  def _index(self) -> hits.Index:
-    if self._scann is None:
-      return self._exact
-    return kept_index.make(
+  def index(self) -> hits.Index:
+    """What searches; made where it is not there."""
+    return self._exact if self._scann is None else self._kept.index
+
+  @functools.cached_property
+  def _kept(self) -> kept_index.KeptIndex:
+    assert self._scann is not None
+    return kept_index.KeptIndex(
         self.vectors.passage_vecs, self._tie_ranks, self._encoder.score,
         self._scann, self._folder,
     )

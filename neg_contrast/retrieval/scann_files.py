@@ -1,51 +1,105 @@
-"""A ScaNN index on disk: all but its vectors, in files with checksums."""
+"""A ScaNN index on disk: built by any number of processes, all but its vectors.
+
+Each shard is a folder of its own in that of the index, with the exact hits of
+the sample queries among its rows. Processes divide the shards, and an
+interruption loses those that were being built, one a process. The manifest is
+there before the shards are, as `unfinished.json`; when all are, one process
+tunes the index, adds what it found, and gives the manifest its name. The bytes
+are the same for any number of processes and threads.
+
+Building reads the table of vectors once, from the first row to the last.
+"""
 
 import dataclasses
+import functools
 import hashlib
 import importlib.metadata
 import pathlib
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float, Int
 
-from neg_contrast import errors
-from neg_contrast.artifacts import arrays, checksums, folders
-from neg_contrast.retrieval import scann_index, scann_shards, vector_table
+from neg_contrast import errors, progress
+from neg_contrast.artifacts import arrays, checksums, folders, parts
+from neg_contrast.retrieval import (
+  hits,
+  scann_index,
+  scann_shards,
+  scann_tuning,
+  vector_table,
+)
 
-FORMAT = folders.Format('a ScaNN index', 1)
-_TIE_RANKS = 'tie_ranks.npy'
+FORMAT = folders.Format('a ScaNN index', 2)
+_SHARD = folders.Format('a shard of a ScaNN index', 1)
+_TIE_RANKS, _SAMPLE = 'tie_ranks.npy', 'sample_queries.npy'
+_EXACT_ROWS, _EXACT_SCORES = 'exact_rows.npy', 'exact_scores.npy'
+_SEARCHER = 'searcher'
 _FINGERPRINT_ROWS = 4_096
 
 
-def save(index: scann_index.ScannIndex, folder: pathlib.Path) -> None:
-  """Writes all but the vectors; the folder may be moved afterwards.
+def is_made(folder: pathlib.Path, settings: scann_index.Settings) -> bool:
+  """Whether the folder has an index of these settings, with all its shards.
+
+  Raises:
+    UserError: its manifest is damaged or of another format.
+  """
+  manifest = _read_manifest(folder, folders.MANIFEST, settings)
+  return manifest is not None and all(
+      _has_shard(folder, number)
+      for number in range(len(settings.divide(manifest['passages'])))
+  )
+
+
+def make(
+    folder: pathlib.Path,
+    passage_vecs: vector_table.Rows,
+    tie_ranks: Int[np.ndarray, ' passages'],
+    settings: scann_index.Settings,
+    sample_queries: Float[np.ndarray, 'queries features'] | None = None,
+) -> None:
+  """Builds the shards that are missing, and tunes the index, if nobody has.
 
   Two indexes built alike on the same machine are equal in every byte.
 
   Args:
-    index: to be kept.
-    folder: replaced if it exists.
+    folder: of the index, which may be moved afterwards. One that was begun goes
+      on with its own sample queries; one of other settings is replaced.
+    passage_vecs: `[passages, features] float32`; may lie on disk.
+    tie_ranks: `[passages] int32`, see `hits.tie_ranks`.
+    settings: what is wanted.
+    sample_queries: see `scann_index.build`.
+
+  Raises:
+    UserError: ScaNN is not installed, what is there is damaged or of another
+      format, or the disk is full.
+    ValueError: a vector is not finite, or `sample_queries` is empty.
   """
-  manifest: dict[str, Any] = {
-      'settings': dataclasses.asdict(index.settings),
-      'measured': dataclasses.asdict(index.measured),
-      'passages': len(index.passage_vecs),
-      'features': index.passage_vecs.shape[1],
-      'passages_sha256': _fingerprint(index.passage_vecs),
-      'scann': importlib.metadata.version('scann'),
-      'environment': folders.environment(),
-  }
-  with folders.writing(folder, manifest, format=FORMAT) as scratch:
-    np.save(scratch / _TIE_RANKS, index.tie_ranks)
-    shards = []
-    for number, shard in enumerate(index.shards):
-      part = scratch / f'shard-{number:05d}'
-      part.mkdir()
-      # The default is absolute paths, of the scratch folder at that.
-      shard.searcher.serialize(str(part), relative_path=True)
-      shards.append({'folder': part.name, 'first': shard.first,
-                     'last': shard.last, 'leaves': shard.leaves})
-    manifest['shards'] = shards
+  library = scann_shards.load_library()
+  if is_made(folder, settings):
+    return
+  _begin(folder, passage_vecs, tie_ranks, settings, sample_queries)
+  spans = settings.divide(len(passage_vecs))
+  missing = lambda: [rows for number, rows in enumerate(spans)
+                     if not _has_shard(folder, number)]
+  done = lambda: len(passage_vecs) - sum(map(len, missing()))
+  say = progress.Ticker('building a ScaNN index', len(passage_vecs),
+                        before=done())
+  queries = functools.cache(functools.partial(_load_samples, folder))
+
+  def make_shard(number: int) -> None:
+    _save_shard(_shard_folder(folder, number), scann_index.build_part(
+        library, passage_vecs, tie_ranks, settings, spans[number], queries()
+    ))
+    say(done())
+
+  parts.make_all(
+      [_shard_folder(folder, number) for number in range(len(spans))],
+      functools.partial(_has_shard, folder), make_shard,
+  )
+  with folders.only_one(folder):
+    if (folder / folders.UNFINISHED).exists():  # Not yet another's work.
+      _finish(library, folder, passage_vecs, settings)
 
 
 def load(
@@ -53,13 +107,12 @@ def load(
     passage_vecs: vector_table.Rows,
     threads: int = 0,
 ) -> scann_index.ScannIndex:
-  """Reads an index that `save` wrote, wherever it lies now.
+  """Reads an index that `make` built, wherever it lies now.
 
   Args:
     folder: of the index.
     passage_vecs: that it was built from; may lie on disk.
-    threads: of a search; 0: one for each core that may be used. Building uses
-      one, without which ScaNN is not reproducible.
+    threads: of a search; 0: one for each core that may be used.
 
   Raises:
     UserError: ScaNN is not installed; the index is missing, unfinished or
@@ -72,14 +125,12 @@ def load(
         f'{folder / folders.MANIFEST}: no such file, so there is no finished '
         'index here; build it again'
     )
-  _check_files(folder)
   try:
     settings = dataclasses.replace(
         scann_index.Settings(**manifest['settings']), threads=threads
     )
     measured = scann_index.Measured(**manifest['measured'])
-    places = [(folder / shard['folder'], shard['first'], shard['last'],
-               shard['leaves']) for shard in manifest['shards']]
+    count = len(settings.divide(manifest['passages']))
     wanted = manifest['passages_sha256']
   except (AttributeError, KeyError, TypeError, ValueError) as e:
     raise checksums.damaged(folder / folders.MANIFEST, repr(e)) from None
@@ -90,34 +141,124 @@ def load(
         f'have sha256 {wanted}, those given {given}. Remove the folder to '
         'build it again, or give the vectors it was built from'
     )
-  shards = []
-  for place, first, last, leaves in places:
-    try:
-      searcher = library.load_searcher(str(place), assets_backcompat_shim=False)
-    except (IndexError, OSError, RuntimeError, ValueError) as e:
-      raise checksums.damaged(place, e, folder) from None
-    shards.append(scann_shards.Shard(first, last, leaves, searcher))
+  shards = [_load_shard(library, _shard_folder(folder, number))
+            for number in range(count)]
   ranks = arrays.load_array(folder / _TIE_RANKS, (None,), np.int32)
+  _load_samples(folder)  # Whole, or an error.
   return scann_index.ScannIndex(passage_vecs, ranks, settings, shards, measured)
 
 
-def _fingerprint(vecs: vector_table.Rows) -> str:
-  """The sha256 of the shape and of rows spread over the whole table."""
-  step = max(1, len(vecs) // _FINGERPRINT_ROWS)
-  some = np.ascontiguousarray(vecs[::step], np.float32)
-  digest = hashlib.sha256(repr(vecs.shape).encode())
-  digest.update(some.tobytes())
-  return digest.hexdigest()
+def _begin(
+    folder: pathlib.Path,
+    passage_vecs: vector_table.Rows,
+    tie_ranks: Int[np.ndarray, ' passages'],
+    settings: scann_index.Settings,
+    sample_queries: Float[np.ndarray, 'queries features'] | None,
+) -> None:
+  """Makes the folder, or joins in."""
+  if len(passage_vecs) != len(tie_ranks):
+    raise ValueError(f'{len(passage_vecs)} passages, {len(tie_ranks)} ranks')
+  given = _fingerprint(passage_vecs)
+  with folders.only_one(folder):
+    for name in (folders.MANIFEST, folders.UNFINISHED):
+      begun = _read_manifest(folder, name, settings)
+      if begun is not None and begun['passages_sha256'] == given:
+        return
+    manifest: dict[str, Any] = {
+        'settings': dataclasses.asdict(settings),
+        'passages': len(passage_vecs),
+        'features': passage_vecs.shape[1],
+        'passages_sha256': given,
+        'sample': (scann_index.PERTURBED if sample_queries is None
+                   else scann_index.GIVEN),
+        'scann': importlib.metadata.version('scann'),
+        'environment': folders.environment(),
+    }
+    with folders.writing(
+        folder, manifest, folders.UNFINISHED, FORMAT
+    ) as scratch:
+      np.save(scratch / _TIE_RANKS, tie_ranks)
+      np.save(scratch / _SAMPLE, scann_tuning.sample_queries(
+          passage_vecs, settings.seed, sample_queries
+      ))
 
 
-def _check_files(folder: pathlib.Path) -> None:
-  """Verifies all files, before ScaNN reads them.
+def _finish(
+    library: Any,
+    folder: pathlib.Path,
+    passage_vecs: vector_table.Rows,
+    settings: scann_index.Settings,
+) -> None:
+  """Tunes an index whose shards are all there."""
+  manifest = folders.read_manifest(folder, FORMAT, folders.UNFINISHED)
+  assert manifest is not None
+  built = []
+  for number in range(len(settings.divide(len(passage_vecs)))):
+    place = _shard_folder(folder, number)
+    shape = None, settings.recall_k
+    built.append(scann_index.Part(_load_shard(library, place), hits.Hits(
+        arrays.load_array(place / _EXACT_ROWS, shape, np.int32),
+        arrays.load_array(place / _EXACT_SCORES, shape, np.float32),
+    )))
+  index = scann_index.tune(
+      passage_vecs, arrays.load_array(folder / _TIE_RANKS, (None,), np.int32),
+      settings, built, _load_samples(folder), manifest['sample'],
+  )
+  folders.update_manifest(
+      folder, {'measured': dataclasses.asdict(index.measured)},
+      folders.UNFINISHED,
+  )
+  folders.finish(folder)
+
+
+def _read_manifest(
+    folder: pathlib.Path, name: str, settings: scann_index.Settings
+) -> dict[str, Any] | None:
+  """A manifest, if it is there and of these settings."""
+  manifest = folders.read_manifest(folder, FORMAT, name)
+  if manifest is None or (
+      manifest.get('settings') != dataclasses.asdict(settings)
+  ):
+    return None
+  return manifest
+
+
+def _load_samples(folder: pathlib.Path) -> np.ndarray:
+  """`[samples, features] float32`."""
+  return arrays.load_array(folder / _SAMPLE, (None, None), np.float32)
+
+
+def _shard_folder(folder: pathlib.Path, number: int) -> pathlib.Path:
+  return folder / f'shard-{number:05d}'
+
+
+def _has_shard(folder: pathlib.Path, number: int) -> bool:
+  return (_shard_folder(folder, number) / folders.MANIFEST).exists()
+
+
+def _save_shard(folder: pathlib.Path, part: scann_index.Part) -> None:
+  """Writes a shard, whole or not at all."""
+  shard = part.shard
+  manifest = {'first': shard.first, 'last': shard.last, 'leaves': shard.leaves}
+  with folders.writing(folder, manifest, format=_SHARD) as scratch:
+    np.save(scratch / _EXACT_ROWS, part.exact.rows)
+    np.save(scratch / _EXACT_SCORES, part.exact.scores)
+    (scratch / _SEARCHER).mkdir()
+    # The default is absolute paths, of the scratch folder at that.
+    shard.searcher.serialize(str(scratch / _SEARCHER), relative_path=True)
+
+
+def _load_shard(library: Any, folder: pathlib.Path) -> scann_shards.Shard:
+  """Verifies all files of a shard, before ScaNN reads them.
 
   A file too many is refused as well: ScaNN would unpickle a scann_docids.pkl.
 
   Raises:
     UserError: something is missing, damaged or should not be there.
   """
+  manifest = folders.read_manifest(folder, _SHARD)
+  if manifest is None:
+    raise checksums.damaged(folder, 'the shard is not there')
   there = {path.relative_to(folder).as_posix() for path in folder.rglob('*')
            if not path.is_dir()}
   written = folders.file_names(folder)
@@ -127,3 +268,21 @@ def _check_files(folder: pathlib.Path) -> None:
     )
   for name in sorted(written):
     arrays.map_file(folder / name, folder).check()
+  try:
+    return scann_shards.Shard(
+        manifest['first'], manifest['last'], manifest['leaves'],
+        library.load_searcher(
+            str(folder / _SEARCHER), assets_backcompat_shim=False
+        ),
+    )
+  except (IndexError, KeyError, OSError, RuntimeError, ValueError) as e:
+    raise checksums.damaged(folder, e, folder) from None
+
+
+def _fingerprint(vecs: vector_table.Rows) -> str:
+  """The sha256 of the shape and of rows spread over the whole table."""
+  step = max(1, len(vecs) // _FINGERPRINT_ROWS)
+  some = np.ascontiguousarray(vecs[::step], np.float32)
+  digest = hashlib.sha256(repr(vecs.shape).encode())
+  digest.update(some.tobytes())
+  return digest.hexdigest()

@@ -11,22 +11,26 @@ How a shard is built is in `scann_shards`, how much of it is searched in
 """
 
 import dataclasses
-import itertools
 import logging
 import math
+from collections.abc import Sequence
 from concurrent import futures
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Float32, Int, Int32
 
-from neg_contrast import hosts
+from neg_contrast import hosts, sharding
 from neg_contrast.retrieval import (
   hits,
+  mesh_search,
   scann_shards,
   scann_tuning,
   vector_table,
 )
+from neg_contrast.settings import config as config_lib
 
+GIVEN, PERTURBED = 'given', 'perturbed passages'  # Sources of sample queries.
 _QUERIES_AT_ONCE = 1_024
 _log = logging.getLogger(__name__)
 
@@ -40,10 +44,10 @@ class Settings:
       over queries; 0 to 1.
     recall_k: the depth that the target is for. Deeper searches look at
       proportionally more.
-    shard_rows: passages of a shard, at most. Building holds about
-      3.3 x shard_rows x features x 4 bytes.
-    threads: of a search; 0: one for each core that may be used. Building uses
-      one, without which ScaNN is not reproducible.
+    shard_rows: passages of a shard, at most. A process builds one at a time,
+      and holds about 3.3 x shard_rows x features x 4 bytes.
+    threads: of building and search; 0: one for each core that may be used. The
+      results are the same.
     seed: of the choice of sample queries. ScaNN's own seeds are fixed.
   """
 
@@ -61,6 +65,17 @@ class Settings:
     if self.threads < 0:
       raise ValueError(f'threads is {self.threads}; 0 means all')
 
+  @property
+  def cores(self) -> int:
+    """Threads, as many as there are."""
+    return self.threads or hosts.usable_cores()
+
+  def divide(self, passages: int) -> list[range]:
+    """The rows of every shard of a corpus."""
+    count = -(-passages // self.shard_rows)
+    ends = [passages * n // max(1, count) for n in range(count + 1)]
+    return [range(*pair) for pair in zip(ends, ends[1:], strict=False)]
+
 
 @dataclasses.dataclass(frozen=True)
 class Measured:
@@ -73,7 +88,7 @@ class Measured:
       held-out queries.
     recall_k: the depth it was measured at.
     queries: held-out queries it was measured with.
-    source: of the queries: `given`, or `perturbed passages`.
+    source: of the queries: `GIVEN`, or `PERTURBED`.
   """
 
   leaves: int
@@ -82,6 +97,20 @@ class Measured:
   recall_k: int
   queries: int
   source: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+  """What is made of the rows of a shard, which are read once for it.
+
+  Attributes:
+    shard: its searcher.
+    exact: `[samples, recall_k]`, what exact search finds among its rows for the
+      sample queries, as rows of the corpus.
+  """
+
+  shard: scann_shards.Shard
+  exact: hits.Hits
 
 
 class ScannIndex:
@@ -111,7 +140,7 @@ class ScannIndex:
                   if isinstance(passage_vecs, np.ndarray) else passage_vecs)
     self.tie_ranks = tie_ranks
     self.shards = shards
-    self._threads = settings.threads or hosts.usable_cores()
+    self._threads = settings.cores
     for shard in shards:
       shard.searcher.set_num_threads(self._threads)
 
@@ -169,7 +198,7 @@ def build(
     settings: Settings,
     sample_queries: Float[np.ndarray, 'queries features'] | None = None,
 ) -> ScannIndex:
-  """Builds an index, shard by shard, and tunes it to the target recall.
+  """Builds an index in memory, shard by shard, and tunes it.
 
   Sample queries are searched exactly. On one half the cheapest pair of (leaves
   to search, candidates) is chosen whose recall is the target at least, two
@@ -184,11 +213,11 @@ def build(
   recall@20 in 16 of 45 leaves: questions 0.952, these 0.934, passages 0.990,
   with isotropic noise 0.977.)
 
-  Equal arguments give equal indexes, see `scann_files.save`.
+  Equal arguments give equal indexes, see `scann_files.make`.
 
   Args:
-    passage_vecs: `[passages, features] float32`, read a shard at a time; may
-      lie on disk. Kept: searches read from them.
+    passage_vecs: `[passages, features] float32`, read once, a shard at a time;
+      may lie on disk. Kept: searches read from them.
     tie_ranks: `[passages] int32`, see `hits.tie_ranks`.
     settings: what is wanted.
     sample_queries: `[queries, features] float32`; at most 512 are used.
@@ -199,31 +228,88 @@ def build(
       `sample_queries`.
   """
   library = scann_shards.load_library()
-  if len(passage_vecs) != len(tie_ranks):
-    raise ValueError(f'{len(passage_vecs)} passages, {len(tie_ranks)} ranks')
-  count = -(-len(passage_vecs) // settings.shard_rows)
-  ends = [len(passage_vecs) * n // max(1, count) for n in range(count + 1)]
-  shards = [scann_shards.build_shard(library, passage_vecs, first, last)
-            for first, last in itertools.pairwise(ends)]
-  for shard in shards:
-    shard.searcher.set_num_threads(
-        settings.threads or hosts.usable_cores()
-    )
-  k = settings.recall_k
+  queries = scann_tuning.sample_queries(
+      passage_vecs, settings.seed, sample_queries
+  )
+  parts = [build_part(library, passage_vecs, tie_ranks, settings, rows, queries)
+           for rows in settings.divide(len(passage_vecs))]
+  return tune(passage_vecs, tie_ranks, settings, parts, queries,
+              PERTURBED if sample_queries is None else GIVEN)
+
+
+def build_part(
+    library: Any,
+    passage_vecs: vector_table.Rows,
+    tie_ranks: Int[np.ndarray, ' passages'],
+    settings: Settings,
+    rows: range,
+    queries: Float32[np.ndarray, 'samples features'],
+) -> Part:
+  """Builds a shard, and searches its rows exactly for the sample queries.
+
+  Args:
+    library: of `scann_shards.load_library`.
+    passage_vecs: `[passages, features] float32`, of the corpus.
+    tie_ranks: `[passages] int32`, likewise.
+    settings: what is wanted.
+    rows: of the shard.
+    queries: `[samples, features] float32`, the sample queries.
+
+  Raises:
+    ValueError: a vector is not finite.
+  """
+  span = slice(rows.start, rows.stop)
+  vecs = np.ascontiguousarray(passage_vecs[span], np.float32)
+  vector_table.check_finite(vecs, 'passage')
+  exact = mesh_search.MeshSearch(
+      vecs, tie_ranks[span],
+      sharding.make_local_mesh(config_lib.MeshConfig()), on_devices=False,
+  ).search(queries, settings.recall_k)
+  found = np.where(exact.rows >= 0, exact.rows + np.int32(rows.start), -1)
+  return Part(
+      scann_shards.build_shard(library, vecs, rows.start, settings.cores),
+      hits.Hits(found.astype(np.int32), exact.scores),
+  )
+
+
+def tune(
+    passage_vecs: vector_table.Rows,
+    tie_ranks: Int[np.ndarray, ' passages'],
+    settings: Settings,
+    parts: Sequence[Part],
+    queries: Float32[np.ndarray, 'samples features'],
+    source: str,
+) -> ScannIndex:
+  """An index of parts, tuned to the target recall; see `build`.
+
+  Args:
+    passage_vecs: `[passages, features] float32`; only candidates are read.
+    tie_ranks: `[passages] int32`, see `hits.tie_ranks`.
+    settings: what is wanted.
+    parts: of the whole corpus, in its order.
+    queries: `[samples, features] float32`, the sample queries.
+    source: of these, see `Measured`.
+  """
+  k, shards = settings.recall_k, [part.shard for part in parts]
   if not shards:
-    source = 'perturbed passages' if sample_queries is None else 'given'
     return ScannIndex(passage_vecs, tie_ranks, settings, shards,
                       Measured(1, k, 1.0, k, 0, source))
-  sample = scann_tuning.make_sample(
-      passage_vecs, tie_ranks, k, settings.seed, sample_queries
-  )
-  by, held_out = sample.chosen_by, sample.held_out
-  leaves, candidates = scann_tuning.choose(
-      shards, by.queries, by.truth.rows, settings.target_recall
-  )
-  index = ScannIndex(passage_vecs, tie_ranks, settings, shards, Measured(
-      leaves, candidates, math.nan, k, len(held_out.queries), sample.source
+  sample = scann_tuning.Sample(queries, hits.best_of(
+      np.concatenate([part.exact.rows for part in parts], axis=1),
+      np.concatenate([part.exact.scores for part in parts], axis=1),
+      tie_ranks, k,
   ))
+  held_out = sample.held_out
+  index = ScannIndex(passage_vecs, tie_ranks, settings, shards, Measured(
+      1, k, math.nan, k, len(held_out.queries), source
+  ))
+  leaves, candidates = scann_tuning.choose(
+      shards, sample.chosen_by.queries, sample.chosen_by.truth.rows,
+      settings.target_recall,
+  )
+  index.measured = dataclasses.replace(
+      index.measured, leaves=leaves, candidates=candidates
+  )
   reached = index.recall_against(held_out.queries, held_out.truth)
   if reached < settings.target_recall:
     _log.warning(

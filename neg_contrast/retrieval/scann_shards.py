@@ -15,6 +15,13 @@ docs/algorithms.md, unless said otherwise):
   0.832, 0.814 and 0.825).
 * training: up to 100,000 rows, ScaNN's default.
 * below 1,000 rows: no quantisation, ScaNN scores them all.
+
+All cores train and quantise, and the bytes are the same for any number of
+threads from 2 on (launch/benchmarks/benchmark_scann_threads.py). ScaNN's pool
+has one thread less than it is given, and where there is a pool, centres are
+sums of four fixed quarters of the rows (`RecomputeCentroidsSimple` in its
+gmm_utils.cc): so one core gets two threads too. With `random_init=True` two
+builds differ, for the order of the first centres is that of a hash table.
 """
 
 import dataclasses
@@ -25,13 +32,13 @@ import numpy as np
 from jaxtyping import Float32, Int32
 
 from neg_contrast import errors
-from neg_contrast.retrieval import vector_table
 
 _BRUTE_FORCE_BELOW = 1_000
 _BLOCKS = 256
 _ANISOTROPY = 4.1
 _TRAINING_ROWS = 100_000
 _NORM_ROWS = 4_096  # Of a shard, for their mean norm.
+_LEAST_THREADS = 2  # See above.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,23 +82,23 @@ def load_library() -> Any:
 
 
 def build_shard(
-    library: Any, passage_vecs: vector_table.Rows, first: int, last: int
+    library: Any,
+    vecs: Float32[np.ndarray, 'rows features'],
+    first: int,
+    threads: int,
 ) -> Shard:
-  """Builds the searcher of some rows, with one thread.
+  """Builds the searcher of some rows; the same with any number of threads.
 
   Args:
     library: of `load_library`.
-    passage_vecs: `[passages, features] float32` of the whole corpus.
-    first: row of the shard.
-    last: the row after its last.
-
-  Raises:
-    ValueError: a vector is not finite.
+    vecs: `[rows, features] float32`, those of the shard, finite.
+    first: row of the corpus that is its first.
+    threads: that build.
   """
-  vecs = np.ascontiguousarray(passage_vecs[first:last], np.float32)
-  vector_table.check_finite(vecs, 'passage')
   rows, features = vecs.shape
-  builder = library.builder(vecs, 1, 'dot_product').set_n_training_threads(1)
+  builder = library.builder(vecs, 1, 'dot_product').set_n_training_threads(
+      max(_LEAST_THREADS, threads)
+  )
   leaves = 1
   if rows < _BRUTE_FORCE_BELOW:
     builder = builder.score_brute_force()
@@ -104,7 +111,7 @@ def build_shard(
         anisotropic_quantization_threshold=_threshold(vecs),
         training_sample_size=_TRAINING_ROWS,
     )
-  return Shard(first, last, leaves, builder.build())
+  return Shard(first, first + rows, leaves, builder.build())
 
 
 def propose(

@@ -1,8 +1,8 @@
 """How much of a ScaNN index to search: chosen with queries searched exactly.
 
-Sample queries are searched exactly. On one half of them the cheapest pair of
-(leaves to search, candidates) is chosen that reaches the target recall; the
-other half is held out to measure it.
+Sample queries are searched exactly, in each shard while that is built. On one
+half of them the cheapest pair of (leaves to search, candidates) is chosen that
+reaches the target recall; the other half is held out to measure it.
 """
 
 import dataclasses
@@ -10,13 +10,12 @@ import math
 from collections.abc import Iterator
 
 import numpy as np
-from jaxtyping import Float, Float32, Int, Int32
+from jaxtyping import Float, Float32, Int32
 
 from neg_contrast.retrieval import hits, scann_shards, vector_table
 
 _SIGNAL, _MIXED = 0.6, 64  # Of a sample query, see `scann_index.build`.
 _SAMPLES = 512  # Queries that are searched exactly, half of them to choose by.
-_EXACT_ROWS = 16_384  # Passages scored at once in doing so: 32 MiB.
 # Scoring a candidate again costs as much as scanning this many quantised ones
 # (0.35 us against 11 ns for single queries of 384 features, 5 ns for many at
 # once; all grow with the features). A constant, since a measured time would
@@ -31,12 +30,10 @@ class Sample:
   Attributes:
     queries: `[queries, features] float32`.
     truth: `[queries, depth]`, their exact hits.
-    source: of the queries: `given`, or `perturbed passages`.
   """
 
   queries: Float32[np.ndarray, 'queries features']
   truth: hits.Hits
-  source: str
 
   @property
   def chosen_by(self) -> 'Sample':
@@ -52,42 +49,34 @@ class Sample:
     return Sample(
         self.queries[lines],
         hits.Hits(self.truth.rows[lines], self.truth.scores[lines]),
-        self.source,
     )
 
 
-def make_sample(
+def sample_queries(
     passage_vecs: vector_table.Rows,
-    tie_ranks: Int[np.ndarray, ' passages'],
-    depth: int,
     seed: int,
-    sample_queries: Float[np.ndarray, 'queries features'] | None = None,
-) -> Sample:
-  """At most 512 queries, searched exactly.
+    given: Float[np.ndarray, 'queries features'] | None = None,
+) -> Float32[np.ndarray, 'samples features']:
+  """At most 512 queries, `[samples, features] float32`.
 
   Args:
-    passage_vecs: `[passages, features] float32`, at least one.
-    tie_ranks: `[passages] int32`, see `hits.tie_ranks`.
-    depth: of exact search.
+    passage_vecs: `[passages, features] float32`.
     seed: of the choice of queries.
-    sample_queries: `[queries, features] float32` to choose from; None: passages
-      with noise, see `scann_index.build`.
+    given: `[queries, features] float32` to choose from; None: passages with
+      noise, see `scann_index.build`.
 
   Raises:
-    ValueError: a query is not finite, or `sample_queries` is empty.
+    ValueError: a query is not finite, or `given` is empty.
   """
   rng = np.random.default_rng(seed)
-  if sample_queries is None:
-    queries, source = _perturbed(passage_vecs, rng), 'perturbed passages'
-  elif len(sample_queries):
-    at = rng.permutation(len(sample_queries))[:_SAMPLES]
-    queries = np.ascontiguousarray(sample_queries[at], np.float32)
-    vector_table.check_finite(queries, 'sample query')
-    source = 'given'
-  else:
+  if given is None:
+    return _perturbed(passage_vecs, rng)
+  if not len(given):
     raise ValueError('sample_queries is empty; leave it out to use passages')
-  truth = _exact(passage_vecs, tie_ranks, queries, depth)
-  return Sample(queries, truth, source)
+  at = rng.permutation(len(given))[:_SAMPLES]
+  queries = np.ascontiguousarray(given[at], np.float32)
+  vector_table.check_finite(queries, 'sample query')
+  return queries
 
 
 def choose(
@@ -147,23 +136,6 @@ def _perturbed(passage_vecs, rng) -> Float32[np.ndarray, 'samples features']:
 
 def _unit(vec: Float[np.ndarray, ' features']) -> np.ndarray:
   return vec / max(float(np.linalg.norm(vec)), 1e-30)
-
-
-def _exact(passage_vecs, tie_ranks, queries, k) -> hits.Hits:
-  """The k best passages, with a few MiB of them at a time."""
-  best = hits.Hits(np.full((len(queries), 0), -1, np.int32),
-                   np.full((len(queries), 0), -np.inf, np.float32))
-  for start in range(0, len(passage_vecs), _EXACT_ROWS):
-    block = np.asarray(passage_vecs[start : start + _EXACT_ROWS], np.float32)
-    found = hits.top_k(
-        queries @ block.T, tie_ranks[start : start + len(block)], k
-    )
-    rows = np.where(found.rows >= 0, found.rows + start, -1)
-    best = hits.best_of(
-        np.concatenate([best.rows, rows], axis=1),
-        np.concatenate([best.scores, found.scores], axis=1), tie_ranks, k,
-    )
-  return best
 
 
 def _sizes(k: int) -> Iterator[int]:

@@ -6,8 +6,14 @@ from typing import Any
 
 import numpy as np
 
+from neg_contrast import hosts
 from neg_contrast.data import dataset as dataset_lib
-from neg_contrast.retrieval import hits, own_passages, search_settings
+from neg_contrast.retrieval import (
+  hits,
+  kept_index,
+  own_passages,
+  search_settings,
+)
 from neg_contrast.retrieval import retriever as retriever_lib
 from neg_contrast.retrieval import vectors as vectors_lib
 
@@ -32,12 +38,44 @@ def search_dense(
     folder: pathlib.Path,
     query_rows: np.ndarray,
 ) -> Searched:
-  """Vectors over the whole corpus; the folder keeps their index."""
+  """Vectors over the whole corpus; the folder keeps their index.
+
+  Where processes are together, all come here.
+  """
   retriever = retriever_lib.Retriever(settings, dataset, vectors, folder)
-  found = retriever.search_rows(
-      query_rows, own_passages.depth_for(dataset, settings.depth)
+  searched = search_and_measure(
+      retriever, query_rows, own_passages.depth_for(dataset, settings.depth)
   )
-  return Searched(
-      own_passages.drop(dataset, query_rows, found, settings.depth),
-      retriever.measure_index(query_rows, found),
-  )
+  return dataclasses.replace(searched, found=own_passages.drop(
+      dataset, query_rows, searched.found, settings.depth
+  ))
+
+
+def search_and_measure(
+    retriever: retriever_lib.Retriever, query_rows: np.ndarray, depth: int
+) -> Searched:
+  """Searches, and measures what the index misses by some of the queries.
+
+  Processes that come here together divide the queries where ScaNN searches,
+  which finds the same for a query beside any others.
+
+  Args:
+    retriever: of a corpus.
+    query_rows: `[queries] int32` of its dataset.
+    depth: passages wanted.
+  """
+  if retriever.is_exact:
+    return Searched(retriever.search_rows(query_rows, depth),
+                    {'kind': 'exact'})
+  query_vecs = retriever.vectors.query_vecs(query_rows)
+  if retriever.is_on_mesh or not hosts.are_together():
+    found = retriever.search_vecs(query_vecs, depth, query_rows)
+  else:
+    own = hosts.share_of(len(query_vecs))
+    part = retriever.search_vecs(query_vecs[own.start : own.stop], depth)
+    found = hits.Hits(hosts.gather(part.rows), hosts.gather(part.scores))
+  some = kept_index.measured_places(len(query_rows))
+  return Searched(found, kept_index.measure(
+      retriever.index, hits.Hits(found.rows[some], found.scores[some]),
+      retriever.search_exactly(query_vecs[some], depth),
+  ))

@@ -15,13 +15,17 @@ class IndexConfig(keys.Section):
     kind: `exact` search; `approx`, which on TPUs scores everything and may miss
       some of the best, and is exact elsewhere; `scann` (of texts with several
       vectors: ScaNN finds candidates by single vectors, which are scored
-      exactly); or `auto`: ScaNN from 50,000 passages on, below which scoring
-      all of them is fast enough.
+      exactly); or `auto`: exact below 50,000 passages; above, ScaNN where it
+      takes less CPU time than exact search, building included (from 21,000
+      queries on for a million passages or more, 55,000 for 100,000), for
+      `job=search` always. With accelerators, exact but for `job=search` and the
+      round trip of questions.
     target_recall: part of the exact top `evaluation.depth` (100, if that is
       less) that ScaNN has to find; it searches as much as that takes. Of
       `approx`: of the best of every block of passages.
-    shard_rows: passages in one ScaNN index; larger corpora get several.
-      Building one holds 3.3 times its vectors in memory.
+    shard_rows: passages in one ScaNN index; larger corpora get several, which
+      processes divide. A process builds one at a time, and holds 3.3 times its
+      vectors in memory.
     chunk_tokens: tokens that a device encodes at once; 0: 2,048 on CPU, whose
       caches hold no more of them, and 8,192 on accelerators.
     block_rows: passages that a device, or a core, scores at once in a search;

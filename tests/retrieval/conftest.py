@@ -24,12 +24,14 @@ def index(corpus):
 
 
 @pytest.fixture(scope='session')
-def saved(index, tmp_path_factory):
-  """A folder that keeps it; not to be changed."""
+def saved(corpus, tmp_path_factory):
+  """A folder that keeps the same; not to be changed."""
   from neg_contrast.retrieval import scann_files
 
+  pytest.importorskip('scann')
+  vecs, _, ranks = corpus
   folder = tmp_path_factory.mktemp('scann') / 'index'
-  scann_files.save(index, folder)
+  scann_files.make(folder, vecs, ranks, test_scann_index.SETTINGS)
   return folder
 
 

@@ -5,6 +5,7 @@ import math
 import pathlib
 
 import numpy as np
+import pytest
 
 from neg_contrast.artifacts import artifact, plan
 from neg_contrast.retrieval import bm25_folder, bm25_search
@@ -147,3 +148,35 @@ def test_its_identity_is_of_texts_and_settings(tmp_path):
   judged = {'q0': {'p2': 3}, 'q1': {'p0': 1}}
   assert identity(plain(tmp_path / 'judged', judged=judged)) == one
   assert identity(plain(tmp_path / 'one'), depth=7, metrics=('mrr',)) == one
+
+
+def test_what_is_found_is_kept_in_parts(tmp_path, monkeypatch):
+  """An interruption loses one; the same search later searches nothing."""
+  data, searched = plain(tmp_path), []
+  search = bm25_search.Bm25Search._search_rows
+
+  def interrupted(self, rows, depth):
+    if len(searched) == 1:
+      searched.append('interrupted')
+      raise KeyboardInterrupt
+    searched.append(rows.tolist())
+    return search(self, rows, depth)
+
+  rows = np.array([1, 0, 1, 1, 0], np.int32)
+  whole = bm25_search.Bm25Search(CONFIG, data.load())._search_rows(rows, 3)
+  monkeypatch.setattr(bm25_search, 'QUERIES_AT_ONCE', 2)
+  monkeypatch.setattr(bm25_search.Bm25Search, '_search_rows', interrupted)
+  with pytest.raises(KeyboardInterrupt):
+    bm25_search.Bm25Search(CONFIG, data.load()).search_rows(rows, 3)
+  for _ in range(2):
+    found = bm25_search.Bm25Search(CONFIG, data.load()).search_rows(rows, 3)
+    np.testing.assert_array_equal(found.rows, whole.rows)
+    np.testing.assert_array_equal(found.scores, whole.scores)
+  assert searched == [[1, 0], 'interrupted', [1, 1], [0]]
+  for config, depth, other in (
+      (CONFIG, 2, rows), (CONFIG, 3, rows[::-1]),
+      (dataclasses.replace(CONFIG, bm25_k1=0.1), 3, rows),
+      (dataclasses.replace(CONFIG, bm25_b=0.1), 3, rows)):
+    before = len(searched)
+    bm25_search.Bm25Search(config, data.load()).search_rows(other, depth)
+    assert len(searched) == before + 3

@@ -20,32 +20,39 @@ def make(corpus):
   return vecs[:2000], queries[:20], ranks
 
 
+def kept(corpus, settings=SETTINGS, folder=None):
+  vecs, _, ranks = make(corpus)
+  return kept_index.KeptIndex(vecs, ranks, scoring.DUAL, settings, folder)
+
+
 def test_a_folder_keeps_it(corpus, tmp_path, monkeypatch):
-  vecs, queries, ranks = make(corpus)
-  folder = tmp_path / 'index'
-  assert not kept_index.is_kept(folder, SETTINGS)
-  first = kept_index.make(vecs, ranks, scoring.DUAL, SETTINGS, folder)
-  assert kept_index.is_kept(folder, SETTINGS)
+  _, queries, _ = make(corpus)
+  assert not kept_index.is_kept(tmp_path, SETTINGS)
+  first = kept(corpus, folder=tmp_path)
+  first.make()
+  assert kept_index.is_kept(tmp_path, SETTINGS)
   other = dataclasses.replace(SETTINGS, recall_k=20)
-  assert not kept_index.is_kept(folder, other)
-  monkeypatch.setattr(scann_index, 'build', None)
-  again = kept_index.make(vecs, ranks, scoring.DUAL, SETTINGS, folder)
+  assert not kept_index.is_kept(tmp_path, other)
+  kept(corpus, other, tmp_path).make()
+  assert kept_index.is_kept(tmp_path, other)
+  monkeypatch.setattr(scann_index, 'build_part', None)  # Beside each other.
+  again = kept(corpus, folder=tmp_path)
   np.testing.assert_array_equal(
-      first.search(queries, 5).rows, again.search(queries, 5).rows
+      first.index.search(queries, 5).rows, again.index.search(queries, 5).rows
   )
-  monkeypatch.undo()
-  kept_index.make(vecs, ranks, scoring.DUAL, other, folder)
-  assert kept_index.is_kept(folder, other)
 
 
 def test_what_it_missed_is_measured(corpus):
   vecs, queries, ranks = make(corpus)
-  index = kept_index.make(vecs, ranks, scoring.DUAL, SETTINGS, None)
+  index = kept(corpus).index
   exact = hits.top_k(queries @ vecs.T, ranks, 10)
   facts = kept_index.measure(index, index.search(queries, 10), exact)
   assert facts['kind'] == 'scann' and facts['queries'] == 20
   assert 0.8 < facts['recall'] <= 1 and facts['depth'] == 10
   assert facts['tuned'] == dataclasses.asdict(index.measured)
+  half = hits.Hits(exact.rows.copy(), exact.scores.copy())
+  half.rows[:, 5:], half.scores[:, 5:] = -1, -np.inf
+  assert kept_index.measure(index, half, exact)['recall'] == 0.5
 
 
 def test_at_most_200_queries_are_measured():

@@ -4,7 +4,12 @@ import numpy as np
 import pytest
 
 from neg_contrast import scoring
-from neg_contrast.retrieval import hits, retriever, search_settings, vectors
+from neg_contrast.retrieval import (
+  retriever,
+  search_settings,
+  searched,
+  vectors,
+)
 from neg_contrast.settings import config as config_lib
 from tests import corpora
 from tests.retrieval import test_finding
@@ -66,6 +71,26 @@ class Given(vectors.Vectors):
     return self.on_disk
 
 
+class Counted:
+  """A table that counts the rows that are read in their order."""
+
+  def __init__(self, vecs):
+    """Of an array."""
+    self._vecs, self.shape, self.nbytes = vecs, vecs.shape, vecs.nbytes
+    self.in_order, self.others = 0, 0
+
+  def __len__(self):
+    return len(self._vecs)
+
+  def __getitem__(self, key):
+    part = self._vecs[key]
+    if isinstance(key, slice) and key.step is None:
+      self.in_order += len(part)
+    else:
+      self.others += part.size // self.shape[1]
+    return part
+
+
 def settings(depth=3, **index):
   """Of an exact search."""
   return search_settings.SearchSettings(
@@ -84,6 +109,12 @@ def worlds(folder):
   """A dataset of two worlds, of two passages and a query each."""
   source = corpora.write_worlds(folder / 'data', WORLDS, MENTIONS)
   return corpora.data_of(folder, source).load()
+
+
+def measured(made, rows):
+  """The best two of some queries, and what the index missed."""
+  both = searched.search_and_measure(made, rows, 2)
+  return both.found, both.index
 
 
 def rows_of(found):
@@ -201,8 +232,9 @@ def test_an_exact_search_misses_nothing(tmp_path):
   made = retriever.Retriever(
       settings(), numbered(tmp_path), Given([[1]] * 2, [[1]] * 5))
   rows = np.array([0], np.int32)
-  assert made.measure_index(rows, made.search_rows(rows, 2)) == {
-      'kind': 'exact'}
+  found, facts = measured(made, rows)
+  assert rows_of(found) == rows_of(made.search_rows(rows, 2))
+  assert facts == {'kind': 'exact'}
 
 
 def test_what_approximate_search_misses_is_measured(tmp_path):
@@ -210,12 +242,20 @@ def test_what_approximate_search_misses_is_measured(tmp_path):
       settings(kind='approx'), numbered(tmp_path),
       Given([[1], [2]], [[1], [5], [3], [4], [2]]))
   assert not made.is_exact
-  rows = np.array([0, 1], np.int32)
-  found = made.search_rows(rows, 2)
+  found, facts = measured(made, np.array([0, 1], np.int32))
   assert rows_of(found) == [[1, 3], [1, 3]]
-  assert made.measure_index(rows, found) == {
-      'kind': 'approx', 'recall': 1.0, 'depth': 2, 'queries': 2}
-  missing = hits.Hits(found.rows[:, ::2].repeat(2, 1), found.scores)
-  missing.rows[:, 1] = 0
-  missing.scores[:, 1] = 1
-  assert made.measure_index(rows, missing)['recall'] == 0.5
+  assert facts == {'kind': 'approx', 'recall': 1.0, 'depth': 2, 'queries': 2}
+
+
+def test_building_and_measuring_read_the_table_once_each(tmp_path):
+  pytest.importorskip('scann')
+  dataset = numbered(tmp_path, 40)
+  vecs = Given([[1], [-1]], [[n] for n in range(40)])
+  made = retriever.Retriever(settings(kind='scann'), dataset, vecs, tmp_path)
+  counted = vecs._passages = Counted(vecs.passage_vecs)
+  made.make()
+  assert counted.in_order == 40
+  found, facts = measured(made, np.array([0, 1], np.int32))
+  assert rows_of(found) == [[39, 38], [0, 1]]
+  assert facts['kind'] == 'scann' and facts['recall'] == 1
+  assert counted.in_order == 80

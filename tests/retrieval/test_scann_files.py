@@ -1,16 +1,22 @@
 """ScaNN indexes on disk: moved, damaged, planted, of other vectors."""
 
+import dataclasses
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
+import threading
+from concurrent import futures
+from unittest import mock
 
 import numpy as np
 import pytest
 
 from neg_contrast import errors
 from neg_contrast.artifacts import folders
-from neg_contrast.retrieval import scann_files, scann_index
+from neg_contrast.retrieval import hits, scann_files, scann_index
+from tests.retrieval import test_retriever
 from tests.retrieval.test_scann_index import SETTINGS, contents, same
 
 pytest.importorskip('scann')
@@ -28,13 +34,6 @@ def test_moved_index_gives_the_same(corpus, index, saved, copied):
     hidden.rename(saved)
 
 
-def test_saving_a_loaded_index_changes_nothing_else(corpus, copied, tmp_path):
-  vecs, _, _ = corpus
-  scann_files.save(
-      scann_files.load(copied, vecs, threads=2), tmp_path / 'again')
-  assert contents(tmp_path / 'again') == contents(copied)
-
-
 _BUILD_ELSEWHERE = """
 import pathlib, sys
 import numpy as np
@@ -43,9 +42,8 @@ folder = pathlib.Path(sys.argv[1])
 vecs = np.load(folder / 'vecs.npy', mmap_mode='r')
 settings = scann_index.Settings(
     target_recall=0.9, recall_k=20, threads=2, shard_rows=100_000)
-scann_files.save(
-    scann_index.build(vecs, np.load(folder / 'ranks.npy'), settings),
-    folder / 'index')
+scann_files.make(
+    folder / 'index', vecs, np.load(folder / 'ranks.npy'), settings)
 """
 
 
@@ -63,6 +61,125 @@ def test_another_process_builds_the_same_bytes_from_a_memory_map(
   assert contents(tmp_path / 'index') == contents(saved)
 
 
+SHARDED = dataclasses.replace(SETTINGS, shard_rows=1500)  # Four of 5,000.
+
+
+@pytest.fixture(scope='module')
+def sharded(corpus, tmp_path_factory):
+  """(vectors, tie ranks, their index in four shards by one process)."""
+  vecs, _, ranks = corpus
+  vecs, ranks = vecs[:5000], hits.tie_ranks([f'{r:06d}' for r in ranks[:5000]])
+  folder = tmp_path_factory.mktemp('sharded') / 'index'
+  scann_files.make(folder, vecs, ranks, SHARDED)
+  return vecs, ranks, folder
+
+
+def build_counted(monkeypatch, stop_at=None):
+  """The first rows of the shards that are built from now on."""
+  built, build_part = [], scann_index.build_part
+
+  def build(*args):
+    rows = args[4]
+    if rows.start == stop_at:
+      raise KeyboardInterrupt
+    built.append(rows.start)
+    return build_part(*args)
+
+  monkeypatch.setattr(scann_index, 'build_part', build)
+  return built
+
+
+def test_two_build_at_once_what_one_builds(sharded, tmp_path, monkeypatch):
+  vecs, ranks, alone = sharded
+  built = build_counted(monkeypatch)
+  both_build, build = threading.Barrier(2), scann_index.build_part
+  tuned, tune = [], scann_index.tune
+
+  def build_beside_another(*args):
+    if args[4].start < 2500:
+      both_build.wait(timeout=60)
+    return build(*args)
+
+  monkeypatch.setattr(scann_index, 'build_part', build_beside_another)
+  monkeypatch.setattr(scann_index, 'tune',
+                      lambda *args: tuned.append(1) or tune(*args))
+  with futures.ThreadPoolExecutor(2) as pool:
+    for done in [pool.submit(scann_files.make, tmp_path / 'index', vecs, ranks,
+                             SHARDED) for _ in range(2)]:
+      done.result()
+  assert sorted(built) == [0, 1250, 2500, 3750]  # Each once.
+  assert len(tuned) == 1
+  assert contents(tmp_path / 'index') == contents(alone)
+
+
+def test_an_interrupted_build_goes_on(sharded, tmp_path, monkeypatch):
+  vecs, ranks, alone = sharded
+  folder = tmp_path / 'index'
+  with monkeypatch.context() as patch:
+    built = build_counted(patch, stop_at=2500)
+    with pytest.raises(KeyboardInterrupt):
+      scann_files.make(folder, vecs, ranks, SHARDED)
+    assert built == [0, 1250]
+  assert not scann_files.is_made(folder, SHARDED)
+  with pytest.raises(errors.UserError, match='no finished index'):
+    scann_files.load(folder, vecs)
+  with monkeypatch.context() as patch:
+    built = build_counted(patch)
+    patch.setattr(scann_index, 'tune', mock.Mock(side_effect=KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+      scann_files.make(folder, vecs, ranks, SHARDED)
+    assert built == [2500, 3750]
+  assert not scann_files.is_made(folder, SHARDED)
+  built = build_counted(monkeypatch)
+  scann_files.make(folder, vecs, ranks, SHARDED)
+  assert built == []
+  assert contents(folder) == contents(alone)
+
+
+def test_one_shard_is_built_again(sharded, tmp_path, monkeypatch):
+  vecs, ranks, alone = sharded
+  folder = shutil.copytree(alone, tmp_path / 'index')
+  shutil.rmtree(folder / 'shard-00002')
+  assert not scann_files.is_made(folder, SHARDED)
+  with pytest.raises(errors.UserError, match='shard-00002: damaged'):
+    scann_files.load(folder, vecs)
+  built = build_counted(monkeypatch)
+  monkeypatch.setattr(scann_index, 'tune', None)
+  scann_files.make(folder, vecs, ranks, SHARDED)
+  assert built == [2500]
+  assert contents(folder) == contents(alone)
+
+
+def test_what_was_begun_for_something_else_is_replaced(
+    sharded, tmp_path, monkeypatch
+):
+  vecs, ranks, _ = sharded
+  folder = tmp_path / 'index'
+  for other_vecs, settings in ((vecs * 2, SHARDED), (
+      vecs, dataclasses.replace(SHARDED, recall_k=5))):
+    with monkeypatch.context() as patch:
+      build_counted(patch, stop_at=1250)
+      with pytest.raises(KeyboardInterrupt):
+        scann_files.make(folder, other_vecs, ranks, settings)
+  with monkeypatch.context() as patch:
+    built = build_counted(patch)
+    scann_files.make(folder, vecs, ranks, SHARDED)
+  assert built == [0, 1250, 2500, 3750]
+  assert scann_files.load(folder, vecs).settings.recall_k == SHARDED.recall_k
+
+
+def test_building_reads_the_table_once(sharded, tmp_path):
+  vecs, ranks, alone = sharded
+  counted = test_retriever.Counted(vecs)
+  scann_files.make(tmp_path / 'index', counted, ranks, SHARDED)
+  assert counted.in_order == len(vecs)
+  assert contents(tmp_path / 'index') == contents(alone)
+  # Beside it, 5,000 for the fingerprint, 512 x 65 for sample queries, and the
+  # candidates of 256 of them.
+  candidates = scann_files.load(alone, vecs).measured.candidates
+  assert counted.others <= 5000 + 512 * 65 + 256 * candidates
+
+
 def test_memory_mapped_vectors(corpus, index, copied, tmp_path):
   vecs, queries, _ = corpus
   np.save(tmp_path / 'vecs.npy', vecs)
@@ -74,7 +191,7 @@ def test_memory_mapped_vectors(corpus, index, copied, tmp_path):
 def test_every_file_is_needed_and_checked(corpus, saved, copied):
   vecs, _, _ = corpus
   names = [path for path in contents(saved) if path.name != 'manifest.json']
-  assert len(names) == 7
+  assert len(names) == 10
   for name in names:
     whole = (copied / name).read_bytes()
     changed = whole[:-1] + bytes([whole[-1] ^ 1])
@@ -87,21 +204,22 @@ def test_every_file_is_needed_and_checked(corpus, saved, copied):
       with pytest.raises(errors.UserError, match=what) as e:
         scann_files.load(copied, vecs)
       assert str(copied / name) in str(e.value)
-      assert f'Remove {copied}' in str(e.value)
+      assert f'Remove {(copied / name.parts[0]).parent}' in str(e.value) or (
+          f'Remove {copied / name.parts[0]}' in str(e.value))
       (copied / name).write_bytes(whole)
   scann_files.load(copied, vecs)
 
 
 def test_pickles_are_never_read(corpus, copied):
   vecs, _, _ = corpus
-  planted = copied / 'shard-00000' / 'scann_docids.pkl'
+  planted = copied / 'shard-00000' / 'searcher' / 'scann_docids.pkl'
   planted.write_bytes(b'cos\nabort\n(tR.')
   with pytest.raises(errors.UserError, match='not a file of this index'):
     scann_files.load(copied, vecs)
 
 
 @pytest.mark.parametrize('change', [
-    lambda m: m.update(format=99), lambda m: m.pop('shards'),
+    lambda m: m.update(format=99), lambda m: m.pop('passages'),
     lambda m: m.pop('kind'), lambda m: m.update(measured=[]),
     lambda m: m['settings'].update(target_recall=7),
     lambda m: m['settings'].update(unknown=7),

@@ -7,6 +7,7 @@ from neg_contrast.retrieval import (
   hits,
   scann_files,
   scann_index,
+  scann_shards,
   vector_table,
 )
 from tests.retrieval import test_embeddings
@@ -65,7 +66,8 @@ def same(one, other):
 
 def contents(folder):
   return {path.relative_to(folder): path.read_bytes()
-          for path in folder.rglob('*') if path.is_file()}
+          for path in folder.rglob('*')
+          if path.is_file() and '.locks' not in path.parts}
 
 
 @pytest.mark.parametrize('depth', [1, 20, 100])
@@ -128,10 +130,25 @@ def test_shards_find_what_one_index_finds(corpus, index, tmp_path):
   assert abs(
       hits.recall(found, best) - index.recall_against(queries, best)
   ) < 0.07
-  scann_files.save(sharded, tmp_path / 'sharded')
+  scann_files.make(tmp_path / 'sharded', vecs, ranks, settings)
   parts = sorted(p.name for p in (tmp_path / 'sharded').glob('shard-*'))
   assert parts == ['shard-00000', 'shard-00001', 'shard-00002']
   same(scann_files.load(tmp_path / 'sharded', vecs).search(queries, 20), found)
+
+
+def test_a_part_knows_the_exact_hits_among_its_rows(corpus):
+  vecs, queries, ranks = corpus
+  settings = scann_index.Settings(recall_k=20, shard_rows=700)
+  assert settings.divide(2000) == [
+      range(666), range(666, 1333), range(1333, 2000)]
+  assert settings.divide(0) == []
+  part = scann_index.build_part(
+      scann_shards.load_library(), vecs, ranks, settings, range(666, 1333),
+      queries)
+  assert (part.shard.first, part.shard.last) == (666, 1333)
+  best = exact(vecs[666:1333], queries, ranks[666:1333], 20)
+  np.testing.assert_array_equal(part.exact.rows, best.rows + 666)
+  np.testing.assert_allclose(part.exact.scores, best.scores, rtol=1e-5)
 
 
 @pytest.mark.parametrize('passages', [1, 2, 15, 17, 100, 999, 1000, 1001])
@@ -153,7 +170,7 @@ def test_tiny_corpora(passages, depth, tmp_path):
 def test_no_passages(tmp_path):
   vecs, ranks = np.zeros((0, 8), np.float32), np.zeros(0, np.int32)
   index = scann_index.build(vecs, ranks, SETTINGS)
-  scann_files.save(index, tmp_path / 'none')
+  scann_files.make(tmp_path / 'none', vecs, ranks, SETTINGS)
   for some in (index, scann_files.load(tmp_path / 'none', vecs)):
     found = some.search(np.ones((3, 8), np.float32), 4)
     assert (found.rows == -1).all()
@@ -172,7 +189,7 @@ def test_a_table_is_searched_as_an_array(corpus, tmp_path, dtype):
   found = []
   for name, of in (('a', made), ('b', vecs if dtype == 'float32' else made[:])):
     index = scann_index.build(of, ranks, settings)
-    scann_files.save(index, tmp_path / name)
+    scann_files.make(tmp_path / name, of, ranks, settings)
     found += [index.search(queries, 20),
               scann_files.load(tmp_path / name, made).search(queries, 20)]
   for one in found[1:]:

@@ -15,8 +15,8 @@ def test_shards_are_ranked_together(corpus):
   """Few rows are not quantised, so that scores are exact."""
   vecs, queries, _ = corpus
   library = scann_shards.load_library()
-  shards = [scann_shards.build_shard(library, vecs, *ends)
-            for ends in ((0, 300), (300, 700), (700, 710))]
+  shards = [scann_shards.build_shard(library, vecs[first:last], first, 2)
+            for first, last in ((0, 300), (300, 700), (700, 710))]
   assert [shard.rows for shard in shards] == [300, 400, 10]
   rows, scores = scann_shards.propose(shards, queries[:9], 1, 25)
   exact = queries[:9] @ vecs[:710].T
@@ -34,9 +34,23 @@ def test_no_shards_propose_nothing():
 def test_leaves_and_quantisation_grow_with_the_rows(corpus):
   vecs, _, _ = corpus
   library = scann_shards.load_library()
-  leaves = [scann_shards.build_shard(library, vecs, 0, rows).leaves
+  leaves = [scann_shards.build_shard(library, vecs[:rows], 0, 2).leaves
             for rows in (999, 1000, 2500)]
   assert leaves == [1, 32, 50]
+
+
+def test_any_number_of_threads_builds_the_same(corpus, tmp_path):
+  vecs, _, _ = corpus
+  library = scann_shards.load_library()
+  built = []
+  for number, threads in enumerate((1, 2, 3, 16)):
+    folder = tmp_path / str(number)
+    folder.mkdir()
+    scann_shards.build_shard(library, vecs, 0, threads).searcher.serialize(
+        str(folder), relative_path=True)
+    built.append({path.name: path.read_bytes() for path in folder.iterdir()})
+  assert len(built[0]) >= 5
+  assert all(one == built[0] for one in built)
 
 
 def test_a_library_that_is_missing(monkeypatch):

@@ -33,21 +33,31 @@ def test_higher_target_looks_at_more(corpus, index):
   assert precise.recall_against(queries[1::2], best) >= 0.985
 
 
-def test_a_sample_is_searched_exactly_and_halved(corpus):
+def test_a_sample_is_halved(corpus):
   vecs, queries, ranks = corpus
-  sample = scann_tuning.make_sample(vecs[:3000], ranks[:3000], 7, 0, queries)
-  assert sample.source == 'given' and len(sample.queries) == 200
-  best = test_scann_index.exact(vecs[:3000], sample.queries, ranks[:3000], 7)
-  np.testing.assert_array_equal(sample.truth.rows, best.rows)
+  chosen = scann_tuning.sample_queries(vecs[:3000], 0, queries)
+  np.testing.assert_array_equal(  # All of them, in another order.
+      np.sort(chosen, axis=0), np.sort(queries, axis=0))
+  best = test_scann_index.exact(vecs[:3000], chosen, ranks[:3000], 7)
+  sample = scann_tuning.Sample(chosen, best)
   by, held_out = sample.chosen_by, sample.held_out
-  np.testing.assert_array_equal(by.queries, sample.queries[::2])
-  np.testing.assert_array_equal(held_out.queries, sample.queries[1::2])
+  np.testing.assert_array_equal(by.queries, chosen[::2])
+  np.testing.assert_array_equal(held_out.queries, chosen[1::2])
   np.testing.assert_array_equal(held_out.truth.rows, best.rows[1::2])
 
 
 def test_a_sample_of_one_query_is_used_twice(corpus):
   vecs, queries, ranks = corpus
-  sample = scann_tuning.make_sample(vecs[:50], ranks[:50], 3, 0, queries[:1])
+  sample = scann_tuning.Sample(
+      queries[:1], test_scann_index.exact(vecs, queries[:1], ranks, 3))
   np.testing.assert_array_equal(
       sample.chosen_by.queries, sample.held_out.queries
   )
+
+
+def test_at_most_512_queries_are_drawn(corpus):
+  vecs, queries, _ = corpus
+  many = np.tile(queries, (3, 1))
+  assert len(scann_tuning.sample_queries(vecs, 0, many)) == 512
+  assert len(scann_tuning.sample_queries(vecs, 0)) == 512
+  assert len(scann_tuning.sample_queries(vecs[:9], 0)) == 9

@@ -5,7 +5,7 @@ from unittest import mock
 import numpy as np
 import pytest
 
-from neg_contrast import errors
+from neg_contrast import errors, scoring
 from neg_contrast.data import prepared as prepared_lib
 from neg_contrast.retrieval import search_settings
 from neg_contrast.settings import config as config_lib
@@ -13,11 +13,50 @@ from neg_contrast.settings import config as config_lib
 
 def test_which_kind():
   assert search_settings.index_kind(49_999, 'auto') == 'exact'
-  assert search_settings.index_kind(50_000, 'auto') == 'scann'
+  assert search_settings.index_kind(50_000, 'auto') == 'scann'  # A service.
   assert search_settings.index_kind(10**8, 'exact') == 'exact'
   assert search_settings.index_kind(100, 'scann') == 'scann'
   with pytest.raises(ValueError, match='hnsw'):
     search_settings.index_kind(100, 'hnsw')
+
+
+@pytest.mark.parametrize(('passages', 'queries'), [
+    (50_000, 165_000), (100_000, 55_000), (10**6, 21_000),
+    (21_015_324, 20_500),
+])
+def test_queries_pay_for_building(passages, queries):
+  kind = lambda of: search_settings.index_kind(passages, 'auto', of)
+  assert kind(int(0.99 * queries)) == 'exact'
+  assert kind(int(1.01 * queries)) == 'scann'
+  assert search_settings.index_kind(49_999, 'auto', 10**9) == 'exact'
+  assert search_settings.index_kind(passages, 'scann', 1) == 'scann'
+  assert search_settings.index_kind(passages, 'exact', 10**9) == 'exact'
+
+
+def test_the_costs_are_those_that_were_measured():
+  """CPU seconds of 768 features, see launch/benchmarks/RESULTS.md."""
+  built = lambda passages, shards: (
+      search_settings._SCANN_SHARD * shards
+      + search_settings._SCANN_PASSAGE * passages)
+  exact = search_settings._EXACT_PAIR
+  assert abs(exact * 1024 * 100_000 / 1.65 - 1) < 0.05
+  assert abs(built(100_000, 1) / 44 - 1) < 0.05
+  assert abs(built(10**6, 1) / 244 - 1) < 0.05
+  for passages, rate in ((100_000, 2_320), (10**6, 440)):  # Of 384 features.
+    query = (search_settings._SCANN_QUERY
+             + search_settings._SCANN_PAIR * passages)
+    assert abs(query / (2 / rate) - 1) < 0.1
+
+
+def test_small_shards_cost_more_training():
+  kind = lambda rows: search_settings.index_kind(10**6, 'auto', 30_000, rows)
+  assert kind(10**6) == 'scann' and kind(10**5) == 'exact'
+
+
+def test_accelerators_search_exactly_what_has_an_end(monkeypatch):
+  monkeypatch.setattr(search_settings.jax, 'default_backend', lambda: 'tpu')
+  assert search_settings.index_kind(10**8, 'auto', 10**9) == 'exact'
+  assert search_settings.index_kind(10**8, 'auto') == 'scann'
 
 
 def make(depth=5, **index):
@@ -40,6 +79,14 @@ def test_small_corpora_are_searched_exactly():
   assert make(depth=3).scann(corpus(50_000)).recall_k == 100
   assert make().scann(corpus(50_000), np.arange(10, dtype=np.int32)) is None
   assert make(kind='scann').index_identity(corpus(7))['shard_rows'] == 10**6
+
+
+def test_vectors_of_queries_count():
+  few = make().of_queries(1_000)
+  assert few.queries == 1_000 and few.scann(corpus(10**6)) is None
+  assert few.index_identity(corpus(10**6)) == 'exact'
+  som = make().of_queries(1_000, scoring.named('som', 32, 48))
+  assert som.queries == 32_000 and som.scann(corpus(10**6)) is not None
 
 
 def test_approximate_search_is_another():
