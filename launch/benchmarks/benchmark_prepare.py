@@ -1,11 +1,15 @@
-"""Memory and time of preparing a corpus, for corpora of growing size.
+"""Memory and time of preparing and tokenizing corpora of growing size.
 
     .venv/bin/python launch/benchmarks/benchmark_prepare.py \\
-        100000 400000 1600000
+        100000 400000 1600000 --workers 1 2
 
-Writes synthetic passages of 100 words as a BEIR folder under --folder, prepares
-each in a process of its own, and prints its peak resident memory. What a corpus
+Writes synthetic passages of 100 words of MiniLM's vocabulary as a BEIR folder
+under --folder. Each number of workers prepares and tokenizes it, each in a
+program of its own; 1: that process alone. Prints wall and CPU time, and the
+peak memory of all its processes together: their anonymous memory, and beside
+it the proportional set size, which has pages of mapped files too. What a corpus
 adds to a constant is the slope; 21,015,324 passages are extrapolated from it.
+Needs the package psutil.
 """
 
 import argparse
@@ -17,23 +21,40 @@ import string
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 
-_PREPARE = '''
+_STEPS = {
+    'prepare': '''
 import pathlib, resource, sys
+from neg_contrast import hosts
 from neg_contrast.data import preparation
+hosts.usable_cores = lambda: int(sys.argv[3])
 preparation.prepare(sys.argv[1], pathlib.Path(sys.argv[2]), False)
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+''',
+    'tokenize': '''
+import os, pathlib, resource, sys
+os.environ['TOKENIZERS_PARALLELISM'] = 'false'  # Workers are all there is.
+from neg_contrast import hosts
+from neg_contrast.data import preparation, tokenized, tokenizer
+from neg_contrast.models import model_names
+hosts.usable_cores = lambda: int(sys.argv[3])
+corpus = preparation.prepare(sys.argv[1], pathlib.Path(sys.argv[2]), False)
+tokenized.store_of(corpus, 'passage', tokenizer.load_tokenizer(
+    str(model_names.packaged_minilm())))
+''',
+}
+_COST = '''
+print(sum(sum(resource.getrusage(of)[:2])
+          for of in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)))
 '''
 _WIKIPEDIA = 21_015_324  # Passages of Lu et al. and of Karpukhin et al.
+_EVERY_SECONDS = 0.05
 
 
 def write_corpus(folder: pathlib.Path, passages: int) -> None:
   """Passages of 100 words, 25 of them a document, with ids like DPR's."""
-  rng = random.Random(0)
-  letters = string.ascii_lowercase
-  words = [''.join(rng.choices(letters, k=rng.randint(2, 9)))
-           for _ in range(30_000)]
+  rng, words = random.Random(0), _words()
   folder.mkdir(parents=True)
   with open(folder / 'corpus.jsonl', 'w', encoding='utf-8') as f:
     for number in range(passages):
@@ -45,39 +66,128 @@ def write_corpus(folder: pathlib.Path, passages: int) -> None:
       }) + '\n')
 
 
+def _words() -> list[str]:
+  """Of one token each, and one in ten of letters at random, of several."""
+  from neg_contrast.data import tokenizer
+  from neg_contrast.models import model_names
+
+  known = tokenizer.load_tokenizer(str(model_names.packaged_minilm()))
+  words = [word for word in known.whole_words if word.isascii()]
+  rng = random.Random(0)
+  words[::10] = (''.join(rng.choices(string.ascii_lowercase, k=6))
+                 for _ in words[::10])
+  return words
+
+
+class _Memory:
+  """Peaks of the memory of a process and its children, in a thread."""
+
+  def __init__(self, process: int):
+    self._process = process
+    self.own = self.whole = 0
+    self._thread = threading.Thread(target=self._watch, daemon=True)
+    self._thread.start()
+
+  def join(self) -> None:
+    """Returns when the process has ended."""
+    self._thread.join()
+
+  def _watch(self) -> None:
+    import psutil
+
+    try:
+      parent = psutil.Process(self._process)
+      while parent.status() != psutil.STATUS_ZOMBIE:
+        infos = []
+        for one in [parent, *parent.children(recursive=True)]:
+          try:
+            infos.append(one.memory_full_info())
+          except psutil.Error:  # It has just ended.
+            continue
+        self.own = max(self.own, sum(info.rss - info.shared for info in infos))
+        self.whole = max(self.whole, sum(info.pss for info in infos))
+        time.sleep(_EVERY_SECONDS)
+    except psutil.NoSuchProcess:
+      pass
+
+
+def _measure(
+    step: str, root: pathlib.Path, workers: int
+) -> tuple[float, float, _Memory]:
+  """Seconds, CPU seconds and memory of a step."""
+  began = time.monotonic()
+  process = subprocess.Popen(
+      [sys.executable, '-c', _STEPS[step] + _COST, f'beir:{root / "data"}',
+       str(root / f'prepared-{workers}'), str(workers)],
+      stdout=subprocess.PIPE, text=True,
+  )
+  memory = _Memory(process.pid)
+  output = process.communicate()[0]
+  seconds = time.monotonic() - began
+  memory.join()
+  if process.returncode:
+    raise SystemExit(f'{step} failed with {process.returncode}')
+  return seconds, float(output), memory
+
+
+def _fingerprints(root: pathlib.Path) -> set[tuple[str, ...]]:
+  """Contents of what each number of workers made; one if all agree."""
+  from neg_contrast.artifacts import folders
+
+  return {
+      tuple(folders.sha256_file(path) for path in sorted(made.rglob('*'))
+            if path.is_file() and '.locks' not in path.parts)
+      for made in root.glob('prepared-*')
+  }
+
+
 def main() -> None:
   """Measures and prints a Markdown table."""
   parser = argparse.ArgumentParser(description=__doc__)
   parser.add_argument('passages', type=int, nargs='+')
+  parser.add_argument('--workers', type=int, nargs='+', default=[1, 2])
   parser.add_argument('--folder', type=pathlib.Path)
   args = parser.parse_args()
+  sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
   rows = []
-  print('| passages | source | peak memory | time | passages/s |')
-  print('|---|---|---|---|---|')
+  print('| passages | source | step | workers | time | CPU | passages/s | '
+        'µs CPU a passage | memory | with mapped files |')
+  print('|---' * 10 + '|')
   for passages in args.passages:
     root = pathlib.Path(tempfile.mkdtemp(dir=args.folder))
     try:
       write_corpus(root / 'data', passages)
       size = (root / 'data' / 'corpus.jsonl').stat().st_size
-      began = time.monotonic()
-      output = subprocess.run(
-          [sys.executable, '-c', _PREPARE, f'beir:{root / "data"}',
-           str(root / 'prepared')],
-          stdout=subprocess.PIPE, text=True, check=True,
-      ).stdout
-      seconds = time.monotonic() - began
+      for step in _STEPS:
+        for workers in args.workers:
+          seconds, cost, memory = _measure(step, root, workers)
+          rows.append((step, workers, passages, memory.own))
+          print(f'| {passages:,} | {size / 1e9:.2f} GB | {step} | {workers} | '
+                f'{seconds:.0f} s | {cost:.0f} s | {passages / seconds:,.0f} | '
+                f'{cost / passages * 1e6:.0f} | {memory.own / 2**20:.0f} MiB | '
+                f'{memory.whole / 2**20:.0f} MiB |', flush=True)
+      if len(_fingerprints(root)) > 1:
+        raise SystemExit('numbers of workers differ in what they made')
     finally:
       shutil.rmtree(root)
-    peak = int(output) * 1024
-    rows.append((passages, peak))
-    print(f'| {passages:,} | {size / 1e9:.2f} GB | {peak / 2**20:.0f} MiB | '
-          f'{seconds:.0f} s | {passages / seconds:,.0f} |', flush=True)
-  if len(rows) > 1:
-    (fewer, less), (more, much) = rows[0], rows[-1]
-    slope = (much - less) / (more - fewer)
-    print(f'\n{slope:.1f} bytes a passage; {_WIKIPEDIA:,} passages: '
-          f'{(much + slope * (_WIKIPEDIA - more)) / 2**30:.2f} GiB, bound '
-          f'{1 + 24 * _WIKIPEDIA / 2**30:.2f} GiB')
+  for step in _STEPS:
+    for workers in args.workers:
+      _extrapolate(step, workers, [row[2:] for row in rows
+                                   if row[:2] == (step, workers)])
+
+
+def _extrapolate(
+    step: str, workers: int, rows: list[tuple[int, int]]
+) -> None:
+  """Prints the slope of the memory, and what it comes to."""
+  (fewer, less), (more, much) = rows[0], rows[-1]
+  if fewer == more:
+    return
+  slope = (much - less) / (more - fewer)
+  print(f'\n{step}, {workers} workers: {slope:.1f} bytes a passage; '
+        f'{_WIKIPEDIA:,} passages: '
+        f'{(much + slope * (_WIKIPEDIA - more)) / 2**30:.2f} GiB, bound '
+        f'{1 + 24 * _WIKIPEDIA / 2**30:.2f} GiB')
 
 
 if __name__ == '__main__':

@@ -1,28 +1,31 @@
 """The records of a source, written as a prepared corpus."""
 
 import array
+import contextlib
 import functools
 import hashlib
-import itertools
 import pathlib
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from absl import logging
 
-from neg_contrast import errors
+from neg_contrast import errors, hosts, workers
 from neg_contrast.artifacts import folders
 from neg_contrast.data import (
-    fingerprints,
     id_table,
     judgement_writer,
+    packed_records,
     records,
     usable_records,
 )
 
 _PROGRESS_EVERY = 100_000
+# A passage takes 20 µs to read, and as long to store in two other processes.
+_MOST_READERS = 4
+_ALONE_BYTES = 1 << 24  # Read in a second, as long as workers take to start.
 _SINGULAR = {'passages': 'passage', 'queries': 'query'}
 
 
@@ -43,7 +46,7 @@ class CorpusWriter:
       folder: a scratch folder, see `folders.writing`.
     """
     self._source, self._invalid, self._folder = source, invalid, folder
-    self._usable = usable_records.UsableRecords(source, invalid)
+    self._queries = usable_records.UsableQueries(source, invalid)
     self._repeated = 0
     self._worlds: dict[str, int] = {}  # Their numbers.
     self._worlds_of: dict[str, array.array] = {}  # Of the rows of a kind.
@@ -51,7 +54,7 @@ class CorpusWriter:
   def write(self, manifest: dict[str, Any]) -> None:
     """Writes everything and completes the manifest."""
     sorter, corpus = self._write_records(
-        'passages', self._usable.passages, _passage_row
+        'passages', packed_records.PASSAGE_FIELDS, self._read_passages
     )
     passages = len(sorter)
     if not passages:
@@ -71,11 +74,11 @@ class CorpusWriter:
     passage_ids = id_table.IdTable(
         self._folder / 'passages', is_finished=False
     )
-    self.write_queries(manifest, passage_ids, corpus)
+    self._write_queries(manifest, passage_ids, corpus)
 
-  def write_queries(
+  def _write_queries(
       self, manifest: dict[str, Any], passage_ids: id_table.IdTable,
-      corpus: str, are_all_judged: bool = False,
+      corpus: str,
   ) -> None:
     """Writes what refers to passages, and completes the manifest.
 
@@ -83,14 +86,10 @@ class CorpusWriter:
       manifest: gets counts and fingerprints.
       passage_ids: of the corpus.
       corpus: its fingerprint.
-      are_all_judged: whether every query is, and names no split: then no set of
-        ids is made, and nothing is read to know them.
     """
-    wanted = None if are_all_judged else self._usable.judged()
     sorter, queries = self._write_records(
-        'queries', functools.partial(
-            self._usable.queries, wanted, self._worlds
-        ), _query_row,
+        'queries', packed_records.QUERY_FIELDS,
+        functools.partial(self._read_queries, self._queries.judged()),
     )
     sorter.close()
     if self._worlds:
@@ -104,7 +103,7 @@ class CorpusWriter:
         self._source, self._invalid, self._folder, query_row,
         passage_ids.row_of, self._worlds_of if self._worlds else {},
     )
-    own = {} if are_all_judged else judgements.own_queries()
+    own = judgements.own_queries()
     counts = {split: judgements.write(split, own.get(split, ()))
               for split in self._source.splits}
     manifest |= {
@@ -113,7 +112,7 @@ class CorpusWriter:
         'fingerprint': folders.sha256_json(
             [corpus, queries, judgements.digest.hexdigest()]
         ),
-        'mentions': bool(self._usable.has_mentions),
+        'mentions': bool(self._queries.has_mentions),
         'counts': {
             'passages': len(passage_ids),
             'queries': len(sorter),
@@ -127,8 +126,8 @@ class CorpusWriter:
   def _write_records(
       self,
       kind: str,
-      read: Callable[[], Iterator[Any]],
-      to_row: Callable[[Any], dict[str, Any]],
+      fields: Sequence[str],
+      read: Callable[[], Iterator[list[packed_records.PackedRecord]]],
   ) -> tuple[id_table.IdSorter, str]:
     """Stores records with a row each; again without repeats, if there are any.
 
@@ -136,7 +135,7 @@ class CorpusWriter:
       (the sorter of their ids, their fingerprint).
     """
     before = self._invalid.counts.copy()
-    sorter, digest = self._write_once(kind, read(), to_row)
+    sorter, digest = self._write_once(kind, fields, read())
     repeats = sorter.finish()
     if not repeats.any():
       return sorter, digest
@@ -145,67 +144,73 @@ class CorpusWriter:
     if (self._folder / kind).exists():
       shutil.rmtree(self._folder / kind)
     sorter, digest = self._write_once(
-        kind, self._without(kind, read(), repeats), to_row
+        kind, fields, self._without(kind, read(), repeats)
     )
     sorter.finish()
     return sorter, digest
 
-  def _write_once(self, kind, usable, to_row):
+  def _write_once(self, kind, fields, read):
+    from neg_contrast.data import tfds_records  # Slow to import.
+
     sorter = id_table.IdSorter(self._folder / kind)
     digest = hashlib.sha256()
     worlds = self._worlds_of[kind] = array.array('i')
-
-    def rows() -> Iterator[dict[str, Any]]:
-      for record in usable:
-        row = to_row(record)
-        fields = [text for value in row.values()
-                  for text in (value if isinstance(value, list) else [value])]
-        if row.get('context'):
-          fields.append('mention')
-        if record.world:
-          fields.append(f'world {record.world}')
-          worlds.append(self._worlds.setdefault(record.world,
-                                                len(self._worlds)))
-        folded = fingerprints.folded(row.get('title', ''), record.text)
-        sorter.add(record.id, '\0'.join(fields), folded,
-                   row.get('document_id', ''))
-        fingerprints.update(digest, *fields)
-        yield row
-        if len(sorter) % _PROGRESS_EVERY == 0:
+    writer = tfds_records.Writer(self._folder / kind, fields)
+    has_helper = self._is_large() and hosts.usable_cores() > 1
+    with (contextlib.closing(read),
+          workers.aside(writer, has_helper) as write_rows):
+      for some in filter(None, read):
+        rows, names, contents, texts, documents, digested, of, _ = zip(
+            *some, strict=True
+        )
+        write_rows(rows)
+        sorter.add(names, contents, texts, documents)
+        digest.update(b''.join(digested))
+        worlds.extend(self._worlds.setdefault(world, len(self._worlds))
+                      for world in of if world)
+        if len(sorter) // _PROGRESS_EVERY > (
+            (len(sorter) - len(some)) // _PROGRESS_EVERY):
           logging.info('prepared %d %s', len(sorter), kind)
-
-    found = rows()
-    first = list(itertools.islice(found, 1))
-    if first:  # tfds can't store an empty set.
-      from neg_contrast.data import tfds_records  # Slow to import.
-
-      tfds_records.write(self._folder / kind, tuple(first[0]),
-                         itertools.chain(first, found))
+      write_rows(None)
     return sorter, digest.hexdigest()
 
-  def _without(self, kind, usable, repeats):
+  def _is_large(self) -> bool:
+    """Whether other processes are worth their start."""
+    return sum(file.stat().st_size for file in self._source.files) > (
+        _ALONE_BYTES)
+
+  def _read_passages(self) -> Iterator[list[packed_records.PackedRecord]]:
+    readers = min(_MOST_READERS, hosts.usable_cores())
+    return packed_records.read_passages(
+        self._source, self._invalid, readers if self._is_large() else 1
+    )
+
+  def _read_queries(
+      self, wanted: Collection[str]
+  ) -> Iterator[list[packed_records.PackedRecord]]:
+    return packed_records.in_lists(map(
+        packed_records.pack_query, self._queries.usable(wanted, self._worlds)
+    ))
+
+  def _without(self, kind, read, repeats):
     """The first record of each id; others are merged or reported."""
-    for number, record in enumerate(usable):
-      if repeats[number] == 2:
-        self._invalid.report(
-            'duplicate_id', record.where,
-            f'{_SINGULAR[kind]} id "{record.id}" was there before, with '
-            'another content',
-        )
-      elif repeats[number]:
-        self._repeated += 1
-      else:
-        yield record
+    kinds = iter(repeats)
+    for some in read:
+      kept = []
+      for record in some:
+        repeat = next(kinds)
+        if repeat == 2:
+          self._invalid.report(
+              'duplicate_id', record.where,
+              f'{_SINGULAR[kind]} id "{record.id.decode()}" was there before, '
+              'with another content',
+          )
+        elif repeat:
+          self._repeated += 1
+        else:
+          kept.append(record)
+      yield kept
 
   def _save(self, name, array):
     np.save(self._folder / f'{name}.npy', array, allow_pickle=False)
 
-
-def _passage_row(passage: records.Passage) -> dict[str, Any]:
-  return {'id': passage.id, 'title': passage.title, 'text': passage.text,
-          'document_id': passage.document_id}
-
-
-def _query_row(query: records.Query) -> dict[str, Any]:
-  return {'id': query.id, 'text': query.text, 'answers': list(query.answers),
-          'context': list(query.context or ())}

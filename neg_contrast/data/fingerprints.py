@@ -1,7 +1,5 @@
 """What tells two records, or two sets of records, apart. Pure."""
 
-from typing import Any
-
 
 def folded(title: str, text: str) -> str:
   """What is compared: title and text, with case and white space folded."""
@@ -9,10 +7,10 @@ def folded(title: str, text: str) -> str:
   return f'{fold(title)}\0{fold(text)}'
 
 
-def update(digest: Any, *fields: str) -> None:
-  """Adds texts, with their lengths, to a hash."""
+def digested(*fields: str) -> bytes:
+  """Texts with their lengths, as a hash is taken of them."""
+  parts = []
   for field in fields:
     data = field.encode()
-    digest.update(len(data).to_bytes(8, 'little'))
-    digest.update(data)
-  digest.update(b'\n')
+    parts += [len(data).to_bytes(8, 'little'), data]
+  return b''.join((*parts, b'\n'))

@@ -6,13 +6,12 @@ memory, and ids are compared as they are, not by a hash that could collide.
 
 import array
 import functools
-import hashlib
 import pathlib
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Int, UInt8
 
 from neg_contrast.artifacts import arrays
 
@@ -93,7 +92,6 @@ class IdSorter:
         'CREATE TABLE records (row INTEGER PRIMARY KEY, id BLOB, '
         'content BLOB, text BLOB, document BLOB)'
     )
-    self._waiting: list[tuple[int, bytes, bytes, bytes, bytes]] = []
     self._ids = open(path.with_suffix('.ids.bin'), 'wb')  # noqa: SIM115
     self._ends = open(path.with_suffix('.ends.bin'), 'wb')  # noqa: SIM115
     self._count = self._end = 0
@@ -101,25 +99,31 @@ class IdSorter:
   def __len__(self) -> int:
     return self._count
 
-  def add(self, name: str, content: str, text: str, document: str) -> None:
-    """Adds the next record.
+  def add(
+      self,
+      names: Sequence[bytes],
+      contents: Sequence[bytes],
+      texts: Sequence[bytes],
+      documents: Sequence[bytes],
+  ) -> None:
+    """Adds the next records.
 
     Args:
-      name: its id.
-      content: all that two records of the same id must share.
-      text: what two records of the same group share.
-      document: of the record; empty: unknown.
+      names: their ids.
+      contents: of each, all that two records of the same id must share, or a
+        hash of it.
+      texts: what two records of the same group share, or a hash of it.
+      documents: of the records; empty: unknown.
     """
-    key = name.encode()
-    self._waiting.append((
-        len(self), key, _hash(content), _hash(text), document.encode()
-    ))
-    self._ids.write(key)
-    self._end += len(key)
-    self._ends.write(self._end.to_bytes(8, 'little'))
-    self._count += 1
-    if len(self._waiting) == _BATCH:
-      self._flush()
+    rows = range(len(self), len(self) + len(names))
+    self._records.executemany(
+        'INSERT INTO records VALUES (?, ?, ?, ?, ?)',
+        zip(rows, names, contents, texts, documents, strict=True),
+    )
+    ends = self._end + np.cumsum([len(name) for name in names], dtype='<i8')
+    self._ids.write(b''.join(names))
+    self._ends.write(ends.tobytes())
+    self._end, self._count = int(ends[-1]), rows.stop
 
   def finish(self) -> Int[np.ndarray, ' rows']:
     """Writes the table.
@@ -129,7 +133,6 @@ class IdSorter:
       same content, 2 for one with another. If not all are 0, the table is of no
       use: make another without the repeats.
     """
-    self._flush()
     self._ids.close()
     self._ends.close()
     repeats = np.zeros(len(self), np.int8)
@@ -147,18 +150,8 @@ class IdSorter:
         order.append(row)
         yield name, row
 
-    path = self._path.with_suffix('.sqlite')
-    path.unlink(missing_ok=True)
-    table = _connect(path)
-    table.execute('CREATE TABLE ids (id BLOB PRIMARY KEY, row INTEGER) '
-                  'WITHOUT ROWID')
-    table.executemany('INSERT INTO ids VALUES (?, ?)', first_rows())
-    table.commit()
-    table.close()
-    ascending = np.frombuffer(order, np.int32)
-    ranks = np.empty(len(self), np.int32)
-    ranks[ascending[::-1]] = np.arange(len(ascending), dtype=np.int32)
-    np.save(self._path.with_suffix('.tie_ranks.npy'), ranks)
+    _write_rows(self._path, first_rows())
+    _save_tie_ranks(self._path, np.frombuffer(order, np.int32), len(self))
     return repeats
 
   def groups(self) -> Int[np.ndarray, ' rows']:
@@ -194,10 +187,33 @@ class IdSorter:
       found[row] = first
     return found
 
-  def _flush(self) -> None:
-    self._records.executemany('INSERT INTO records VALUES (?, ?, ?, ?, ?)',
-                              self._waiting)
-    self._waiting.clear()
+
+def write_sorted(
+    path: pathlib.Path,
+    ids: UInt8[np.ndarray, 'rows length'],
+    ascending: Int[np.ndarray, ' rows'],
+) -> None:
+  """Writes a table of ids that are sorted already, all different.
+
+  Args:
+    path: as that of `IdSorter`.
+    ids: `[rows, length] uint8`, the bytes of ids of one length.
+    ascending: `[rows] int32`, rows in the order of ids.
+  """
+  count, length = ids.shape
+  path.with_suffix('.ids.bin').write_bytes(ids.tobytes())
+  ends = np.arange(1, count + 1, dtype='<i8') * length
+  path.with_suffix('.ends.bin').write_bytes(ends.tobytes())
+
+  def rows() -> Iterator[tuple[bytes, int]]:
+    for begin in range(0, count, _BATCH):
+      some = ascending[begin : begin + _BATCH]
+      names = ids[some].tobytes()
+      yield from ((names[length * place : length * (place + 1)], row)
+                  for place, row in enumerate(some.tolist()))
+
+  _write_rows(path, rows())
+  _save_tie_ranks(path, ascending, count)
 
 
 def load_tie_ranks(path: pathlib.Path) -> Int[np.ndarray, ' rows']:
@@ -207,6 +223,29 @@ def load_tie_ranks(path: pathlib.Path) -> Int[np.ndarray, ' rows']:
   )
 
 
+def _write_rows(
+    path: pathlib.Path, ids: Iterable[tuple[bytes, int]]
+) -> None:
+  """Writes the row of each id; they ascend."""
+  path = path.with_suffix('.sqlite')
+  path.unlink(missing_ok=True)
+  table = _connect(path)
+  table.execute('CREATE TABLE ids (id BLOB PRIMARY KEY, row INTEGER) '
+                'WITHOUT ROWID')
+  table.executemany('INSERT INTO ids VALUES (?, ?)', ids)
+  table.commit()
+  table.close()
+
+
+def _save_tie_ranks(
+    path: pathlib.Path, ascending: Int[np.ndarray, ' different'], rows: int
+) -> None:
+  """Saves `load_tie_ranks`, from rows in the order of ids."""
+  ranks = np.empty(rows, np.int32)
+  ranks[ascending[::-1]] = np.arange(len(ascending), dtype=np.int32)
+  np.save(path.with_suffix('.tie_ranks.npy'), ranks)
+
+
 def _connect(path: pathlib.Path) -> sqlite3.Connection:
   """A database that is thrown away if the program is killed."""
   connection = sqlite3.connect(path)
@@ -214,7 +253,3 @@ def _connect(path: pathlib.Path) -> sqlite3.Connection:
                   f'cache_size=-{_CACHE_KIB}'):
     connection.execute(f'PRAGMA {setting}')
   return connection
-
-
-def _hash(text: str) -> bytes:
-  return hashlib.blake2b(text.encode(), digest_size=16).digest()

@@ -69,14 +69,14 @@ class JudgementWriter:
     for judgement, (query, passage) in self._known(split):
       pairs.append(query << 32 | passage)
       grades.append(judgement.grade << 1 | judgement.is_example)
-    table, conflicts = _unique(np.frombuffer(pairs, np.int64),
+    table, conflicts = unique(np.frombuffer(pairs, np.int64),
                                np.frombuffer(grades, np.int32))
     if len(conflicts):
       self._report_conflicts(split, set(conflicts.tolist()))
     unjudged = np.setdiff1d(np.array(own_queries, np.int32), table[:, 0])
     np.save(self._folder / f'judgements-{split}.npy', table)
     np.save(self._folder / f'unjudged-{split}.npy', unjudged)
-    fingerprints.update(self.digest, split)
+    self.digest.update(fingerprints.digested(split))
     self.digest.update(table.tobytes() + unjudged.tobytes())
     return len(table), len(unjudged)
 
@@ -122,11 +122,13 @@ class JudgementWriter:
       )
 
 
-def _unique(
+def unique(
     pairs: Int[np.ndarray, ' judgements'],
     grades: Int[np.ndarray, ' judgements'],
 ) -> tuple[Int[np.ndarray, 'kept 4'], Int[np.ndarray, ' conflicts']]:
   """The first judgement of each pair, by pair; numbers of those that differ.
+
+  A positive is trained on if any of its judgements says so.
 
   Args:
     pairs: `[judgements] int64`: query row * 2**32 + passage row; is sorted, in
@@ -142,7 +144,6 @@ def _unique(
   of = np.searchsorted(starts, repeats, 'right') - 1
   first, again = grades[starts], grades[repeats]
   conflicts = np.sort(order[repeats[again >> 1 != first[of] >> 1]])
-  # A positive is trained on if any of its records says so.
   first[of[(first[of] > 1) & (again > 1) & (again & 1 == 1)]] |= 1
   del order, grades, starts
   table = np.empty((len(first), 4), np.int32)

@@ -62,32 +62,6 @@ def prepare(
   return prepared_lib.Prepared(folder)
 
 
-def write_queries(
-    base: prepared_lib.Prepared,
-    source: records.Source,
-    folder: pathlib.Path,
-    manifest: dict[str, Any],
-) -> None:
-  """Stores other queries and judgements for the passages of a prepared corpus.
-
-  Args:
-    base: has the passages, which stay where they are.
-    source: gives queries and judgements, of every query one; its passages are
-      not read.
-    folder: a scratch folder, see `folders.writing`.
-    manifest: gets the counts and fingerprints.
-
-  Raises:
-    UserError: a record can't be used.
-  """
-  manifest |= {'spec': base.manifest['spec'], 'worlds': []}
-  invalid = records.InvalidRecords(skip=False)
-  corpus_writer.CorpusWriter(source, invalid, folder).write_queries(
-      manifest, base.passage_ids, base.manifest['corpus_fingerprint'],
-      are_all_judged=True,
-  )
-
-
 def _update_folder(spec, source, invalid, folder, known) -> None:
   """Prepares the source, or only notes new file times if no more changed."""
   files = _file_facts(source, known)

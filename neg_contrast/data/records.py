@@ -5,7 +5,7 @@ import contextlib
 import dataclasses
 import pathlib
 from collections.abc import Callable, Iterator
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 from neg_contrast import errors
 
@@ -151,6 +151,27 @@ class Source(Protocol):
   def judgements(self, split: str) -> Iterator[Judgement]:
     """The judgements of one split."""
     ...
+
+
+@runtime_checkable
+class SourceInLines(Source, Protocol):
+  """A source whose passages workers read, each some lines of a file."""
+
+  @property
+  def passage_files(self) -> tuple[pathlib.Path, ...]:
+    """The files of passages, in corpus order; none: `passages` alone reads."""
+    ...
+
+  def passages_of(self, lines: Any) -> Iterator[Passage]:
+    """Those of `line_blocks.Lines`: of a whole file, or of a block of one."""
+    ...
+
+
+def in_lines(source: Source) -> SourceInLines | None:
+  """The source, if the lines of some files hold all its passages."""
+  if isinstance(source, SourceInLines) and source.passage_files:
+    return source
+  return None
 
 
 @dataclasses.dataclass(frozen=True)

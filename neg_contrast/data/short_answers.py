@@ -10,6 +10,7 @@ import dataclasses
 import functools
 import pathlib
 from collections.abc import Iterator
+from typing import Any
 
 from absl import logging
 
@@ -48,6 +49,17 @@ class ShortAnswers:
   def splits(self) -> tuple[str, ...]:
     """Those of the source."""
     return self._source.splits
+
+  @property
+  def passage_files(self) -> tuple[pathlib.Path, ...]:
+    """Those of the source."""
+    source = records.in_lines(self._source)
+    return source.passage_files if source else ()
+
+  def passages_of(self, lines: Any) -> Iterator[records.Passage]:
+    """Those of the source."""
+    source = records.in_lines(self._source)
+    return source.passages_of(lines) if source else iter(())
 
   def passages(self) -> Iterator[records.Passage]:
     """All of the source."""

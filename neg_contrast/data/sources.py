@@ -12,6 +12,7 @@ from neg_contrast.data.formats import (
   files,
   flag_embedding,
   kilt,
+  line_blocks,
   msmarco,
   python_docs,
   squad,
@@ -97,7 +98,7 @@ def _likely(place: pathlib.Path) -> records.SourceFormat | None:
       return known
   for file in files.listing(place, '.jsonl', '.json'):
     try:
-      start = files.start_of(file, 4096).decode('utf-8', 'replace')
+      start = line_blocks.start_of(file, 4096).decode('utf-8', 'replace')
     except errors.UserError:
       continue  # A damaged file tells nothing.
     for known in FORMATS.values():

@@ -5,15 +5,15 @@ split in memory.
 """
 
 import contextlib
-import itertools
 import pathlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow_datasets as tfds
 from array_record.python import array_record_module
-from tensorflow_datasets.core import example_serializer
+from tensorflow_datasets.core import decode
+from tensorflow_datasets.proto import tf_example_pb2
 
 from neg_contrast import errors
 from neg_contrast.artifacts import arrays, checksums, failures
@@ -21,73 +21,117 @@ from neg_contrast.artifacts import arrays, checksums, failures
 _NAME, _SPLIT = 'text_records', 'rows'
 _DESCRIPTIONS = ('dataset_info.json', 'features.json')
 _LISTS = frozenset(('answers', 'context'))  # Fields that hold several texts.
-_ROWS_PER_SHARD = 200_000  # An open writer holds some bytes of each row.
+ROWS_PER_SHARD = 200_000
+"""An open writer holds some bytes of each row."""
 
 
-def write(
-    folder: pathlib.Path, fields: Sequence[str], rows: Iterable[dict[str, Any]]
+class Shard:
+  """A file of rows, `ROWS_PER_SHARD` at most.
+
+  Attributes:
+    rows: how many are written.
+    size: their bytes.
+  """
+
+  def __init__(self, path: pathlib.Path):
+    """Makes the file."""
+    self.rows = self.size = 0
+    self._path = path
+    # A group of one record: the fastest random access.
+    self._writer = array_record_module.ArrayRecordWriter(
+        str(path), 'group_size:1'
+    )
+
+  def write(self, row: bytes) -> None:
+    """Writes the next row, as `tf_examples.serialized` gives it."""
+    with _write_failures(self._path):
+      self._writer.write(row)
+    self.rows += 1
+    self.size += len(row)
+
+  def close(self) -> None:
+    """Completes the file."""
+    with _write_failures(self._path):
+      self._writer.close()
+
+
+def place(folder: pathlib.Path, number: int) -> pathlib.Path:
+  """Where a shard of a data set lies until `finish`."""
+  return folder / f'{number}.partial'
+
+
+def finish(
+    folder: pathlib.Path,
+    fields: Sequence[str],
+    sizes: Sequence[tuple[int, int]],
 ) -> None:
-  """Writes rows of text fields as a data set, in the order they come.
+  """Makes a data set of the shards that are in their places.
 
   Args:
-    folder: new, of the data set.
-    fields: keys of a row; `answers` and `context` are lists of texts, the
-      others are texts.
-    rows: at least one; one at a time is in memory.
+    folder: of the data set.
+    fields: of a row; `answers` and `context` are lists of texts, the others
+      are texts.
+    sizes: number and bytes of the rows of each shard.
   """
-  text = tfds.features.Text()
-  features = tfds.features.FeaturesDict({
-      name: tfds.features.Sequence(text) if name in _LISTS else text
-      for name in fields
-  })
-  serializer = example_serializer.ExampleSerializer(
-      features.get_serialized_info()
-  )
-  folder.mkdir(parents=True)
-  rows = iter(rows)
-  lengths: list[int] = []
-  size = 0
-  while first := list(itertools.islice(rows, 1)):
-    part = itertools.chain(first, itertools.islice(rows, _ROWS_PER_SHARD - 1))
-    count, written = _write_shard(
-        folder / f'{len(lengths)}.partial',
-        map(serializer.serialize_example, part),
-    )
-    lengths.append(count)
-    size += written
   files = tfds.core.ShardedFileTemplate(
       data_dir=folder, dataset_name=_NAME, split=_SPLIT,
       filetype_suffix='array_record',
   )
   for number, path in enumerate(
-      files.sharded_filepaths(num_shards=len(lengths))
+      files.sharded_filepaths(num_shards=len(sizes))
   ):
-    (folder / f'{number}.partial').rename(path)
+    place(folder, number).rename(path)
+  lengths, in_bytes = zip(*sizes, strict=True)
+  text = tfds.features.Text()
   tfds.folder_dataset.write_metadata(
       data_dir=str(folder),
-      features=features,
+      features=tfds.features.FeaturesDict({
+          name: tfds.features.Sequence(text) if name in _LISTS else text
+          for name in fields
+      }),
       split_infos=[tfds.core.SplitInfo(
-          name=_SPLIT, shard_lengths=lengths, num_bytes=size,
+          name=_SPLIT, shard_lengths=list(lengths), num_bytes=sum(in_bytes),
           filename_template=files,
       )],
       check_data=False,
   )
 
 
-def _write_shard(path: pathlib.Path, rows: Iterable[bytes]) -> tuple[int, int]:
-  """Number and bytes of the rows written."""
-  # A group of one record: the fastest random access.
-  writer = array_record_module.ArrayRecordWriter(str(path), 'group_size:1')
-  count = size = 0
-  try:
-    for count, row in enumerate(rows, 1):  # noqa: B007 - read after the loop
-      size += len(row)
-      with _write_failures(path):
-        writer.write(row)
-  finally:
-    with _write_failures(path):
-      writer.close()
-  return count, size
+class Writer:
+  """Writes rows as a data set, in the order they come.
+
+  Without a row there is no data set, which the library can't store.
+  """
+
+  def __init__(self, folder: pathlib.Path, fields: Sequence[str]):
+    """Writes nothing yet; the folder is new, fields are those of `finish`."""
+    self._folder, self._fields = folder, fields
+    self._shards: list[Shard] = []  # The last one may be open.
+
+  def __call__(self, rows: Sequence[bytes] | None) -> None:
+    """Writes the next rows, as `tf_examples.serialized` gives them.
+
+    Args:
+      rows: None: there are no more; now the data set is whole.
+    """
+    if rows is not None:
+      for row in rows:
+        self._shard().write(row)
+    elif self._shards:
+      self._shards[-1].close()
+      finish(self._folder, self._fields,
+             [(shard.rows, shard.size) for shard in self._shards])
+
+  def _shard(self) -> Shard:
+    """The one that has room."""
+    if not self._shards:
+      self._folder.mkdir(parents=True, exist_ok=True)
+    elif self._shards[-1].rows < ROWS_PER_SHARD:
+      return self._shards[-1]
+    else:
+      self._shards[-1].close()
+    self._shards.append(Shard(place(self._folder, len(self._shards))))
+    return self._shards[-1]
 
 
 @contextlib.contextmanager
@@ -120,7 +164,11 @@ class Rows(Sequence[dict[str, Any]]):
       self._ends = np.cumsum(split.shard_lengths)
       self._shards = [self._map(pathlib.Path(path))
                       for path in split.filepaths]
-      self._source = builder.as_data_source(_SPLIT)
+      self._fields = tuple(builder.info.features)
+      # It takes six times as long to make examples of the bytes.
+      self._source = builder.as_data_source(
+          _SPLIT, deserialize_method=decode.DeserializeMethod.RAW_BYTES
+      )
     self._is_verified = np.zeros(len(self._shards), bool)
 
   def __len__(self) -> int:
@@ -148,7 +196,13 @@ class Rows(Sequence[dict[str, Any]]):
         self._shards[shard].check()
         self._is_verified[shard] = True
     with self._reading():
-      return list(self._source.__getitems__(rows))
+      return list(map(self._example, self._source.__getitems__(rows)))
+
+  def _example(self, data: bytes) -> dict[str, Any]:
+    values = tf_example_pb2.Example.FromString(data).features.feature
+    lists = ((name, values[name].bytes_list.value) for name in self._fields)
+    return {name: list(value) if name in _LISTS else value[0]
+            for name, value in lists}
 
   def _map(self, path: pathlib.Path) -> checksums.MappedFile:
     return arrays.map_file(path, self._folder.parent)

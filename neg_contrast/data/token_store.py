@@ -16,13 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from neg_contrast import errors
+from neg_contrast import errors, hosts, workers
 from neg_contrast.artifacts import arrays, folders
-from neg_contrast.data import sequences
+from neg_contrast.data import sequences, token_bytes
 from neg_contrast.data import tokenizer as tokenizer_lib
 
 FORMAT = folders.Format('a token store', 1)
-_BATCH = 4096
+_BATCH = 1024
+_BATCHES_ALONE = 20  # Some seconds, as workers take to start.
 _FIELDS = ('title', 'text')
 _CONTEXTS = ('left', 'right')
 
@@ -111,17 +112,16 @@ def _write_batches(texts, tokenizer, files, dtype, fields) -> int:
   ends = dict.fromkeys(fields, 0)
   for field in fields:
     files[f'{field}_offsets'].write(np.zeros(1, np.int64).tobytes())
-  for batch in _batches(texts):
-    rows += len(batch)
-    for field, values in zip(fields, zip(*batch, strict=True), strict=True):
-      encoded = tokenizer.encode_batch(values)
-      lengths = np.array([len(ids) for ids in encoded], np.int64)
-      flat = np.fromiter(itertools.chain.from_iterable(encoded), dtype)
-      files[f'{field}_ids'].write(flat.tobytes())
-      files[f'{field}_offsets'].write(
-          (ends[field] + np.cumsum(lengths)).tobytes()
-      )
-      ends[field] += int(lengths.sum())
+  for batch in workers.in_order(
+      token_bytes.Encoder(tokenizer, dtype), _batches(texts),
+      hosts.usable_cores(), _BATCHES_ALONE,
+  ):
+    for field, (ids, lengths) in zip(fields, batch, strict=True):
+      files[f'{field}_ids'].write(ids)
+      offsets = ends[field] + np.cumsum(lengths, dtype=np.int64)
+      files[f'{field}_offsets'].write(offsets.tobytes())
+      ends[field] = int(offsets[-1])
+    rows += len(lengths)
   return rows
 
 

@@ -1,12 +1,27 @@
 """The records of a source that can be stored; the others are reported."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from neg_contrast.data import records
 
 
-class UsableRecords:
-  """Checks the records of a source while they are read.
+def usable_passages(
+    passages: Iterable[records.Passage], invalid: records.InvalidRecords
+) -> Iterator[records.Passage]:
+  """Those that have an id, and a title or a text."""
+  for passage in passages:
+    if not _is_sound(invalid, 'passage', passage, passage.title, passage.text,
+                     passage.document_id):
+      continue
+    if passage.title.strip() or passage.text.strip():
+      yield passage
+    else:
+      invalid.report('empty_passage', passage.where,
+                     f'passage "{passage.id}" has no title or text')
+
+
+class UsableQueries:
+  """Checks the queries of a source while they are read.
 
   Attributes:
     has_mentions: whether the queries that were read are mentions; None: there
@@ -18,33 +33,20 @@ class UsableRecords:
     self._source, self._invalid = source, invalid
     self.has_mentions: bool | None = None
 
-  def passages(self) -> Iterator[records.Passage]:
-    """Those that have an id, and a title or a text."""
-    for passage in self._source.passages():
-      if not self._is_sound('passage', passage, passage.title, passage.text,
-                            passage.document_id):
-        continue
-      if passage.title.strip() or passage.text.strip():
-        yield passage
-      else:
-        self._invalid.report('empty_passage', passage.where,
-                             f'passage "{passage.id}" has no title or text')
-
-  def queries(
-      self, wanted: Collection[str] | None, worlds: Collection[str]
+  def usable(
+      self, wanted: Collection[str], worlds: Collection[str]
   ) -> Iterator[records.Query]:
     """Those that belong to some split and have an id and a text.
 
     Args:
-      wanted: ids of queries that are judged; others name their split. None:
-        all are.
+      wanted: ids of queries that are judged; others name their split.
       worlds: that have passages.
     """
     for query in self._source.queries():
-      if wanted is not None and query.id not in wanted and not query.split:
+      if query.id not in wanted and not query.split:
         continue
-      if not self._is_sound('query', query, query.text, *query.answers,
-                            *(query.context or ())):
+      if not _is_sound(self._invalid, 'query', query, query.text,
+                       *query.answers, *(query.context or ())):
         continue
       if self.has_mentions is None and query.text.strip():
         self.has_mentions = query.context is not None
@@ -70,20 +72,24 @@ class UsableRecords:
       return {judgement.query_id for split in self._source.splits
               for judgement in self._source.judgements(split)}
 
-  def _is_sound(self, kind, record, *texts) -> bool:
-    """Whether it has an id, and texts that files can hold.
 
-    Json can hold half of a surrogate pair; UTF-8 can't.
-    """
-    if not record.id:
-      self._invalid.report('broken_record', record.where,
-                           f'the id of the {kind} is empty')
-      return False
-    try:
-      ''.join((record.id, *texts)).encode()
-    except UnicodeEncodeError as e:
-      self._invalid.report('broken_record', record.where,
-                           f'{kind} {ascii(record.id)} is no valid Unicode '
-                           f'({e.reason})')
-      return False
-    return True
+def _is_sound(
+    invalid: records.InvalidRecords, kind: str,
+    record: records.Passage | records.Query, *texts: str,
+) -> bool:
+  """Whether it has an id, and texts that files can hold.
+
+  Json can hold half of a surrogate pair; UTF-8 can't.
+  """
+  if not record.id:
+    invalid.report('broken_record', record.where,
+                   f'the id of the {kind} is empty')
+    return False
+  try:
+    ''.join((record.id, *texts)).encode()
+  except UnicodeEncodeError as e:
+    invalid.report('broken_record', record.where,
+                   f'{kind} {ascii(record.id)} is no valid Unicode '
+                   f'({e.reason})')
+    return False
+  return True

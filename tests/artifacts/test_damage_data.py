@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from neg_contrast import errors
-from neg_contrast.artifacts import arrays, checksums, folders
+from neg_contrast.artifacts import arrays, checksums
 from neg_contrast.data import (
     preparation,
     prepared,
@@ -23,6 +23,7 @@ from neg_contrast.data import (
     tokenized,
     tokenizer,
 )
+from tests import corpora
 
 _FLIPS, _CUTS, _SWAPS = 14, 3, 3  # Of each kind of file.
 
@@ -70,7 +71,7 @@ def whole(tmp_path_factory):
   root = tmp_path_factory.mktemp('whole')
   write_zeshel(root / 'source')
   with pytest.MonkeyPatch.context() as patch:
-    patch.setattr(tfds_records, '_ROWS_PER_SHARD', 10)
+    patch.setattr(tfds_records, 'ROWS_PER_SHARD', 10)
     corpus = preparation.prepare(
         f'zeshel:{root / "source"}', root / 'out', False
     )
@@ -79,10 +80,7 @@ def whole(tmp_path_factory):
   with open(root / 'pairs.jsonl', 'w') as f:
     for n in range(20):
       synthetic_pairs.write_pair(f, f'what is {n}', f'air{n % 15}', (0, n, 30))
-  manifest = {}
-  with folders.writing(root / 'pairs', manifest,
-                       format=prepared.QUERIES) as scratch:
-    synthetic_pairs.write(corpus, [root / 'pairs.jsonl'], scratch, manifest)
+  corpora.write_pairs(corpus, [root / 'pairs.jsonl'], root / 'pairs')
   return root, read(root)
 
 

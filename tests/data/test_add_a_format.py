@@ -7,7 +7,7 @@ import pytest
 from neg_contrast import errors, jobs
 from neg_contrast.artifacts import plan
 from neg_contrast.data import records, sources
-from neg_contrast.data.formats import files
+from neg_contrast.data.formats import line_blocks
 from neg_contrast.settings import config as config_lib
 from tests import tiny
 
@@ -22,7 +22,7 @@ class Lines:
     self._invalid = invalid
 
   def _rows(self):
-    for number, line in files.numbered_lines(self.files[0]):
+    for number, line in line_blocks.numbered_lines(self.files[0]):
       name, tab, text = line.partition('\t')
       if tab:
         yield name, text

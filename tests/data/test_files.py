@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from neg_contrast import errors
 from neg_contrast.data import preparation, records, sources
-from neg_contrast.data.formats import files
+from neg_contrast.data.formats import files, json_reader
 
 STRICT = records.InvalidRecords(skip=False)
 
@@ -44,7 +44,7 @@ def test_arrays_are_read_piece_by_piece(folder, values, block, is_ascii,
       not 0xd800 <= ord(c) < 0xe000 for c in json.dumps(
           values, ensure_ascii=False)))
   with pytest.MonkeyPatch.context() as patch:
-    patch.setattr(files, '_BLOCK', block)
+    patch.setattr(json_reader, '_BLOCK', block)
     dump(values)
     assert items(path) == values
     dump({'version': 1, 'data': values, 'more': {'data': [1]}})

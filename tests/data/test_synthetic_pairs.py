@@ -3,9 +3,14 @@
 import numpy as np
 import pytest
 
-from neg_contrast.artifacts import folders
+from neg_contrast import errors
+from neg_contrast.data import (
+  pair_files,
+  pair_writer,
+  synthetic_pairs,
+  tfds_records,
+)
 from neg_contrast.data import prepared as prepared_lib
-from neg_contrast.data import records, synthetic_pairs, usable_records
 from tests import corpora
 
 PASSAGES = {f'p{n}': f'text {n}' for n in range(4)}
@@ -22,20 +27,11 @@ def write(base, folder, pairs):
   with open(folder / 'pairs.jsonl', 'w', encoding='utf-8') as f:
     for pair in pairs:
       synthetic_pairs.write_pair(f, *pair)
-  manifest = {}
-  with folders.writing(folder / 'made', manifest,
-                       format=prepared_lib.QUERIES) as scratch:
-    synthetic_pairs.write(base, [folder / 'pairs.jsonl'], scratch, manifest)
-  return prepared_lib.Prepared(folder / 'made', base.folder)
+  return corpora.write_pairs(base, [folder / 'pairs.jsonl'], folder / 'made')
 
 
-def test_equal_questions_are_one_with_several_positives(tmp_path, monkeypatch):
-  def judged(self):
-    pytest.fail('a set of the ids of all pairs')
-
-  base = make_base(tmp_path)
-  monkeypatch.setattr(usable_records.UsableRecords, 'judged', judged)
-  made = write(base, tmp_path, PAIRS)
+def test_equal_questions_are_one_with_several_positives(tmp_path):
+  made = write(make_base(tmp_path), tmp_path, PAIRS)
   assert [query.text for query in made.queries] == ['who', 'what', 'ünd']
   assert [query.id for query in made.queries] == [
       synthetic_pairs.query_id(text) for text in ('who', 'what', 'ünd')]
@@ -58,5 +54,59 @@ def test_cuts_are_those_of_the_first_of_equal_pairs(tmp_path):
 def test_ids_stay_what_they_were():
   assert synthetic_pairs.query_id('who') == (
       'synthetic-6ed0337140bd32b4adc5')
-  source = synthetic_pairs.PairSource([])
-  assert list(source.queries()) == [] and isinstance(source, records.Source)
+  codes = np.frombuffer(synthetic_pairs.code('who'), np.uint8)[None]
+  assert synthetic_pairs.ids_of(codes).tobytes() == (
+      b'synthetic-6ed0337140bd32b4adc5')
+
+
+def contents(folder):
+  """Arrays, ids and questions; and the fingerprint of all."""
+  made = prepared_lib.Prepared(folder)
+  return [path.read_bytes() for path in sorted(folder.iterdir())
+          if path.suffix in ('.npy', '.bin', '.sqlite')
+          ], list(map(str, made.queries)), made.fingerprint
+
+
+@pytest.mark.parametrize(('where', 'name'), [
+    (pair_files.PairFiles, '_read'), (pair_writer.PairWriter, '_sort'),
+    (pair_writer.PairWriter, '_write_records'),
+    (tfds_records, 'finish'),
+])
+def test_an_interruption_loses_one_part(tmp_path, monkeypatch, where, name):
+  """Of reading, of sorting, of writing, and before all is joined."""
+  base, files = make_base(tmp_path), []
+  for number in range(7):
+    files.append(tmp_path / f'{number}.jsonl')
+    with open(files[-1], 'w') as f:
+      for n in range(5):
+        synthetic_pairs.write_pair(
+            f, f'what is {number * n % 11}', f'p{n % 4}', (1, n, n % 2),
+            f'p{number % 4}')
+  monkeypatch.setattr(
+      prepared_lib, 'CORPUS', prepared_lib.QUERIES)  # To be read alone.
+  corpora.write_pairs(base, files, tmp_path / 'whole')
+  monkeypatch.setattr(pair_files, '_FILES_AT_ONCE', 2)
+  monkeypatch.setattr(tfds_records, 'ROWS_PER_SHARD', 3)
+  original, calls = getattr(where, name), []
+
+  def call(*args):
+    calls.append(name)
+    if len(calls) == (2 if name in ('_read', '_write_records') else 1):
+      raise KeyboardInterrupt
+    return original(*args)
+
+  monkeypatch.setattr(where, name, call)
+  with pytest.raises(KeyboardInterrupt):
+    corpora.write_pairs(base, files, tmp_path / 'made')
+  corpora.write_pairs(base, files, tmp_path / 'made')
+  assert len(calls) == 1 + {'_read': 4, '_sort': 1, '_write_records': 4,
+                            'finish': 1}[name]
+  assert contents(tmp_path / 'made') == contents(tmp_path / 'whole')
+
+
+def test_pairs_that_can_not_be_stored_are_named(tmp_path):
+  base = make_base(tmp_path)
+  for pair, message in ((('who', 'p9'), 'passage "p9", which .* does not have'),
+                        ((' ', 'p0'), 'a query of "p0" has no text')):
+    with pytest.raises(errors.UserError, match=f'pairs.jsonl: .*{message}'):
+      write(base, tmp_path, [('what', 'p1'), pair])

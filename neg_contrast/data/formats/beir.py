@@ -7,7 +7,7 @@ from typing import Any
 
 from neg_contrast import errors
 from neg_contrast.data import records
-from neg_contrast.data.formats import files
+from neg_contrast.data.formats import files, line_blocks
 from neg_contrast.data.formats import given_pairs as pairs
 
 _QRELS = ('.tsv', '.trec')
@@ -70,10 +70,19 @@ class Beir:
     """Names of the qrels files."""
     return tuple(self._qrels)
 
+  @property
+  def passage_files(self) -> tuple[pathlib.Path, ...]:
+    """The corpus."""
+    return (self._corpus,)
+
   def passages(self) -> Iterator[records.Passage]:
     """The corpus, in file order."""
-    return pairs.read_each(files.json_lines(self._corpus, self._invalid),
-                           _passage, self._invalid)
+    return self.passages_of(self._corpus)
+
+  def passages_of(self, lines: line_blocks.Lines) -> Iterator[records.Passage]:
+    """Those of some lines of the corpus."""
+    return pairs.read_each(files.json_lines(lines, self._invalid), _passage,
+                           self._invalid)
 
   def queries(self) -> Iterator[records.Query]:
     """All queries, in file order; none in a folder with a corpus alone."""

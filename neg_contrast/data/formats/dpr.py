@@ -1,6 +1,7 @@
 """DPR: retriever training json, psgs_w100.tsv, and files of answers."""
 
 import ast
+import functools
 import pathlib
 import warnings
 from collections.abc import Iterator
@@ -8,7 +9,7 @@ from typing import Any
 
 from neg_contrast import errors
 from neg_contrast.data import records
-from neg_contrast.data.formats import files
+from neg_contrast.data.formats import files, line_blocks
 from neg_contrast.data.formats import given_pairs as pairs
 
 _TRAINING = ('.json', '.jsonl')
@@ -67,15 +68,20 @@ class Dpr(pairs.Pairs):
       return files.quoted_rows(file, invalid)
     return files.json_items(file, invalid)
 
-  def _read_corpus(self, file: pathlib.Path) -> Iterator[records.Passage]:
+  @functools.cached_property
+  def _header(self) -> tuple[str, list[str]]:
+    """`file:line` of the header, if there is one, and the columns."""
+    rows = files.quoted_rows(self._corpus[0], files.unheard())
+    where, row = next(rows, ('', []))
+    words = [word.strip().lower() for word in row]
+    is_header = 'id' in words and 'text' in words
+    return (where, words) if is_header else ('', _COLUMNS)
+
+  def passages_of(self, lines: line_blocks.Lines) -> Iterator[records.Passage]:
     """Columns are id, text, title, unless a header names them otherwise."""
-    columns = _COLUMNS
-    for number, (where, row) in enumerate(
-        files.quoted_rows(file, self._invalid)
-    ):
-      words = [word.strip().lower() for word in row]
-      if not number and 'id' in words and 'text' in words:
-        columns = words
+    header, columns = self._header
+    for where, row in files.quoted_rows(lines, self._invalid):
+      if where == header:
         continue
       fields = dict(zip(columns, row, strict=False))
       if len(row) == len(columns) and fields['id']:

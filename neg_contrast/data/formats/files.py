@@ -1,96 +1,31 @@
 """Files as the readers see them: bytes, lines, rows; broken ones named."""
 
 import collections
-import contextlib
 import csv
-import gzip
 import hashlib
-import io
 import itertools
 import json
 import pathlib
 import re
-import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from neg_contrast import errors
 from neg_contrast.data import records
-from neg_contrast.data.formats import json_reader
+from neg_contrast.data.formats import json_reader, line_blocks
 
 _SPLITS = {
     'train': ('train', 'training'),
     'dev': ('dev', 'val', 'valid', 'validation'),
     'test': ('test',),
 }
-_BOM = b'\xef\xbb\xbf'
-_GZIP = b'\x1f\x8b'
 # Nine digits fit the int32 that grades are stored in.
 _GRADE = re.compile(r'[+-]?[0-9]{1,9}')
 _SCORES = ('score', 'grade', 'relevance', 'rel', 'label')
-_BLOCK = 1 << 16
+_START = 1 << 16  # Bytes that tell what a json file holds.
 # Of a row between quotes: a quote that is not closed swallows no more.
 _MOST_LINES = 1000
 csv.field_size_limit(1 << 24)
-
-
-def open_text(path: pathlib.Path) -> io.BufferedReader:
-  """Opens a file for reading bytes, after a byte order mark if it has one.
-
-  A gzipped file is seen by its first bytes, whatever its name.
-
-  Raises:
-    UserError: there is no such file, or it can't be opened.
-  """
-  if not path.is_file():
-    raise errors.UserError(f'{path}: no such file')
-  with open(path, 'rb') as plain:
-    is_gzip = plain.read(len(_GZIP)) == _GZIP
-  f: io.BufferedReader = (
-      io.BufferedReader(gzip.GzipFile(path)) if is_gzip
-      else open(path, 'rb')  # noqa: SIM115 - the caller closes it
-  )
-  try:
-    if f.peek(len(_BOM)).startswith(_BOM):
-      f.read(len(_BOM))
-  except BaseException:
-    f.close()
-    raise
-  return f
-
-
-@contextlib.contextmanager
-def _opened(
-    path: pathlib.Path, place: Callable[[], str]
-) -> Iterator[io.BufferedReader]:
-  """Opens a file and says what is wrong with its bytes, and after what place.
-
-  Raises:
-    UserError: it is missing, damaged, not to be read, or not UTF-8.
-  """
-  try:
-    with open_text(path) as f:
-      yield f
-  except PermissionError as e:
-    raise errors.UserError(f'{path}: {e.strerror}') from None
-  except UnicodeDecodeError as e:
-    raise errors.UserError(
-        f'{path}: not UTF-8 after {place()} ({e.reason}); convert the file'
-    ) from None
-  except (EOFError, OSError, zlib.error) as e:
-    raise errors.UserError(
-        f'{path}: broken after {place()}: {e}. Get the file again'
-    ) from None
-
-
-def start_of(path: pathlib.Path, size: int) -> bytes:
-  """The first bytes of a file.
-
-  Raises:
-    UserError: as `_opened`.
-  """
-  with _opened(path, lambda: 'its start') as f:
-    return f.read(size)
 
 
 def plain_or_gzip(path: pathlib.Path) -> pathlib.Path:
@@ -144,42 +79,16 @@ def unheard() -> records.InvalidRecords:
   return records.InvalidRecords(skip=True)
 
 
-def numbered_lines(path: pathlib.Path) -> Iterator[tuple[int, str]]:
-  """Numbered lines, cut at newline characters only; blank ones are left out.
-
-  Args:
-    path: UTF-8, with or without a byte order mark, gzipped or not.
-
-  Yields:
-    (number from 1, line without its end).
-
-  Raises:
-    UserError: the file is missing, damaged or not UTF-8.
-  """
-  for number, line in _whole_lines(path):
-    text = line.rstrip('\r\n')
-    if text.strip(' '):
-      yield number, text
-
-
-def _whole_lines(path: pathlib.Path) -> Iterator[tuple[int, str]]:
-  """Numbered lines with their ends, blank ones too."""
-  number = 0
-  with _opened(path, lambda: f'line {number}') as f:
-    for line in f:
-      yield number + 1, line.decode('utf-8')
-      number += 1
-
-
 def json_lines(
-    path: pathlib.Path, invalid: records.InvalidRecords
+    lines: line_blocks.Lines, invalid: records.InvalidRecords
 ) -> Iterator[tuple[str, Any]]:
-  """(`file:line`, value) of a jsonl file; lines that are no json are reported.
+  """(`file:line`, value) of jsonl; lines that are no json are reported.
 
   Raises:
     UserError: the file is missing, damaged or not UTF-8.
   """
-  for number, line in numbered_lines(path):
+  path = line_blocks.path_of(lines)
+  for number, line in line_blocks.numbered_lines(lines):
     where = f'{path}:{number}'
     try:
       value = json_reader.DECODER.decode(line)
@@ -195,8 +104,17 @@ def json_lines(
     invalid.report('broken_record', where, f'not valid json: {reason}')
 
 
+def is_json_array(path: pathlib.Path) -> bool:
+  """Whether a file holds a json array, and not a json value a line.
+
+  Raises:
+    UserError: the file is missing or damaged.
+  """
+  return line_blocks.start_of(path, _START).lstrip().startswith(b'[')
+
+
 def json_items(
-    path: pathlib.Path, invalid: records.InvalidRecords
+    lines: line_blocks.Lines, invalid: records.InvalidRecords
 ) -> Iterator[tuple[str, Any]]:
   """The items of a file that holds a json array, or a json value a line.
 
@@ -209,10 +127,10 @@ def json_items(
     UserError: the file is missing, damaged, not UTF-8, or an array with broken
       json in it.
   """
-  if start_of(path, _BLOCK).lstrip().startswith(b'['):
-    yield from array_items(path)
+  if isinstance(lines, pathlib.Path) and is_json_array(lines):
+    yield from array_items(lines)
   else:
-    yield from json_lines(path, invalid)
+    yield from json_lines(lines, invalid)
 
 
 def array_items(
@@ -228,7 +146,7 @@ def array_items(
     UserError: the file is missing, damaged, or not UTF-8 json of that form.
   """
   number = 0
-  with _opened(path, lambda: f'item {number}') as f:
+  with line_blocks.opened(path, lambda: f'item {number}') as f:
     try:
       for number, value in enumerate(json_reader.JsonReader(f).items(key), 1):
         yield f'{path}: item {number}', value
@@ -241,45 +159,54 @@ def array_items(
 
 
 def quoted_rows(
-    path: pathlib.Path, invalid: records.InvalidRecords
+    lines: line_blocks.Lines, invalid: records.InvalidRecords
 ) -> Iterator[tuple[str, list[str]]]:
   """Rows of tab-separated fields that may be quoted, as Python's csv reads.
 
   A field in double quotes may hold tabs, newlines and doubled quotes. After a
-  row that can't be read, the line after its first one is the next row.
+  row that can't be read, the line after its first one is the next row. A row
+  that goes on in the next block is left unread.
 
   Yields:
     (`file:line`, fields).
   """
-  source = _whole_lines(path)
+  source = line_blocks.whole_lines(lines)
   waiting: collections.deque[tuple[int, str]] = collections.deque()
 
-  def lines() -> Iterator[tuple[int, str]]:
+  def take() -> Iterator[tuple[int, str]]:
     while one := waiting.popleft() if waiting else next(source, None):
       yield one
 
-  for number, line in lines():
+  path = line_blocks.path_of(lines)
+  for number, line in take():
     where, plain = f'{path}:{number}', line.rstrip('\r\n')
     if not plain.strip(' '):
       continue
     if not plain.startswith('"') and '\t"' not in plain:
       yield where, plain.split('\t')
       continue
-    taken: list[tuple[int, str]] = []
+    taken = [(number, line)]
+    has_ended = False
 
-    def rest(taken=taken) -> Iterator[str]:
-      for one in itertools.islice(lines(), _MOST_LINES):
+    def row(taken=taken) -> Iterator[str]:
+      nonlocal has_ended
+      yield taken[0][1]
+      for one in itertools.islice(take(), _MOST_LINES):
         taken.append(one)
         yield one[1]
+      has_ended = len(taken) <= _MOST_LINES
 
     try:
-      row = next(csv.reader(itertools.chain((line,), rest()), delimiter='\t',
-                            strict=True))
+      fields = next(csv.reader(row(), delimiter='\t', strict=True))
     except csv.Error as e:
-      waiting.extendleft(reversed(taken))
+      if (has_ended and isinstance(lines, line_blocks.Block)
+          and not lines.is_last):
+        lines.unread = ''.join(text for _, text in taken).encode()
+        return
+      waiting.extendleft(reversed(taken[1:]))
       invalid.report('broken_record', where, f'{e} (is a quote not closed?)')
     else:
-      yield where, row
+      yield where, fields
 
 
 def judgements(
@@ -291,7 +218,7 @@ def judgements(
     UserError: the file can't be read, or its first line is neither.
   """
   parse, columns = _trec, 'query, 0, passage and a whole-number grade'
-  for place, (number, line) in enumerate(numbered_lines(path)):
+  for place, (number, line) in enumerate(line_blocks.numbered_lines(path)):
     where, found = f'{path}:{number}', parse(line)
     if found:
       yield records.Judgement(*found, where)

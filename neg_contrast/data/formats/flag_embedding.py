@@ -35,10 +35,15 @@ class FlagEmbedding(pairs.Pairs):
     )
     super().__init__(pool, queries, invalid)
 
+  @property
+  def passage_files(self) -> tuple[pathlib.Path, ...]:
+    """None: passages of the queries follow the candidate pool."""
+    return ()
+
   def passages(self) -> Iterator[records.Passage]:
     """The candidate pool, then every passage of every query."""
     for file in self._corpus:
-      yield from self._read_corpus(file)
+      yield from self.passages_of(file)
     for item in self._items(files.unheard()):
       yield from item.passages
 

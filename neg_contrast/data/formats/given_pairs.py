@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from neg_contrast import errors
 from neg_contrast.data import records
-from neg_contrast.data.formats import files
+from neg_contrast.data.formats import files, line_blocks
 
 Record = TypeVar('Record')
 
@@ -66,10 +66,16 @@ class Pairs(abc.ABC):
     """Names of the splits, by file name."""
     return tuple(dict.fromkeys(map(self._split_of, self._questions)))
 
+  @property
+  def passage_files(self) -> tuple[pathlib.Path, ...]:
+    """The corpus files, if all hold lines."""
+    has_array = any(map(files.is_json_array, self._corpus))
+    return () if has_array else self._corpus
+
   def passages(self) -> Iterator[records.Passage]:
     """The corpus files, or without them every passage of every item."""
     for file in self._corpus:
-      yield from self._read_corpus(file)
+      yield from self.passages_of(file)
     if not self._corpus:
       for item in self._items(files.unheard()):
         yield from item.passages
@@ -124,9 +130,9 @@ class Pairs(abc.ABC):
     """(`file:line`, item as it stands) of a file."""
     return files.json_items(file, invalid)
 
-  def _read_corpus(self, file: pathlib.Path) -> Iterator[records.Passage]:
-    """The passages of a corpus file."""
-    return read_each(files.json_items(file, self._invalid), self._passage,
+  def passages_of(self, lines: line_blocks.Lines) -> Iterator[records.Passage]:
+    """The passages of a corpus file, or of some lines of it."""
+    return read_each(files.json_items(lines, self._invalid), self._passage,
                      self._invalid)
 
   @abc.abstractmethod

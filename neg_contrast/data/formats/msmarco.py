@@ -8,7 +8,7 @@ from absl import logging
 
 from neg_contrast import errors
 from neg_contrast.data import records
-from neg_contrast.data.formats import files
+from neg_contrast.data.formats import files, line_blocks
 
 # Of a query, from the triples: a step draws one or two of them. There are 397
 # million triples, near a thousand a query.
@@ -86,11 +86,20 @@ class MsMarco:
         (*self._qrels, *map(files.split_of, self._triples))
     ))
 
+  @property
+  def passage_files(self) -> tuple[pathlib.Path, ...]:
+    """The collection."""
+    return self._collection
+
+  def passages_of(self, lines: line_blocks.Lines) -> Iterator[records.Passage]:
+    """Those of some lines of the collection."""
+    for where, name, text in self._pairs(lines, 'passage'):
+      yield records.Passage(name, '', text, where=where)
+
   def passages(self) -> Iterator[records.Passage]:
     """The collection, in file order; or all texts of the triples."""
     for file in self._collection:
-      for where, name, text in self._pairs(file, 'passage'):
-        yield records.Passage(name, '', text, where=where)
+      yield from self.passages_of(file)
     if self._is_text:
       for file in self._triples:
         for where, _, *texts in self._rows(file, self._invalid):
@@ -133,14 +142,17 @@ class MsMarco:
       yield from _negatives(rows, to_id, positives, counts)
 
   def _pairs(
-      self, file: pathlib.Path, what: str
+      self, lines: line_blocks.Lines, what: str
   ) -> Iterator[tuple[str, str, str]]:
-    """(`file:line`, id, text) of a file of two columns, a header left out."""
-    for place, (number, line) in enumerate(files.numbered_lines(file)):
-      where = f'{file}:{number}'
+    """(`file:line`, id, text) of two columns, a file's header left out."""
+    path, is_first = line_blocks.path_of(lines), line_blocks.is_start(lines)
+    for number, line in line_blocks.numbered_lines(lines):
+      where = f'{path}:{number}'
       fields = line.split('\t')
       words = [word.strip().lower() for word in fields]
-      if not place and words[0].endswith('id') and words[-1] in _HEADERS:
+      may_be_header, is_first = is_first, False
+      if (may_be_header and words[0].endswith('id')
+          and words[-1] in _HEADERS):
         continue
       if len(fields) == 2 and fields[0]:
         yield where, fields[0], fields[1]
@@ -154,7 +166,7 @@ class MsMarco:
       self, file: pathlib.Path, invalid: records.InvalidRecords
   ) -> Iterator[tuple[str, str, str, str]]:
     """(`file:line`, query, positive, negative) of a file of triples."""
-    for number, line in files.numbered_lines(file):
+    for number, line in line_blocks.numbered_lines(file):
       where, fields = f'{file}:{number}', line.split('\t')
       if len(fields) == 3 and all(map(str.strip, fields)):
         yield where, fields[0], fields[1], fields[2]

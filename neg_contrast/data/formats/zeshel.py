@@ -13,7 +13,7 @@ from typing import Any
 
 from neg_contrast import errors
 from neg_contrast.data import records
-from neg_contrast.data.formats import files
+from neg_contrast.data.formats import files, line_blocks
 from neg_contrast.data.formats import given_pairs as pairs
 
 
@@ -47,7 +47,7 @@ class Zeshel:
     folder = pathlib.Path(place)
     self._invalid = invalid
     self._documents, self._mentions = (
-        {files.plain_name(path).removesuffix('.json'): path
+        {_world_of(path): path
          for path in files.listing(folder / name, '.json')}
         for name in ('documents', 'mentions')
     )
@@ -65,13 +65,23 @@ class Zeshel:
     """Names of the files of mentions, such as heldout_train_seen."""
     return tuple(self._mentions)
 
+  @property
+  def passage_files(self) -> tuple[pathlib.Path, ...]:
+    """Those of the documents."""
+    return tuple(self._documents.values())
+
   def passages(self) -> Iterator[records.Passage]:
     """The documents of all worlds, world after world."""
-    for world, path in self._documents.items():
-      yield from pairs.read_each(
-          files.json_lines(path, self._invalid),
-          functools.partial(_passage, world=world), self._invalid,
-      )
+    for path in self.passage_files:
+      yield from self.passages_of(path)
+
+  def passages_of(self, lines: line_blocks.Lines) -> Iterator[records.Passage]:
+    """The documents of some lines of a world."""
+    world = _world_of(line_blocks.path_of(lines))
+    return pairs.read_each(
+        files.json_lines(lines, self._invalid),
+        functools.partial(_passage, world=world), self._invalid,
+    )
 
   def queries(self) -> Iterator[records.Query]:
     """All mentions, in the order of the documents that they stand in."""
@@ -138,6 +148,10 @@ class Zeshel:
             f'mention "{mention.id}" stands in document "{mention.document}" '
             f'(key "context_document_id"), {why}',
         )
+
+
+def _world_of(path: pathlib.Path) -> str:
+  return files.plain_name(path).removesuffix('.json')
 
 
 def read_candidates(path: pathlib.Path) -> dict[str, list[tuple[str, float]]]:
