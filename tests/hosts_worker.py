@@ -10,7 +10,7 @@ import os
 import pathlib
 import runpy
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -18,9 +18,13 @@ import numpy as np
 
 from neg_contrast import hosts, jobs, sharding
 from neg_contrast.artifacts import checkpoints
-from neg_contrast.mining import candidates
+from neg_contrast.data import pair_files, tfds_records
+from neg_contrast.mining import pool_files
+from neg_contrast.mining.strategies import bm25_negatives, strategy
 from neg_contrast.models import t5_config
+from neg_contrast.retrieval import bm25_search
 from neg_contrast.settings import config as config_lib
+from neg_contrast.stage1 import pair_folder, round_trip
 from neg_contrast.training import state as state_lib
 from tests import tiny
 
@@ -99,16 +103,39 @@ def _command(*flags: str) -> None:
       raise
 
 
+def use_small_parts(change: Callable[[Any, str, Any], None] = setattr) -> None:
+  """Lets tiny data be divided."""
+  for where, name, value in (
+      (strategy.Strategy, 'queries_at_once', 16),
+      (bm25_negatives.Bm25, 'queries_at_once', 16),
+      (bm25_search, 'QUERIES_AT_ONCE', 4),
+      (pool_files, 'QUERIES_AT_ONCE', 8),
+      (pair_folder, '_DOCUMENTS_AT_ONCE', 2),
+      (pair_files, '_FILES_AT_ONCE', 1),
+      (tfds_records, 'ROWS_PER_SHARD', 16),
+      (round_trip, '_QUESTIONS_AT_ONCE', 12),
+  ):
+    change(where, name, value)
+
+
 def _job(config: str, workdir: str) -> None:
-  """The job of a config file, with small blocks and the T5 of the tests."""
+  """The job of a config file, with the T5 of the tests."""
   from tests.jobs import test_stage1
 
-  candidates._QUERIES_AT_ONCE = 16
+  use_small_parts()
   t5_config.T5_SIZES['t5-nano'] = test_stage1.NANO
   tiny.run(
       jobs.make_job, runpy.run_path(config)['get_config'](),
       pathlib.Path(workdir),
   )
+
+
+def _pairs(config: str) -> None:
+  """The pairs of stage 1 of a config file."""
+  from tests.jobs import test_stage1
+
+  use_small_parts()
+  test_stage1.make_pairs(runpy.run_path(config)['get_config']())
 
 
 def _search_together() -> None:
@@ -158,7 +185,8 @@ def _use_hosts() -> None:
 
 
 TASKS = {'save': _save, 'restore': _restore, 'train': _train,
-         'hosts': _use_hosts, 'command': _command, 'job': _job}
+         'hosts': _use_hosts, 'command': _command, 'job': _job,
+         'pairs': _pairs}
 
 
 def main() -> None:

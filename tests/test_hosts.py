@@ -16,14 +16,21 @@ import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
 from neg_contrast import sharding
-from neg_contrast.artifacts import checkpoints
-from neg_contrast.jobs import generate_questions, mine, train, train_generator
-from neg_contrast.mining import candidates
+from neg_contrast.artifacts import checkpoints, folders
+from neg_contrast.data import tfds_records
+from neg_contrast.jobs import (
+  ensemble,
+  evaluate,
+  generate_questions,
+  mine,
+  train,
+  train_generator,
+)
 from neg_contrast.models import t5_config
 from neg_contrast.retrieval import mesh_search
 from neg_contrast.settings import config as config_lib
 from tests import hosts_worker, processes, tiny
-from tests.jobs import test_nce_bias, test_stage1, test_train
+from tests.jobs import test_ensemble, test_nce_bias, test_stage1, test_train
 from tests.retrieval import test_mesh_search
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -103,11 +110,14 @@ def root(tmp_path_factory):
   tiny.write_beir(folder / 'mined' / 'data', documents=60)
   tiny.write_model(folder / 'mined' / 'model')
   with pytest.MonkeyPatch.context() as patch:
-    patch.setattr(candidates, '_QUERIES_AT_ONCE', 16)
+    hosts_worker.use_small_parts(patch.setattr)
     patch.setitem(t5_config.T5_SIZES, 't5-nano', test_stage1.NANO)
     tiny.run(mine.MineJob,
              tiny.make_config(folder / 'mined', **mining_of(folder, 'alone')),
              folder / 'mined' / 'alone' / 'work')
+    tiny.run(evaluate.EvaluateJob,
+             tiny.make_config(folder / 'mined', **evaluation_of(folder)),
+             folder / 'mined' / 'alone' / 'scann')
     written = folder / 'questions'
     written.mkdir()
     tiny.run(train_generator.TrainGeneratorJob,
@@ -116,7 +126,24 @@ def root(tmp_path_factory):
              test_stage1.make_questions(
                  written, synthetic__dir=str(written / 'alone')),
              written / 'a')
+    test_stage1.make_pairs(test_stage1.make_config(
+        written, **pairs_of(written, 'alone')))
+    tiny.run(ensemble.EnsembleJob, test_ensemble.make_whole(
+        folder / 'fused', **fused_of(folder / 'fused', 'alone')),
+             folder / 'fused' / 'alone')
   return folder
+
+
+def pairs_of(root, name):
+  """Settings of pairs with cuts, which go into a folder of this name."""
+  return {'synthetic__pairs': 'inverse_cloze', 'synthetic__per_passage': 2,
+          'synthetic__dir': str(root / 'pairs' / name)}
+
+
+def fused_of(root, name):
+  """Settings of an ensemble, with a prepared corpus of its own."""
+  return {'data__prepared_dir': str(root / f'prepared-{name}'),
+          'index__block_rows': 8}
 
 
 def mining_of(root, name):
@@ -131,6 +158,16 @@ def mining_of(root, name):
   }
 
 
+def evaluation_of(root):
+  """Settings of a job that searches by ScaNN, in six shards."""
+  return {
+      'job': 'evaluate', 'checkpoint': str(root / 'mined' / 'model'),
+      'evaluation__bm25': False, 'index__kind': 'scann',
+      'index__shard_rows': 40, 'index__chunk_tokens': 1,
+      'index__table_rows': 64,
+  }
+
+
 SETTINGS = {'optim__steps': STEPS, 'evaluation__eval_steps': 10,
             'evaluation__bm25': False}
 
@@ -139,7 +176,14 @@ SETTINGS = {'optim__steps': STEPS, 'evaluation__eval_steps': 10,
 def together(root, tmp_path_factory):
   """The same by two processes, in a few programs; what they print."""
   folder = tmp_path_factory.mktemp('together')
-  (saved,) = digests(start(4, 2, ('save', root)))
+  pairs = lambda name: ('pairs', config_file(
+      folder, root / 'questions', 'jobs.test_stage1',
+      **pairs_of(root / 'questions', name)))
+  mining = lambda name: job(
+      folder, root / 'mined', root / 'mined' / name / 'work',
+      **mining_of(root, name))
+  (saved,) = digests(start(
+      4, 2, ('save', root), mining('four'), pairs('four')))
   questions = dict(module='jobs.test_stage1', call='make_questions',
                    synthetic__dir=str(root / 'questions' / 'divided'))
   return saved, outputs_of(start(
@@ -147,11 +191,18 @@ def together(root, tmp_path_factory):
       ('hosts',),
       ('restore', root, 'whole'), ('restore', root, 'fsdp'),
       command(folder, root, root / 'together', **SETTINGS),
-      job(folder, root / 'mined', root / 'mined' / 'both' / 'work',
-          **mining_of(root, 'both')),
+      mining('both'), pairs('both'),
+      job(folder, root / 'mined', root / 'mined' / 'both' / 'scann',
+          **evaluation_of(root)),
+      job(folder, root / 'fused', root / 'fused' / 'both',
+          module='jobs.test_ensemble', call='make_whole',
+          **fused_of(root / 'fused', 'both')),
       job(folder, root / 'questions', root / 'questions' / 'both',
           module='jobs.test_stage1', call='make_generator'),
       job(folder, root / 'questions', root / 'questions' / 'b', **questions),
+      job(folder, root / 'questions', root / 'questions' / 'found', **questions,
+          synthetic__round_trip_rank=4,
+          synthetic__round_trip_checkpoint=str(root / 'questions' / 'model')),
   ))
 
 
@@ -312,16 +363,91 @@ def files_of(folder):
   """Arrays and texts; manifests tell of the environment."""
   return {path.relative_to(folder): path.read_bytes()
           for path in folder.rglob('*') if path.is_file()
-          and path.suffix in ('.npy', '.jsonl', '.tsv', '.bin')}
+          and path.suffix in ('.npy', '.jsonl', '.tsv', '.bin', '.sqlite')}
 
 
 @pytest.mark.usefixtures('together')
-def test_two_processes_mine_the_same_bytes(root):
-  alone, both = (files_of(root / 'mined' / name) for name in ('alone', 'both'))
-  assert alone == both
+def test_processes_mine_the_same_bytes(root):
+  alone, both, four = (
+      {place: data for place, data in files_of(root / 'mined' / name).items()
+       if place.parts[0] != 'scann'} for name in ('alone', 'both', 'four'))
+  assert alone == both == four
   names = {path.name for path in both}
   assert {'rows.npy', 'scores.npy'} <= names
   assert len([path for path in both if 'embeddings' in path.parts]) >= 4
+
+
+@pytest.mark.usefixtures('together')
+def test_two_processes_search_by_scann_as_one(root):
+  alone, both = (root / 'mined' / name / 'scann' for name in ('alone', 'both'))
+  indexes = []
+  for workdir in (alone, both):
+    (index,) = workdir.glob('retrieval/*/scann-*')
+    indexes.append({
+        path.relative_to(index): path.read_bytes()
+        for path in index.glob('shard-*/**/*') if path.is_file()
+    })
+  assert indexes[0] == indexes[1]
+  assert len({path.parts[0] for path in indexes[0]}) == 6  # Shards.
+  (run,) = alone.glob('evaluation/*/run.trec')
+  assert (both / run.relative_to(alone)).read_bytes() == run.read_bytes()
+  facts = [folders.read_json(
+      workdir / run.relative_to(alone).with_name('manifest.json')
+  )['index'] for workdir in (alone, both)]
+  assert facts[0] == facts[1] and facts[0]['kind'] == 'scann'
+
+
+@pytest.mark.usefixtures('together')
+def test_processes_store_the_same_pairs(root):
+  """Ids, judgements and cuts to the last byte; records as they are read."""
+  stored = []
+  for name in ('alone', 'both', 'four'):
+    folder = root / 'questions' / 'pairs' / name / 'pairs'
+    (made,) = (path.parent for path in folder.glob('*/manifest.json'))
+    rows = tfds_records.Rows(made / 'queries')
+    assert len(list(made.glob('queries/*array_record*'))) > 2
+    stored.append([
+        files_of(made), list(map(str, rows)), sorted(
+            path.relative_to(folder) for path in folder.rglob('*')),
+        json.loads((made / 'manifest.json').read_text())['fingerprint'],
+    ])
+  assert stored[0] == stored[1] == stored[2]
+  assert 'cuts.npy' in {path.name for path in stored[0][0]}
+
+
+@pytest.mark.usefixtures('together')
+def test_two_processes_fuse_the_same(root):
+  """BM25, members, fusions and their weights."""
+  alone, both = (root / 'fused' / name for name in ('alone', 'both'))
+  for name in ('evaluation', 'weights'):
+    assert files_of(alone / name) == files_of(both / name)
+  assert len(list((alone / 'evaluation').iterdir())) >= 7
+  tuned = [json.loads((work / 'weights' / 'manifest.json').read_text())['tuned']
+           for work in (alone, both)]
+  assert tuned[0] == tuned[1]
+  kept = [files_of(root / 'fused' / f'prepared-{name}' / 'bm25_rankings')
+          for name in ('alone', 'both')]
+  assert kept[0] == kept[1] and len(kept[0]) > 4
+
+
+@pytest.mark.usefixtures('together')
+def test_a_model_finds_the_same_questions_again_by_two(root, tmp_path):
+  """Round trips by search on the mesh: each shard is read by all."""
+  folder = root / 'questions'
+  config = dict(synthetic__round_trip_rank=4,
+                synthetic__round_trip_checkpoint=str(folder / 'model'))
+  with pytest.MonkeyPatch.context() as patch:
+    hosts_worker.use_small_parts(patch.setattr)
+    patch.setitem(t5_config.T5_SIZES, 't5-nano', test_stage1.NANO)
+    tiny.run(generate_questions.GenerateQuestionsJob,
+             test_stage1.make_questions(
+                 folder, synthetic__dir=str(folder / 'alone'), **config),
+             tmp_path / 'alone')
+  of = lambda name: {
+      path.relative_to(folder / name): path.read_bytes()
+      for path in (folder / name).rglob('*round-trip*/*/pairs.jsonl')}
+  assert of('alone') == of('divided') and len(of('alone')) > 2
+  assert files_of(tmp_path / 'alone') == files_of(folder / 'found')
 
 
 @pytest.mark.usefixtures('together')

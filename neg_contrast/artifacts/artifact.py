@@ -9,11 +9,12 @@ share what they load.
 import abc
 import dataclasses
 import pathlib
+import shutil
 from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
 
-from neg_contrast import errors
-from neg_contrast.artifacts import folders
+from neg_contrast import errors, hosts
+from neg_contrast.artifacts import folders, kept_parts
 
 _loaded: dict['Artifact', Any] = {}
 _contents: dict[tuple['Artifact', str], Any] = {}
@@ -200,12 +201,65 @@ class InMemory(Artifact):
 
 
 @dataclasses.dataclass(frozen=True)
-class Cached(Artifact):
-  """An artifact in a folder that is named by its identity.
+class _InFolder(Artifact):
+  """An artifact in a folder of its own.
 
   What else is in the manifest is up to `write`. Another program that makes the
-  same at the same time is waited for.
+  same at the same time is waited for; where it is divided, they share the
+  parts.
   """
+
+  @property
+  @abc.abstractmethod
+  def folder(self) -> pathlib.Path:
+    """Where it lies."""
+
+  @abc.abstractmethod
+  def write(self, scratch: pathlib.Path, manifest: dict[str, Any]) -> None:
+    """Fills a folder, and adds facts to its manifest."""
+
+  def prepare(self) -> None:
+    """Fills `parts`, or loads what all processes find; all of them call it.
+    """
+
+  def parts(self, name: str, count: int) -> kept_parts.KeptParts:
+    """So many parts of a name, kept beside the folder until that is whole."""
+    code = folders.sha256_json(self.identity)[:12]
+    return kept_parts.KeptParts(
+        self._parts_folder / code / name, count, self.is_made
+    )
+
+  def build(self) -> None:
+    """Writes the folder, unless another program has by now."""
+    if self.is_divided:
+      try:
+        self.prepare()
+      except Exception:
+        if not self.is_made():  # Else its parts may be gone by now.
+          raise
+      hosts.on_first(self._write_once)
+    else:
+      self._write_once()
+
+  def _write_once(self) -> None:
+    with folders.only_one(self.folder):
+      if not self.is_made():
+        manifest: dict[str, Any] = {'identity': self.identity}
+        with folders.writing(
+            self.folder, manifest, format=self._format
+        ) as scratch:
+          self.write(scratch, manifest)
+      # Processes that still look for parts find it whole.
+      shutil.rmtree(self._parts_folder, ignore_errors=True)
+
+  @property
+  def _parts_folder(self) -> pathlib.Path:
+    return self.folder.with_name(f'{self.folder.name}.parts')
+
+
+@dataclasses.dataclass(frozen=True)
+class Cached(_InFolder):
+  """An artifact in a folder that is named by its identity."""
 
   @property
   @abc.abstractmethod
@@ -216,10 +270,6 @@ class Cached(Artifact):
   def label(self) -> str:
     """For people, before the code in the folder's name."""
     return self.kind
-
-  @abc.abstractmethod
-  def write(self, scratch: pathlib.Path, manifest: dict[str, Any]) -> None:
-    """Fills a folder, and adds facts to its manifest."""
 
   @property
   def folder(self) -> pathlib.Path:
@@ -234,29 +284,14 @@ class Cached(Artifact):
         folders.read_manifest(self.folder, self._format) is not None
     )
 
-  def build(self) -> None:
-    """Writes the folder, unless another program has by now."""
-    with folders.only_one(self.folder):
-      if not self.is_made():
-        _write(self)
-
 
 @dataclasses.dataclass(frozen=True)
-class Named(Artifact):
+class Named(_InFolder):
   """An artifact in a folder that the user names, such as one of a workdir.
 
   One that is made from something else is made again; a subclass that would
   lose something that way refuses instead.
   """
-
-  @property
-  @abc.abstractmethod
-  def folder(self) -> pathlib.Path:
-    """Where it lies."""
-
-  @abc.abstractmethod
-  def write(self, scratch: pathlib.Path, manifest: dict[str, Any]) -> None:
-    """Fills a folder, and adds facts to its manifest."""
 
   def is_made(self) -> bool:
     """Whether the folder is there, and made from what is declared."""
@@ -272,20 +307,6 @@ class Named(Artifact):
 
   def check(self, made: Any, wanted: dict[str, Any] | None) -> None:
     """Refuses to replace what is there; the default replaces it."""
-
-  def build(self) -> None:
-    """Writes the folder, unless another program has by now."""
-    with folders.only_one(self.folder):
-      if not self.is_made():
-        _write(self)
-
-
-def _write(made: Cached | Named) -> None:
-  manifest: dict[str, Any] = {'identity': made.identity}
-  with folders.writing(
-      made.folder, manifest, format=folders.Format(made.kind, made.format)
-  ) as scratch:
-    made.write(scratch, manifest)
 
 
 @dataclasses.dataclass(frozen=True)

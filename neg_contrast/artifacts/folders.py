@@ -202,9 +202,11 @@ def writing(
     shutil.rmtree(old, ignore_errors=True)
 
 
-def update_manifest(folder: pathlib.Path, changes: dict[str, Any]) -> None:
-  """Changes values of the manifest of a finished artifact, and no file."""
-  path = folder / MANIFEST
+def update_manifest(
+    folder: pathlib.Path, changes: dict[str, Any], name: str = MANIFEST
+) -> None:
+  """Changes values of the manifest of an artifact, and no file."""
+  path = folder / name
   write_sealed(path, {**read_sealed(path), **changes})
 
 
@@ -238,8 +240,8 @@ def checksums_of(path: pathlib.Path, folder: pathlib.Path) -> dict[str, Any]:
   Raises:
     UserError: it is nowhere to be found, or damaged.
   """
-  manifest = read_sealed(folder / MANIFEST) if (
-      (folder / MANIFEST).exists()) else {}
+  names = [name for name in (MANIFEST, UNFINISHED) if (folder / name).exists()]
+  manifest = read_sealed(folder / names[0]) if names else {}
   known = manifest.get(_CHECKSUMS, {}).get(path.relative_to(folder).as_posix())
   seal = path.with_name(path.name + SEAL)
   if known is None and seal.exists():

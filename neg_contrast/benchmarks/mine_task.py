@@ -12,6 +12,8 @@ from neg_contrast.data import examples
 from neg_contrast.mining import candidates, pool_files
 from neg_contrast.negatives import pool as pool_lib
 
+_QUERIES_AT_ONCE = 4096
+
 
 class Mine(search_task.Search):
   """Candidates by search, filters, and the pool: files and all."""
@@ -32,29 +34,31 @@ class Mine(search_task.Search):
     material, folder = self._material, self._material.workdir / 'mined'
     prepared = material.dataset.prepared
     manifest: dict[str, Any] = {}
+    miner = candidates.SearchMiner(
+        lambda rows, others: self._retriever.search_and_score(
+            rows, self._depth, others
+        ), self._positives,
+    )
     with folders.writing(folder / 'candidates', manifest,
                          format=candidates.FORMAT) as scratch:
       candidates.write(
-          scratch, manifest, self._rows, self._depth, candidates.SearchMiner(
-              lambda rows, others: self._retriever.search_and_score(
-                  rows, self._depth, others
-              ), self._positives,
-          ), _say_nothing,
+          scratch, manifest, len(self._rows), self._depth,
+          candidates.mine(miner, self._rows, candidates.divide(
+              len(self._rows), _QUERIES_AT_ONCE
+          )),
       )
     mined, halves = candidates.read(folder / 'candidates')
-    manifest = {}
+    manifest, found = {}, {'model': mined}
+    corpus = pool_files.Corpus(
+        prepared.passage_groups, self._positives,
+        lambda queries, rows, where: np.zeros_like(where),
+    )
     with folders.writing(folder / pool_lib.FOLDER, manifest,
                          format=pool_lib.FORMAT) as scratch:
       pool_files.write(
-          scratch, manifest, self._rows, {'model': mined}, halves,
-          pool_files.Corpus(
-              prepared.passage_groups, self._positives,
-              lambda queries, rows, where: np.zeros_like(where),
+          scratch, manifest, self._rows, found, halves, len(corpus.groups),
+          pool_files.drop_all(
+              self._rows, found, corpus,
+              dataclasses.replace(material.negatives, strategy='model'),
           ),
-          dataclasses.replace(material.negatives, strategy='model'),
-          _say_nothing,
       )
-
-
-def _say_nothing(done: int) -> None:
-  del done

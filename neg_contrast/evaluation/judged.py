@@ -87,7 +87,8 @@ class TuneJudged(Judged):
 class Ranking(artifact.InMemory):
   """What a system finds for the queries of a split; loads as `Searched`.
 
-  It is searched when it is loaded, and kept in memory.
+  It is searched when it is loaded, by all processes together, and kept in
+  memory; BM25 keeps its own on disk.
 
   Attributes:
     judged: the queries.
@@ -96,11 +97,6 @@ class Ranking(artifact.InMemory):
 
   judged: Judged
   system: str
-
-  @property
-  def is_on_mesh(self) -> bool:
-    """Whether processes search together."""
-    return False
 
   @property
   def name(self) -> str:
@@ -193,11 +189,6 @@ class DenseRanking(Ranking):
   search: search_settings.SearchSettings
   folder: pathlib.Path
 
-  @property
-  def is_on_mesh(self) -> bool:
-    """Unless it is ScaNN that searches."""
-    return self.search.scann(self.judged.dataset.prepared) is None
-
   def needs(self) -> dict[str, artifact.Artifact]:
     """Passages and queries, and the vectors."""
     return {**super().needs(), 'vectors': self.vectors}
@@ -206,11 +197,18 @@ class DenseRanking(Ranking):
     """The index."""
     prepared = self.judged.dataset.prepared
     return {**super().settings(),
-            'index': self.search.index_identity(prepared)}
+            'index': self._search.index_identity(prepared)}
 
   def read(self) -> searched.Searched:
     """Searches."""
     return searched.search_dense(
-        self.search, self.judged.dataset, self.vectors.load(), self.folder,
+        self._search, self.judged.dataset, self.vectors.load(), self.folder,
         self.judged.open().query_rows,
+    )
+
+  @property
+  def _search(self) -> search_settings.SearchSettings:
+    """For all queries of the split."""
+    return self.search.of_queries(
+        len(self.judged.judgements.queries), self.vectors.load().encoder.score
     )

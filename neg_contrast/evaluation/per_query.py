@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from neg_contrast import errors
 from neg_contrast.artifacts import atomic
-from neg_contrast.data.formats import files
+from neg_contrast.data.formats import line_blocks
 
 COLUMNS = (
     'query_id', 'query', 'first_positive_rank', 'first_passage_id',
@@ -115,7 +115,7 @@ def read(path: pathlib.Path) -> dict[str, dict[str, float]]:
   """
   values: dict[str, dict[str, float]] | None = None
   seen: set[str] = set()
-  for number, line in files.numbered_lines(path):
+  for number, line in line_blocks.numbered_lines(path):
     where = f'{path}:{number}'
     fields = _split(line, where)
     if values is None:

@@ -47,6 +47,7 @@ class Weights(artifact.Named):
   format = 2
   name = 'weights'
   has_roles = True
+  is_divided = True
   config: config_lib.EnsembleConfig
   members: dense_members.DenseMembers
   bm25: bm25_search.Bm25
@@ -72,7 +73,7 @@ class Weights(artifact.Named):
     """What is tried, and how it is searched."""
     config, prepared = self.config, self.tune.dataset.prepared
     settings: dict[str, Any] = {
-        'index': self.members.search.index_identity(prepared),
+        'index': self._members.search.index_identity(prepared),
         'weights': config.weights,
         'weight_steps': config.weight_steps,
         'candidates': config.candidates,
@@ -85,11 +86,16 @@ class Weights(artifact.Named):
       settings['hybrid_depth'] = config.hybrid_depth
     return settings
 
+  def prepare(self) -> None:
+    """Makes the indexes and finds the weights; processes search together."""
+    for retriever in self._retrievers:
+      retriever.make()
+    _ = self._tuned
+
   def write(self, scratch: pathlib.Path, manifest: dict[str, Any]) -> None:
-    """Finds the weights of every fusion that has some."""
-    del scratch  # The manifest holds them.
-    manifest |= {'tuned': self._find_weights(),
-                 'environment': folders.environment()}
+    """Puts them into the manifest."""
+    del scratch
+    manifest |= {'tuned': self._tuned, 'environment': folders.environment()}
 
   def read(self) -> dict[str, Any]:
     """What was tuned."""
@@ -105,7 +111,9 @@ class Weights(artifact.Named):
     """The weights of the system that the role names."""
     return {'weights': list(self.of(role))} if self.is_made() else None
 
-  def _find_weights(self) -> dict[str, Any]:
+  @functools.cached_property
+  def _tuned(self) -> dict[str, Any]:
+    """The weights of every fusion that has some."""
     config, count = self.config, len(self.members)
     if config.weights:
       best: dict[str, Any] = {'weights': list(config.weights)}
@@ -124,7 +132,7 @@ class Weights(artifact.Named):
     sparse = own_passages.search_rows(
         self.bm25.load(), self.tune.dataset, rows, self.config.hybrid_depth
     )
-    retriever = self.members.fused_retriever(weights)
+    retriever = self._members.fused_retriever(weights)
     dense = own_passages.search_rows(
         retriever, self.tune.dataset, rows, depth
     )
@@ -144,8 +152,7 @@ class Weights(artifact.Named):
   def _member_candidates(self) -> fusion.Candidates:
     """The best passages of every member, scored by all."""
     rows = self.tune.judgements.queries
-    retrievers = [self.members.retriever(number)
-                  for number in range(len(self.members))]
+    retrievers = self._member_retrievers
     vecs = [one.vectors.query_vecs(rows) for one in retrievers]
     dataset, count = self.tune.dataset, self.config.candidates
     depth = own_passages.depth_for(dataset, count)
@@ -180,6 +187,30 @@ class Weights(artifact.Named):
         'accuracy@1': best.accuracy,
         'mrr@10': best.mrr,
     }
+
+  @property
+  def _members(self) -> dense_members.DenseMembers:
+    """They search for all queries of the tune split, if it is read at all."""
+    count = (len(self.tune.judgements.queries)
+             if reads_tune_split(self.config) else 0)
+    return dataclasses.replace(
+        self.members, search=self.members.search.of_queries(count)
+    )
+
+  @property
+  def _member_retrievers(self) -> list[retriever_lib.Retriever]:
+    members = self._members
+    return [members.retriever(number) for number in range(len(members))]
+
+  @property
+  def _retrievers(self) -> list[retriever_lib.Retriever]:
+    """Those that tuning searches with; an index serves any weights."""
+    count, config = len(self.members), self.config
+    return [
+        *(self._member_retrievers if count > 1 and not config.weights else ()),
+        *([self._members.fused_retriever((1.0,) * count)]
+          if config.hybrid else ()),
+    ]
 
   @property
   def _tie_ranks(self) -> np.ndarray:

@@ -158,7 +158,7 @@ class Gatherer:
 
   def _holds(self, answers: Sequence[Sequence[str]], rows, where):
     return texts_lib.find_answers(
-        self._passage, answers, rows, where, self._rule
+        self._prepared.passages.some, answers, rows, where, self._rule
     )
 
   @functools.lru_cache(maxsize=32768)  # noqa: B019

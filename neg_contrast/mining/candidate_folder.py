@@ -1,14 +1,13 @@
 """The candidates of one strategy, in a folder that their identity names."""
 
-import collections
 import dataclasses
 import pathlib
 from typing import Any
 
 import numpy as np
 
-from neg_contrast import errors, hosts, progress
-from neg_contrast.artifacts import artifact, folders
+from neg_contrast import errors, progress
+from neg_contrast.artifacts import artifact
 from neg_contrast.mining import candidates, strategies
 from neg_contrast.mining import mining_task as task_lib
 
@@ -72,30 +71,47 @@ class CandidateFolder(artifact.Cached):
     """What the candidates depend on; None: something lacks, or is not made."""
     return None if self.lacks() else super().identity
 
-  def build(self) -> None:
-    """Mines; processes that mine together don't wait for another program."""
-    if not (self.is_divided and hosts.are_several()):
-      super().build()
-    elif hosts.is_first():
-      manifest = {'identity': self.identity}
-      with folders.writing(self.folder, manifest,
-                           format=self._format) as scratch:
-        self.write(scratch, manifest)
+  def prepare(self) -> None:
+    """Mines all queries, in parts."""
+    task = self._open()
+    proposer, blocks = self.strategy.proposer(task), self._blocks(task)
+    say = progress.Ticker(f'mining {self.name}', len(task.query_rows))
+
+    def mine(part: int) -> candidates.Candidates:
+      found = proposer.miner.mine(task.query_rows[blocks[part]])
+      say(blocks[part].stop)
+      return found
+
+    def save(
+        found: candidates.Candidates, scratch: pathlib.Path,
+        manifest: dict[str, Any],
+    ) -> None:
+      candidates.write_part(scratch, found)
+      manifest['facts'] = proposer.facts
+
+    parts = self.parts(FOLDER, len(blocks))
+    if self.strategy.is_on_mesh(task):
+      parts.make_together(mine, save)
     else:
-      task = self._open()
-      collections.deque(candidates.mine(
-          task.query_rows, self._task.depth, self.strategy.proposer(task).miner,
-          divide=True,
-      ), maxlen=0)
+      parts.make(lambda part, *place: save(mine(part), *place))
 
   def write(self, scratch: pathlib.Path, manifest: dict[str, Any]) -> None:
-    """Mines into files."""
+    """Mines, or joins the parts."""
     task = self._open()
-    proposer, count = self.strategy.proposer(task), len(task.query_rows)
+    rows, depth, blocks = task.query_rows, self._task.depth, self._blocks(task)
+    if self.is_divided:
+      parts = self.parts(FOLDER, len(blocks))
+      candidates.write(scratch, manifest, len(rows), depth, (
+          (lines, candidates.read_part(
+              parts, part, lines.stop - lines.start, depth
+          )) for part, lines in enumerate(blocks)
+      ))
+      manifest |= parts.manifest(0)['facts']
+      return
+    proposer = self.strategy.proposer(task)
     candidates.write(
-        scratch, manifest, task.query_rows, self._task.depth, proposer.miner,
-        progress.Ticker(f'mining {self.name}', count), proposer.halves,
-        self.is_divided,
+        scratch, manifest, len(rows), depth,
+        candidates.mine(proposer.miner, rows, blocks), proposer.halves,
     )
     manifest |= proposer.facts
 
@@ -108,6 +124,13 @@ class CandidateFolder(artifact.Cached):
   @property
   def _task(self) -> task_lib.Task:
     return self.strategy.task
+
+  def _blocks(self, task: task_lib.OpenTask) -> list[slice]:
+    """The queries of each part."""
+    return candidates.divide(
+        len(task.query_rows), self.strategy.queries_at_once,
+        task.positives if self.strategy.is_on_mesh(task) else None,
+    )
 
   def _open(self) -> task_lib.OpenTask:
     """The task with its data.

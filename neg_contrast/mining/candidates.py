@@ -6,21 +6,20 @@ ranks where the source found them.
 
 import dataclasses
 import pathlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float, Int
 
-from neg_contrast import errors, hosts
-from neg_contrast.artifacts import arrays, checksums, folders
+from neg_contrast import errors
+from neg_contrast.artifacts import arrays, checksums, folders, kept_parts
 from neg_contrast.data import examples
 from neg_contrast.negatives import pool as pool_lib
 from neg_contrast.retrieval import hits
 
 FORMAT = folders.Format('mined candidates', 2)
-_QUERIES_AT_ONCE = 4096
-_ON_MESH = 16  # Times as many,
+_ON_MESH = 16  # Times as many queries,
 _POSITIVES_AT_ONCE = 2**24  # unless one of them has very many positives.
 
 
@@ -67,13 +66,10 @@ class SearchMiner:
     search: (query rows, `[queries, some]` passage rows, -1 pads) -> hits, and
       the scores of those passages, -inf where there is none.
     positives: passage rows, of all queries.
-    is_on_mesh: whether processes share the corpus in a search, and not the
-      queries.
   """
 
   search: Callable[[np.ndarray, np.ndarray], tuple[hits.Hits, np.ndarray]]
   positives: examples.Positives
-  is_on_mesh: bool = False
 
   def mine(self, queries: Int[np.ndarray, ' queries']) -> Candidates:
     """The candidates of some queries."""
@@ -97,84 +93,91 @@ def listed(rows, scores, depth: int) -> Candidates:
   return found
 
 
-def mine(
-    queries: Int[np.ndarray, ' queries'],
-    depth: int,
-    miner: Miner,
-    divide: bool = False,
-) -> Iterator[tuple[slice, Candidates]]:
-  """Which queries, and their candidates, some queries at a time.
-
-  Memory holds the candidates of 4,096 queries, for each process. Of a search
-  on the mesh, which all processes do together and which reads the corpus once,
-  those of 65,536, or of fewer where one query has over 256 positives.
+def divide(
+    queries: int, at_once: int, positives: examples.Positives | None = None
+) -> list[slice]:
+  """The queries that are mined at once, by any number of processes.
 
   Args:
-    queries: `[queries] int32`, rows of the data set, ascending.
-    depth: candidates kept for a query.
-    miner: proposes them.
-    divide: among all processes, which come here together then, and all get all
-      candidates; the blocks are the same by any processes.
+    queries: of all.
+    at_once: how many.
+    positives: of all queries, where a search on the mesh reads the whole
+      corpus, once for 16 times as many queries: 65,536 of 4,096, or fewer where
+      one of them has over 256 positives. None: other searches.
   """
-  processes, each = hosts.count() if divide else 1, _QUERIES_AT_ONCE
-  if isinstance(miner, SearchMiner) and miner.is_on_mesh:
-    fitting = _POSITIVES_AT_ONCE // max(1, miner.positives.most)
-    processes, each = 1, min(_ON_MESH * each, max(each, fitting))
-  for begin in range(0, len(queries), processes * each):
-    lines = slice(begin, min(len(queries), begin + processes * each))
-    turn = queries[lines]
-    blocks = [turn[first : first + _QUERIES_AT_ONCE]
-              for first in range(0, len(turn), _QUERIES_AT_ONCE)]
-    if processes == 1:
-      yield lines, miner.mine(turn)
-      continue
-    found = listed([], None, depth)
-    for number in hosts.share_of(len(blocks)):  # One, or none is left.
-      found = miner.mine(blocks[number])
-    yield lines, Candidates(*(hosts.gather(values) for values in (
-        found.rows, found.scores, found.positive_scores
-    )))
+  if positives is not None:
+    fitting = _POSITIVES_AT_ONCE // max(1, positives.most)
+    at_once = min(_ON_MESH * at_once, max(at_once, fitting))
+  return kept_parts.divide(queries, at_once)
+
+
+def mine(
+    miner: Miner,
+    queries: Int[np.ndarray, ' queries'],
+    blocks: Iterable[slice],
+) -> Iterator[tuple[slice, Candidates]]:
+  """Which queries, and their candidates, block by block.
+
+  Args:
+    miner: proposes them.
+    queries: `[queries] int32`, rows of the data set, ascending.
+    blocks: from `divide`.
+  """
+  for lines in blocks:
+    yield lines, miner.mine(queries[lines])
 
 
 def write(
     scratch: pathlib.Path,
     manifest: dict[str, Any],
-    queries: Int[np.ndarray, ' queries'],
+    queries: int,
     depth: int,
-    miner: Miner,
-    say: Callable[[int], None],
+    mined: Iterable[tuple[slice, Candidates]],
     halves: Sequence[int] = (),
-    divide: bool = False,
 ) -> None:
-  """Mines, some queries at a time, into files.
+  """Writes candidates, those of some queries after those of others.
 
   Args:
     scratch: a folder that is being made, see `folders.writing`.
     manifest: of that folder; gets the number of `queries`.
-    queries: `[queries] int32`, rows of the data set, ascending.
+    queries: how many.
     depth: candidates kept for a query.
-    miner: proposes them.
-    say: called with the number of queries done.
+    mined: which queries, and their candidates; together all.
     halves: numbers of the half passages that rows point to, three of each, see
-      `negatives/halves.py`; the miner may add to them.
-    divide: see `mine`.
+      `negatives/halves.py`; may be added to while `mined` goes on.
   """
-  count = manifest['queries'] = len(queries)
+  manifest['queries'] = queries
   make = lambda name, dtype, *shape: arrays.create_array(
       scratch / f'{name}.npy', dtype, shape
   )
   made = Candidates(
-      make('rows', np.int32, count, depth),
-      make('scores', np.float32, count, depth),
-      make('positive_scores', np.float32, count),
+      make('rows', np.int32, queries, depth),
+      make('scores', np.float32, queries, depth),
+      make('positive_scores', np.float32, queries),
   )
-  for lines, found in mine(queries, depth, miner, divide):
+  for lines, found in mined:
     part = made.part(lines)
     part.rows[:] = found.rows
     part.scores[:] = found.scores
     part.positive_scores[:] = found.positive_scores
-    say(lines.stop)
   np.save(scratch / 'halves.npy', np.array(halves, np.int32).reshape(-1, 3))
+
+
+def write_part(scratch: pathlib.Path, found: Candidates) -> None:
+  """Writes the candidates of some queries, as a part of all."""
+  for field in dataclasses.fields(found):
+    np.save(scratch / f'{field.name}.npy', getattr(found, field.name))
+
+
+def read_part(
+    parts: kept_parts.KeptParts, number: int, queries: int, depth: int
+) -> Candidates:
+  """What `write_part` wrote; raises as `parts.array`."""
+  return Candidates(
+      parts.array(number, 'rows', (queries, depth), np.int32),
+      parts.array(number, 'scores', (queries, depth), np.float32),
+      parts.array(number, 'positive_scores', (queries,), np.float32),
+  )
 
 
 def read(

@@ -10,7 +10,7 @@ import numpy as np
 from absl import logging
 
 from neg_contrast import errors, progress
-from neg_contrast.artifacts import artifact, folders
+from neg_contrast.artifacts import artifact, folders, kept_parts
 from neg_contrast.mining import (
   candidate_folder,
   candidates,
@@ -27,6 +27,7 @@ from neg_contrast.negatives import pool as pool_lib
 _FILTERS = ('pool_size', 'first_rank', 'last_rank', 'margin', 'relative_margin',
             'drop_duplicates')
 _TEXTS, _DATA, _EMBEDDINGS = 'texts', 'data', 'embeddings'  # Roles.
+_DROPPED = 'dropped_by'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,6 +38,7 @@ class MinedPool(pool_folder.PoolFolder, artifact.Named):
     workdir: the pool goes to its folder `pool`.
   """
 
+  is_divided = True
   workdir: pathlib.Path
 
   @property
@@ -100,16 +102,37 @@ class MinedPool(pool_folder.PoolFolder, artifact.Named):
         )
     self._refuse(sorted(set(lines)))
 
+  def prepare(self) -> None:
+    """Filters the candidates of all queries, in parts."""
+    task = self.task.open()
+    queries, (found, halves) = task.query_rows, self._candidates()
+    blocks = self._blocks(task)
+    corpus = self._corpus(task, halves)
+    say = progress.Ticker('filtering', len(queries))
+
+    def fill(
+        part: int, scratch: pathlib.Path, manifest: dict[str, Any]
+    ) -> None:
+      del manifest
+      np.save(scratch / f'{_DROPPED}.npy', pool_files.drop(
+          blocks[part], queries, found, corpus, self.config
+      ))
+      say(blocks[part].stop)
+
+    self.parts(_DROPPED, len(blocks)).make(fill)
+
   def write(self, scratch: pathlib.Path, manifest: dict[str, Any]) -> None:
-    """Filters and joins the candidates."""
-    task, found, halves = self.task.open(), {}, np.zeros((0, 3), np.int32)
-    for source in self.sources:
-      found[source.name], own = source.load()
-      halves = own if len(own) else halves
+    """Joins the candidates, and what the filters drop of them."""
+    task = self.task.open()
+    found, halves = self._candidates()
+    blocks = self._blocks(task)
+    parts = self.parts(_DROPPED, len(blocks))
     pool_files.write(
         scratch, manifest, task.query_rows, found, halves,
-        self._corpus(task, halves), self.config,
-        progress.Ticker('filtering', len(task.query_rows)),
+        task.prepared.manifest['counts']['passages'],
+        ((lines, parts.array(
+            part, _DROPPED, (lines.stop - lines.start, None), np.uint8
+        )) for part, lines in enumerate(blocks)),
     )
     manifest['unscored_queries'] = self._count_unscored(found)
     manifest['checkpoints'] = {
@@ -117,6 +140,22 @@ class MinedPool(pool_folder.PoolFolder, artifact.Named):
         for source in self.sources if source.strategy.checkpoint
     }
     _log(manifest['counts'])
+
+  def _blocks(self, task: task_lib.OpenTask) -> list[slice]:
+    """The queries of each part."""
+    return kept_parts.divide(
+        len(task.query_rows), pool_files.QUERIES_AT_ONCE
+    )
+
+  def _candidates(
+      self,
+  ) -> tuple[dict[str, candidates.Candidates], np.ndarray]:
+    """Candidates by source, and half passages."""
+    found, halves = {}, np.zeros((0, 3), np.int32)
+    for source in self.sources:
+      found[source.name], own = source.load()
+      halves = own if len(own) else halves
+    return found, halves
 
   def _count_unscored(
       self, found: dict[str, candidates.Candidates]
@@ -157,7 +196,7 @@ def _find_answers(
 ) -> np.ndarray:
   """Which candidates of some queries hold an answer."""
   answers = [task.prepared.queries[int(row)].answers for row in query_rows]
-  return texts_lib.find_answers(texts, answers, rows, where, rule)
+  return texts_lib.find_answers(texts.some, answers, rows, where, rule)
 
 
 def _log(counts: dict[str, dict[str, int]]) -> None:

@@ -19,6 +19,7 @@ import pathlib
 import subprocess
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 from absl import logging
@@ -31,6 +32,7 @@ from neg_contrast.retrieval import bm25_postings, bm25_terms
 
 FORMAT = folders.Format('postings of BM25', 1)
 SHARD_ROWS = bm25_postings.MOST_PASSAGES
+_RANKINGS = 1  # Raised when searches find something else.
 _TERMS = 'english'  # What `TermReader` makes of texts.
 
 
@@ -77,6 +79,23 @@ def folder_of(prepared: prepared_lib.Prepared) -> pathlib.Path:
   return prepared.corpus_folder.parent / 'bm25' / (
       f'{_TERMS}-{_corpus(prepared)[:12]}'
   )
+
+
+def rankings_of(
+    prepared: prepared_lib.Prepared, search: dict[str, Any]
+) -> pathlib.Path:
+  """Where the best passages of some queries are kept.
+
+  Args:
+    prepared: corpus and queries.
+    search: which queries, how deep, and the settings that count; json.
+  """
+  code = folders.sha256_json({
+      **search, 'format': _RANKINGS, 'postings': FORMAT.number,
+      'terms': _TERMS, 'corpus': _corpus(prepared),
+      'queries': prepared.manifest['queries_fingerprint'],
+  })
+  return prepared.corpus_folder.parent / 'bm25_rankings' / code[:12]
 
 
 def is_made(prepared: prepared_lib.Prepared) -> bool:

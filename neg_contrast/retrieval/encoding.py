@@ -20,6 +20,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Int
 
+from neg_contrast import cpu
 from neg_contrast.batches import packed, packing, prefetch
 from neg_contrast.batches import row_length as row_length_lib
 from neg_contrast.models import by_name as model_lib
@@ -102,7 +103,10 @@ class TableEncoder:
     by_group = NamedSharding(mesh, PartitionSpec('data'))
     self._put = lambda batch: jax.device_put(batch, by_group)
     self._encode = jax.jit(
-        lambda params, batch: dual_encoder.encode(encoder, params, batch, None)
+        lambda params, batch: dual_encoder.encode(encoder, params, batch, None),
+        compiler_options=cpu.compiler_options(
+            mesh, encoder.operand_dtype or encoder.dtype
+        ),
     )
 
   def __call__(

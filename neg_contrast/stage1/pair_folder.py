@@ -2,24 +2,27 @@
 
 import abc
 import dataclasses
+import functools
 import pathlib
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from absl import logging
+from jaxtyping import Int
 
 from neg_contrast import errors, progress
-from neg_contrast.artifacts import artifact
+from neg_contrast.artifacts import artifact, kept_parts
 from neg_contrast.data import dataset as dataset_lib
+from neg_contrast.data import pair_files, pair_writer, synthetic_pairs
 from neg_contrast.data import prepared as prepared_lib
-from neg_contrast.data import synthetic_pairs
 from neg_contrast.models import given
 from neg_contrast.settings import config as config_lib
 from neg_contrast.stage1 import pretexts, question_shards
 
 _MADE = 2  # Raised when other pairs are made of the same.
 _REMEDY = 'Choose another, such as "crops"'
+_PRETEXTS, _FILE = 'pretexts', 'pairs.jsonl'  # Parts of it.
+_DOCUMENTS_AT_ONCE = 256
 
 
 @dataclasses.dataclass(frozen=True)
@@ -35,13 +38,13 @@ class Pairs(artifact.Cached):
   format = prepared_lib.QUERIES.number
   name = 'pairs'
   has_roles = True
+  is_divided = True
   data: dataset_lib.Data
   config: config_lib.SyntheticConfig
 
   @abc.abstractmethod
-  def _files(self, scratch: pathlib.Path) -> list[pathlib.Path]:
-    """Files of pairs, see `data/synthetic_pairs.py`; those of `scratch` stay.
-    """
+  def _files(self) -> list[pair_files.File]:
+    """Files of pairs, see `data/synthetic_pairs.py`."""
 
   @property
   def _needed(self) -> str:
@@ -70,24 +73,32 @@ class Pairs(artifact.Cached):
     """Which pairs."""
     return {'pairs': self.config.pairs, 'made': _MADE}
 
-  def write(self, scratch: pathlib.Path, manifest: dict[str, Any]) -> None:
-    """Makes them, and stores them as queries and judgements.
+  def prepare(self) -> None:
+    """Reads all pairs, and writes their queries, in parts.
 
     Raises:
       UserError: there are none.
     """
-    files = self._files(scratch)
-    if not any(path.stat().st_size for path in files):
+    if not self._writer.prepare():
       raise errors.UserError(
           f'{errors.key("synthetic.pairs")}="{self.config.pairs}": makes no '
           f'pair of {self.data.config.source}; it needs {self._needed}'
       )
-    synthetic_pairs.write(self.data.load().prepared, files, scratch, manifest)
+
+  def write(self, scratch: pathlib.Path, manifest: dict[str, Any]) -> None:
+    """Stores them as queries and judgements."""
+    self._writer.write(scratch, manifest)
     counts = manifest['counts']
     logging.info(
         '%s: %d pairs, %d different queries, %d passages', self.folder,
         counts['judgements'][synthetic_pairs.SPLIT], counts['queries'],
         counts['passages'],
+    )
+
+  @property
+  def _writer(self) -> pair_writer.PairWriter:
+    return pair_writer.PairWriter(
+        self.data.load().prepared, self._files(), self.parts
     )
 
   def read(self) -> dataset_lib.SyntheticDataset:
@@ -119,9 +130,10 @@ class GeneratedPairs(Pairs):
     """Passages and questions."""
     return {**super().needs(), 'questions': self.questions}
 
-  def _files(self, scratch: pathlib.Path) -> list[pathlib.Path]:
-    del scratch
-    return self.questions.files()
+  def _files(self) -> list[pair_files.File]:
+    shards = self.questions.shards
+    return [functools.partial(shards.file, number)
+            for number in range(len(shards))]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -157,35 +169,56 @@ class PretextPairs(Pairs):
              if pretext.needs_documents else '')
     return f'{pretext.needs}. {_REMEDY}{other}'
 
-  def _files(self, scratch: pathlib.Path) -> list[pathlib.Path]:
-    path, dataset = scratch / 'pairs.jsonl', self.data.load()
-    passages, offsets = dataset.prepared.passages, self.tokenizer.load().offsets
-    say = progress.Ticker('making pairs', len(passages))
-    done = 0
-    with open(path, 'w', encoding='utf-8') as f:
-      for rows in _documents(dataset):
-        document = {row: passages[row] for row in rows}
-        for pair in pretexts.make_pairs(
-            self.config.pairs, list(document.items()), offsets, self.seed,
-            self.config.per_passage,
-        ):
-          synthetic_pairs.write_pair(
-              f, pair.query, document[pair.row].id,
-              (pair.first, pair.end, int(pair.title)),
-              document[pair.home].id if pair.home >= 0 else '',
-          )
-        done += len(rows)
-        say(done)
-    return [path]
+  def prepare(self) -> None:
+    """Makes the pairs of all passages first, in parts."""
+    dataset, tokenizer = self.data.load(), self.tokenizer.load()
+    passages, (order, borders) = dataset.prepared.passages, _documents(dataset)
+    blocks = self._blocks(borders)
+    say = progress.Ticker('making pairs', len(order))
+
+    def fill(
+        part: int, scratch: pathlib.Path, manifest: dict[str, Any]
+    ) -> None:
+      del manifest
+      with open(scratch / _FILE, 'w', encoding='utf-8') as f:
+        for number in range(blocks[part].start, blocks[part].stop):
+          rows = order[borders[number] : borders[number + 1]].tolist()
+          document = {row: passages[row] for row in rows}
+          for pair in pretexts.make_pairs(
+              self.config.pairs, list(document.items()), tokenizer.offsets,
+              self.seed, self.config.per_passage,
+          ):
+            synthetic_pairs.write_pair(
+                f, pair.query, document[pair.row].id,
+                (pair.first, pair.end, int(pair.title)),
+                document[pair.home].id if pair.home >= 0 else '',
+            )
+      say(int(borders[blocks[part].stop]))
+
+    self.parts(_PRETEXTS, len(blocks)).make(fill)
+    super().prepare()
+
+  def _files(self) -> list[pair_files.File]:
+    blocks = self._blocks(_documents(self.data.load())[1])
+    parts = self.parts(_PRETEXTS, len(blocks))
+    return [functools.partial(parts.file, number, _FILE)
+            for number in range(len(blocks))]
+
+  def _blocks(self, borders: Int[np.ndarray, ' borders']) -> list[slice]:
+    """The documents of each part."""
+    return kept_parts.divide(len(borders) - 1, _DOCUMENTS_AT_ONCE)
 
 
-def _documents(dataset: dataset_lib.Dataset) -> Iterator[list[int]]:
-  """Rows of each document; a passage of an unknown one stands alone."""
+def _documents(
+    dataset: dataset_lib.Dataset,
+) -> tuple[Int[np.ndarray, ' passages'], Int[np.ndarray, ' borders']]:
+  """Rows by document, and where each document begins, and the last one ends.
+
+  A passage of an unknown document stands alone.
+  """
   documents = dataset.documents
   order = np.argsort(documents, kind='stable')
-  known = order[np.searchsorted(documents[order], 0):]
-  for row in order[:len(order) - len(known)].tolist():
-    yield [row]
-  borders = np.flatnonzero(np.diff(documents[known])) + 1
-  for rows in np.split(known, borders) if len(known) else ():
-    yield rows.tolist()
+  documents = documents[order]
+  begins = np.ones(len(order) + 1, bool)
+  begins[1:-1] = (documents[1:] < 0) | (documents[1:] != documents[:-1])
+  return order, np.flatnonzero(begins)

@@ -8,7 +8,8 @@ import jax
 import optax
 from jax.sharding import Mesh, PartitionSpec
 
-from neg_contrast import losses, sharding
+from neg_contrast import cpu, losses, sharding
+from neg_contrast.models import by_name
 from neg_contrast.training import chunking, optimizer, run_settings
 from neg_contrast.training import state as state_lib
 from neg_contrast.training import step as step_lib
@@ -69,6 +70,9 @@ class Steps:
     self._made[chunk_groups] = jax.jit(
         step_lib.make_train_step(loss, self.transform, self._config.seed),
         donate_argnums=0, out_shardings=(lies, sharding.replicated(self._mesh)),
+        compiler_options=cpu.compiler_options(self._mesh, by_name.compute_dtype(
+            self._config.model, self._mesh.devices.flat[0].platform
+        )),
     )
     return self._made[chunk_groups]
 

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int32
 
-from neg_contrast import hosts
-from neg_contrast.artifacts import arrays, artifact, folders
+from neg_contrast.artifacts import arrays, artifact
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import prepared as prepared_lib
 from neg_contrast.retrieval import bm25_folder, bm25_search
@@ -75,19 +74,10 @@ class StopRows(artifact.Cached):
         'tune_queries': hashlib.sha256(queries.tobytes()).hexdigest(),
     }
 
-  def build(self) -> None:
-    """Chooses them; processes divide the queries."""
-    if not hosts.are_several():
-      super().build()
-      return
-    rows, manifest = self._choose(), {'identity': self.identity}
-
-    def save() -> None:
-      with folders.writing(self.folder, manifest,
-                           format=self._format) as scratch:
-        np.save(scratch / _FILE, rows)
-
-    hosts.on_first(save)
+  def prepare(self) -> None:
+    """Searches with BM25, which keeps what it finds."""
+    if len(self._among) > self.passages:
+      self._search()
 
   def write(self, scratch: pathlib.Path, manifest: dict[str, Any]) -> None:
     """Chooses them."""
@@ -120,12 +110,12 @@ class StopRows(artifact.Cached):
     among = np.arange(among.stop) if isinstance(among, range) else among
     if len(among) <= self.passages:
       return among.astype(np.int32)
-    queries = judgements.queries
-    mine = hosts.share_of(len(queries))
-    found = hosts.gather(self.bm25.load().search_rows(
-        queries[mine.start : mine.stop], _DEPTH
-    ).rows)
+    found = self._search()
     rng = np.random.default_rng(self.seed)
     drawn = among[rng.choice(len(among), self.passages, replace=False)]
     rows = [judgements.passage_rows, found[found >= 0], drawn]
     return np.unique(np.concatenate(rows)).astype(np.int32)
+
+  def _search(self) -> Int32[np.ndarray, 'queries depth']:
+    """What BM25 finds for the tune queries."""
+    return self.bm25.load().search_rows(self._judgements.queries, _DEPTH).rows

@@ -7,7 +7,12 @@ import pytest
 
 from neg_contrast.artifacts import artifact
 from neg_contrast.evaluation import dense_members, judged, weight_tuning
-from neg_contrast.retrieval import bm25_search, corpus_vectors, hits
+from neg_contrast.retrieval import (
+  bm25_search,
+  corpus_vectors,
+  hits,
+  search_settings,
+)
 from neg_contrast.retrieval import retriever as retriever_lib
 from neg_contrast.settings import config as config_lib
 from tests import corpora
@@ -82,6 +87,27 @@ def make(folder, *members, data=None, depth=3, **config):
 def test_the_tune_split_is_read_where_something_is_tuned(config, reads):
   config = config_lib.EnsembleConfig(**{'hybrid': False, **config})
   assert weight_tuning.reads_tune_split(config) == reads
+
+
+def test_an_index_is_chosen_by_the_queries_of_a_split(tmp_path, monkeypatch):
+  """Two queries are worth building one, and one is not."""
+  for name, value in (('EXACT_BELOW', 0), ('EXACT_PAIR', 1), ('SCANN_SHARD', 4),
+                      ('SCANN_PASSAGE', 0), ('SCANN_QUERY', 0),
+                      ('SCANN_PAIR', 0)):
+    monkeypatch.setattr(search_settings, f'_{name}', value)
+  data = data_of(tmp_path)
+
+  def is_exact(made):
+    return made.settings()['index'] == 'exact'
+
+  for split, wanted in (('train', True), ('dev', False)):
+    assert wanted == is_exact(judged.DenseRanking(
+        judged.Judged(data, split, CONFIG), 'dense',
+        members_of(tmp_path, data, RIGHT_AT_Q0).vectors[0],
+        test_retriever.settings(), tmp_path))
+  both = RIGHT_AT_Q0, RIGHT_BY_CHANCE
+  assert not is_exact(make(tmp_path, *both, data=data))
+  assert is_exact(make(tmp_path, *both, data=data, weights=(0.5, 0.5)))
 
 
 def test_of_equally_good_weights_the_first_are_taken(tmp_path):

@@ -48,12 +48,14 @@ def make_pool(folder, found, **settings):
   )
   folder, manifest = pathlib.Path(folder), {}
   with folders.writing(folder, manifest, format=pool_lib.FORMAT) as scratch:
+    queries = np.arange(QUERIES, dtype=np.int32) * 2
+    corpus = pool_files.Corpus(
+        GROUPS, tiny.positives(np.repeat(POSITIVES, 2, axis=0)),
+        lambda _, rows, where: where & (rows % 11 == 5),
+    )
     pool_files.write(
-        scratch, manifest, np.arange(QUERIES, dtype=np.int32) * 2, found,
-        np.zeros((4, 3), np.int32), pool_files.Corpus(
-            GROUPS, tiny.positives(np.repeat(POSITIVES, 2, axis=0)),
-            lambda _, rows, where: where & (rows % 11 == 5),
-        ), config, lambda _: None,
+        scratch, manifest, queries, found, np.zeros((4, 3), np.int32),
+        len(GROUPS), pool_files.drop_all(queries, found, corpus, config),
     )
   return pool_lib.read(folder)
 

@@ -35,19 +35,12 @@ def found(seed):
   return candidates.Candidates(rows, scores, np.full(QUERIES, 9, np.float32))
 
 
-class Miner:
-  """Proposes `found`."""
-
-  def mine(self, queries):
-    return found(0)
-
-
 def write_candidates(folder):
   manifest = {'identity': 1}
   with folders.writing(folder, manifest, format=candidates.FORMAT) as scratch:
     candidates.write(
-        scratch, manifest, np.arange(QUERIES, dtype=np.int32), DEPTH, Miner(),
-        lambda _: None, halves=HALVES.ravel().tolist(),
+        scratch, manifest, QUERIES, DEPTH, [(slice(None), found(0))],
+        HALVES.ravel().tolist(),
     )
 
 
@@ -59,15 +52,19 @@ def read_candidates(folder):
 def write_pool(folder):
   manifest = {'identity': 1}
   with folders.writing(folder, manifest, format=pool_lib.FORMAT) as scratch:
+    queries = np.arange(QUERIES, dtype=np.int32) * 2
+    mined = {'bm25': found(0), 'context': found(1)}
+    corpus = pool_files.Corpus(
+        GROUPS, tiny.positives([[n % 7] for n in range(2 * QUERIES)]),
+        lambda _, rows, where: where & (rows % 11 == 5),
+    )
+    config = config_lib.NegativesConfig(
+        strategy='mixed', members=('bm25', 'context'), pool_size=4,
+        depth=DEPTH, first_rank=2,
+    )
     pool_files.write(
-        scratch, manifest, np.arange(QUERIES, dtype=np.int32) * 2,
-        {'bm25': found(0), 'context': found(1)}, HALVES, pool_files.Corpus(
-            GROUPS, tiny.positives([[n % 7] for n in range(2 * QUERIES)]),
-            lambda _, rows, where: where & (rows % 11 == 5),
-        ), config_lib.NegativesConfig(
-            strategy='mixed', members=('bm25', 'context'), pool_size=4,
-            depth=DEPTH, first_rank=2,
-        ), lambda _: None,
+        scratch, manifest, queries, mined, HALVES, len(GROUPS),
+        pool_files.drop_all(queries, mined, corpus, config),
     )
 
 

@@ -42,7 +42,8 @@ def make(tmp_path, pairs):
 
 def test_a_line_is_enough(last_word, tmp_path):
   config = make(tmp_path, 'last_word')
-  pairs = declared_pairs.pairs(config, dataset_lib.data_of(config.data))
+  pairs = declared_pairs.training_data(
+      config, dataset_lib.data_of(config.data))
   assert 'last_word pairs of all passages' in plan.describe([pairs])
   plan.run([pairs])
   made = pairs.load().prepared

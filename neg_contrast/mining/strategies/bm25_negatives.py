@@ -13,6 +13,7 @@ class Bm25(strategy.Strategy):
   name = 'bm25'
   is_ranked = True
   reads = ('k1', 'b')
+  queries_at_once = bm25_search.QUERIES_AT_ONCE
 
   def needs(self):
     """The index of the corpus."""

@@ -10,7 +10,12 @@ from neg_contrast.artifacts import artifact
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.mining import candidates
 from neg_contrast.mining.strategies import strategy
-from neg_contrast.retrieval import corpus_vectors, own_passages
+from neg_contrast.retrieval import (
+  corpus_vectors,
+  own_passages,
+  search_settings,
+  searched,
+)
 from neg_contrast.retrieval import retriever as retriever_lib
 
 _MEASURED = 200  # Queries that the recall of a ScaNN index is measured with.
@@ -42,16 +47,19 @@ class DenseStrategy(strategy.Strategy):
 
   def settings(self) -> dict[str, Any]:
     """The index that searches them."""
-    assert self.task.search is not None
-    prepared = self.task.data.load().prepared
-    return {'index': self.task.search.index_identity(prepared)}
+    task = self.task.open()
+    return {'index': self._search(task).index_identity(task.prepared)}
+
+  def is_on_mesh(self, task):
+    """Unless it is ScaNN that searches, and in all worlds."""
+    return (task.among is not None
+            or self._search(task).scann(task.prepared) is None)
 
   def proposer(self, task):
     """Makes the index, unless it is there."""
-    assert self.task.search is not None
     depth = self.task.depth
     retriever = retriever_lib.Retriever(
-        self.task.search, task.dataset, self.embeddings.load(),
+        self._search(task), task.dataset, self.embeddings.load(),
         self.embeddings.folder, among=task.among,
     )
     facts: dict[str, Any] = {'kind': 'exact'}
@@ -60,13 +68,17 @@ class DenseStrategy(strategy.Strategy):
       some = rows[np.linspace(
           0, len(rows) - 1, min(_MEASURED, len(rows)), dtype=int
       )]
-      facts = retriever.measure_index(some, retriever.search_rows(some, depth))
+      facts = searched.search_and_measure(retriever, some, depth).index
     search = functools.partial(_search, retriever, task.dataset, depth)
     return strategy.Proposer(
-        candidates.SearchMiner(search, task.positives, is_on_mesh=(
-            task.among is not None
-            or self.task.search.scann(task.prepared) is None
-        )), {'index': facts},
+        candidates.SearchMiner(search, task.positives), {'index': facts}
+    )
+
+  def _search(self, task) -> search_settings.SearchSettings:
+    """For all queries of the task."""
+    assert self.task.search is not None
+    return self.task.search.of_queries(
+        len(task.query_rows), self.embeddings.load().encoder.score
     )
 
 

@@ -39,6 +39,8 @@ class Strategy(abc.ABC):
       processes mine together: they divide the queries, or the corpus where the
       miner searches on the mesh.
     trains_miner: whether a miner is trained first.
+    queries_at_once: of a part, which one process mines; memory holds their
+      candidates. 16 times as many of a search on the mesh.
     reads: fields of the task that it reads beside the common ones; it has only
       these, so that tasks which differ in others share candidates.
     task: data, split, depth, and those fields.
@@ -47,6 +49,7 @@ class Strategy(abc.ABC):
   name: ClassVar[str]
   is_ranked: ClassVar[bool] = False
   trains_miner: ClassVar[bool] = False
+  queries_at_once: ClassVar[int] = 4096
   reads: ClassVar[tuple[str, ...]] = ()
   task: task_lib.Task
 
@@ -71,6 +74,11 @@ class Strategy(abc.ABC):
     """Whether the data has anything that it could propose."""
     del task
     return True
+
+  def is_on_mesh(self, task: task_lib.OpenTask) -> bool:
+    """Whether processes share the corpus in a search, and not the queries."""
+    del task
+    return False
 
   @abc.abstractmethod
   def proposer(self, task: task_lib.OpenTask) -> Proposer:
