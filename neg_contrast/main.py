@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from absl import app, flags, logging
 from ml_collections import config_flags
 
-from neg_contrast import errors, hosts, jobs
+from neg_contrast import cpu, errors, hosts, jobs
 from neg_contrast.artifacts import folders, plan
 from neg_contrast.jobs.common import settings_of_rooms, sweeps
 from neg_contrast.settings import config as config_lib
@@ -69,6 +69,7 @@ def main(argv: Sequence[str]) -> None:
   if len(argv) > 1:
     raise errors.UserError(f'unexpected argument {argv[1]!r}: flags start '
                            'with --')
+  cpu.keep_memory()
   if _CONFIG.value is None:
     raise errors.UserError('--config=configs/FILE.py is needed; '
                            'configs/quickstart.py runs without any data')

@@ -1,0 +1,64 @@
+"""What makes programs quick on the cores of a machine without accelerators."""
+
+import ctypes
+import functools
+import glob
+import os
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh
+
+# Sums by YNNPACK, but products by Eigen: launch/benchmarks/RESULTS.md.
+_BY_EIGEN = {
+    'xla_cpu_experimental_ynn_fusion_type': 'LIBRARY_FUSION_TYPE_REDUCE'
+}
+_ACCELERATORS = ('accel[0-9]*', 'vfio/[0-9]*', 'nvidia[0-9]*', 'kfd')
+_ARENA_MAX, _MMAP_MAX, _TRIM_THRESHOLD = -8, -4, -1  # Of malloc.h.
+
+
+def compiler_options(mesh: Mesh, dtype: Any) -> dict[str, Any]:
+  """For `jax.jit` of a program of large products.
+
+  Args:
+    mesh: devices that it runs on.
+    dtype: of the operands.
+  """
+  is_cpu = mesh.devices.flat[0].platform == 'cpu'
+  if is_cpu and np.dtype(dtype) == np.float32 and _are_known():
+    return dict(_BY_EIGEN)
+  return {}
+
+
+@functools.cache
+def _are_known() -> bool:
+  """Whether this compiler takes the options; they are experimental."""
+  try:
+    with jax.default_device(jax.local_devices(backend='cpu')[0]):
+      jax.jit(abs, compiler_options=_BY_EIGEN).lower(0).compile()
+  except Exception:  # Of any kind; it is only slower then.
+    return False
+  return True
+
+
+def keep_memory() -> None:
+  """Has freed memory kept for what comes next, if CPUs compute; with glibc.
+
+  The arrays of a training step are new memory otherwise at every step, which
+  the system fills with zeros, a page at a time. Threads that JAX has started do
+  not follow: this comes before its first array.
+  """
+  platforms = os.environ.get('JAX_PLATFORMS')
+  if platforms != 'cpu' and (platforms or _has_accelerator()):
+    return
+  set_option = getattr(ctypes.CDLL(None), 'mallopt', None)
+  if set_option is not None:
+    set_option(_ARENA_MAX, 1)
+    set_option(_MMAP_MAX, 0)
+    set_option(_TRIM_THRESHOLD, -1)
+
+
+def _has_accelerator() -> bool:
+  """Whether this machine has one, without starting JAX."""
+  return any(glob.glob(f'/dev/{name}') for name in _ACCELERATORS)

@@ -1,0 +1,69 @@
+import ctypes
+import types
+from unittest import mock
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import Mesh
+
+from neg_contrast import cpu, sharding
+from neg_contrast.settings import config as config_lib
+
+
+@pytest.fixture
+def mesh():
+  return sharding.make_mesh(config_lib.MeshConfig())
+
+
+@pytest.fixture(autouse=True)
+def asked_anew():
+  cpu._are_known.cache_clear()
+  yield
+  cpu._are_known.cache_clear()
+
+
+def test_products_of_float32_are_by_eigen(mesh):
+  options = cpu.compiler_options(mesh, jnp.float32)
+  square = jax.ShapeDtypeStruct((256, 256), jnp.float32)
+  compile_ = lambda **kwargs: jax.jit(
+      lambda x: x @ x, **kwargs
+  ).lower(square).compile().as_text()
+  assert 'ynn' not in compile_(compiler_options=options)
+  assert cpu.compiler_options(mesh, jnp.bfloat16) == {}
+
+
+def test_another_platform_gets_no_options():
+  device = mock.Mock(platform='tpu')
+  mesh = mock.Mock(spec=Mesh, devices=np.array([device]))
+  assert cpu.compiler_options(mesh, jnp.float32) == {}
+
+
+def test_a_compiler_without_the_options_gets_none(mesh, monkeypatch):
+  monkeypatch.setattr(cpu, '_BY_EIGEN', {'xla_cpu_there_is_no_such': 'x'})
+  assert cpu.compiler_options(mesh, jnp.float32) == {}
+
+
+@pytest.mark.parametrize(('platforms', 'has_accelerator', 'is_kept'), [
+    (None, False, True), (None, True, False), ('', True, False),
+    ('cpu', True, True), ('cuda,cpu', False, False), ('tpu', True, False),
+])
+def test_memory_is_kept_where_cpus_compute(
+    platforms, has_accelerator, is_kept, monkeypatch
+):
+  calls = []
+  library = types.SimpleNamespace(mallopt=lambda *args: calls.append(args))
+  monkeypatch.setattr(ctypes, 'CDLL', lambda name: library)
+  monkeypatch.delenv('JAX_PLATFORMS', raising=False)
+  if platforms is not None:
+    monkeypatch.setenv('JAX_PLATFORMS', platforms)
+  monkeypatch.setattr(cpu, '_has_accelerator', lambda: has_accelerator)
+  cpu.keep_memory()
+  assert [option for option, _ in calls] == ([-8, -4, -1] if is_kept else [])
+
+
+def test_a_library_without_such_options_is_left_alone(monkeypatch):
+  monkeypatch.setattr(ctypes, 'CDLL', lambda name: types.SimpleNamespace())
+  monkeypatch.setattr(cpu, '_has_accelerator', lambda: False)
+  cpu.keep_memory()
