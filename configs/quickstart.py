@@ -29,6 +29,7 @@ def get_config(arg=None):
   config.negatives.per_query = 1
   config.optim.steps = 20
   config.evaluation.eval_steps = 20
+  config.evaluation.untouched = config.evaluation.hybrid = True
   presets.set_first(config, _base_config())
   config.stage1.workdir = 'workdirs/quickstart-stage1'
   config.stage1.synthetic.pairs = 'crops'

@@ -6,7 +6,7 @@ from typing import Any
 
 from absl import logging
 
-from neg_contrast import errors, hosts
+from neg_contrast import errors
 from neg_contrast.artifacts import arrays, artifact, folders
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.evaluation import judged, rankings, trec
@@ -55,6 +55,7 @@ class Evaluation(artifact.Named):
 
   kind = KIND
   format = _NUMBER
+  is_divided = True
   ranking: judged.Ranking
   workdir: pathlib.Path
   is_shown_with_split: bool = False
@@ -92,22 +93,12 @@ class Evaluation(artifact.Named):
     return (manifest is not None and self.identity is not None
             and manifest['identity'] == self.identity)
 
-  @property
-  def is_divided(self) -> bool:
-    """Processes search together, and the first one writes."""
-    return self.ranking.is_on_mesh
-
-  def build(self) -> None:
-    """Searches, and writes the folder."""
-    if not self.is_divided:
-      super().build()
-      return
-    self.ranking.release()  # The first may have it from a turn of its own.
+  def prepare(self) -> None:
+    """Searches; the first process writes what all find together."""
     self.ranking.load()
-    hosts.on_first(super().build)
 
   def write(self, scratch: pathlib.Path, manifest: dict[str, Any]) -> None:
-    """Searches, scores, and writes run and tables."""
+    """Scores the ranking, and writes run and tables."""
     found, system = self.ranking.load(), self.ranking.name
     task, of = self.task(), self.ranking.judged
     ranked = task.run_of(found.found)

@@ -9,6 +9,13 @@ from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.evaluation import evaluations, per_query, significance
 from neg_contrast.evaluation import worlds as worlds_lib
 
+_ORDER = ('bm25', 'untouched', 'initial', 'trained', 'hybrid')
+
+
+def place_of(system: str) -> int:
+  """Where a system stands in tables: well-known ones in the order of work."""
+  return _ORDER.index(system) if system in _ORDER else len(_ORDER)
+
 
 def read_evaluations(
     workdir: pathlib.Path, dataset: dataset_lib.Dataset
@@ -61,7 +68,10 @@ def gather(
   tables: dict[str, dict[str, dict[str, float]]] = {}
   by_query: dict[str, dict[str, dict[str, dict[str, float]]]] = {}
   worlds: dict[str, dict[str, dict[str, dict[str, float]]]] = {}
-  for folder, manifest in read_evaluations(workdir, dataset):
+  found = read_evaluations(workdir, dataset)
+  for folder, manifest in sorted(
+      found, key=lambda pair: place_of(pair[1]['key'].rpartition('/')[2])
+  ):
     group, _, system = manifest['key'].rpartition('/')
     title = (f'{group}: {manifest["queries"]} queries, '
              f'{manifest["passages"]} passages')

@@ -10,6 +10,7 @@ from neg_contrast.evaluation import evaluations, judged, metrics, summary
 from neg_contrast.jobs.common import (
   checks,
   declared_draws,
+  declared_hybrid,
   declared_pairs,
   declared_runs,
   negatives_checks,
@@ -36,6 +37,8 @@ def check(config: config_lib.Config) -> None:
     raise config.error('loss.label_smoothing', 'is for job=train_generator')
   metrics.check_criterion(config.evaluation.criterion)
   config.evaluation.check_depth()
+  if config.evaluation.hybrid and config.model.score not in (None, 'dual'):
+    raise config.error('evaluation.hybrid', 'is for model.score=dual')
   negatives_checks.check_trained_with(config)
 
 
@@ -63,10 +66,16 @@ class TrainJob:
     return [
         self.gold,
         *[evaluations.Evaluation(bm25, self._workdir)] * config.evaluation.bm25,
-        *([self.evaluation('initial', self.run.start, split)]
-          if declared_runs.is_worth_evaluating(self.run.start) else []),
+        *[self.evaluation(name, start, split)
+          for name, start in declared_runs.starts(
+              self.run, self.stage1.run if self.stage1 is not None
+              and config.evaluation.untouched else None
+          ).items()],
         self.run,
         self.evaluation('trained', self.run, split),
+        *([declared_hybrid.hybrid(
+            config, self.judged(split), self.vectors(self.run), self._workdir
+        )] if config.evaluation.hybrid else []),
     ]
 
   @functools.cached_property
@@ -131,14 +140,7 @@ class TrainJob:
   @functools.cached_property
   def _data(self) -> artifact.Artifact:
     """What is trained on."""
-    config, kind = self._config, self._config.synthetic.pairs
-    if not kind:
-      return self.gold
-    if kind != 'generated':
-      return declared_pairs.pairs(config, self.gold)
-    return declared_pairs.pairs(config, self.gold, declared_pairs.questions(
-        config, self.gold, declared_pairs.generator(config)
-    ))
+    return declared_pairs.training_data(self._config, self.gold)
 
   @functools.cached_property
   def _pool(self):

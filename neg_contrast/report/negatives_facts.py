@@ -96,7 +96,7 @@ def _suspects(
 
   def count(rows, where, gaps, parts):
     try:
-      hits = texts_lib.find_answers(texts, answers, rows, where, rule)
+      hits = texts_lib.find_answers(texts.some, answers, rows, where, rule)
       known = answerable
     except errors.UserError as e:  # A pattern that backtracks without end.
       logging.warning('the report does not look for answers: %s', e)

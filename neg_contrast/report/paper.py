@@ -10,7 +10,7 @@ import pathlib
 from collections.abc import Mapping
 
 from neg_contrast import errors
-from neg_contrast.data.formats import files
+from neg_contrast.data.formats import line_blocks
 
 COLUMNS = ('table', 'dataset', 'stage1', 'row', 'metric', 'value')
 TABLES = ('2', '3', '4')
@@ -96,7 +96,7 @@ def read(path: pathlib.Path) -> Paper:
   """
   rows: dict[Place, dict[str, float]] = {}
   header = False
-  for number, line in files.numbered_lines(path):
+  for number, line in line_blocks.numbered_lines(path):
     where = f'{path}:{number}'
     fields = tuple(next(csv.reader([line])))
     if not header:

@@ -7,13 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from neg_contrast.evaluation import confidence, per_query
+from neg_contrast.evaluation import confidence, per_query, summary
 from neg_contrast.report import contents, figures
 
 # With fewer values the bootstrap's interval is too narrow (at 10 values of mean
 # 0.85, the one of 95% holds the truth 80 times in a hundred).
 _LEAST_QUERIES = 30
-_ORDER = ('bm25', 'initial', 'trained')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,8 +57,7 @@ def by_group(
     )
     groups.setdefault(found.group, []).append(found)
   for systems in groups.values():
-    systems.sort(key=lambda system: _ORDER.index(system.name)
-                 if system.name in _ORDER else len(_ORDER))
+    systems.sort(key=lambda system: summary.place_of(system.name))
   return groups
 
 

@@ -26,6 +26,11 @@ class EvaluationConfig(keys.Section):
       Zeshel's tfidf_candidates.
     dpr_results: also write every ranking with its texts as DPR's result json.
     bm25: also evaluate BM25.
+    hybrid: after a training, also evaluate BM25's first `ensemble.hybrid_depth`
+      passages, ranked anew by its score and that of the trained model; the
+      weights are tuned on the tune split.
+    untouched: where a training goes on from stage 1, also evaluate what stage 1
+      began with.
     bm25_k1: term saturation of BM25.
     bm25_b: length normalisation of BM25.
   """
@@ -47,6 +52,8 @@ class EvaluationConfig(keys.Section):
   runs: tuple[str, ...] = keys.key((), counts=False)
   dpr_results: bool = keys.key(False, counts=False)
   bm25: bool = keys.key(True, counts=False)
+  hybrid: bool = keys.key(False, counts=False)
+  untouched: bool = keys.key(False, counts=False)
   bm25_k1: float = keys.key(0.9, keys.at_least(0))
   bm25_b: float = keys.key(0.4, keys.from_to(0, 1))
 

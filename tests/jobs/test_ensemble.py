@@ -33,6 +33,11 @@ def make_config(root, *members, **overrides):
   return config
 
 
+def make_whole(root, **overrides):
+  """The same with all members."""
+  return make_config(root, *MEMBERS, **overrides)
+
+
 @pytest.fixture(scope='module')
 def finished(tmp_path_factory):
   """A finished ensemble of all members."""

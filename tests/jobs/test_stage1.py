@@ -27,7 +27,7 @@ from neg_contrast.retrieval import bm25_search
 from neg_contrast.settings import config as config_lib
 from neg_contrast.stage1 import beir_questions, pretexts, questions
 from neg_contrast.training import generator_runs, recipe, shown_questions
-from tests import processes, tiny
+from tests import corpora, processes, tiny
 
 NANO = t5_config.T5Config(
     d_model=16, d_kv=4, d_ff=32, num_layers=1, num_decoder_layers=1,
@@ -100,7 +100,8 @@ def losses_of(workdir):
 
 def declare_pairs(config):
   parsed = config_lib.parse(config)
-  return declared_pairs.pairs(parsed, dataset_lib.data_of(parsed.data))
+  return declared_pairs.training_data(
+      parsed, dataset_lib.data_of(parsed.data))
 
 
 def make_pairs(config):
@@ -173,13 +174,7 @@ def test_queries_of_equal_text_are_one(root, tmp_path):
     pairs_lib.write_pair(f, 'who', 'd1p1', (2, 5, 0))
     pairs_lib.write_pair(f, 'where', 'd0p0', (1, 2, 1))
     pairs_lib.write_pair(f, 'where', 'd0p0', (3, 4, 1))  # The first counts.
-  from neg_contrast.artifacts import folders
-  manifest = {}
-  from neg_contrast.data import prepared as prepared_lib
-  with folders.writing(tmp_path / 'made', manifest,
-                       format=prepared_lib.QUERIES) as scratch:
-    pairs_lib.write(base, [path], scratch, manifest)
-  made = prepared_lib.Prepared(tmp_path / 'made', base.folder)
+  made = corpora.write_pairs(base, [path], tmp_path / 'made')
   judged, cuts = made.judgements('synthetic'), pairs_lib.read_cuts(made)
   found = {(made.queries[int(q)].text, made.passage_ids[int(p)].decode()):
            tuple(cut) for q, p, cut in zip(
@@ -410,9 +405,7 @@ def test_pairs_stand_in_the_place_of_data(root, tmp_path):
   config.synthetic.pairs = 'generated'  # Which the tokenizer does not cut.
   config.checkpoint = str(root / 'generator')
   parsed = config_lib.parse(config)
-  asked = declared_pairs.pairs(
-      parsed, made.data, declared_pairs.questions(
-          parsed, made.data, declared_pairs.generator(parsed)))
+  asked = declared_pairs.training_data(parsed, made.data)
   assert titles([asked]) == ['data', 'questions', 'pairs']
   assert set(asked.identity['needs']) == {'corpus', 'questions'}
 

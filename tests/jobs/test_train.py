@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import time
@@ -12,7 +13,7 @@ import pytest
 
 from neg_contrast import errors
 from neg_contrast.artifacts import artifact, checkpoints, folders, plan
-from neg_contrast.evaluation import per_query, trec
+from neg_contrast.evaluation import per_query, summary, trec
 from neg_contrast.jobs import evaluate, train
 from neg_contrast.jobs.common import declared_runs
 from neg_contrast.models import by_name, loading
@@ -461,5 +462,43 @@ def test_a_random_projection_is_not_evaluated(tmp_path, caplog):
   config = tiny.make_config(tmp_path, model__projection_dim=8)
   config.stage1 = tiny.make_config(
       tmp_path, model__projection_dim=8, workdir=str(tmp_path / 'first'))
+  config.evaluation.untouched = True
   job = train.TrainJob(config_lib.parse(config), tmp_path / 'w')
-  assert 'initial' in [one.name for one in job.targets()]
+  names = [one.name for one in job.targets()]
+  assert 'initial' in names and 'untouched' not in names
+
+
+def test_untouched_and_hybrid_are_rows_by_switch(tmp_path):
+  """What stage 1 began with, and BM25 with the result, in the order of work."""
+  config = tiny.make_config(
+      tmp_path, evaluation__untouched=True, evaluation__hybrid=True)
+  config.stage1 = tiny.make_config(tmp_path, workdir=str(tmp_path / 'first'))
+  config.stage1.optim.steps = 2
+  tiny.run(train.TrainJob, config, tmp_path / 'work')
+  alone = tiny.make_config(tmp_path)
+  alone.optim.steps = 1
+  tiny.run(train.TrainJob, alone, tmp_path / 'alone')
+  run_of = lambda work, system: next(
+      (tmp_path / work / 'evaluation').glob(f'*-{system}')
+  ).joinpath('run.trec').read_text().replace(system, 'system')
+  assert run_of('work', 'untouched') == run_of('alone', 'initial')
+  assert run_of('work', 'initial') != run_of('work', 'untouched')
+  ids = lambda system: set(
+      re.findall('^(\\S+) Q0', run_of('work', system), re.M))
+  assert ids('hybrid') == ids('trained') == ids('bm25')
+  tuned = folders.read_json(
+      tmp_path / 'work' / 'weights' / 'manifest.json')['tuned']
+  assert len(tuned['hybrid']['weights']) == 2
+
+
+def test_a_hybrid_of_several_vectors_is_refused_at_once(tmp_path):
+  config = config_lib.parse(tiny.make_config(
+      tmp_path, evaluation__hybrid=True, model__score='poly-16'))
+  with pytest.raises(errors.UserError, match='evaluation.hybrid.*model.score'):
+    train.check(config)
+
+
+def test_systems_are_told_in_the_order_of_work():
+  names = ['hybrid', 'mine', 'trained', 'bm25', 'untouched', 'initial']
+  assert sorted(names, key=summary.place_of) == [
+      'bm25', 'untouched', 'initial', 'trained', 'hybrid', 'mine']

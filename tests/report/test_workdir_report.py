@@ -295,11 +295,14 @@ class Mined:
     halves = np.array([[0, 1, 3]], np.int32)
     manifest = {}
     with folders.writing(folder, manifest, format=pool_lib.FORMAT) as scratch:
+      corpus = pool_files.Corpus(
+          prepared.passage_groups, examples.known_positives(prepared),
+          lambda _, rows, where: np.zeros_like(where),
+      )
       pool_files.write(
-          scratch, manifest, queries, mined, halves, pool_files.Corpus(
-              prepared.passage_groups, examples.known_positives(prepared),
-              lambda _, rows, where: np.zeros_like(where),
-          ), config_lib.NegativesConfig(pool_size=2, depth=4), lambda _: None,
+          scratch, manifest, queries, mined, halves, len(corpus.groups),
+          pool_files.drop_all(queries, mined, corpus,
+                              config_lib.NegativesConfig(pool_size=2, depth=4)),
       )
     self.pool, self.dataset = pool_lib.read(folder), dataset
     self.texts = texts_lib.Texts(prepared.passages, halves, lambda: Words())

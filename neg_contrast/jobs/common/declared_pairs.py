@@ -92,23 +92,18 @@ def _index(
   )
 
 
-def pairs(
-    config: config_lib.Config,
-    data: dataset_lib.Data,
-    questions: question_shards.ShardedQuestions | None = None,
-) -> pair_folder.Pairs:
-  """The pairs of stage 1: of generated questions, or of passages alone.
-
-  Args:
-    config: of the job.
-    data: the gold data.
-    questions: generated ones; None: `synthetic.pairs` needs none.
-  """
-  if questions is not None:
-    return pair_folder.GeneratedPairs(data, config.synthetic, questions)
+def training_data(
+    config: config_lib.Config, gold: dataset_lib.Data
+) -> artifact.Artifact:
+  """What is trained on: gold data, or pairs of stage 1."""
+  if not config.synthetic.pairs:
+    return gold
+  if config.synthetic.pairs == 'generated':
+    return pair_folder.GeneratedPairs(
+        gold, config.synthetic, questions(config, gold, generator(config))
+    )
   return pair_folder.PretextPairs(
-      data, config.synthetic, config.seed,
-      given.Tokenizer(config.model.init),
+      gold, config.synthetic, config.seed, given.Tokenizer(config.model.init)
   )
 
 

@@ -46,7 +46,23 @@ def encoder_run(
   )
 
 
-def is_worth_evaluating(start: artifact.Artifact) -> bool:
+def starts(
+    run: run_artifacts.EncoderRun, first: run_artifacts.EncoderRun | None
+) -> dict[str, artifact.Artifact]:
+  """What trainings begin with, by system: those that are worth evaluating.
+
+  Args:
+    run: begins with `initial`.
+    first: the stage 1 before it, which begins with `untouched`; None: that is
+      not wanted.
+  """
+  untouched = {} if first is None else {'untouched': first.start}
+  return {system: start
+          for system, start in {**untouched, 'initial': run.start}.items()
+          if _is_worth_evaluating(system, start)}
+
+
+def _is_worth_evaluating(system: str, start: artifact.Artifact) -> bool:
   """Whether the model that a training starts from is evaluated.
 
   It is not where its projection is random: its ranking would say nothing of the
@@ -55,8 +71,8 @@ def is_worth_evaluating(start: artifact.Artifact) -> bool:
   if not (isinstance(start, given.Start) and start.is_projection_random):
     return True
   logging.info(
-      'initial is not evaluated: the projection on top of %s (%s) is random '
-      'before the training', start.checkpoint,
+      '%s is not evaluated: the projection on top of %s (%s) is random before '
+      'the training', system, start.checkpoint,
       errors.key('model.projection_dim'),
   )
   return False
