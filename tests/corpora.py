@@ -1,9 +1,14 @@
 """Corpora of texts that a test writes out, with worlds and without."""
 
+import functools
 import json
 import pathlib
+from typing import Any
 
+from neg_contrast.artifacts import folders, kept_parts
 from neg_contrast.data import dataset as dataset_lib
+from neg_contrast.data import pair_writer
+from neg_contrast.data import prepared as prepared_lib
 from neg_contrast.settings import config as config_lib
 
 
@@ -69,6 +74,20 @@ def data_of(folder: pathlib.Path, source: str, **config) -> dataset_lib.Data:
   """A source as an artifact, with its prepared form in a folder."""
   return dataset_lib.Data(config_lib.DataConfig(
       source=source, prepared_dir=str(folder / 'prepared'), **config))
+
+
+def write_pairs(base, files, folder: pathlib.Path) -> prepared_lib.Prepared:
+  """Files of pairs over a prepared corpus, as data in a new folder."""
+  manifest: dict[str, Any] = {}
+  writer = pair_writer.PairWriter(
+      base, [functools.partial(pathlib.Path, path) for path in files],
+      lambda name, count: kept_parts.KeptParts(
+          folder.with_name(f'{folder.name}.parts') / name, count))
+  writer.prepare()
+  with folders.writing(folder, manifest,
+                       format=prepared_lib.QUERIES) as scratch:
+    writer.write(scratch, manifest)
+  return prepared_lib.Prepared(folder, base.folder)
 
 
 def _write(path: pathlib.Path, rows) -> None:

@@ -20,6 +20,7 @@ from neg_contrast.retrieval import (
   exported_vectors,
   finding,
   scann_index,
+  searched,
 )
 from neg_contrast.settings import config as config_lib
 from tests import processes, tiny
@@ -202,14 +203,14 @@ def test_scann_index_is_kept_and_measured(root, tmp_path):
   kwargs = dict(index__kind='scann', index__target_recall=0.99)
   first = load_retriever(root, str(tmp_path / 'kept'), **kwargs)
   exact = load_retriever(root)
-  found = first.search_rows(np.arange(10), 5)
+  measured = searched.search_and_measure(first, np.arange(10), 5)
+  found, facts = measured.found, measured.index
   np.testing.assert_array_equal(
       found.rows, exact.search_rows(np.arange(10), 5).rows)
-  facts = first.measure_index(np.arange(10), found)
   assert facts['kind'] == 'scann' and facts['recall'] == 1
   again = load_retriever(root, str(tmp_path / 'kept'), **kwargs)
   assert again.is_made()
-  assert isinstance(again._index, scann_index.ScannIndex)
+  assert isinstance(again.index, scann_index.ScannIndex)
   np.testing.assert_array_equal(
       found.rows, again.search_rows(np.arange(10), 5).rows)
 

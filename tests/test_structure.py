@@ -18,7 +18,8 @@ ROOMS = ('jobs', 'report', 'benchmarks', 'mining', 'stage1', 'training', 'bias',
          'negatives', 'evaluation', 'losses', 'retrieval', 'models', 'batches',
          'data', 'artifacts', 'settings')
 """From the top down: a room imports only rooms behind it."""
-GROUND = ('errors', 'hosts', 'sharding', 'scoring', 'accelerators', 'progress')
+GROUND = ('errors', 'hosts', 'workers', 'sharding', 'scoring', 'accelerators',
+          'cpu', 'progress')
 DOORS = ('main', 'api')
 PRESETS = ('presets', 'table_preset', 'study_preset')  # For configs/ alone.
 PURE_LIBRARIES = {'jax', 'flax', 'optax', 'numpy', 'jaxtyping'}

@@ -93,8 +93,8 @@ def texts(count: int, length: int, seed: int) -> Iterator[str]:
 def prepare(folder: pathlib.Path, passages: int) -> None:
   """A prepared corpus, without what BM25 does not read of a source."""
   from neg_contrast.artifacts import folders
+  from neg_contrast.data import packed_records, records, tfds_records
   from neg_contrast.data import prepared as prepared_lib
-  from neg_contrast.data import tfds_records
 
   manifest = {'spec': 'synthetic', 'worlds': [], 'mentions': False,
               'corpus_fingerprint': f'{passages:064d}',
@@ -103,11 +103,13 @@ def prepare(folder: pathlib.Path, passages: int) -> None:
                        format=prepared_lib.CORPUS) as scratch:
     np.save(scratch / 'passages.tie_ranks.npy',
             np.arange(passages, dtype=np.int32))
-    fields = 'id', 'title', 'text', 'document_id'
-    tfds_records.write(scratch / 'passages', fields, (
-        dict(zip(fields, (f'wiki:{number}', '', text, ''), strict=True))
-        for number, text in enumerate(texts(passages, _WORDS, 1))
-    ))
+    write = tfds_records.Writer(
+        scratch / 'passages', packed_records.PASSAGE_FIELDS
+    )
+    for number, text in enumerate(texts(passages, _WORDS, 1)):
+      passage = records.Passage(f'wiki:{number}', '', text)
+      write([packed_records.pack_passage(passage).row])
+    write(None)
 
 
 def _open(args: argparse.Namespace) -> Any:

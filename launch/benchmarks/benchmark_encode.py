@@ -140,10 +140,10 @@ def _run_step(args: argparse.Namespace) -> None:
         queries, _DEPTH
     )
   elif step == 'build':
-    scann_files.save(scann_index.build(
-        passage_vecs, ranks, scann_index.Settings(recall_k=_DEPTH),
+    scann_files.make(
+        index, passage_vecs, ranks, scann_index.Settings(recall_k=_DEPTH),
         np.load(folder / 'samples.npy'),
-    ), index)
+    )
   elif step == 'scann':
     found = scann_files.load(index, passage_vecs).search(queries, _DEPTH)
   made = {'cpu': time.process_time() - began, **memory.end()}

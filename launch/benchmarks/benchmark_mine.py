@@ -26,7 +26,7 @@ import numpy as np
 import peak_memory
 import synthetic_vectors
 
-_DEPTH, _POOL = 200, 100
+_DEPTH, _POOL, _QUERIES_AT_ONCE = 200, 100, 4096
 _STEPS = ('build scann', 'exact', 'scann', 'pool exact', 'pool scann')
 
 
@@ -98,10 +98,10 @@ def _run_step(args: argparse.Namespace) -> None:
   memory = peak_memory.Memory()
   began, cpu = time.monotonic(), time.process_time()
   if step == 'build scann':
-    scann_files.save(scann_index.build(
-        vecs, ranks, scann_index.Settings(recall_k=_DEPTH),
+    scann_files.make(
+        folder / 'index', vecs, ranks, scann_index.Settings(recall_k=_DEPTH),
         np.load(folder / 'samples.npy'),
-    ), folder / 'index')
+    )
   else:
     steps[step](folder, step, vecs, ranks)
   made = {'wall': time.monotonic() - began, 'cpu': time.process_time() - cpu}
@@ -129,12 +129,15 @@ def _mine(
 
   # Some passage to be scored too, as a positive is.
   known = _positives(np.zeros(len(queries), np.int32))
+  miner = candidates.SearchMiner(search, known)
+  rows = np.arange(len(queries), dtype=np.int32)
   manifest: dict[str, Any] = {}
   with folders.writing(folder / kind, manifest,
                        format=candidates.FORMAT) as scratch:
     candidates.write(
-        scratch, manifest, np.arange(len(queries), dtype=np.int32), _DEPTH,
-        candidates.SearchMiner(search, known), lambda _: None,
+        scratch, manifest, len(rows), _DEPTH, candidates.mine(
+            miner, rows, candidates.divide(len(rows), _QUERIES_AT_ONCE)
+        ),
     )
 
 
@@ -154,14 +157,15 @@ def _make_pool(
       _positives(np.asarray(mined.rows[:, 0])),
       lambda queries, rows, where: np.zeros_like(where),
   )
+  queries, found = np.arange(len(mined.rows), dtype=np.int32), {'model': mined}
   manifest: dict[str, Any] = {}
   with folders.writing(folder / step, manifest,
                        format=pool_lib.FORMAT) as scratch:
     pool_files.write(
-        scratch, manifest, np.arange(len(mined.rows), dtype=np.int32),
-        {'model': mined}, halves, corpus,
-        config_lib.NegativesConfig(strategy='model', pool_size=_POOL),
-        lambda _: None,
+        scratch, manifest, queries, found, halves, len(corpus.groups),
+        pool_files.drop_all(queries, found, corpus, config_lib.NegativesConfig(
+            strategy='model', pool_size=_POOL
+        )),
     )
 
 

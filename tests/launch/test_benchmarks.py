@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from neg_contrast import hosts
+from neg_contrast.retrieval import scann_shards
 
 SCRIPTS = pathlib.Path(__file__).parents[2] / 'launch' / 'benchmarks'
 NAMES = sorted(path.stem for path in SCRIPTS.glob('benchmark_*.py'))
@@ -39,8 +40,12 @@ def test_preparing(load, monkeypatch, tmp_path, capsys):
   script = load('benchmark_prepare')
   monkeypatch.setattr('sys.argv', ['', '50', f'--folder={tmp_path}'])
   script.main()
-  row = capsys.readouterr().out.splitlines()[-1].split('|')
-  assert row[1].strip() == '50' and row[3].strip().endswith('MiB')
+  rows = [[cell.strip() for cell in line.split('|')]
+          for line in capsys.readouterr().out.splitlines()[2:]]
+  assert [(row[1], *row[3:5]) for row in rows] == [
+      ('50', step, workers) for step in ('prepare', 'tokenize')
+      for workers in '12']
+  assert all(int(row[9].removesuffix(' MiB')) > 10 for row in rows)
   assert not list(tmp_path.iterdir())
 
 
@@ -52,6 +57,17 @@ def test_vectors_are_like_those_of_sentences(load, tmp_path):
   np.testing.assert_allclose(np.linalg.norm(passages, axis=1), 1, rtol=1e-3)
   best = (queries @ passages.T).max(1)
   assert 0.5 < best.mean() < 0.8
+
+
+def test_threads_of_scann(load, monkeypatch, capsys):
+  pytest.importorskip('scann')
+  monkeypatch.setattr(scann_shards, '_LEAST_THREADS', 2)  # Put back after it.
+  monkeypatch.setattr(
+      'sys.argv', ['', '--rows=2000', '--features=8', '--threads', '1', '3'])
+  load('benchmark_scann_threads').main()
+  rows = [line.split('|') for line in capsys.readouterr().out.splitlines()[2:]]
+  assert [row[2].strip() for row in rows] == ['1', '3'] * 3
+  assert {row[5].strip() for row in rows} == {'none'}
 
 
 def step(load, name, folder, step, **values):
