@@ -35,23 +35,9 @@ _NEGATIVES = ('random', 'hard', 'mixed-50')
 def get_config(arg=None):
   """Takes no argument."""
   config_lib.arguments(arg)
-  config = presets.beside(__file__, 'ncbi_retriever', size='small')
-  config.data.tune_split = 'spare'  # Never evaluated.
-  config.data.batch_size = 8
-  config.model.query_length = config.model.passage_length = 32
+  config = study_preset.make_linking(__file__, baseline='random')
   config.model.dtype = 'bfloat16'
-  config.model.pooling, config.model.normalize = 'cls', False
-  config.loss.scale = 1.0
-  config.negatives.refresh_epochs = 0.5
-  config.optim.steps, config.optim.warmup_steps = 60, 6
-  config.optim.learning_rate = 1e-4
-  config.optim.schedule = 'linear'
-  config.evaluation.eval_steps = 0
-  config.evaluation.metrics = ('accuracy@1', 'accuracy@10', 'accuracy@64')
-  config.checkpointing.save_steps = 10**6
-  config.checkpointing.log_steps = 10
   config.compare.systems = ('trained', 'initial', 'bm25')
-  config.compare.baseline = 'random'
   return study_preset.make_study(config, {
       score: {name: functools.partial(_set_row, score=score, negatives=name)
               for name in _NEGATIVES} for score in _SCORES
