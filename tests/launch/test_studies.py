@@ -6,6 +6,7 @@ import pathlib
 import subprocess
 import sys
 
+from neg_contrast.evaluation import trec
 from tests import tiny
 
 STUDIES = pathlib.Path(__file__).parents[2] / 'launch' / 'studies'
@@ -56,3 +57,21 @@ def test_documents_are_set_apart(tmp_path):
                for split in ('train', 'test')]
   assert all(documents) and not documents[0] & documents[1]
   assert len(documents[0] | documents[1]) == 9
+
+
+def test_hubs_and_the_age_of_negatives(tmp_path):
+  folder = tmp_path / 'hard-seed0' / 'evaluation' / 'data-dev-trained'
+  folder.mkdir(parents=True)
+  trec.write_run(folder / 'run.trec', {
+      'q1': [('hub', 2.0), ('a', 1.0)], 'q2': [('hub', 2.0)],
+      'q3': [('b', 2.0), ('hub', 1.0)], 'q4': [('hub', 3.0), ('c', 1.0)],
+  }, 'trained')
+  for start in (0, 4):
+    (tmp_path / 'hard-seed0' / 'sampled' / f'{start:05}').mkdir(parents=True)
+  (tmp_path / 'hard-seed0' / 'log.jsonl').write_text(''.join(
+      json.dumps({'step': step,
+                  'contrast': {'hard': {'accuracy': solved}}}) + '\n'
+      for step, solved in enumerate((0, .3, .6, .9, .6, .9, .9, 1), start=1)
+  ))
+  table = run_script('hubs', tmp_path / 'hard-seed0').splitlines()
+  assert table[-1] == '| hard-seed0 | 0.750 | 4 | 2 | 0.55 | 0.77 |'

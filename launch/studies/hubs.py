@@ -1,0 +1,76 @@
+"""How far few passages crowd the rankings of runs, and how fast negatives age.
+
+    python launch/studies/hubs.py workdirs/freshness/dual/*
+
+One line a run: the part of the queries that have the most frequent first
+passage first, the number of different passages among the first ten of all
+queries (ideal: ten times the queries, or the corpus), and for runs that draw
+from the corpus with the current model, how often a positive scores above all of
+its hard negatives in the first three steps after they are drawn, and in the
+last three before they are drawn again.
+"""
+
+import argparse
+import collections
+import json
+import pathlib
+import statistics
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
+
+from neg_contrast.evaluation import trec
+
+_STEPS = 3
+
+
+def main() -> None:
+  """Prints a Markdown table."""
+  parser = argparse.ArgumentParser(
+      description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+  )
+  parser.add_argument('workdirs', nargs='+', type=pathlib.Path)
+  parser.add_argument('--system', default='trained')
+  args = parser.parse_args()
+  print('| run | first passage of most queries | different in the first ten | '
+        'draws | solved, new | solved, old |\n|---|---:|---:|---:|---:|---:|')
+  for workdir in args.workdirs:
+    for folder in sorted(workdir.glob(f'evaluation/*-{args.system}')):
+      most, different = crowding(trec.read_run(folder / 'run.trec'))
+      print(f'| {workdir.name} | {most:.3f} | {different} | {_age(workdir)} |')
+
+
+def crowding(run: trec.Run) -> tuple[float, int]:
+  """How few passages fill a run.
+
+  Args:
+    run: the ranking of each query.
+
+  Returns:
+    The part of the queries whose first passage is the most frequent one, and
+    the number of different passages among the first ten of all queries.
+  """
+  firsts = collections.Counter(ranking[0][0] for ranking in run.values()
+                               if ranking)
+  heads = {name for ranking in run.values() for name, _ in ranking[:10]}
+  return max(firsts.values()) / len(run), len(heads)
+
+
+def _age(workdir: pathlib.Path) -> str:
+  starts = sorted(int(folder.name) for folder in workdir.glob('sampled/[0-9]*'))
+  with open(workdir / 'log.jsonl', encoding='utf-8') as f:
+    solved = {line['step']: line['contrast']['hard']['accuracy']
+              for line in map(json.loads, f) if 'contrast' in line}
+  if not starts or not solved or min(solved.values()) == 1:
+    return f'{len(starts)} | | '
+  ends = [*starts[1:], max(solved)]
+  new = [solved[step] for start in starts
+         for step in range(start + 1, start + 1 + _STEPS) if step in solved]
+  old = [solved[step] for end in ends
+         for step in range(end + 1 - _STEPS, end + 1) if step in solved]
+  return (f'{len(starts)} | {statistics.mean(new):.2f} | '
+          f'{statistics.mean(old):.2f}')
+
+
+if __name__ == '__main__':
+  main()
