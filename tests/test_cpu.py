@@ -64,6 +64,15 @@ def test_memory_is_kept_where_cpus_compute(
 
 
 def test_a_library_without_such_options_is_left_alone(monkeypatch):
-  monkeypatch.setattr(ctypes, 'CDLL', lambda name: types.SimpleNamespace())
+  asked = []
+
+  class Library:
+
+    def __getattr__(self, name):
+      asked.append(name)
+      raise AttributeError(name)
+
+  monkeypatch.setattr(ctypes, 'CDLL', lambda name: Library())
   monkeypatch.setattr(cpu, '_has_accelerator', lambda: False)
   cpu.keep_memory()
+  assert asked == ['mallopt']

@@ -13,6 +13,7 @@ Needs the package psutil.
 """
 
 import argparse
+import contextlib
 import json
 import pathlib
 import random
@@ -95,7 +96,8 @@ class _Memory:
   def _watch(self) -> None:
     import psutil
 
-    try:
+    # The measured process may end between two looks.
+    with contextlib.suppress(psutil.NoSuchProcess):
       parent = psutil.Process(self._process)
       while parent.status() != psutil.STATUS_ZOMBIE:
         infos = []
@@ -107,8 +109,6 @@ class _Memory:
         self.own = max(self.own, sum(info.rss - info.shared for info in infos))
         self.whole = max(self.whole, sum(info.pss for info in infos))
         time.sleep(_EVERY_SECONDS)
-    except psutil.NoSuchProcess:
-      pass
 
 
 def _measure(
@@ -186,8 +186,7 @@ def _extrapolate(
   slope = (much - less) / (more - fewer)
   print(f'\n{step}, {workers} workers: {slope:.1f} bytes a passage; '
         f'{_WIKIPEDIA:,} passages: '
-        f'{(much + slope * (_WIKIPEDIA - more)) / 2**30:.2f} GiB, bound '
-        f'{1 + 24 * _WIKIPEDIA / 2**30:.2f} GiB')
+        f'{(much + slope * (_WIKIPEDIA - more)) / 2**30:.2f} GiB')
 
 
 if __name__ == '__main__':

@@ -70,7 +70,7 @@ class JudgementWriter:
       pairs.append(query << 32 | passage)
       grades.append(judgement.grade << 1 | judgement.is_example)
     table, conflicts = unique(np.frombuffer(pairs, np.int64),
-                               np.frombuffer(grades, np.int32))
+                              np.frombuffer(grades, np.int32))
     if len(conflicts):
       self._report_conflicts(split, set(conflicts.tolist()))
     unjudged = np.setdiff1d(np.array(own_queries, np.int32), table[:, 0])

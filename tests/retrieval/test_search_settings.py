@@ -39,7 +39,7 @@ def test_the_costs_are_those_that_were_measured():
       search_settings._SCANN_SHARD * shards
       + search_settings._SCANN_PASSAGE * passages)
   exact = search_settings._EXACT_PAIR
-  assert abs(exact * 1024 * 100_000 / 1.65 - 1) < 0.05
+  assert abs(exact * 1024 * 10**6 / 16.8 - 1) < 0.05
   assert abs(built(100_000, 1) / 44 - 1) < 0.05
   assert abs(built(10**6, 1) / 244 - 1) < 0.05
   for passages, rate in ((100_000, 2_320), (10**6, 440)):  # Of 384 features.
