@@ -67,6 +67,10 @@ class Artifact(abc.ABC):
   def build(self) -> None:
     """Makes it; what it needs is made."""
 
+  def tidy(self) -> None:
+    """Removes what an interruption left beside it; by default nothing."""
+    return
+
   @property
   def is_divided(self) -> bool:
     """Whether all processes build it together; else the first one alone."""
@@ -234,8 +238,8 @@ class _InFolder(Artifact):
     if self.is_divided:
       try:
         self.prepare()
-      except Exception:
-        if not self.is_made():  # Else its parts may be gone by now.
+      except (errors.UserError, OSError):  # A part that is gone by now:
+        if not self.is_made():  # another program has written it.
           raise
       hosts.on_first(self._write_once)
     else:
@@ -249,8 +253,18 @@ class _InFolder(Artifact):
             self.folder, manifest, format=self._format
         ) as scratch:
           self.write(scratch, manifest)
-      # Processes that still look for parts find it whole.
-      shutil.rmtree(self._parts_folder, ignore_errors=True)
+      self._remove_parts()
+
+  def tidy(self) -> None:
+    """Removes the parts of a folder that is whole."""
+    if self._parts_folder.exists():
+      with folders.only_one(self.folder, wait=False) as is_ours:
+        if is_ours:
+          self._remove_parts()
+
+  def _remove_parts(self) -> None:
+    # Processes that still look for parts find it whole.
+    shutil.rmtree(self._parts_folder, ignore_errors=True)
 
   @property
   def _parts_folder(self) -> pathlib.Path:
@@ -353,24 +367,6 @@ def closure(targets: Collection[Artifact]) -> dict[Artifact, None]:
 
   for target in targets:
     visit(target)
-  return found
-
-
-def within_reach(one: Artifact) -> dict[Artifact, None]:
-  """What an artifact loads when it is looked at or built.
-
-  It, what it needs, and what those of them need that are made when loaded.
-  """
-  found = {one: None}
-
-  def visit(need: Artifact) -> None:
-    found[need] = None
-    if not need.is_listed:
-      for other in need.inputs().values():
-        visit(other)
-
-  for need in one.inputs().values():
-    visit(need)
   return found
 
 

@@ -4,6 +4,7 @@ import contextlib
 import errno
 import pathlib
 import sqlite3
+import tempfile
 from collections.abc import Iterator
 from typing import Any
 
@@ -43,3 +44,22 @@ def not_written(path: pathlib.Path, reason: Any) -> errors.UserError:
       f'--{errors.key("data.prepared_dir")} or '
       f'--{errors.key("negatives.mined_dir")}'
   )
+
+
+def can_be_written(folder: pathlib.Path) -> bool:
+  """Whether a folder, which need not be there, can be written to."""
+  try:
+    try_to_write(folder)
+  except OSError:
+    return False
+  return True
+
+
+def try_to_write(folder: pathlib.Path) -> None:
+  """Makes a folder where it is not, and a file in it for a moment.
+
+  Raises:
+    OSError: either can't be made.
+  """
+  folder.mkdir(parents=True, exist_ok=True)
+  tempfile.TemporaryFile(dir=folder).close()

@@ -18,7 +18,6 @@ import os
 import pathlib
 import shutil
 import subprocess
-import tempfile
 import threading
 from collections.abc import Iterator
 from typing import Any, TextIO
@@ -322,8 +321,7 @@ def make_folder(folder: pathlib.Path) -> None:
     UserError: it can't be created or written to.
   """
   try:
-    folder.mkdir(parents=True, exist_ok=True)
-    tempfile.TemporaryFile(dir=folder).close()
+    failures.try_to_write(folder)
   except OSError as e:
     raise errors.UserError(
         f'{folder}: not a folder that can be written to ({e.strerror}). '

@@ -43,17 +43,22 @@ class KeptParts:
     folder: of all of them, named by what they are made from.
     count: how many.
     is_whole: whether what they are parts of is made, so that none is needed.
+    format: of each.
   """
 
   folder: pathlib.Path
   count: int
   is_whole: Callable[[], bool] = lambda: False
+  format: folders.Format = _FORMAT
 
   def make(self, fill: Fill) -> None:
     """Makes those that are missing, with all processes that do the same."""
+    self.make_missing(lambda number: self._write(number, fill))
+
+  def make_missing(self, make: Callable[[int], None]) -> None:
+    """Has `make` make those that are missing, as `make`."""
     parts.make_all(
-        list(map(self.place, range(self.count))), self.is_made,
-        lambda number: self._write(number, fill),
+        list(map(self.place, range(self.count))), self.is_made, make
     )
 
   def make_together(
@@ -86,14 +91,20 @@ class KeptParts:
     """Whether a part is there, or no longer needed."""
     return (self.place(number) / folders.MANIFEST).exists() or self.is_whole()
 
+  def are_made(self) -> bool:
+    """Whether all are there."""
+    return all(map(self.is_made, range(self.count)))
+
   def manifest(self, number: int) -> dict[str, Any]:
     """The facts of a part.
 
     Raises:
       UserError: it is damaged or of another format.
+      FileNotFoundError: it is not made.
     """
-    made = folders.read_manifest(self.place(number), _FORMAT)
-    assert made is not None, f'{self.place(number)}: not made'
+    made = folders.read_manifest(self.place(number), self.format)
+    if made is None:
+      raise FileNotFoundError(self.place(number))
     return made
 
   def array(
@@ -119,5 +130,5 @@ class KeptParts:
     place, manifest = self.place(number), dict[str, Any]()
     with folders.only_one(place):
       if not self.is_made(number):
-        with folders.writing(place, manifest, format=_FORMAT) as scratch:
+        with folders.writing(place, manifest, format=self.format) as scratch:
           fill(number, scratch, manifest)

@@ -77,17 +77,38 @@ def _make(one: artifact.Artifact, done: set[artifact.Artifact]) -> None:
 
 def _is_made(one: artifact.Artifact) -> bool:
   """Whether an artifact is made, to all processes."""
-  artifact.keep_only(artifact.within_reach(one))
+  artifact.keep_only(_within_reach(one))
   with errors.at(one.place):
     is_made = one.is_listed and hosts.on_first(one.is_made)
   if is_made:
+    hosts.on_first(one.tidy)
     logging.info('%s: done before, kept', one.title)
   return is_made
 
 
+def _within_reach(
+    one: artifact.Artifact
+) -> dict[artifact.Artifact, None]:
+  """What an artifact loads when it is looked at or built.
+
+  It, what it needs, and what those of them need that are made when loaded.
+  """
+  found = {one: None}
+
+  def visit(need: artifact.Artifact) -> None:
+    found[need] = None
+    if not need.is_listed:
+      for other in need.inputs().values():
+        visit(other)
+
+  for need in one.inputs().values():
+    visit(need)
+  return found
+
+
 def _build(one: artifact.Artifact) -> None:
   """Builds an artifact: together, or the first process alone."""
-  artifact.keep_only(artifact.within_reach(one))
+  artifact.keep_only(_within_reach(one))
   began = time.monotonic()
   with errors.at(one.place):
     if one.is_divided:
@@ -111,7 +132,7 @@ def _states(
   def look(one: artifact.Artifact) -> None:
     if one in states:
       return
-    artifact.keep_only(artifact.within_reach(one))
+    artifact.keep_only(_within_reach(one))
     with errors.at(one.place):
       is_made = one.is_listed and one.is_made()
       lack = '' if is_made else one.lacks() or ''

@@ -8,9 +8,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from absl import logging
 from jaxtyping import Int
 
-from neg_contrast.artifacts import artifact, kept_parts
+from neg_contrast.artifacts import artifact, failures, kept_parts
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.retrieval import bm25, bm25_folder, hits
 from neg_contrast.settings import config as config_lib
@@ -42,7 +43,8 @@ class Bm25Search:
     """The best passages of queries, as rows of the whole corpus.
 
     They are kept in parts, which processes divide: an interruption loses those
-    that are being searched, and who asks the same later searches nothing.
+    that are being searched, and who asks the same later searches nothing. Where
+    the folder of the corpus can't be written to, every process searches.
     """
     blocks = kept_parts.divide(len(query_rows), QUERIES_AT_ONCE)
     kept = kept_parts.KeptParts(
@@ -63,6 +65,10 @@ class Bm25Search:
       np.save(scratch / 'rows.npy', found.rows)
       np.save(scratch / 'scores.npy', found.scores)
 
+    if not (kept.are_made() or failures.can_be_written(kept.folder)):
+      logging.info('%s: can\'t be written to, so that rankings of BM25 are not '
+                   'kept', kept.folder)
+      return self._search_rows(query_rows, depth)
     kept.make(fill)
     shape = len(query_rows), depth
     found = hits.Hits(np.empty(shape, np.int32), np.empty(shape, np.float32))

@@ -132,7 +132,7 @@ class GeneratedPairs(Pairs):
 
   def _files(self) -> list[pair_files.File]:
     shards = self.questions.shards
-    return [functools.partial(shards.file, number)
+    return [functools.partial(shards.pairs_of, number)
             for number in range(len(shards))]
 
 

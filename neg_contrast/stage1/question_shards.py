@@ -8,100 +8,74 @@ import abc
 import contextlib
 import dataclasses
 import pathlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, TextIO
 
-from neg_contrast.artifacts import arrays, artifact, folders, parts
+from neg_contrast.artifacts import artifact, folders, kept_parts
 
 FORMAT = folders.Format('a shard of questions', 1)
 _PAIRS = 'pairs.jsonl'
 
 
-class Shards:
-  """The shards of a corpus, made or not.
+@dataclasses.dataclass(frozen=True)
+class Shards(kept_parts.KeptParts):
+  """The shards of a corpus, made or not; `shards_of` makes them.
 
   Attributes:
-    folder: of all shards.
+    passages: of the corpus.
+    size: passages of a shard.
   """
 
-  def __init__(self, folder: pathlib.Path, passages: int, size: int):
-    """Reads nothing.
-
-    Args:
-      folder: of all shards.
-      passages: of the corpus.
-      size: passages of a shard.
-    """
-    self.folder, self._passages, self._size = folder, passages, size
+  passages: int = dataclasses.field(kw_only=True)
+  size: int = dataclasses.field(kw_only=True)
 
   def __len__(self) -> int:
-    return -(-self._passages // self._size)
+    return self.count
 
   def rows(self, number: int) -> range:
     """The passages of a shard."""
-    return range(number * self._size,
-                 min((number + 1) * self._size, self._passages))
-
-  def place(self, number: int) -> pathlib.Path:
-    """The folder of a shard."""
-    return self.folder / f'{number:05d}-of-{len(self):05d}'
-
-  def is_made(self, number: int) -> bool:
-    """Whether a shard is there."""
-    return (self.place(number) / folders.MANIFEST).exists()
-
-  def are_made(self) -> bool:
-    """Whether all are there."""
-    return all(map(self.is_made, range(len(self))))
+    return range(number * self.size,
+                 min((number + 1) * self.size, self.passages))
 
   def made(self) -> list[int]:
     """Those that are there."""
-    return list(filter(self.is_made, range(len(self))))
+    return list(filter(self.is_made, range(self.count)))
 
   def beside(self, name: str) -> 'Shards':
     """Shards of the same passages, in a folder with a longer name."""
-    return Shards(self.folder.with_name(f'{self.folder.name}-{name}'),
-                  self._passages, self._size)
-
-  def make_missing(self, make: Callable[[int], None]) -> None:
-    """Makes the shards that are missing, with all who do the same."""
-    parts.make_all(
-        list(map(self.place, range(len(self)))), self.is_made, make
+    return dataclasses.replace(
+        self, folder=self.folder.with_name(f'{self.folder.name}-{name}')
     )
 
-  def manifest(self, number: int) -> dict[str, Any]:
-    """The manifest of a finished shard.
-
-    Raises:
-      UserError: it is damaged or of another format.
-    """
-    made = folders.read_manifest(self.place(number), FORMAT)
-    assert made is not None, f'{self.place(number)}: not made'
-    return made
-
-  def file(self, number: int) -> pathlib.Path:
+  def pairs_of(self, number: int) -> pathlib.Path:
     """The pairs of a shard, verified; see `data/synthetic_pairs.py`.
 
     Raises:
       UserError: they are damaged, or of another format.
     """
     self.manifest(number)
-    path = self.place(number) / _PAIRS
-    arrays.map_file(path).check()
-    return path
+    return self.file(number, _PAIRS)
 
-  def files(self) -> list[pathlib.Path]:
-    """`file` of all shards."""
-    return list(map(self.file, range(len(self))))
+  def all_pairs(self) -> list[pathlib.Path]:
+    """`pairs_of` all shards."""
+    return list(map(self.pairs_of, range(self.count)))
 
   @contextlib.contextmanager
   def writing(self, number: int, manifest: dict[str, Any]) -> Iterator[TextIO]:
     """Yields the file of a shard's pairs; the shard is whole or not there."""
     with (
-        folders.writing(self.place(number), manifest, format=FORMAT) as scratch,
+        folders.writing(
+            self.place(number), manifest, format=self.format
+        ) as scratch,
         open(scratch / _PAIRS, 'w', encoding='utf-8') as f,
     ):
       yield f
+
+
+def shards_of(folder: pathlib.Path, passages: int, size: int) -> Shards:
+  """Shards of so many passages each, in one folder."""
+  return Shards(folder, -(-passages // size), format=FORMAT, passages=passages,
+                size=size)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,4 +108,4 @@ class ShardedQuestions(artifact.Artifact):
     Raises:
       UserError: one is damaged, or of another format.
     """
-    return self.shards.files()
+    return self.shards.all_pairs()

@@ -74,7 +74,7 @@ class Questions(question_shards.ShardedQuestions):
     """Where they lie; what they are made from is made."""
     code = folders.sha256_json(self.identity)[:12]
     dataset = self.data.load()
-    return question_shards.Shards(
+    return question_shards.shards_of(
         pathlib.Path(self.config.dir) / 'questions' / f'{dataset.name}-{code}',
         len(dataset.prepared.passages), self.config.shard_passages,
     )

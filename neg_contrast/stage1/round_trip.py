@@ -79,7 +79,7 @@ class RoundTrip(question_shards.ShardedQuestions):
     prepared = self.questions.data.load().prepared
 
     def make(shard: int) -> None:
-      pairs, own = _read(written.file(shard), prepared)
+      pairs, own = _read(written.pairs_of(shard), prepared)
       found = index.load().search(
           [pair['query'] for pair in pairs], self.rank
       ).rows if pairs else np.zeros((0, self.rank), int)
@@ -111,7 +111,7 @@ class RoundTrip(question_shards.ShardedQuestions):
       if hosts.on_first(functools.partial(all, made)):
         continue
       pairs, own = zip(*(
-          _read(written.file(shard), prepared) for shard in group
+          _read(written.pairs_of(shard), prepared) for shard in group
       ), strict=True)
       query_vecs = [encode(pairs[number])
                     for number in hosts.share_of(len(group))]

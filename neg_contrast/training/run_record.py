@@ -5,10 +5,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import jax
+import numpy as np
 from absl import logging
 from jax.sharding import Mesh
 
-from neg_contrast import errors, hosts
+from neg_contrast import cpu, errors, hosts
 from neg_contrast.artifacts import checkpoints, folders
 from neg_contrast.settings import config as config_lib
 
@@ -164,7 +165,10 @@ class RunRecord:
 
 def environment(mesh: Mesh) -> dict[str, Any]:
   """What may change last bits: versions, settings and devices."""
-  return {**folders.environment(), **devices(mesh)}
+  return {
+      **folders.environment(), **devices(mesh),
+      'compiler_options': cpu.compiler_options(mesh, np.float32),
+  }
 
 
 def devices(mesh: Mesh) -> dict[str, Any]:

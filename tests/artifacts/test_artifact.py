@@ -304,6 +304,17 @@ def test_an_interruption_leaves_nothing_half_made(tmp_path, monkeypatch):
   assert make(tmp_path).is_made()
 
 
+def test_parts_that_a_killed_program_left_go(tmp_path):
+  made = make(tmp_path)
+  plan.run([made])
+  left = made.first.parts('half', 2)
+  left.place(0).mkdir(parents=True)
+  assert left.is_made(0)  # Since the whole is.
+  plan.run([make(tmp_path).first])
+  assert not left.folder.exists() and made.is_made()
+  assert not list(tmp_path.rglob('*.parts'))
+
+
 def test_the_manifest_says_what_it_is_made_from(tmp_path):
   plan.run([make(tmp_path)])
   made = folders.read_manifest(tmp_path / 'both')

@@ -77,7 +77,7 @@ def read_pool(folder):
 
 
 def shards_in(folder):
-  return question_shards.Shards(folder, PASSAGES, 16)
+  return question_shards.shards_of(folder, PASSAGES, 16)
 
 
 def write_shards(folder):
@@ -92,7 +92,7 @@ def write_shards(folder):
 def read_shards(folder):
   shards = shards_in(folder)
   return [np.array([(pair['query'], pair['passage_id']) for pair in
-                    synthetic_pairs.read_pairs(shards.files())]),
+                    synthetic_pairs.read_pairs(shards.all_pairs())]),
           np.array([shards.manifest(n)['counts']['kept']
                     for n in range(len(shards))])]
 

@@ -51,6 +51,26 @@ def test_titles_are_searched_and_others_not_found(tmp_path):
   ], rtol=1e-5)
 
 
+def test_rankings_that_can_not_be_kept_are_searched_each_time(
+    tmp_path, monkeypatch
+):
+  search = bm25_search.Bm25Search(CONFIG, plain(tmp_path).load())
+  queries = np.array([1, 0], np.int32)
+  monkeypatch.setattr(
+      bm25_search.failures, 'can_be_written', lambda folder: False)
+  found = search.search_rows(queries, 3)
+  assert not list(tmp_path.rglob('bm25_rankings'))
+  monkeypatch.undo()
+  again = search.search_rows(queries, 3)
+  np.testing.assert_array_equal(found.rows, again.rows)
+  np.testing.assert_array_equal(found.scores, again.scores)
+  assert list(tmp_path.rglob('bm25_rankings'))
+  monkeypatch.setattr(
+      bm25_search.failures, 'can_be_written', lambda folder: False)
+  monkeypatch.setattr(search, '_search_rows', None)  # What is kept is read.
+  np.testing.assert_array_equal(found.rows, search.search_rows(queries, 3).rows)
+
+
 def test_a_world_is_a_corpus_of_its_own(tmp_path):
   search = bm25_search.Bm25Search(CONFIG, worlds(tmp_path).load())
   queries = np.array([0, 1, 2], np.int32)  # Of kite in air, kite, and sail.

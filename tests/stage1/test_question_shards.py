@@ -20,7 +20,7 @@ def write(shards, number, *found):
 
 def pairs(shards, *numbers):
   return [(pair['query'], pair['passage_id']) for pair in
-          synthetic_pairs.read_pairs([shards.file(n) for n in numbers])]
+          synthetic_pairs.read_pairs([shards.pairs_of(n) for n in numbers])]
 
 
 @pytest.mark.parametrize(('passages', 'size', 'want'), [
@@ -28,7 +28,7 @@ def pairs(shards, *numbers):
     (6, 3, [range(3), range(3, 6)]), (2, 5, [range(2)]), (0, 5, []),
 ])
 def test_every_passage_is_in_one_shard(tmp_path, passages, size, want):
-  shards = question_shards.Shards(tmp_path, passages, size)
+  shards = question_shards.shards_of(tmp_path, passages, size)
   assert len(shards) == len(want)
   assert [shards.rows(number) for number in range(len(shards))] == want
   assert [shards.place(number).name for number in range(len(shards))] == [
@@ -36,7 +36,7 @@ def test_every_passage_is_in_one_shard(tmp_path, passages, size, want):
 
 
 def test_empty_and_repeated_questions_are_left_out(tmp_path):
-  shards = question_shards.Shards(tmp_path / 'q', 4, 2)
+  shards = question_shards.shards_of(tmp_path / 'q', 4, 2)
   write(shards, 1, ['Who  is\nit?', 'who is IT?', ' ?!', ''],
         ['who is it?', 'Ünd?'])
   assert pairs(shards, 1) == [
@@ -49,7 +49,7 @@ def test_empty_and_repeated_questions_are_left_out(tmp_path):
 
 
 def test_what_is_missing_is_made(tmp_path):
-  shards = question_shards.Shards(tmp_path / 'q', 6, 2)
+  shards = question_shards.shards_of(tmp_path / 'q', 6, 2)
   write(shards, 1, ['one?'], ['two?'])
   assert shards.made() == [1] and not shards.are_made()
   made = []
@@ -64,11 +64,11 @@ def test_what_is_missing_is_made(tmp_path):
   assert len(made) == 2
   assert pairs(shards, 0, 1, 2) == [
       ('0?', 'p0'), ('one?', 'p2'), ('two?', 'p3'), ('2?', 'p4')]
-  assert shards.files() == [shards.file(number) for number in range(3)]
+  assert shards.all_pairs() == [shards.pairs_of(number) for number in range(3)]
 
 
 def test_a_shard_is_whole_or_not_there(tmp_path):
-  shards = question_shards.Shards(tmp_path / 'q', 2, 2)
+  shards = question_shards.shards_of(tmp_path / 'q', 2, 2)
   with pytest.raises(KeyboardInterrupt), shards.writing(0, {}) as f:
     f.write(json.dumps({'query': 'half'}))
     raise KeyboardInterrupt
@@ -76,16 +76,16 @@ def test_a_shard_is_whole_or_not_there(tmp_path):
 
 
 def test_a_damaged_shard_is_refused(tmp_path):
-  shards = question_shards.Shards(tmp_path / 'q', 2, 2)
+  shards = question_shards.shards_of(tmp_path / 'q', 2, 2)
   write(shards, 0, ['one?'], ['two?'])
-  path = shards.file(0)
+  path = shards.pairs_of(0)
   path.write_text(path.read_text().replace('one', 'odd'))
   with pytest.raises(errors.UserError, match=str(path)):
-    shards.file(0)
+    shards.pairs_of(0)
 
 
 def test_filters_have_their_shards_beside_them(tmp_path):
-  shards = question_shards.Shards(tmp_path / 'q', 5, 2)
+  shards = question_shards.shards_of(tmp_path / 'q', 5, 2)
   beside = shards.beside('round-trip-abc')
   assert beside.folder == tmp_path / 'q-round-trip-abc'
   assert [beside.rows(n) for n in range(3)] == [shards.rows(n)
@@ -96,10 +96,11 @@ def test_shards_are_looked_up_once_however_many_there_are(
     tmp_path, monkeypatch
 ):
   """Twice before a shard is made, and once at the end."""
-  shards = question_shards.Shards(tmp_path / 'q', 20, 1)
-  looked, is_made = [], shards.is_made
+  shards = question_shards.shards_of(tmp_path / 'q', 20, 1)
+  looked, is_made = [], question_shards.Shards.is_made
   monkeypatch.setattr(
-      shards, 'is_made', lambda number: looked.append(number) or is_made(number)
+      question_shards.Shards, 'is_made',
+      lambda shards, number: looked.append(number) or is_made(shards, number),
   )
   shards.make_missing(lambda number: write(shards, number, [f'{number}?']))
   assert len(looked) == 3 * len(shards)
