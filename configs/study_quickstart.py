@@ -2,15 +2,21 @@
 
     python -m neg_contrast.main --config=configs/study_quickstart.py
 
-Every row takes about the same seconds, on the documentation of Python:
-`two_stages` is configs/quickstart.py itself, `plain` is one stage on gold pairs
-with the other rows of the batch as negatives, `bm25` one stage with a BM25
-negative for each query, `pretext_plain` two stages without hard negatives.
-Each seed has a stage 1 of its own.
+On the documentation of Python, about as many tokens for every row:
 
-Choose on tune (`--config.data.test_split=tune`) and read test once.
-launch/studies/ has ours.
+  plain: gold pairs, with the other passages of the batch as negatives.
+  bm25: gold pairs, each with a BM25 negative.
+  crops_plain: stage 1 on crops for two fifths of the time, then `plain`.
+  crops_bm25: the same, then `bm25`. This was the quick start before.
+  two_stages: configs/quickstart.py, stage 1 on an inverse cloze for a seventh
+    of the time, then `plain`.
+
+Each seed has a stage 1 of its own. Choose on tune, where training reads none of
+it (`--config.data.test_split=tune --config.data.tune_split=test`); test is read
+once. launch/studies/RESULTS.md has ours.
 """
+
+import functools
 
 from neg_contrast import presets, study_preset
 from neg_contrast.settings import config as config_lib
@@ -26,34 +32,28 @@ def get_config(arg=None):
   config.evaluation.metrics = study_preset.METRICS
   config.compare.baseline = 'plain'
   config.study.seed_stage1 = True
-  presets.set_negatives(config, 'random')
-
-  def set_stage1(row):
-    presets.set_first(row, first.copy_and_resolve_references())
-    row.stage1.workdir = 'stage1'
-
-  def set_bm25(row):
-    presets.set_negatives(row, 'bm25')
-    row.negatives.per_query = 1
-
-  def set_plain(row):
-    row.data.batch_size = 64
-    row.optim.steps = 40
-
-  def set_one_stage(row):
-    set_bm25(row)
-    row.optim.steps = 36
-
-  def set_two_stages(row):
-    set_stage1(row)
-    set_bm25(row)
-
-  def set_pretext_plain(row):
-    set_stage1(row)
-    row.data.batch_size = 64
-    row.optim.steps = 20
-
+  row = functools.partial(functools.partial, _set_row, first=first)
   return study_preset.make_study(config, {'recipes': {
-      'plain': set_plain, 'bm25': set_one_stage,
-      'pretext_plain': set_pretext_plain, 'two_stages': set_two_stages,
+      'plain': row(steps=40),
+      'bm25': row(steps=36, with_bm25=True),
+      'crops_plain': row(steps=20, crops=12),
+      'crops_bm25': row(steps=20, crops=12, with_bm25=True),
+      'two_stages': functools.partial(_set_stage1, first=first),
   }}, seeds=(0, 1, 2))
+
+
+def _set_row(config, first, steps, crops=0, with_bm25=False):
+  config.optim.steps = steps
+  if crops:
+    _set_stage1(config, first)
+    config.stage1.synthetic.pairs = 'crops'
+    config.stage1.optim.steps = crops
+  if with_bm25:
+    presets.set_negatives(config, 'bm25')
+    config.negatives.per_query = 1
+    config.data.batch_size = 40
+
+
+def _set_stage1(config, first):
+  presets.set_first(config, first.copy_and_resolve_references())
+  config.stage1.workdir = 'stage1'
