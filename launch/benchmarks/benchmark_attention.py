@@ -15,9 +15,9 @@ one device. Rows are packed with sequences of about `--tokens` tokens.
 * memory: MiB that the compiler sets aside for temporary arrays of both passes.
 * useful: TFLOP/s of both passes, by products within sequences alone.
 
-XLA with dropout is what trains where `model.attention_dropout` is not 0; kernels
-have none. `--interpret` is for CPUs, which have no kernel: Pallas is run step
-by step there, XLA takes the place of cuDNN, and times mean nothing.
+XLA with dropout is what trains where `model.attention_dropout` is not 0;
+kernels have none. `--interpret` is for CPUs, which have no kernel: Pallas is
+run step by step there, XLA takes the place of cuDNN, and times mean nothing.
 """
 
 import argparse
@@ -66,7 +66,8 @@ def implementations(args: argparse.Namespace) -> dict[str, Callable[..., Any]]:
   from neg_contrast.models import attention, flash_attention
 
   named: dict[str, Any] = {
-      'XLA': by_xla(args.heads), 'XLA, dropout': by_xla(args.heads, args.dropout)
+      'XLA': by_xla(args.heads),
+      'XLA, dropout': by_xla(args.heads, args.dropout),
   }
   if args.interpret:
     kernels = {
@@ -135,8 +136,8 @@ def make_rows(
   return arrays, segment_ids, 3 * 4 * pairs * shape[-1]
 
 
-def values_and_gradients(attend: Callable[..., Any]) -> Callable[..., Any]:
-  """`(arrays, segment_ids) -> (mixed, gradients)` as one program."""
+def values_and_gradients(attend: Callable[..., Any]) -> Any:
+  """`(arrays, segment_ids) -> (mixed, gradients)`, jitted."""
   import jax
 
   def both(arrays, segment_ids):

@@ -19,8 +19,10 @@ KERNELS: Mapping[str, Mapping[str, Callable[[int], flash_attention.Kernel]]] = {
     'tpu': {'Pallas': flash_attention.tpu_kernel},
     'gpu': {'cuDNN': flash_attention.gpu_kernel},
 }
-"""Platform -> name -> what makes a kernel for heads of so many features; `flash`
-is the first. launch/benchmarks/benchmark_attention.py compares all with XLA."""
+"""Platform -> name -> what makes a kernel for heads of so many features.
+
+`flash` is the first; launch/benchmarks/benchmark_attention.py measures all.
+"""
 
 _WITHOUT_MOSAIC = ('TPU v2', 'TPU v3')
 _MOST_ERROR = 4  # Of a kernel, in errors of XLA's in the same dtype.
