@@ -4,7 +4,8 @@
 
 for a machine with jax for CUDA or TPU, and without network. Each part runs in a
 process of its own; one that takes longer than its limit is killed, and the
-others go on. Each prints its rows when it ends:
+others go on. Each prints its rows when it ends, and the exit status is 1 if one
+failed or was killed:
 
   device         bf16 matrix products and memory bandwidth: what MFU is measured
                  against; runs always
@@ -89,10 +90,10 @@ def main() -> None:
   except carried.Refused as e:
     print(f'error: {e}', file=sys.stderr)
     sys.exit(2)
-  table = markdown(lines)
-  args.out.with_suffix('.md').write_text(table + '\n', 'utf-8')
-  print(f'\n{table}\n\n{args.out} has all rows, {args.out.with_suffix(".log")} '
-        'what the parts printed')
+  print(f'\n{markdown(lines)}\n\n{args.out} has all rows, '
+        f'{args.out.with_suffix(".log")} what the parts printed')
+  if any(line['status'] in (FAILED, STOPPED) for line in lines):
+    sys.exit(1)
 
 
 def _parse() -> argparse.Namespace:
@@ -189,6 +190,7 @@ def _run_all(
         file.write(json.dumps(line) + '\n')
         file.flush()
         print('  '.join(filter(None, cells(line))), flush=True)
+      args.out.with_suffix('.md').write_text(markdown(lines) + '\n', 'utf-8')
   return lines
 
 

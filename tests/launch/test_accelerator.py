@@ -117,26 +117,26 @@ def test_one_that_hangs_and_one_that_fails_leave_the_others(inputs, tmp_path):
   make_wheel(tmp_path / 'wheels', 'carried_for_a_test')
   done = command(
       '--dry_run', f'--workdir={tmp_path / "work"}',
-      '--parts=search,encode,attention,study', '--limit=search=0.2',
+      '--parts=attention,search,encode,study', '--limit=attention=0.2',
       '--extra=encode=--config.benchmark.rounds=0',
       f'--wheels={tmp_path / "wheels"}')
-  assert done.returncode == 0, done.stderr
+  assert done.returncode == 1, done.stderr
   assert 'wheels to install: carried_for_a_test-1.2\n' in done.stdout
   lines = read(tmp_path / 'work' / 'accelerator.jsonl')
   told = {line['part']: line for line in lines}
-  assert told['search']['status'] == 'stopped'
-  assert 'killed at its limit of 0.2 s' in told['search']['reason']
-  assert told['search']['seconds'] < 5
+  assert told['attention']['status'] == 'stopped'
+  assert 'killed at its limit of 0.2 s' in told['attention']['reason']
+  assert told['attention']['seconds'] < 5
   assert told['encode']['status'] == 'failed'
   assert told['encode']['reason'] == (
       'config.benchmark.rounds=0: must be at least 1')
-  assert told['attention']['status'] == 'measured'
+  assert told['search']['status'] == 'measured'
   assert told['study'] == {**told['study'], 'status': 'skipped',
                            'reason': '--data=DIR is not given'}
   table = (tmp_path / 'work' / 'accelerator.md').read_text()
   assert 'failed: config.benchmark.rounds=0' in table
   python = tmp_path / 'work' / 'venv' / 'bin' / 'python'
-  assert f'== attention: {python} ' in (
+  assert f'== search: {python} ' in (
       tmp_path / 'work' / 'accelerator.log').read_text()
   assert subprocess.check_output([python, '-c', (
       'import carried_for_a_test, jax; print(carried_for_a_test.VALUE)'
