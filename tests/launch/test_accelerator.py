@@ -20,6 +20,8 @@ from tests import processes, tiny
 ROOT = processes.ROOT
 NAMES = ('device', 'attention', 'train', 'search', 'encode', 'peer',
          'train_dropout', 'study')
+PATIENTLY = ('--minutes=60', *(f'--limit={name}=900' for name in NAMES))
+"""However busy the machine is."""
 
 
 @pytest.fixture(scope='module')
@@ -55,6 +57,7 @@ def inputs(tmp_path_factory):
 def test_the_dry_run(inputs, tmp_path):
   done = command(
       '--dry_run', f'--workdir={tmp_path / "work"}', '--revision=abc',
+      *PATIENTLY,
       f'--out={tmp_path / "out" / "rows.jsonl"}',
       f'--weights={inputs / "model"}', f'--data={inputs / "data"}')
   assert done.returncode == 0, done.stderr
@@ -117,7 +120,8 @@ def test_one_that_hangs_and_one_that_fails_leave_the_others(inputs, tmp_path):
   make_wheel(tmp_path / 'wheels', 'carried_for_a_test')
   done = command(
       '--dry_run', f'--workdir={tmp_path / "work"}',
-      '--parts=attention,search,encode,study', '--limit=attention=0.2',
+      *PATIENTLY, '--limit=attention=0.2',
+      '--parts=attention,search,encode,study',
       '--extra=encode=--config.benchmark.rounds=0',
       f'--wheels={tmp_path / "wheels"}')
   assert done.returncode == 1, done.stderr
