@@ -15,7 +15,8 @@ Arguments, as in `benchmark.py:encode,size=full`:
     devices; `search` has 1,000,000 passages then and `mine` 200,000.
   versus: `sentence-transformers`: `train` and `encode` take turns with it, on
     the same model, texts, batches, cuts, precision, dropout and loss, and the
-    ratio of the rounds is told. `--config.benchmark.mini_batch` gives it a
+    ratio of the rounds is told. `transformers`: the same with a plain PyTorch
+    loop. `--config.benchmark.mini_batch` gives it a
     gradient cache, as `--config.model.chunk_groups` gives us ours. Needs
     tests/requirements.txt; on a GPU also the environment variable
     XLA_PYTHON_CLIENT_PREALLOCATE=false, as both share its memory.

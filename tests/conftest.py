@@ -38,7 +38,8 @@ ROOT = pathlib.Path(__file__).parents[1]
 DATA = ROOT.parent / 'shared' / 'data'
 
 # Minutes long: begun last, they would leave all but one core idle.
-LONG = ('tests/test_hosts.py', 'tests/launch/test_notebook.py', 'tests/golden')
+LONG = ('tests/test_hosts.py', 'tests/launch/test_notebook.py', 'tests/golden',
+        'tests/launch/test_accelerator.py::test_the_dry_run')
 
 
 def pytest_collection_modifyitems(items):

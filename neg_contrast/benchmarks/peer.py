@@ -26,12 +26,15 @@ from neg_contrast.settings import config as config_lib
 FOLDER = 'peer'  # Of a workdir.
 LAUNCH = pathlib.Path(__file__).parents[2] / 'launch' / 'benchmarks'
 _LOG, _SETTINGS, _VECS = 'log.txt', 'settings.json', 'vecs.npy'
+_MODULES = {'sentence-transformers': ('sentence_transformers',),
+            'transformers': ('transformers', 'torch')}  # To be imported.
+_LONGEST_REASON = 300  # Characters.
 _DEVICES = {'cpu': 'cpu', 'gpu': 'cuda'}  # Ours, and what torch calls it.
 
 
 def missing(library: str) -> str | None:
   """What lacks for a library to be measured beside."""
-  if importlib.util.find_spec(library.replace('-', '_')) is None:
+  if not all(map(importlib.util.find_spec, _MODULES[library])):
     return (f'{errors.key("benchmark.versus")}={library}: is not installed '
             'here; pip install -r tests/requirements.txt')
   if not script(library).is_file():
@@ -124,9 +127,11 @@ class Peer:
     return json.loads(line)
 
   def _ended(self) -> errors.UserError:
+    log, code = self._folder / _LOG, self._process.wait()
+    lines = log.read_text(errors='replace').strip().splitlines()
+    last = f': {lines[-1][:_LONGEST_REASON]}' if lines else ''
     return errors.UserError(
-        f'{self._script.name}: ended with {self._process.wait()}; '
-        f'{self._folder / _LOG} says why'
+        f'{self._script.name}: ended with {code}{last}; {log} says why'
     )
 
 

@@ -10,7 +10,7 @@ from neg_contrast.settings import config as config_lib
 
 _PARTS = (task.PADDING, task.UTILISATION, task.HOST_WAIT)
 # Rows that every table has, and that no other comes before.
-_ALWAYS = (task.QUERIES, task.PASSAGES, task.TOKENS, *_PARTS)
+_ALWAYS = (task.QUERIES, task.PASSAGES, task.TOKENS, task.FLOPS, *_PARTS)
 
 
 def title(

@@ -10,6 +10,7 @@ from neg_contrast import accelerators
 
 QUERIES, PASSAGES = 'queries/s', 'passages/s'
 TOKENS, PADDING = 'useful tokens/s', 'padding'
+FLOPS = 'useful TFLOP/s'
 UTILISATION = 'model FLOPs utilisation'
 HOST_WAIT = 'host wait'
 
@@ -50,10 +51,18 @@ class Task(abc.ABC):
   def utilisation(
       self, flops: float, seconds: float, mesh: Any
   ) -> dict[str, float]:
-    """Useful operations as a part of what the devices could do."""
+    """Useful operations: of all devices, and as a part of their peak.
+
+    Args:
+      flops: that the work needs, without any padding.
+      seconds: that it took.
+      mesh: of the devices.
+    """
+    measured = {FLOPS: flops / seconds / 1e12}
     kind = mesh.devices.flat[0].device_kind
     chip = accelerators.find(kind)
     if chip is None:
       self.reasons[UTILISATION] = f'the peak of {kind} is not known here'
-      return {}
-    return {UTILISATION: flops / seconds / (chip.flops * mesh.size)}
+      return measured
+    part = flops / seconds / (chip.flops * mesh.size)
+    return {**measured, UTILISATION: part}

@@ -1,6 +1,7 @@
 """What computes attention: the one place where that is chosen."""
 
 import functools
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -13,6 +14,15 @@ from neg_contrast import errors, hosts, sharding
 from neg_contrast.batches import row_length as row_length_lib
 from neg_contrast.models import bert, flash_attention, layers
 from neg_contrast.settings import config as config_lib
+
+KERNELS: Mapping[str, Mapping[str, Callable[[int], flash_attention.Kernel]]] = {
+    'tpu': {'Pallas': flash_attention.tpu_kernel},
+    'gpu': {'cuDNN': flash_attention.gpu_kernel},
+}
+"""Platform -> name -> what makes a kernel for heads of so many features.
+
+`flash` is the first; launch/benchmarks/benchmark_attention.py measures all.
+"""
 
 _WITHOUT_MOSAIC = ('TPU v2', 'TPU v3')
 _MOST_ERROR = 4  # Of a kernel, in errors of XLA's in the same dtype.
@@ -81,9 +91,8 @@ def _on_mesh(head_features, mesh) -> flash_attention.Attention:
 
 
 def _kernel(platform: str, head_features: int) -> flash_attention.Kernel:
-  if platform == 'tpu':
-    return flash_attention.tpu_kernel(head_features)
-  return flash_attention.gpu_kernel(head_features)
+  make_kernel = next(iter(KERNELS[platform].values()))
+  return make_kernel(head_features)
 
 
 def _fails(shape, row_length, dtype, mesh) -> bool:

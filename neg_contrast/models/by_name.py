@@ -19,6 +19,7 @@ from neg_contrast.models import (
   kinds,
   loading,
   model_names,
+  named_sizes,
   reranker,
   t5,
   t5_config,
@@ -285,6 +286,9 @@ def load_tokenizer(name: str) -> tokenizer_lib.Tokenizer:
   """The tokenizer of a workdir, or of a folder or name of others."""
   if is_workdir(name):
     return loading.read_description(pathlib.Path(name))[2]
+  if model_names.is_random(name):  # Its weights take seconds to draw.
+    _, folder = named_sizes.read(name, 'encoder')
+    return tokenizer_lib.load_tokenizer(str(folder))
   tower = next(iter(loading.load_towers(name, 0).values()))
   return tokenizer_lib.load_tokenizer(str(tower.folder))
 

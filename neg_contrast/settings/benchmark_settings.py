@@ -7,7 +7,7 @@ from neg_contrast.settings import keys
 BENCHMARKS = ('train', 'encode', 'search', 'mine', 'input')
 """Tasks that `job=benchmark` measures."""
 
-PEERS = ('sentence-transformers',)
+PEERS = ('sentence-transformers', 'transformers')
 """Libraries that training and encoding are compared with."""
 
 
@@ -19,8 +19,8 @@ class BenchmarkConfig(keys.Section):
     task: `train` steps, with their input; `encode` passages; `search` passages
       for queries; `mine` a pool of hard negatives; or the `input` of training
       alone.
-    versus: `sentence-transformers`, to take turns with it at `train` or
-      `encode`; empty: nothing.
+    versus: `sentence-transformers`, or `transformers` for a plain PyTorch loop
+      around it, to take turns with it at `train` or `encode`; empty: nothing.
     mini_batch: texts that `versus` encodes at once in training, by its loss
       with a gradient cache; 0: all of a batch, by its plain loss.
     rounds: rounds that are measured; one more before them compiles.

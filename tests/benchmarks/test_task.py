@@ -28,9 +28,10 @@ def test_useful_operations_by_the_peak_of_all(monkeypatch):
       accelerators.Accelerator(1e12, 1) if kind == 'chip' else None))
   made = Idle()
   assert made.utilisation(3e12, 1.5, mesh('chip', 4)) == {
-      task.UTILISATION: pytest.approx(0.5)}
+      task.FLOPS: pytest.approx(2.0), task.UTILISATION: pytest.approx(0.5)}
   assert made.reasons == {}
-  assert made.utilisation(3e12, 1.5, mesh('toaster', 4)) == {}
+  assert made.utilisation(3e12, 1.5, mesh('toaster', 4)) == {
+      task.FLOPS: pytest.approx(2.0)}
   assert made.reasons == {
       task.UTILISATION: 'the peak of toaster is not known here'}
 

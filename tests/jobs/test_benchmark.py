@@ -30,12 +30,12 @@ PEER = 'sentence-transformers'
 ALL = ('round, s', 'CPU time, s', 'first round, with compilation, s',
        'peak memory of the process, MiB')
 _COMMON = (task_lib.QUERIES, task_lib.TOKENS, task_lib.PADDING)
+_COMPUTED = (*_COMMON, task_lib.FLOPS, task_lib.HOST_WAIT)
 ROWS = {
-    'train': (*_COMMON, task_lib.PASSAGES, task_lib.HOST_WAIT),
-    'encode': (*_COMMON, task_lib.PASSAGES, task_lib.HOST_WAIT),
-    'search': (*_COMMON, 'queries/s, one at a time', task_lib.HOST_WAIT,
-               'passages'),
-    'mine': (*_COMMON, task_lib.HOST_WAIT, 'passages'),
+    'train': (*_COMPUTED, task_lib.PASSAGES),
+    'encode': (*_COMPUTED, task_lib.PASSAGES),
+    'search': (*_COMPUTED, 'queries/s, one at a time', 'passages'),
+    'mine': (*_COMPUTED, 'passages'),
     'input': (*_COMMON, 'queries/s of CPU time', 'token ids, CPU ms a batch'),
 }
 STAND_IN = """
@@ -140,6 +140,7 @@ def test_utilisation_is_useful_operations_by_the_peak(
     flops += 3 * 2 * size * (size * 3) * bert.hidden_size
   seconds = 2 * size / measured[task_lib.QUERIES]
   assert measured[task_lib.TOKENS] == pytest.approx(tokens / seconds)
+  assert measured[task_lib.FLOPS] == pytest.approx(flops / seconds / 1e12)
   assert measured[task_lib.UTILISATION] == pytest.approx(
       flops / seconds / (8 * 1e9)
   )
@@ -271,32 +272,35 @@ def test_every_second_round_is_reversed():
   assert ''.join(turn[0] for turn in turns) == 'otottoot'
 
 
+@pytest.mark.parametrize('library', [PEER, 'transformers'])
 @pytest.mark.parametrize(('task', 'mini_batch'), [
     ('train', 0), ('train', 3), ('encode', 0),
 ])
-def test_the_peer_does_the_same(root, tmp_path, task, mini_batch):
-  pytest.importorskip('sentence_transformers')
+def test_the_peer_does_the_same(root, tmp_path, task, mini_batch, library):
+  pytest.importorskip(library.replace('-', '_'))
+  pytest.importorskip('torch')
   made, _ = run(
-      root, tmp_path, task, benchmark__versus=PEER, benchmark__rounds=1,
+      root, tmp_path, task, benchmark__versus=library, benchmark__rounds=1,
       benchmark__mini_batch=mini_batch, loss__mask_known_positives=False,
       model__hidden_dropout=0.0, model__attention_dropout=0.0,
       data__expected_passage_tokens=30,
   )
   rows = made['rows']
-  assert 'sentence-transformers 6' in made['notes']['versions']
+  assert re.search(rf'\b{library} [56]\.', made['notes']['versions'])
   if task == 'train':  # Passages of 30 tokens are cut to 24 on both sides.
     assert rows['first loss'] == pytest.approx(
-        rows[f'first loss of {PEER}'], rel=1e-4
+        rows[f'first loss of {library}'], rel=1e-4
     )
     told = json.loads((tmp_path / 'peer' / 'settings.json').read_text())
     assert [len(column) for column in told['batches'][0]] == [8] * 4
   else:
-    assert rows[f'most that a feature differs from {PEER}'][0] < 1e-5
+    assert rows[f'most that a feature differs from {library}'][0] < 1e-5
 
 
 def test_a_peer_that_fails_is_told_of(root, tmp_path, stand_in):
-  stand_in('raise SystemExit(7)')
-  with pytest.raises(errors.UserError, match=r'ended with 7; .*log\.txt'):
+  stand_in('import sys\nprint("no such thing", file=sys.stderr)\nsys.exit(7)')
+  with pytest.raises(errors.UserError,
+                     match=r'ended with 7: no such thing; .*log\.txt'):
     run(root, tmp_path / 'work', 'encode', benchmark__versus=PEER)
 
 

@@ -126,3 +126,97 @@ def test_a_batch_for_the_gradient_cache(load):
   slots = np.concatenate([batch.query_slots, batch.positive_slots,
                           batch.negative_slots.ravel()])
   assert len(np.unique(slots)) == 32 * 4
+
+
+def test_rows_for_attention(load):
+  """Operations are counted by pairs of tokens of a sequence."""
+  script = load('benchmark_attention')
+  arrays, segment_ids, flops = script.make_rows(argparse.Namespace(
+      rows_at_once=3, heads=2, features=4, tokens=20), 64)
+  assert arrays.shape == (4, 3, 64, 8) and segment_ids.shape == (3, 64)
+  same = segment_ids[:, :, None] == segment_ids[:, None, :]
+  pairs = (same & (segment_ids > 0)[:, :, None]).sum()
+  # Scores and mixed values: a multiplication and an addition each, 8 features.
+  assert flops == 3 * 2 * 2 * pairs * 8
+  assert (segment_ids.max(1) >= 2).all()
+
+
+def test_a_kernel_that_fails_has_a_row(load, monkeypatch, tmp_path, capsys):
+  script = load('benchmark_attention')
+
+  def refuse(*_):
+    raise RuntimeError('no such kernel\nmore')
+
+  monkeypatch.setattr(script, 'implementations', lambda args: {
+      'XLA': script.by_xla(2), 'broken': refuse, 'XLA again': script.by_xla(2)})
+  monkeypatch.setattr('sys.argv', [
+      '', '--rows_at_once=1', '--lengths=32', '--heads=2', '--features=4',
+      '--tokens=9', '--rounds=1', '--calls=1', f'--rows={tmp_path / "rows"}'])
+  script.main()
+  table = capsys.readouterr().out.splitlines()[2:]
+  assert [line.split('|')[2].strip() for line in table] == [
+      'XLA', 'broken', 'XLA again']
+  assert '| failed: no such kernel |' in table[1]
+  first, broken, again = map(
+      json.loads, (tmp_path / 'rows').read_text().splitlines())
+  assert broken == {'row': 'broken, rows of 32',
+                    'measured': {'failed': 'no such kernel'}}
+  assert first['measured']['values'] == again['measured']['values'] == 1
+
+
+def test_search_of_devices(load, tmp_path, monkeypatch, capsys):
+  script = load('benchmark_device_search')
+  monkeypatch.setattr('sys.argv', [
+      '', '--passages=300', '--features=8', '--queries', '1', '20',
+      '--depth=10', '--rounds=1', f'--rows={tmp_path / "rows"}'])
+  script.main()
+  rows = list(map(json.loads, (tmp_path / 'rows').read_text().splitlines()))
+  assert [row['measured'].get('same') for row in rows] == [1, 1, None]
+  assert rows[2]['measured']['passages'] == 300
+  assert capsys.readouterr().out.startswith('| queries | ms |')
+
+
+def test_what_a_device_can_do(load, tmp_path, monkeypatch):
+  monkeypatch.setattr('sys.argv', [
+      '', '--size=32', '--mib=1', '--products=2', '--rounds=1',
+      f'--rows={tmp_path / "rows"}'])
+  load('benchmark_device').main()
+  machine, *rows = map(json.loads, (tmp_path / 'rows').read_text().splitlines())
+  assert machine['row'] == 'machine'
+  assert machine['measured']['platform'] == 'cpu'
+  names = [name for row in rows for name in row['measured']]
+  assert names == ['bf16 product, TFLOP/s', 'float32 product, TFLOP/s',
+                   'reading, GB/s', 'copying, GB/s']
+  assert all(value > 0 for row in rows for value in row['measured'].values())
+
+
+@pytest.mark.parametrize('size', [8, 3])
+def test_plain_pytorch_with_a_gradient_cache(load, size):
+  """Gradients are those of the whole batch; of one part, with dropout too."""
+  torch = pytest.importorskip('torch')
+  pytest.importorskip('transformers')
+  script = load('peer_transformers')
+  settings = {'device': 'cpu', 'scale': 5.0, 'bidirectional': True}
+  layers = torch.nn.Sequential(
+      torch.nn.Embedding(50, 6), torch.nn.Flatten(), torch.nn.Linear(24, 5),
+      torch.nn.Dropout(0.5 if size == 8 else 0))
+  encode = lambda tokens: layers(tokens['input_ids'])
+  columns = [{'input_ids': torch.randint(0, 50, (8, 4))} for _ in range(4)]
+
+  def gradients(backward):
+    layers.zero_grad()
+    torch.manual_seed(1)
+    loss = backward()
+    return [loss.detach(), *(p.grad.clone() for p in layers.parameters())]
+
+  def plain():
+    loss = script._loss([encode(column) for column in columns], settings)
+    loss.backward()
+    return loss
+
+  whole = gradients(plain)
+  cached = gradients(
+      lambda: script._backward_cached(encode, columns, settings, size))
+  assert whole[1].abs().max() > 1e-3
+  for ours, want in zip(cached, whole, strict=True):
+    torch.testing.assert_close(ours, want)

@@ -134,6 +134,16 @@ def test_towers_are_as_many_as_the_config_says(root):
   assert not start.spec.shared
 
 
+def test_a_tokenizer_of_random_weights_draws_none(root, monkeypatch):
+  monkeypatch.setattr(loading, 'load_towers', lambda *_: 1 / 0)
+  loaded = [given.Tokenizer(name).load() for name in (
+      f'random:bert-tiny@{root / "model"}', f'random:minilm-l6@{root / "model"}'
+  )]
+  assert len({tokenizer.sha256 for tokenizer in loaded}) == 1
+  with pytest.raises(errors.UserError, match='there is no size "huge"'):
+    given.Tokenizer(f'random:huge@{root / "model"}').load()
+
+
 def test_a_tokenizer_is_its_files(root, tmp_path):
   one = given.Tokenizer(str(root / 'model'))
   assert one.is_made() and not one.is_listed
