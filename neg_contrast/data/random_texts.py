@@ -24,6 +24,7 @@ _SPREAD = 0.18  # Standard deviation of lengths by their mean: assumed.
 _TITLE = 4  # Tokens.
 _MOST_KNOWN = 8  # Positives of a query; from 1, all as likely.
 _AT_ONCE = 4096
+_VECTORS_AT_ONCE = 50_000
 _FORMAT = 1
 
 
@@ -44,31 +45,61 @@ def lengths(count: int, mean: int, most: int) -> Int[np.ndarray, ' count']:
 def vectors(
     count: int, features: int
 ) -> Float[np.ndarray, 'count features']:
-  """`[count, features] float32` unit vectors, like those of passages.
+  """`[count, features] float32` unit vectors, see `fill_vectors`."""
+  made = np.empty((count, features), np.float32)
+  fill_vectors(made, np.random.default_rng(0))
+  return made
 
-  They lie about articles, and these about topics; features vary less and less,
-  as those of sentence embeddings do along their principal axes.
+
+def fill_vectors(
+    made: Float[np.ndarray, 'count features'], rng: np.random.Generator
+) -> None:
+  """Writes unit vectors that are like those of passages.
+
+  They lie about articles, and these about topics, of uneven sizes: 0.15 of the
+  variance is that of topics, 0.35 that of articles.
+
+  Args:
+    made: `[count, features] float32`, mapped or not; gets them.
+    rng: draws them.
   """
-  rng = np.random.default_rng(0)
-  place = np.arange(features)
-  variances = np.exp(-place / 130) / (1 + place / 16)
-  deviations = np.sqrt(variances / variances.sum()).astype(np.float32)
+  count, features = made.shape
+  draw = lambda some: draw_normal(rng, some, features)
 
-  def draw(some: int) -> np.ndarray:
-    shape = (some, features)
-    return rng.standard_normal(shape, dtype=np.float32) * deviations
+  def choose(some: int, among: int) -> np.ndarray:
+    weights = np.arange(1, among + 1) ** -0.6
+    return rng.choice(among, some, p=weights / weights.sum())
 
   articles = max(4, count // 40)
   topics = max(8, articles // 40)
-  centres = 0.15**0.5 * draw(topics)[rng.integers(0, topics, articles)]
+  centres = 0.15**0.5 * draw(topics)[choose(articles, topics)]
   centres += 0.35**0.5 * draw(articles)
-  made = np.empty((count, features), np.float32)
-  for begin in range(0, count, _AT_ONCE):
-    part = made[begin : begin + _AT_ONCE]
-    part[:] = centres[rng.integers(0, articles, len(part))]
+  for begin in range(0, count, _VECTORS_AT_ONCE):
+    part = made[begin : begin + _VECTORS_AT_ONCE]
+    part[:] = centres[choose(len(part), articles)]
     part += 0.5**0.5 * draw(len(part))
     part /= np.linalg.norm(part, axis=1, keepdims=True)
-  return made
+
+
+def draw_normal(
+    rng: np.random.Generator, count: int, features: int
+) -> Float[np.ndarray, 'count features']:
+  """`[count, features] float32` normal vectors of mean 0 and variance 1 in all.
+
+  Features vary less and less, as those of sentence embeddings do along their
+  principal axes: of 384, the first 20 hold 0.42 of the variance and the first
+  100 hold 0.85. Of all-MiniLM-L6-v2 on SQuAD dev they hold 0.42 and 0.82.
+
+  Args:
+    rng: draws them.
+    count: of vectors.
+    features: of each.
+  """
+  place = np.arange(features)
+  variances = np.exp(-place / 130) / (1 + place / 16)
+  deviations = np.sqrt(variances / variances.sum()).astype(np.float32)
+  drawn = rng.standard_normal((count, features), dtype=np.float32)
+  return drawn * deviations
 
 
 def write(
