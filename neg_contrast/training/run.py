@@ -11,6 +11,7 @@ from jax.sharding import Mesh
 from neg_contrast import hosts
 from neg_contrast.artifacts import checkpoints as checkpoints_lib
 from neg_contrast.artifacts import failures, folders
+from neg_contrast.models import by_name
 from neg_contrast.training import (
   loop,
   recipe,
@@ -61,7 +62,7 @@ class Training(recipe.Recipe):
     """
     if not self._record.exists():
       return False
-    self._record.check(self._identity, run_record.environment(self._mesh))
+    self._record.check(self._identity, self._environment())
     with checkpoints_lib.reading(self.workdir) as checkpoints:
       step = checkpoints.latest_step()
       return step is not None and checkpoints.progress(step).finished
@@ -100,6 +101,11 @@ class Training(recipe.Recipe):
             self._refresh, measure,
         ).fit(state, progress)
 
+  def _environment(self) -> dict[str, Any]:
+    return run_record.environment(self._mesh, by_name.compute_dtype(
+        self._config.model, self._mesh.devices.flat[0].platform
+    ))
+
   def _settled_groups(self):
     return self._record.chunk_groups(run_record.devices(self._mesh))
 
@@ -115,7 +121,7 @@ class Training(recipe.Recipe):
   def _describe_run(self, ready: recipe.Ready) -> None:
     """Leaves in the workdir what a run is made of; refuses another run's."""
     folders.make_folder(self.workdir)
-    environment = run_record.environment(self._mesh)
+    environment = self._environment()
     if self._record.exists():
       self._record.check(self._identity, environment)
       return

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import jax
-import numpy as np
 from absl import logging
 from jax.sharding import Mesh
 
@@ -130,10 +129,11 @@ class RunRecord:
           + errors.flag('workdir')
       )
     for key, value in folders.as_json(environment).items():
-      if saved['environment'].get(key) != value:
+      began = saved['environment'].get(key)
+      if (began or value) and began != value:  # None is as good as empty.
         logging.warning(
             '%s was %s when the run began and is %s now: results may differ '
-            'in their last bits', key, saved['environment'].get(key), value,
+            'in their last bits', key, began, value,
         )
 
   def chunk_groups(self, devices: dict[str, Any]) -> int | None:
@@ -163,12 +163,15 @@ class RunRecord:
     )
 
 
-def environment(mesh: Mesh) -> dict[str, Any]:
-  """What may change last bits: versions, settings and devices."""
-  return {
-      **folders.environment(), **devices(mesh),
-      'compiler_options': cpu.compiler_options(mesh, np.float32),
-  }
+def environment(mesh: Mesh, dtype: Any) -> dict[str, Any]:
+  """What may change last bits: versions, settings, devices, the compiler.
+
+  Args:
+    mesh: that is trained on.
+    dtype: that layers compute in.
+  """
+  return {**folders.environment(), **devices(mesh),
+          'compiler_options': cpu.compiler_options(mesh, dtype)}
 
 
 def devices(mesh: Mesh) -> dict[str, Any]:

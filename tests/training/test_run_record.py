@@ -5,7 +5,7 @@ import logging
 import jax
 import pytest
 
-from neg_contrast import errors, sharding
+from neg_contrast import cpu, errors, sharding
 from neg_contrast.settings import config as config_lib
 from neg_contrast.training import run_record
 
@@ -79,6 +79,32 @@ def test_another_machine_is_told_and_not_refused(record, caplog):
       'new was None when the run began and is 1 now']
 
 
+@pytest.mark.parametrize(('there', 'here', 'is_told'), [
+    ({'o': 'x'}, {}, True), ({'o': 'x'}, {'o': 'y'}, True),
+    (None, {'o': 'x'}, True), (None, {}, False), ({}, {}, False),
+])
+def test_other_options_of_the_compiler_are_told(
+    tmp_path, caplog, there, here, is_told
+):
+  """None: a run from before they were used, or written down."""
+  began = ENVIRONMENT if there is None else {
+      **ENVIRONMENT, 'compiler_options': there}
+  record = run_record.RunRecord(tmp_path)
+  record.write(IDENTITY, {'model': {}}, began, 1, 1, {})
+  with caplog.at_level(logging.WARNING):
+    record.check(IDENTITY, {**ENVIRONMENT, 'compiler_options': here})
+  assert [one.getMessage() for one in caplog.records] == is_told * [
+      f'compiler_options was {there} when the run began and is {here} now: '
+      'results may differ in their last bits']
+
+
+def test_the_options_are_those_of_the_step():
+  mesh = sharding.make_mesh(config_lib.MeshConfig(), jax.devices()[:1])
+  of = lambda dtype: run_record.environment(mesh, dtype)['compiler_options']
+  assert of('float32') == cpu.compiler_options(mesh, 'float32') != {}
+  assert of('bfloat16') == {}
+
+
 def test_groups_are_settled_for_the_same_devices(record):
   devices = {key: ENVIRONMENT[key] for key in ('devices', 'mesh')}
   assert record.chunk_groups(devices) == 4
@@ -93,7 +119,7 @@ def test_a_run_that_knew_no_groups_has_all_at_once(tmp_path):
 
 def test_devices_are_those_of_the_mesh():
   mesh = sharding.make_mesh(config_lib.MeshConfig(model=2), jax.devices()[:4])
-  found = run_record.environment(mesh)
+  found = run_record.environment(mesh, 'float32')
   assert found['mesh'] == {'data': 2, 'model': 2}
   assert found['devices'] == '8 x cpu' and 'jax' in found['versions']
   assert found.items() >= run_record.devices(mesh).items()
