@@ -23,7 +23,13 @@ from neg_contrast.artifacts import arrays, folders
 from neg_contrast.data import id_table, records
 
 Record = TypeVar('Record')
-FORMAT = 5  # Of the folder; another one is refused.
+FORMAT = 5
+"""Of the folder; another one is refused.
+
+Up to revision 8c5490c the fields of a record were in any order; now they are in
+alphabetical order. The number stayed: readers know a field by its name, and
+fingerprints, which are of the texts, are the same.
+"""
 CORPUS = folders.Format('a prepared corpus', FORMAT)
 QUERIES = folders.Format('queries of a prepared corpus', FORMAT)
 _TITLES = folders.Format('the documents of titles', 1)

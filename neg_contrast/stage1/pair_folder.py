@@ -19,7 +19,12 @@ from neg_contrast.models import given
 from neg_contrast.settings import config as config_lib
 from neg_contrast.stage1 import pretexts, question_shards
 
-_MADE = 2  # Raised when other pairs are made of the same.
+_MADE = 2
+"""Raised when other pairs are made of the same.
+
+Up to revision 8c5490c a folder also held `pairs.jsonl`, which nothing reads
+once the folder is whole; so neither this nor the format was raised for that.
+"""
 _REMEDY = 'Choose another, such as "crops"'
 _PRETEXTS, _FILE = 'pretexts', 'pairs.jsonl'  # Parts of it.
 _DOCUMENTS_AT_ONCE = 256
