@@ -1,10 +1,14 @@
 """Parts that outlive an interruption, until what they are parts of is whole."""
 
+import dataclasses
+import pathlib
+import shutil
+
 import numpy as np
 import pytest
 
 from neg_contrast import errors
-from neg_contrast.artifacts import checksums, kept_parts
+from neg_contrast.artifacts import artifact, checksums, kept_parts, plan
 
 
 def filler(made, stop_at=None):
@@ -79,3 +83,74 @@ def test_a_damaged_part_is_named(tmp_path):
   checksums._verified.clear()
   with pytest.raises(errors.UserError, match=f'{path}: damaged.*Remove'):
     parts.array(1, 'value', (1,), np.int64)
+
+
+@dataclasses.dataclass(frozen=True)
+class Squares(artifact.Named):
+  """Three squares, each made in a part of its own."""
+
+  kind = 'squares'
+  name = 'squares'
+  is_divided = True
+  root: pathlib.Path
+
+  @property
+  def folder(self):
+    return self.root / 'squares'
+
+  def describe(self):
+    return 'three squares'
+
+  @property
+  def kept(self):
+    return self.parts('value', 3)
+
+  def prepare(self):
+    self.kept.make(filler([]))
+
+  def write(self, scratch, manifest):
+    np.save(scratch / 'values.npy', values(self.kept))
+
+
+class Slow(Squares):
+  """Another program joins the parts while this one still looks for them."""
+
+  def prepare(self):
+    super().prepare()
+    Squares(self.root).build()
+    values(self.kept)
+
+
+def test_parts_that_a_killed_process_left_are_removed(tmp_path, monkeypatch):
+  made = Squares(tmp_path)
+  with monkeypatch.context() as patch:
+    patch.setattr(shutil, 'rmtree', lambda *args, **kwargs: None)  # Killed.
+    plan.run([made])
+  left = tmp_path / 'squares.parts'
+  assert made.is_made() and len(list(left.rglob('manifest.json'))) == 3
+  artifact.forget()
+  assert 'done' in plan.describe([made]) and left.exists()  # It only looks.
+  monkeypatch.setattr(Squares, 'write', None)  # Calling it would fail.
+  plan.run([made])
+  assert [path.name for path in sorted(tmp_path.iterdir())] == [
+      '.locks', 'squares']
+
+
+def test_what_another_program_joined_is_not_looked_for(tmp_path):
+  made = Slow(tmp_path)
+  plan.run([made])
+  assert made.is_made() and not list(tmp_path.glob('*.parts'))
+  with pytest.raises(FileNotFoundError, match='squares.parts'):
+    made.kept.manifest(0)
+
+
+@pytest.mark.parametrize('error', [ValueError, AssertionError])
+def test_an_error_of_the_code_is_not_swallowed(tmp_path, monkeypatch, error):
+  """Even where another program has made the whole by now."""
+  def prepare(self):
+    Squares(self.root).build()
+    raise error('of the code that makes parts')
+
+  monkeypatch.setattr(Slow, 'prepare', prepare)
+  with pytest.raises(error, match='of the code'):
+    Slow(tmp_path).build()
