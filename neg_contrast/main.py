@@ -5,18 +5,25 @@ command goes on where an interrupted one stopped. On several hosts it is started
 once on each.
 """
 
+import functools
 import logging as standard_logging
 import os
 import pathlib
 import sys
 from collections.abc import Sequence
+from typing import TextIO
 
 from absl import app, flags, logging
 from ml_collections import config_flags
 
 from neg_contrast import cpu, errors, hosts, jobs
 from neg_contrast.artifacts import folders, plan
-from neg_contrast.jobs.common import settings_of_rooms, sweeps
+from neg_contrast.jobs.common import (
+  recipe_check,
+  recipe_settings,
+  settings_of_rooms,
+  sweeps,
+)
 from neg_contrast.settings import config as config_lib
 
 _CONFIG = config_flags.DEFINE_config_file(
@@ -31,6 +38,15 @@ _WORKDIR = flags.DEFINE_string(
 )
 _PLAN = flags.DEFINE_boolean(
     'plan', False, 'Print the plan, with what is missing, and leave.'
+)
+_CHECK = flags.DEFINE_boolean(
+    'check', False, 'Compare the scores of the finished run with those that '
+    'are expected of config and flags, and leave: 0 if all are inside their '
+    'tolerances. Runs nothing.'
+)
+_EXPECTED = flags.DEFINE_string(
+    'expected', None, 'With --check: the csv file of what is expected. '
+    'Default: expected.csv beside the config file.'
 )
 _SWEEP = flags.DEFINE_string(
     'sweep', None,
@@ -73,7 +89,7 @@ def main(argv: Sequence[str]) -> None:
   if _CONFIG.value is None:
     raise errors.UserError('--config=configs/FILE.py is needed; '
                            'configs/quickstart.py runs without any data')
-  _log_plainly()
+  _log_plainly(sys.stderr if _CHECK.value else sys.stdout)
   path = pathlib.Path(
       config_flags.get_config_filename(flags.FLAGS['config']).partition(':')[0]
   )
@@ -96,6 +112,12 @@ def main(argv: Sequence[str]) -> None:
   job = jobs.make_job(config, workdir) if _SWEEP.value is None else (
       sweeps.make_job(_SWEEP.value, _source(), config, workdir)
   )
+  if _CHECK.value:
+    sys.exit(0 if hosts.on_first(functools.partial(
+        recipe_check.check, job, recipe_settings.Recipe(
+            _source(), config, _SWEEP.value or '', workdir, _EXPECTED.value
+        )
+    )) else 1)
   targets = job.targets()
   hosts.on_first(lambda: print(plan.describe(targets), flush=True))
   if _PLAN.value:
@@ -123,10 +145,10 @@ def _compile_report(config: config_lib.Config) -> str:
   )
 
 
-def _log_plainly() -> None:
-  """Time and message, on standard output."""
+def _log_plainly(stream: TextIO) -> None:
+  """Time and message."""
   handler = logging.get_absl_handler()
-  handler.python_handler.stream = sys.stdout
+  handler.python_handler.stream = stream
   handler.setFormatter(standard_logging.Formatter('%(asctime)s  %(message)s',
                                                   '%H:%M:%S'))
   logging.set_verbosity(logging.INFO)

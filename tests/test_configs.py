@@ -13,8 +13,11 @@ import re
 import pytest
 
 import neg_contrast
-from neg_contrast import errors, jobs
+from neg_contrast import beir_preset, errors, jobs
 from neg_contrast.data import dataset as dataset_lib
+from neg_contrast.evaluation import metrics
+from neg_contrast.jobs.common import recipe_settings
+from neg_contrast.report import expected
 from neg_contrast.settings import config as config_lib
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -68,6 +71,45 @@ def test_readme_lists_every_config():
       config_lib.set_key(config, key, ('a',) if key.endswith(
           ('members', 'workdirs')) else 'a')
     jobs.check(config_lib.parse(config))
+
+
+EXPECTED = expected.read(ROOT / 'configs' / expected.FILE)
+
+
+@pytest.mark.parametrize('row', EXPECTED, ids=lambda row: row.where[-20:])
+def test_what_is_expected_is_of_a_recipe(row):
+  """Of a config and flags that there are, measured or published."""
+  file, _, argument = row.config.partition(':')
+  recipe_settings.settings_of(
+      str(ROOT / 'configs' / file), argument, row.flags)
+  metrics.parse(row.metric) if not row.dataset.startswith('synth') else None
+  if row.is_run_here:
+    assert row.seconds and row.machine
+    assert re.fullmatch('[0-9a-f]{7}', row.revision)
+  else:
+    assert re.search(r'\w+\.(com|co|org)/', row.source)
+    assert row.tolerance is None and not (row.revision or row.seconds)
+
+
+def test_published_retrievers_have_their_prompts():
+  path = ROOT / 'configs' / 'beir_evaluate.py'
+  for name in beir_preset.SETS:
+    bge = config_lib.parse(load(path, f'set={name},model=bge'))
+    assert bge.model.query_prefix == (
+        '' if name == 'arguana' else
+        'Represent this sentence for searching relevant passages: ')
+    assert bge.model.query_length == bge.model.passage_length == 512
+    assert not bge.model.passage_prefix and bge.index.kind == 'exact'
+    assert bge.data.source == f'beir:data/{name}'
+    assert f'{beir_preset.SETS[name]}) from' in bge.data.how_to_get
+    assert 'BAAI/bge-base-en-v1.5 comes from' in bge.data.how_to_get
+    minilm = config_lib.parse(load(path, f'set={name},model=minilm'))
+    assert not minilm.model.query_prefix and minilm.checkpoint == 'minilm'
+    assert minilm.model.query_length == minilm.model.passage_length == 256
+    assert minilm.workdir != bge.workdir
+  for wrong in ('set=msmarco', 'model=bert'):
+    with pytest.raises(errors.UserError, match=f'"{wrong}": expected one of'):
+      load(path, wrong)
 
 
 def test_configs_hold_values_only():

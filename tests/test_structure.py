@@ -21,7 +21,8 @@ ROOMS = ('jobs', 'report', 'benchmarks', 'mining', 'stage1', 'training', 'bias',
 GROUND = ('errors', 'hosts', 'workers', 'sharding', 'scoring', 'accelerators',
           'cpu', 'progress')
 DOORS = ('main', 'api')
-PRESETS = ('presets', 'table_preset', 'study_preset')  # For configs/ alone.
+PRESETS = ('presets', 'table_preset', 'study_preset', 'beir_preset')
+"""For configs/ alone."""
 PURE_LIBRARIES = {'jax', 'flax', 'optax', 'numpy', 'jaxtyping'}
 MOST_LINES, MOST_CLASS_LINES = 400, 200
 MOST_JOB_LINES = {'ensemble': 400, 'table': 400}

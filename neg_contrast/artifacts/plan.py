@@ -39,6 +39,16 @@ def describe(targets: Sequence[artifact.Artifact]) -> str:
   return '\n'.join(lines)
 
 
+def unfinished(
+    targets: Sequence[artifact.Artifact]
+) -> list[artifact.Artifact]:
+  """The targets that are not made, in their order."""
+  artifact.forget()
+  states = _states(targets)
+  return [one for one in targets
+          if one.is_listed and states[one][0] != 'done']
+
+
 def run(
     targets: Sequence[artifact.Artifact], is_described: bool = False
 ) -> None:

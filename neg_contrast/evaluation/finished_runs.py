@@ -1,6 +1,7 @@
 """Finished runs, as they lie in their workdirs, to be compared."""
 
 import dataclasses
+import datetime
 import glob
 import pathlib
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ from neg_contrast.artifacts import folders
 from neg_contrast.evaluation import evaluations, per_query, significance
 
 _RECORD = 'run.json'  # A training writes its config there.
+_DIGITS = 7  # Of a revision.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -26,6 +28,8 @@ class FinishedRun:
     values: metric -> query id -> value; metrics whose mean is that of worlds
       have none.
     config: all keys of the run; None: nothing says them.
+    revision: of the code that evaluated it; empty: not known.
+    date: of the evaluation: year, month and day.
   """
 
   workdir: pathlib.Path
@@ -35,6 +39,8 @@ class FinishedRun:
   means: dict[str, float]
   values: significance.Values
   config: dict[str, Any] | None
+  revision: str = ''
+  date: str = ''
 
   @property
   def seed(self) -> int | None:
@@ -66,6 +72,8 @@ def read(
       workdir, system, dataset, (manifest['passages'], data),
       manifest['metrics'], per_query.read(table) if table.exists() else {},
       _config(workdir),
+      revision_of(manifest),
+      date_of(folder / folders.MANIFEST),
   )
 
 
@@ -113,6 +121,20 @@ def read_workdir(
     )
   return [read(chosen[key], workdir, key[1])
           for key in sorted(chosen, key=lambda key: systems.index(key[1]))]
+
+
+def revision_of(made: dict[str, Any]) -> str:
+  """The revision of the code that made a result; empty: not known.
+
+  Args:
+    made: its manifest, or another json with `environment`.
+  """
+  return made.get('environment', {}).get('git_revision', '')[:_DIGITS]
+
+
+def date_of(path: pathlib.Path) -> str:
+  """The day on which a file was written, as YYYY-MM-DD."""
+  return datetime.date.fromtimestamp(path.stat().st_mtime).isoformat()
 
 
 def find_workdirs(patterns: Sequence[str]) -> list[pathlib.Path]:

@@ -9,6 +9,9 @@ from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.evaluation import evaluations, per_query, significance
 from neg_contrast.evaluation import worlds as worlds_lib
 
+FILE = 'metrics.json'
+"""In a workdir: `<dataset>/<split>/<system>/<metric>` -> value."""
+
 _ORDER = ('bm25', 'untouched', 'initial', 'trained', 'hybrid')
 
 
@@ -88,7 +91,7 @@ def gather(
       recalls.append(f'{manifest["key"]}: ScaNN found '
                      f'{manifest["index"]["recall"]:.4f} of what exact search '
                      f'finds in the top {manifest["index"]["depth"]}')
-  folders.write_json(workdir / 'metrics.json', values)
+  folders.write_json(workdir / FILE, values)
   for group, systems in by_query.items():
     if len(systems) > 1:
       significance.write(

@@ -33,13 +33,21 @@ class CompareJob:
     Raises:
       UserError: the runs can't be compared; names a workdir and the remedy.
     """
+    print('\n' + comparison_report.write(self._workdir, [
+        comparison.compare(rows, self._settings, group)
+        for group, rows in self.rows().items()
+    ], self._workdir.name))
+
+  def rows(self) -> dict[str, list[run_groups.Row]]:
+    """What is compared: one table, without a name.
+
+    Raises:
+      UserError: a workdir is not there, or holds no such evaluation.
+    """
     settings = self._settings
-    made = comparison.compare(run_groups.group([
+    return {'': run_groups.group([
         run for folder in finished_runs.find_workdirs(settings.workdirs)
         for run in finished_runs.read_workdir(
             folder, settings.systems, settings.dataset
         )
-    ]), settings)
-    print('\n' + comparison_report.write(
-        self._workdir, [made], self._workdir.name
-    ))
+    ])}

@@ -6,6 +6,7 @@ from typing import Any
 from neg_contrast.artifacts import artifact, folders
 from neg_contrast.bias import bias_tables, measured
 from neg_contrast.data import dataset as dataset_lib
+from neg_contrast.evaluation import summary
 from neg_contrast.jobs.common import checks, declared_runs
 from neg_contrast.settings import config as config_lib
 from neg_contrast.training import (
@@ -41,18 +42,24 @@ class NceBiasJob:
 
   def finish(self) -> None:
     """Writes `metrics.json` and prints the table."""
+    folders.write_json(self._workdir / summary.FILE, self.metrics())
+    print(bias_tables.model_table({
+        point: one.load() for point, one in self._measured.items()
+    }), flush=True)
+
+  def metrics(self) -> dict[str, float]:
+    """`<dataset>/<split>/<point>/<kind>/<metric>`; the model has no kind."""
     made = {point: one.load() for point, one in self._measured.items()}
-    dataset = self._meter.data.load()
-    prefix = f'{dataset.name}/{self._config.data.split}'
-    folders.write_json(self._workdir / 'metrics.json', {
+    data, split = self._config.data, self._config.data.split
+    prefix = f'{dataset_lib.name_of(data)}/{split}'
+    return {
         f'{prefix}/{point}/{name}/{metric}': value
         for point, one in made.items() for name, values in one['kinds'].items()
         for metric, value in values.items()
     } | {
         f'{prefix}/{point}/{metric}': value
         for point, one in made.items() for metric, value in one['model'].items()
-    })
-    print(bias_tables.model_table(made), flush=True)
+    }
 
   def _bias(self, point: str) -> measured.Bias:
     """What is measured at a point."""

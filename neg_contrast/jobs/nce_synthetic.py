@@ -7,6 +7,7 @@ import numpy as np
 
 from neg_contrast.artifacts import artifact, atomic, folders
 from neg_contrast.bias import bias_tables
+from neg_contrast.evaluation import summary
 from neg_contrast.jobs.common import checks
 from neg_contrast.report import figures
 from neg_contrast.report import svg as svg_lib
@@ -43,19 +44,20 @@ class NceSyntheticJob:
     for name, svg in _draw(made).items():
       with atomic.writing(self._workdir / FIGURES[name]) as f:
         f.write(svg_lib.standalone(svg))
-    folders.write_json(self._workdir / 'metrics.json', _metrics(made))
+    folders.write_json(self._workdir / summary.FILE, self.metrics())
     print(bias_tables.synthetic_table(made), flush=True)
 
-
-def _metrics(made: dict[str, Any]) -> dict[str, float]:
-  """`synthetic/population/<kind>/<metric>` at the end of training."""
-  last = {name: values for name, values in made['points'][-1].items()
-          if name != 'step'}
-  return {
-      'synthetic/population/cross-entropy/entropy': made['entropy'],
-      **{f'synthetic/population/{name}/{metric}': value
-         for name, values in last.items() for metric, value in values.items()},
-  }
+  def metrics(self) -> dict[str, float]:
+    """`synthetic/population/<kind>/<metric>` at the end of training."""
+    made = self._curves.load()
+    last = {name: values for name, values in made['points'][-1].items()
+            if name != 'step'}
+    return {
+        'synthetic/population/cross-entropy/entropy': made['entropy'],
+        **{f'synthetic/population/{name}/{metric}': value
+           for name, values in last.items()
+           for metric, value in values.items()},
+    }
 
 
 def _draw(made: dict[str, Any]) -> dict[str, str]:

@@ -103,6 +103,13 @@ class StudyJob:
         with cell.within(), contextlib.redirect_stdout(None):
           job.finish()
         artifact.keep_only([], are_large=False)
+    print('\n' + comparison_report.write(self._workdir, [
+        comparison.compare(rows, self._settings, group)
+        for group, rows in self.rows().items()
+    ], self._workdir.name))
+
+  def rows(self) -> dict[str, list[run_groups.Row]]:
+    """What is compared, by table; `targets` came before."""
     order = self._settings.systems.index
     named: dict[str, list[tuple[str, finished_runs.FinishedRun]]] = {}
     for cell, one in sorted(self._evaluated,
@@ -111,10 +118,7 @@ class StudyJob:
       named.setdefault(cell.group, []).append((cell.row, dataclasses.replace(
           run, config=config_lib.to_dict(cell.config)
       )))
-    print('\n' + comparison_report.write(self._workdir, [
-        comparison.compare(run_groups.join(of), self._settings, group)
-        for group, of in named.items()
-    ], self._workdir.name))
+    return {group: run_groups.join(of) for group, of in named.items()}
 
 
 def _check_systems(

@@ -5,6 +5,7 @@ import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from neg_contrast import errors
 from neg_contrast.artifacts import atomic, folders
 from neg_contrast.evaluation import comparison as comparison_lib
 from neg_contrast.report import comparison_figures, comparison_tables, svg
@@ -55,6 +56,31 @@ def write(
         f.write(svg.standalone(figures[one.name]))
       atomic.write_bytes(workdir / f'{one.name}.pdf', one.pdf())
   return text
+
+
+def read(path: pathlib.Path) -> dict[str, list[float]]:
+  """What `comparison.json` holds.
+
+  Returns:
+    `<dataset>/<split>/<row>/<metric>` -> value of each seed; a row of a table
+    with a title has it before its name.
+
+  Raises:
+    UserError: it is damaged.
+  """
+  made = folders.read_json(path)
+  try:
+    return {
+        '/'.join(filter(None, (one['dataset'], one['title'], name, metric))):
+            values['by_seed']
+        for one in made['comparisons'] for name, row in one['rows'].items()
+        for metric, values in row['metrics'].items()
+    }
+  except (AttributeError, KeyError, TypeError):
+    raise errors.UserError(
+        f'{path}: damaged. Run the same command without --check, which writes '
+        'it again'
+    ) from None
 
 
 def _draw(

@@ -547,6 +547,14 @@ def test_python_docs(tmp_path):
       ('copy', 'copy'), ('copy.A.f', 'copy.A.f')}
 
 
+def test_python_docs_of_a_package(tmp_path):
+  text = '"""A module of three words.\n\n' + 'It says %s. ' * 9 + '"""\n'
+  for name in ('__init__', 'more', 'sub/__init__'):
+    write(tmp_path / 'mine' / f'{name}.py', text.replace('%s', name))
+  source = python_docs.PythonDocs(tmp_path / 'mine')
+  assert [p.id for p in source.passages()] == ['mine', 'more', 'sub']
+
+
 def test_python_docs_of_this_machine(tmp_path):
   corpus = preparation.prepare('python_docs', tmp_path, False)
   assert len(corpus.passages) > 1500

@@ -10,6 +10,7 @@ import pytest
 from neg_contrast import errors, jobs
 from neg_contrast.artifacts import artifact, plan
 from neg_contrast.jobs import table
+from neg_contrast.jobs.common import recipe_scores
 from neg_contrast.models import by_name
 from neg_contrast.report import paper
 from neg_contrast.settings import config as config_lib
@@ -150,6 +151,23 @@ def test_what_cells_share_is_made_once(finished):
   mined = [name for name in names if re.search(': bm25$', name)]
   assert mined == ['generated-bm25: bm25']  # The first that needs it.
   assert len(list((finished / 'mined' / 'candidates').glob('*-bm25-*'))) == 1
+
+
+def test_scores_of_cells_have_the_cell_in_their_name(finished):
+  work = finished / 'work'
+  scores = recipe_scores.scores_of(
+      table.TableJob(config_lib.parse(make_table(finished)), work), 'table',
+      work)
+  values = {score.key: score.value for score in scores}
+  assert {system for _, system, _ in values} == {
+      'bm25', 'stage1', 'hybrid/hybrid', 'ensemble/fusion_embedding',
+      'ensemble/fusion_rank', *(f'cells/{name}/trained' for name in (
+          'generated-random', 'generated-bm25', 'none-random', 'none-bm25',
+          'baselines-dpr_single'))}
+  for name in ('none-bm25', 'generated-random'):
+    written = json.loads((work / 'cells' / name / 'metrics.json').read_text())
+    assert values['data/test', f'cells/{name}/trained', 'mrr@10'] == (
+        written['data/test/trained/mrr@10'])
 
 
 def test_a_difference_is_printed_where_sizes_are_the_papers(

@@ -38,7 +38,14 @@ class PythonDocs:
   splits = ('train', 'tune', 'test')
 
   def __init__(self, root: pathlib.Path | None = None):
-    """Lists the modules of `root`, by default of this Python's library."""
+    """Lists the modules of `root`, by default of this Python's library.
+
+    Args:
+      root: a folder of modules, or a package, such as xml of the library.
+
+    Raises:
+      UserError: it holds none.
+    """
     self._root = root or pathlib.Path(sysconfig.get_path('stdlib'))
     self.files = tuple(sorted(
         path for path in self._root.rglob('*.py')
@@ -75,7 +82,7 @@ class PythonDocs:
     names: dict[str, int] = {}
     for path in self.files:
       parts = path.relative_to(self._root).with_suffix('').parts
-      module = '.'.join(p for p in parts if p != '__init__')
+      module = '.'.join(p for p in parts if p != '__init__') or self._root.name
       for name, docstring, line in _docstrings(path, module):
         summary, _, rest = inspect.cleandoc(docstring).partition('\n')
         summary, rest = summary.strip(), rest.strip()

@@ -110,7 +110,7 @@ def _config(
     config_lib.set_key(config, key, value)
   for key, value in chosen.items():
     if is_key[key]:
-      config_lib.set_key(config, key, _value(config, key, value))
+      config_lib.set_key(config, key, value_of(config, key, value))
   parsed = config_lib.parse(config)
   with errors.within('', name):
     jobs.check(parsed)
@@ -118,7 +118,7 @@ def _config(
   return parsed
 
 
-def _value(config: ml_collections.ConfigDict, key: str, text: str) -> Any:
+def value_of(config: ml_collections.ConfigDict, key: str, text: str) -> Any:
   """A text as a value of a key; that of a text key is a text."""
   place: Any = config
   for name in key.split('.'):
