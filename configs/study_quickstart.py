@@ -55,5 +55,10 @@ def _set_row(config, first, steps, crops=0, with_bm25=False):
 
 
 def _set_stage1(config, first):
-  presets.set_first(config, first.copy_and_resolve_references())
+  steps, first = first.optim.steps, first.copy_and_resolve_references()
+  presets.follow(first, config, tuple(
+      key for key in presets.leaves(first) if key.partition('.')[0] == 'optim'
+  ))
+  first.optim.steps = steps
+  presets.set_first(config, first)
   config.stage1.workdir = 'stage1'

@@ -160,14 +160,14 @@ def test_rows_of_studies_follow_them(path):
   """All but what is studied is equal, whatever flags say."""
   config = load(path)
   config.data.source, config.data.train_split = 'beir:here', 'mine'
-  config.optim.learning_rate = 0.5
+  config.optim.weight_decay = 0.5
   parsed = config_lib.parse(config)
   rows = [cell for cells in parsed.cells.values() for cell in cells.values()]
   assert len(rows) >= 5 and len({str(row) for row in rows}) == len(rows)
   for row in (*rows, *(row.stage1 for row in rows if row.stage1)):
     assert row.data.source == 'beir:here' and row.job == 'train'
     assert row.data.train_split == 'mine'
-    assert row.optim.learning_rate == 0.5
+    assert row.optim.weight_decay == 0.5
     assert row.model.init == 'minilm'
   names = {name for cells in parsed.cells.values() for name in cells}
   assert set(parsed.study.rows) == names >= {parsed.compare.baseline}
