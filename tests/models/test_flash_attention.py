@@ -170,7 +170,9 @@ def test_on_a_mesh_in_loops_and_in_the_gradient_cache(
   fused = value_and_grad(
       make_encoder(mesh, remat=remat), chunks, placed, groups
   )
-  assert_close(jax.tree.leaves(fused), jax.tree.leaves(plain))
+  # Two layers and a gradient round by the processor's kernels: on another one
+  # than this was written on, 1e-5 was passed by one number of 768.
+  assert_close(jax.tree.leaves(fused), jax.tree.leaves(plain), 5e-5)
 
 
 def test_dropout_of_attention_probabilities_is_refused():
