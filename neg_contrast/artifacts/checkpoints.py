@@ -1,10 +1,11 @@
 """Checkpoints of a run: the latest and the best, saved asynchronously.
 
-`checkpoints/<step>` holds `params`, `optimizer` and `progress`. A process that
-dies while saving leaves the one before untouched. Several processes write one
-checkpoint, each what its devices hold, and any number of them reads it.
+`checkpoints/<step>` holds `params`, `optimizer` and `progress`, and `memory` if
+there is any. A process that dies while saving leaves the one before untouched.
+Several processes write one checkpoint, each what its devices hold, and any
+number of them reads it.
 
-Each of the three has a file of checksums, which becomes visible with the
+Each of these has a file of checksums, which becomes visible with the
 checkpoint and is verified before anything is read. TensorStore alone does not
 see most flipped bits in arrays, and gives other weights.
 """
@@ -72,7 +73,9 @@ class _KeepBest(checkpoint_managers.PreservationPolicy):
     return [checkpoint.step == self.step for checkpoint in checkpoints]
 
 
-_ITEMS = 'params', 'optimizer', 'progress'
+_ITEMS = 'params', 'optimizer', 'progress', 'memory'
+_MEMORY = _ITEMS[-1]  # Not all runs have any.
+_AVERAGE = 'average'  # In it: what is read in the place of parameters.
 
 
 class _ArraysHandler(ocp.StandardCheckpointHandler):
@@ -174,6 +177,7 @@ class Checkpoints:
     if step == self._manager.latest_step():
       return
     copy = jax.tree.map(jnp.copy, state)
+    memory = {_MEMORY: ocp.args.StandardSave(copy.memory)}
     self._best.step = progress.best_step
     with checkpoint_errors.saying_unwritten(self._folder):
       saved = self._manager.save(
@@ -182,6 +186,7 @@ class Checkpoints:
               params=ocp.args.StandardSave(copy.params),
               optimizer=ocp.args.StandardSave(copy.opt_state),
               progress=ocp.args.JsonSave(dataclasses.asdict(progress)),
+              **(memory if copy.memory else {}),
           ),
       )
     if not saved:
@@ -200,7 +205,8 @@ class Checkpoints:
       UserError: shapes or names differ, or a file is damaged.
     """
     with checkpoint_errors.refusing_damage(self._folder, step):
-      self._verify(step, _ITEMS, divides=True)
+      items = _ITEMS if like.memory else _ITEMS[:-1]
+      self._verify(step, items, divides=True)
       _check_shapes(
           self._folder / str(step), self._manager.item_metadata(step)['params'],
           like.params,
@@ -209,18 +215,23 @@ class Checkpoints:
           params=ocp.args.StandardRestore(like.params),
           optimizer=ocp.args.StandardRestore(like.opt_state),
           progress=ocp.args.JsonRestore(),
+          **({_MEMORY: ocp.args.StandardRestore(like.memory)}
+             if like.memory else {}),
       ))
       progress = Progress(**restored.progress)
     state = like.replace(
         step=sharding.put(np.int32(step), like.step.sharding),
         params=restored.params,
         opt_state=restored.optimizer,
+        memory=restored.memory if like.memory else {},
     )
     self._best.step = progress.best_step
     return state, progress
 
   def restore_params(self, name: str, like: Any, step: int) -> Any:
     """Restores a model's parameters only, as host arrays.
+
+    Where there is an average of them, that counts as trained.
 
     Args:
       name: `encoder` (the towers), `generator` or `reranker`.
@@ -235,26 +246,35 @@ class Checkpoints:
 
   def _restore_params(self, name, like, step):
     self._verify(step, ('params',))
-    saved = self._manager.item_metadata(step)['params']
+    item, saved = 'params', self._manager.item_metadata(step)['params']
     if name not in saved:
       raise errors.UserError(
           f'{self._folder}: holds {" and ".join(sorted(saved))} and no {name}; '
           'it is the workdir of another kind of model'
       )
+    read = lambda restored: restored[name]
+    wanted = {name: like}
+    if (self._folder / str(step) / _MEMORY).exists():
+      memory = self._manager.item_metadata(step)[_MEMORY]
+      if _AVERAGE in memory:
+        self._verify(step, (_MEMORY,))
+        item, saved = _MEMORY, memory
+        read = lambda restored: restored[_AVERAGE][name]
+        wanted = {_AVERAGE: {**memory[_AVERAGE], name: like}}
     target = {**jax.tree.map(
         lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype),
         {key: value or {} for key, value in saved.items()},
-    ), name: like}
+    ), **wanted}
     _check_shapes(self._folder / str(step), saved, target)
     device = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
     target = jax.tree.map(
         lambda a: jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=device),
         target,
     )
-    restored = self._manager.restore(step, args=ocp.args.Composite(
-        params=ocp.args.StandardRestore(target)
-    ))
-    return jax.tree.map(np.asarray, restored.params[name])
+    restored = self._manager.restore(step, args=ocp.args.Composite(**{
+        item: ocp.args.StandardRestore(target)
+    }))
+    return jax.tree.map(np.asarray, read(restored[item]))
 
   def selected_step(self) -> int:
     """The step that counts as trained: the best, or the latest if none is.

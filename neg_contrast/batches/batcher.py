@@ -1,6 +1,7 @@
 """From a step number to a packed batch: a function of (seed, step) alone."""
 
 import dataclasses
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -9,7 +10,7 @@ import grain
 import numpy as np
 from jaxtyping import Float, Int
 
-from neg_contrast.batches import packed, packing
+from neg_contrast.batches import masks, packed, packing, queue
 from neg_contrast.batches import row_length as row_length_lib
 from neg_contrast.data import examples as examples_lib
 from neg_contrast.data import inputs
@@ -34,6 +35,8 @@ class Drawn:
 
 # Draws N hard negatives: (step, example numbers, query rows) -> [batch, N].
 Draw = Callable[[int, np.ndarray, np.ndarray], Drawn]
+# Draws what all queries share: step -> `[C] int32` passage rows.
+DrawShared = Callable[[int], np.ndarray]
 # Rows -> their input sequences, [CLS] and [SEP] included.
 Tokens = Callable[[np.ndarray], sequences_lib.AnySequences]
 # The same of parts of texts: (rows, `[rows, 3]` cuts, see `inputs.cut`).
@@ -51,9 +54,13 @@ class Batch:
     positive_slots: `[B] int32`.
     negative_slots: `[B, N] int32`; 0 where there is no hard negative.
     negative_sources: `[B, N] int32`, number of the source of each; -1: none.
-    forward_mask: `[B, B * (1 + N)] bool`, see `losses.batch_softmax`.
+    forward_mask: `[B, B * (1 + N) + C + Q] bool`, see `losses.batch_softmax`;
+      behind the hard negatives C passages of the corpus that all queries share,
+      and Q of the queue.
     backward_mask: `[B, B] bool`.
     log_proposal: `[B, N] float32`, see `Drawn`, or None.
+    corpus_slots: `[C] int32`, as `negative_slots`.
+    memory: what earlier steps left, see `training.memory`; the step adds it.
   """
 
   sequences: dict[str, packed.PackedSequences]
@@ -64,6 +71,8 @@ class Batch:
   forward_mask: Any
   backward_mask: Any
   log_proposal: Any = None
+  corpus_slots: Any = None
+  memory: Any = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -74,7 +83,8 @@ class BatchStats:
     useful_tokens: tokens that are not padding.
     processed_tokens: all tokens the encoder sees.
     values: others, by name; `missing_negatives`: slots for hard negatives that
-      stayed empty.
+      stayed empty; `queue_age`: steps since vectors of the queue were made,
+      on average.
   """
 
   useful_tokens: int
@@ -99,6 +109,10 @@ class Batcher:
     passage_groups: `[passages] int32`, equal for passages of the same text.
     mask_known_positives: whether other known positives leave the loss.
     parents: `[halves] int32`, the passage that row `passages + h` is half of.
+    draw_shared: step -> `[C] int32`, passages that all queries share as
+      candidates; -1: none.
+    shared: C.
+    queue_steps: earlier batches whose positives are candidates too.
     held: length of an axis that is split over devices, groups or queries -> the
       numbers of those that are filled in, ascending. What the others would hold
       is 0 or False, and their tokens are not read.
@@ -118,13 +132,21 @@ class Batcher:
   parents: Int[np.ndarray, ' halves'] = dataclasses.field(
       default_factory=lambda: np.zeros(0, np.int32)
   )
+  draw_shared: DrawShared = lambda step: np.zeros(0, np.int32)
+  shared: int = 0
+  queue_steps: int = 0
   held: Callable[[int], np.ndarray] = np.arange
 
   def example_numbers(self, step: int) -> Int[np.ndarray, ' batch']:
     """The examples of a step."""
-    return example_numbers(
-        len(self.examples), self.batch_size, self.seed, step
-    )
+    return self._numbers(step)
+
+  @functools.cached_property
+  def _numbers(self) -> Callable[[int], np.ndarray]:
+    """Step -> examples; knows those of the batches in the queue."""
+    return functools.lru_cache(self.queue_steps + 1)(functools.partial(
+        example_numbers, len(self.examples), self.batch_size, self.seed
+    ))
 
   def with_fitted_rows(
       self, longest: Mapping[str, int], even_row_length: int
@@ -138,7 +160,7 @@ class Batcher:
       longest: tokens a sequence may have, by tower.
       even_row_length: see `row_length`.
     """
-    size = self.batch_size * (2 + self.negatives)
+    size = self.batch_size * (2 + self.negatives) + self.shared
     sampled = list(map(self._lengths, row_length_lib.sampled_steps(size)))
     batches = {
         'shared': [np.concatenate(pair) for pair in sampled],
@@ -155,8 +177,8 @@ class Batcher:
     """Of queries and of passages of a step, with any passages as negatives."""
     numbers = self.example_numbers(step)
     negatives = example_numbers(
-        len(self.passage_groups), self.batch_size * self.negatives, self.seed,
-        step,
+        len(self.passage_groups),
+        self.batch_size * self.negatives + self.shared, self.seed, step,
     )
     return (self.query_tokens(self.examples.query_rows[numbers]).lengths,
             self._passages(numbers, negatives).lengths)
@@ -168,15 +190,22 @@ class Batcher:
     positive_rows = self.examples.positive_rows[numbers]
     drawn = self.draw(step, numbers, query_rows)
     negative_rows = drawn.rows.reshape(-1)
-    kept = negative_rows >= 0
+    shared_rows = self.draw_shared(step)
+    encoded = np.concatenate([negative_rows, shared_rows])
+    kept = encoded >= 0
     queries = self.query_tokens(query_rows)
-    passages = self._passages(numbers, negative_rows[kept])
+    passages = self._passages(numbers, encoded[kept])
     sequences, layouts, slots = self._pack(queries, passages)
     query_slots, passage_slots = slots
-    negative_slots = np.zeros(len(negative_rows), np.int32)
-    negative_slots[kept] = passage_slots[len(queries):]
-    forward_mask, backward_mask = self._masks(
-        query_rows, positive_rows, drawn.rows
+    encoded_slots = np.zeros(len(encoded), np.int32)
+    encoded_slots[kept] = passage_slots[len(queries):]
+    negative_slots, corpus_slots = np.split(
+        encoded_slots, [len(negative_rows)]
+    )
+    forward_mask, backward_mask = masks.make_masks(
+        query_rows, positive_rows, drawn.rows,
+        np.concatenate([shared_rows, self._queue_rows(step)]),
+        self._known, self.held(len(query_rows)),
     )
     batch = Batch(
         sequences=sequences,
@@ -187,12 +216,32 @@ class Batcher:
         forward_mask=forward_mask,
         backward_mask=backward_mask,
         log_proposal=drawn.log_proposal,
+        corpus_slots=corpus_slots if self.shared else None,
     )
+    values: dict[str, float] = {
+        'missing_negatives': int((negative_rows < 0).sum())
+    }
+    if self.queue_steps:
+      values['queue_age'] = queue.mean_age(step, self.queue_steps)
     return batch, BatchStats(
         useful_tokens=int(queries.lengths.sum() + passages.lengths.sum()),
         processed_tokens=sum(layout.tokens for layout in layouts),
-        values={'missing_negatives': int((~kept).sum())},
+        values=values,
     )
+
+  @functools.cached_property
+  def _known(self) -> masks.Known | None:
+    return masks.Known(
+        self.examples.positive_groups, self.passage_groups, self.parents
+    ) if self.mask_known_positives else None
+
+  def _queue_rows(self, step):
+    """Passages whose vectors the queue holds, place by place; -1: none yet."""
+    rows = np.full((self.queue_steps, self.batch_size), -1, np.int32)
+    for place, earlier in enumerate(queue.steps_held(step, self.queue_steps)):
+      if earlier >= 0:
+        rows[place] = self.examples.positive_rows[self._numbers(int(earlier))]
+    return rows.reshape(-1)
 
   def _passages(self, numbers, negative_rows):
     """The positives, as far as they are meant, and the negatives."""
@@ -205,7 +254,7 @@ class Batcher:
 
   def _pack(self, queries, passages):
     batch = len(queries)
-    most_passages = batch * (1 + self.negatives)
+    most_passages = batch * (1 + self.negatives) + self.shared
     if 'shared' in self.row_lengths:
       layout, sequences = self._pack_tower(
           'shared', batch + most_passages, queries, passages
@@ -233,37 +282,6 @@ class Batcher:
         layout, *parts, groups=self.held(self.groups)
     )
 
-  def _masks(self, query_rows, positive_rows, negative_rows):
-    batch, passages = len(query_rows), len(self.passage_groups)
-    candidates = np.concatenate([positive_rows, negative_rows.reshape(-1)])
-    held = self.held(batch)
-    forward = np.zeros((batch, len(candidates)), bool)
-    forward[held] = candidates >= 0
-    backward = np.tile(np.isin(np.arange(batch), held), (batch, 1))
-    if self.mask_known_positives:
-      is_half = candidates >= passages
-      whole = candidates.copy()
-      whole[is_half] = self.parents[candidates[is_half] - passages]
-      known = self.examples.positive_groups[query_rows[held]]
-      is_known = known >= 0
-      places, columns = _equal_pairs(
-          known[is_known], self.passage_groups[whole]
-      )
-      rows = held[np.nonzero(is_known)[0][places]]
-      # Half a positive is a negative of its own query, and of no other that
-      # the whole is a positive of.
-      own = np.arange(batch)
-      owners = np.append(own, np.repeat(own, negative_rows.shape[1]))[columns]
-      masked = ~is_half[columns] | (query_rows[rows] != query_rows[owners])
-      forward[rows[masked], columns[masked]] = False
-      is_positive = columns < batch
-      backward[columns[is_positive], rows[is_positive]] = False
-      rows, places = _equal_pairs(query_rows, query_rows[held])
-      backward[rows, held[places]] = False
-    forward[held, held] = True
-    backward[held, held] = True
-    return forward, backward
-
 
 def example_numbers(
     count: int, batch_size: int, seed: int, step: int
@@ -279,12 +297,3 @@ def example_numbers(
   order = grain.MapDataset.range(count).seed(seed).shuffle().repeat()
   start = step * batch_size
   return np.array([order[start + i] for i in range(batch_size)], int)
-
-
-def _equal_pairs(left, right):
-  """All `(i, j)` where `left[i] == right[j]`, as two arrays."""
-  order = np.argsort(right, kind='stable')
-  begins = np.searchsorted(right, left, 'left', sorter=order)
-  counts = np.searchsorted(right, left, 'right', sorter=order) - begins
-  return (np.repeat(np.arange(len(left)), counts),
-          order[sequences_lib.runs(begins, counts)])

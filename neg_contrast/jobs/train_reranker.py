@@ -36,6 +36,11 @@ def check(config: config_lib.Config) -> None:
                        f'{", ".join(config_lib.MINED.names)} or mixed')
   if negatives.per_query < 1:
     raise config.error('negatives.per_query', 'must be at least 1')
+  for name in ('shared_corpus', 'queue'):
+    if getattr(negatives, name):
+      raise config.error(f'negatives.{name}', 'is for dual encoders: a '
+                         "reranker compares a query's own candidates; leave it "
+                         'out')
   if not config.candidates and (
       negatives.pool or negatives.strategy not in ('bm25', 'model', 'run')
   ):

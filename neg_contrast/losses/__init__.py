@@ -10,3 +10,6 @@ import jax
 
 # (params, batch, dropout key) -> (loss, metrics by name).
 Loss = Callable[[Any, Any, jax.Array], tuple[jax.Array, dict[str, Any]]]
+
+REMEMBERED = 'remembered'
+"""Among the metrics: vectors that the queue keeps for later steps."""

@@ -32,6 +32,7 @@ class BatchSoftmaxLoss(dual_encoder_loss.DualEncoderLoss):
     terms = batch_softmax(
         vectors.queries, vectors.positives, vectors.negatives, scale,
         batch.forward_mask, batch.backward_mask, score,
+        jnp.concatenate([vectors.corpus, vectors.queue]),
     )
     loss = terms.loss if self.bidirectional else jnp.mean(terms.forward)
     return loss, {
@@ -39,7 +40,8 @@ class BatchSoftmaxLoss(dual_encoder_loss.DualEncoderLoss):
         'backward_loss': jnp.mean(terms.backward),
         'accuracy': jnp.mean(terms.correct.astype(jnp.float32)),
         'contrast': contrast.by_source(
-            terms.scores, batch.negative_sources, scale, sources
+            terms.scores, batch.negative_sources, scale, sources,
+            {'corpus': len(vectors.corpus), 'queue': len(vectors.queue)},
         ),
     }
 
@@ -52,8 +54,8 @@ class BatchSoftmax:
     forward: `[batch] float32`, query to passage.
     backward: `[batch] float32`, passage to query.
     correct: `[batch] bool`, the positive scores above every other candidate.
-    scores: `[batch, batch * (1 + negatives)] float32`, scaled; -inf where
-      masked.
+    scores: `[batch, batch * (1 + negatives) + shared] float32`, scaled; -inf
+      where masked.
   """
 
   forward: Float[Array, ' batch']
@@ -75,12 +77,13 @@ def batch_softmax(
     forward_mask: Bool[AnyArray, 'batch candidates'],
     backward_mask: Bool[AnyArray, 'batch batch'],
     score: scoring.ScoreFunction = scoring.DUAL,
+    shared_vecs: Float[Array, 'shared features'] | None = None,
 ) -> BatchSoftmax:
   """Bidirectional batch softmax with hard negatives in the forward direction.
 
   With s_ij the scaled score of query i and candidate j, where candidates are
   the positives of the whole batch followed by the hard negatives of the whole
-  batch:
+  batch, and by others that all queries share:
 
     forward_i = logsumexp_{j kept} s_ij - s_ii
     backward_i = logsumexp_{n kept} s_ni - s_ii
@@ -99,20 +102,23 @@ def batch_softmax(
     negative_vecs: `[batch, negatives, features] float32`; `negatives` may be 0;
       masked slots may hold anything finite.
     scale: factor on scores, the same in both directions.
-    forward_mask: `[batch, batch * (1 + negatives)] bool`, True = candidate;
-      column `batch + i * negatives + n` is hard negative n of row i. The
-      diagonal of the first `batch` columns must be True.
+    forward_mask: `[batch, batch * (1 + negatives) + shared] bool`, True =
+      candidate; column `batch + i * negatives + n` is hard negative n of row i.
+      The diagonal of the first `batch` columns must be True.
     backward_mask: `[batch, batch] bool`; row i says which queries are
       candidates of positive i. The diagonal must be True.
     score: of a query and a candidate; its vectors lie side by side in features.
+    shared_vecs: `[shared, features] float32`, other passages that all queries
+      have as candidates, in the forward direction; None: there are none.
 
   Returns:
     The per-query terms; their means make the loss.
   """
   batch, negatives, features = negative_vecs.shape
-  candidate_vecs = jnp.concatenate(
-      [positive_vecs, negative_vecs.reshape(batch * negatives, features)]
-  )
+  candidate_vecs = jnp.concatenate([
+      positive_vecs, negative_vecs.reshape(batch * negatives, features),
+      *([] if shared_vecs is None else [shared_vecs]),
+  ])
   scores = scale * score(query_vecs, candidate_vecs)
   own_scores = jnp.diagonal(scores)
   candidate_scores = jnp.where(forward_mask, scores, -jnp.inf)

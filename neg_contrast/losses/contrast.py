@@ -1,6 +1,7 @@
 """What the positives of a batch are up against, by source. Pure."""
 
-from collections.abc import Sequence
+import types
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import flax.struct
@@ -33,6 +34,7 @@ def by_source(
     negative_sources: Int[AnyArray, 'batch negatives'],
     scale: Float[Array, ''] | float,
     names: Sequence[str],
+    shared: Mapping[str, int] = types.MappingProxyType({}),
 ) -> dict[str, Contrast]:
   """Splits the forward softmax by where a query's negatives come from.
 
@@ -41,10 +43,13 @@ def by_source(
     negative_sources: `[batch, negatives] int32`, places in `names`; -1: none.
     scale: the factor in the scores.
     names: of the sources of hard negatives.
+    shared: name -> candidates that all queries share, in the order of the last
+      columns.
 
   Returns:
-    `batch` (the other rows: their positives and their hard negatives) and each
-    of `names` (the query's own hard negatives).
+    `batch` (the other rows: their positives and their hard negatives), each of
+    `names` (the query's own hard negatives), and each of `shared`, as
+    `shared_NAME`, that has any.
   """
   batch, negatives = negative_sources.shape
   mass = jax.nn.softmax(scores, axis=1)
@@ -54,9 +59,19 @@ def by_source(
   positive = jnp.diagonal(scores)
   is_other = jnp.isfinite(scores).at[rows, own_columns].set(False)
   is_other &= ~jnp.eye(batch, scores.shape[1], dtype=bool)
+  kinds, begin = {}, batch * (1 + negatives)
+  for name, count in shared.items():
+    if count:
+      columns = slice(begin, begin + count)
+      kinds[f'shared_{name}'] = (
+          scores[:, columns], mass[:, columns], is_other[:, columns]
+      )
+      begin = columns.stop
+  kinds['batch'] = (
+      scores, mass, is_other.at[:, batch * (1 + negatives):].set(False)
+  )
   return _contrasts(positive, scale, {
-      'batch': (scores, mass, is_other),
-      **_split(own, own_mass, negative_sources, names),
+      **kinds, **_split(own, own_mass, negative_sources, names),
   })
 
 

@@ -31,11 +31,17 @@ class Vectors(NamedTuple):
     positives: `[batch, features] float32`; row i answers query i.
     negatives: `[batch, negatives, features] float32`; `negatives` may be 0;
       where there is no hard negative, that of any sequence.
+    corpus: `[corpus, features] float32`, passages of the corpus that all
+      queries share as candidates.
+    queue: `[queue, features] float32`, positives of earlier batches, without
+      gradient.
   """
 
   queries: Float[Array, 'batch query_features']
   positives: Float[Array, 'batch features']
   negatives: Float[Array, 'batch negatives features']
+  corpus: Float[Array, 'corpus features']
+  queue: Float[Array, 'queue features']
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,6 +54,7 @@ class DualEncoderLoss(abc.ABC):
   """
 
   directions: ClassVar[tuple[bool, ...]]  # Values of `bidirectional` it knows.
+  shares: ClassVar[bool] = True  # Whether queries share candidates.
   adjusts: ClassVar[bool] = False  # Whether it knows `adjusted`.
 
   bidirectional: bool
@@ -108,9 +115,31 @@ def make_loss(
     value, metrics = loss(
         vectors, batch, used_scale, encoder.spec.score, sources
     )
-    return value, {**metrics, 'scale': used_scale}
+    metrics = {**metrics, 'scale': used_scale}
+    if batch.memory is not None:
+      metrics[losses.REMEMBERED] = jax.lax.stop_gradient(
+          _remembered(encoder, vectors, batch, key, chunks)
+      )
+    return value, metrics
 
   return loss_fn
+
+
+def _remembered(encoder, vectors, batch, key, chunks):
+  """What the queue gets: positives, by the momentum encoder if there is one.
+
+  It encodes them under the same dropout masks, so that it tends to the encoder
+  itself as its momentum tends to 0.
+  """
+  if 'momentum' not in batch.memory:
+    return vectors.positives
+  towers = sorted(batch.sequences)
+  tower = 'passage' if 'passage' in towers else 'shared'
+  table = _encode_tower(
+      encoder, jax.lax.stop_gradient(batch.memory['momentum']), batch, tower,
+      towers.index(tower), key, chunks,
+  )
+  return table[batch.positive_slots]
 
 
 def scale_of(params: Any, scale: float) -> Float[Array, '']:
@@ -135,19 +164,31 @@ def encode_batch(
     dropout_key: None: no dropout.
     chunks: encode it in chunks; None: at once.
   """
-  vecs = {}
-  for number, (name, sequences) in enumerate(sorted(batch.sequences.items())):
-    key = (None if dropout_key is None
-           else jax.random.fold_in(dropout_key, number))
-    by_group = gradient_cache.encode(
-        encoder.clone(role=name), params['encoder'][name], sequences, key,
-        chunks,
-    )
-    vecs[name] = by_group.reshape(-1, by_group.shape[-1])
+  vecs = {
+      name: _encode_tower(
+          encoder, params['encoder'][name], batch, name, number, dropout_key,
+          chunks,
+      ) for number, name in enumerate(sorted(batch.sequences))
+  }
   query_table = vecs['shared'] if 'shared' in vecs else vecs['query']
   passage_table = vecs['shared'] if 'shared' in vecs else vecs['passage']
+  features = passage_table.shape[1]
+  none = jnp.zeros((0, features), jnp.float32)
   return Vectors(
       query_table[batch.query_slots],
       passage_table[batch.positive_slots],
       passage_table[batch.negative_slots],
+      none if batch.corpus_slots is None else passage_table[batch.corpus_slots],
+      none if batch.memory is None
+      else batch.memory['queue'].reshape(-1, features),
   )
+
+
+def _encode_tower(encoder, tower, batch, name, number, dropout_key, chunks):
+  """`[groups * slots, features]`, of a tower with some parameters."""
+  key = (None if dropout_key is None
+         else jax.random.fold_in(dropout_key, number))
+  by_group = gradient_cache.encode(
+      encoder.clone(role=name), tower, batch.sequences[name], key, chunks
+  )
+  return by_group.reshape(-1, by_group.shape[-1])

@@ -66,7 +66,7 @@ class LossBytes(NamedTuple):
 
 
 def loss_bytes(
-    batch: int, negatives: int, features: int, shards: int = 1
+    batch: int, negatives: int, features: int, shards: int = 1, others: int = 0
 ) -> LossBytes:
   """What a step needs at most besides parameters and activations of a chunk.
 
@@ -75,13 +75,14 @@ def loss_bytes(
     negatives: hard negatives N of each.
     features: D, of an embedding.
     shards: devices that share the batch.
+    others: passages R that all queries have as candidates beside these.
 
   Returns:
-    `4 * B (2 + N) D` and `9 * B B (1 + N) / shards` float32.
+    `4 * (B (2 + N) + R) D` and `9 * B (B (1 + N) + R) / shards` float32.
   """
   return LossBytes(
-      EMBEDDING_ARRAYS * batch * (2 + negatives) * features * 4,
-      SCORE_ARRAYS * batch * batch * (1 + negatives) * 4 // shards,
+      EMBEDDING_ARRAYS * (batch * (2 + negatives) + others) * features * 4,
+      SCORE_ARRAYS * batch * (batch * (1 + negatives) + others) * 4 // shards,
   )
 
 

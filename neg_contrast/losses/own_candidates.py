@@ -21,6 +21,7 @@ class OwnCandidatesLoss(dual_encoder_loss.DualEncoderLoss):
   """
 
   directions = (False,)
+  shares = False
   adjusts = True
 
   @property

@@ -15,6 +15,7 @@ from neg_contrast.batches import batcher
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _NONE = np.uint64(2**64 - 1)  # The key of what may not be drawn.
+_NO_EXAMPLE = np.array([2**62])  # In its place, where all share what is drawn.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -154,6 +155,34 @@ def draw_from_corpus(
   drawn = np.take_along_axis(rows, first, axis=1)
   return batcher.Drawn(np.where(kept, drawn, np.int32(-1)),
                        np.where(kept, np.int32(0), np.int32(-1)))
+
+
+def draw_shared(
+    among: Int[np.ndarray, ' rows'] | int, count: int, seed: int, step: int
+) -> Int[np.ndarray, ' count']:
+  """Draws passages that all queries of a batch have as candidates.
+
+  Args:
+    among: `[rows] int32`, the passages that are drawn from; or how many there
+      are in all.
+    count: C.
+    seed: of the run.
+    step: training step.
+
+  Returns:
+    `[count] int32`, distinct; -1 where there are not so many.
+  """
+  size = among if isinstance(among, int) else len(among)
+  count, missing = min(count, size), max(0, count - size)
+  tries, places = count, np.zeros(0, np.uint64)
+  while len(places) < count:
+    tries *= 2  # Its first numbers stay the same.
+    bits = _random_bits(seed, step, _NO_EXAMPLE, tries)[0]
+    places, first = np.unique(bits % np.uint64(size), return_index=True)
+    places = places[np.argsort(first)]
+  chosen = places[:count].astype(np.int32)
+  rows = chosen if isinstance(among, int) else among[chosen]
+  return np.append(rows, np.full(missing, -1)).astype(np.int32)
 
 
 def _random_bits(

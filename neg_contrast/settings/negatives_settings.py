@@ -72,6 +72,14 @@ class NegativesConfig(keys.Section):
       its own sources and filters count then, and of the keys above only
       `per_query` and `quotas` (with `members` as the pool has them).
     mined_dir: folder of trained miners and mined candidates, kept for reuse.
+    shared_corpus: C, passages drawn uniformly from the corpus at each step, and
+      encoded once, that all queries of the batch have as candidates.
+    queue: Q, positives of earlier batches whose vectors all queries have as
+      candidates: a multiple of `data.batch_size` (cross-batch memory, Wang et
+      al., 2020). They cost no encoding and get no gradient.
+    momentum: decay of an average of the passage tower that encodes the
+      positives again, for the queue, such as 0.999 (MoCo, He et al., 2020); 0:
+      it takes their vectors as they are.
     formats: other libraries' files that `job=mine` writes the pool as: `dpr`,
       `tevatron`, `flag_embedding`, `triplets` (sentence-transformers).
   """
@@ -114,6 +122,11 @@ class NegativesConfig(keys.Section):
   drop_duplicates: bool = keys.key(True, counts=False)
   pool: str = keys.key('', counts=False)
   mined_dir: str = keys.key('workdirs/mined', counts=False)
+  shared_corpus: int = keys.key(0, keys.at_least(0), counts=keys.Changed())
+  queue: int = keys.key(0, keys.at_least(0), counts=keys.Changed())
+  momentum: float = keys.key(
+      0.0, keys.at_least_below(0, 1), counts=keys.Changed()
+  )
   formats: tuple[str, ...] = keys.key(
       (), each=keys.one_of(*FORMATS), counts=False
   )
@@ -150,6 +163,9 @@ class NegativesConfig(keys.Section):
     if self.sources and not self.pooled and self.strategy == 'mixed':
       raise self.error('members', 'names what has a pool too; for context '
                        'negatives alone choose negatives.strategy="context"')
+    if self.momentum and not self.queue:
+      raise self.error('momentum', 'fills a queue; set negatives.queue, such '
+                       'as 4096')
     if self.sources and self.pool_size < self.per_query:
       raise self.error('pool_size', keys.at_least(self.per_query).rule)
     self._check_ranks()

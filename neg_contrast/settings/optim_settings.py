@@ -22,6 +22,8 @@ class OptimConfig(keys.Section):
     eps: added to the root of Adam's second moment.
     epochs: passes over the examples, unless `steps` is given.
     steps: steps to run; 0: as `epochs` says.
+    ema: decay of an average of the parameters, which is evaluated, selected and
+      exported in their place, such as 0.999; 0: there is none.
   """
 
   section = 'optim'
@@ -41,6 +43,9 @@ class OptimConfig(keys.Section):
   eps: float = keys.key(1e-8)
   epochs: float = keys.key(1.0, keys.above(0))
   steps: int = keys.key(0, keys.at_least(0))
+  ema: float = keys.key(
+      0.0, keys.at_least_below(0, 1), counts=keys.Changed()
+  )
 
   def __post_init__(self):
     """Checks ranges and that the keys agree."""

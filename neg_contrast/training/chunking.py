@@ -138,16 +138,19 @@ def log_memory(
 ) -> None:
   """Says what a step with a gradient cache needs, beside parameters."""
   batch, negatives = config.data.batch_size, config.negatives.per_query
-  sizes = gradient_cache.loss_bytes(batch, negatives, features, chunks.shards)
+  others = config.negatives.shared_corpus + config.negatives.queue
+  sizes = gradient_cache.loss_bytes(
+      batch, negatives, features, chunks.shards, others
+  )
   logging.info(
       'gradient cache: %d chunks, of %d groups on each device. Beside '
       'parameters and optimizer a device needs the activations of one chunk, '
-      'and at most %d x %d x %d x %d x 4 bytes = %.3f GiB of embeddings and '
+      'and at most %d x %d x %d x 4 bytes = %.3f GiB of embeddings and '
       '%d x %d x %d x 4 / %d bytes = %.3f GiB of scores',
       config.data.groups // chunks.groups // chunks.shards, chunks.groups,
-      gradient_cache.EMBEDDING_ARRAYS, batch, 2 + negatives, features,
-      sizes.embeddings / _GIB,
-      gradient_cache.SCORE_ARRAYS, batch, batch * (1 + negatives),
+      gradient_cache.EMBEDDING_ARRAYS, batch * (2 + negatives) + others,
+      features, sizes.embeddings / _GIB,
+      gradient_cache.SCORE_ARRAYS, batch, batch * (1 + negatives) + others,
       chunks.shards, sizes.scores / _GIB,
   )
 

@@ -73,7 +73,8 @@ def report(
   work = training.outline()
   sharded_step.check(config, mesh)
   steps = sharded_step.Steps(
-      config, mesh, training.sharding_rules, work.params, work.loss, _STEPS
+      config, mesh, training.sharding_rules, work.params, work.loss, _STEPS,
+      run_settings.memory_of(config, work.features),
   )
   state, batch = steps.like, steps.batch_like(work.batch)
   chip = accelerators.find(devices[0].device_kind)

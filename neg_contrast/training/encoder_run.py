@@ -18,7 +18,7 @@ from neg_contrast.data import examples, synthetic_pairs, tokenized
 from neg_contrast.losses import dual_encoder_loss, loss_table
 from neg_contrast.models import attention, dual_encoder, loading, text_spec
 from neg_contrast.models import by_name as model_lib
-from neg_contrast.negatives import sampling, sources
+from neg_contrast.negatives import drawing, sampling, sources
 from neg_contrast.retrieval import embedder as embedder_lib
 from neg_contrast.retrieval import text_encoder
 from neg_contrast.settings import config as config_lib
@@ -92,9 +92,12 @@ class DualEncoderTraining(pooled_run.PooledTraining):
             costs.encoder_flops(
                 spec, np.concatenate([lengths.queries, lengths.passages])
             ) + costs.score_flops(
-                len(lengths.queries), len(lengths.passages), spec.dim
+                len(lengths.queries),
+                len(lengths.passages) + config.negatives.queue, spec.dim
                 * spec.score.query_vectors * spec.score.passage_vectors,
             )
+        ) + bool(config.negatives.momentum) * costs.encoder_flops(
+            spec, lengths.passages[:len(lengths.queries)]
         ),
     )
 
@@ -120,6 +123,7 @@ class DualEncoderTraining(pooled_run.PooledTraining):
         self.model.text,
         examples=pairs,
         draw=self._source.draw,
+        draw_shared=self._draw_shared(pairs),
         query_tokens=dataset.tokenize(self.model, 'query').tokens,
         passage_tokens=passage_tokens(
             dataset.tokenize(self.model, 'passage'), halves
@@ -148,8 +152,23 @@ class DualEncoderTraining(pooled_run.PooledTraining):
         row_lengths=row_lengths(config, text),
         seed=config.seed,
         mask_known_positives=config.loss.mask_known_positives,
+        shared=config.negatives.shared_corpus,
+        queue_steps=config.negatives.queue // config.data.batch_size,
         **data,
     )
+
+  def _draw_shared(self, pairs: examples.Examples) -> batcher_lib.DrawShared:
+    """Draws from the worlds of the queries."""
+    config, prepared = self._config, self._dataset.prepared
+    among = prepared.rows_of_worlds(pairs.query_rows)
+    return lambda step: drawing.draw_shared(
+        len(prepared.passages) if among is None else among,
+        config.negatives.shared_corpus, config.seed, step,
+    )
+
+  @property
+  def _features(self):
+    return self.model.spec.features('passage')
 
   @property
   def _refresh_steps(self):

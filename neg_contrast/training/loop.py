@@ -21,6 +21,7 @@ from neg_contrast import errors, hosts
 from neg_contrast.artifacts import checkpoints as checkpoints_lib
 from neg_contrast.batches import batcher, prefetch
 from neg_contrast.training import criterion as criterion_lib
+from neg_contrast.training import memory as memory_lib
 from neg_contrast.training import optimizer, run_log, run_settings
 from neg_contrast.training import state as state_lib
 
@@ -242,7 +243,9 @@ class Trainer:
     self._drain()
     if self._schedule.evaluates(step):
       # All must judge alike, or some would stop and the others wait for them.
-      metrics = hosts.from_first(self._evaluate(state.params))
+      metrics = hosts.from_first(self._evaluate(
+          memory_lib.evaluated(state.params, state.memory)
+      ))
       self._log.write_evaluation(step, metrics)
       criterion = self._schedule.criterion
       progress = judge(

@@ -47,15 +47,18 @@ class Outline:
 class Lengths:
   """Texts of a batch of which nothing is known but their lengths.
 
-  The first passages are the queries' positives, and the others negatives.
+  The first passages are the queries' positives, then come their negatives, then
+  what all queries share.
 
   Attributes:
     queries: `[batch] int64` tokens.
-    passages: `[batch * (1 + N)] int64` tokens.
+    passages: `[batch * (1 + N) + C] int64` tokens.
+    shared: C.
   """
 
   queries: Int[np.ndarray, ' batch']
   passages: Int[np.ndarray, ' passages']
+  shared: int = 0
 
   def batcher_arguments(self, has_chances: bool = False) -> dict[str, Any]:
     """What batchers of pairs take of the data.
@@ -65,9 +68,9 @@ class Lengths:
     """
     size = len(self.queries)
     rows = np.arange(size, dtype=np.int32)
-    negatives = np.arange(
-        size, len(self.passages), dtype=np.int32
-    ).reshape(size, len(self.passages) // size - 1)
+    others = np.arange(size, len(self.passages), dtype=np.int32)
+    owned, shared = np.split(others, [len(others) - self.shared])
+    negatives = owned.reshape(size, len(owned) // size)
     chances = np.zeros(negatives.shape, np.float32) if has_chances else None
     return {
         'examples': examples.Examples(
@@ -76,6 +79,7 @@ class Lengths:
         'draw': lambda *_: batcher.Drawn(
             negatives, np.zeros_like(negatives), chances
         ),
+        'draw_shared': lambda step: shared,
         'query_tokens': lambda rows: blank(self.queries[rows]),
         'passage_tokens': lambda rows, cuts: blank(self.passages[rows]),
     }
@@ -86,14 +90,16 @@ def lengths_of(
 ) -> Lengths:
   """Lengths as `data.expected_*` has them."""
   data, count = settings.data, settings.negatives.per_query
+  shared = settings.negatives.shared_corpus
   return Lengths(
       random_texts.lengths(
           data.batch_size, data.expected_query_tokens, text.query_length
       ),
       random_texts.lengths(
-          data.batch_size * (1 + count), data.expected_passage_tokens,
+          data.batch_size * (1 + count) + shared, data.expected_passage_tokens,
           text.passage_length,
       ),
+      shared,
   )
 
 

@@ -20,6 +20,7 @@ from neg_contrast.training import (
   sharded_step,
 )
 from neg_contrast.training import criterion as criterion_lib
+from neg_contrast.training import memory as memory_lib
 from neg_contrast.training import outline as outline_lib
 from neg_contrast.training import state as state_lib
 
@@ -39,6 +40,7 @@ class Ready:
     chunk_groups: groups that each device encodes at once; 0: all it holds.
     step: jitted `(state, batch) -> (state, metrics)`; the state is donated.
     mesh: of the devices.
+    memory: what is remembered of earlier steps.
   """
 
   make_batch: Callable[[int], tuple[Any, batcher.BatchStats]]
@@ -49,6 +51,7 @@ class Ready:
   chunk_groups: int
   step: Callable[[Any, Any], tuple[Any, dict[str, Any]]]
   mesh: Mesh
+  memory: memory_lib.Memory
 
   def put(self, step: int) -> tuple[Any, batcher.BatchStats]:
     """The batch of a step on the devices, and its facts."""
@@ -165,18 +168,26 @@ class Recipe(abc.ABC):
     total = run_settings.total_steps(config, examples)
     steps = sharded_step.Steps(
         config, self._mesh, self.sharding_rules, self._params(), self._loss,
-        total,
+        total, run_settings.memory_of(config, self._features),
     )
     chunk_groups = self._chunk_groups(steps, make_batch)
     return Ready(make_batch, examples, total, steps.transform, steps.like,
-                 chunk_groups, steps.make(chunk_groups), self._mesh)
+                 chunk_groups, steps.make(chunk_groups), self._mesh,
+                 run_settings.memory_of(config, self._features))
 
   def first_state(self, ready: Ready) -> state_lib.TrainState:
     """The state before the first step, on the devices."""
     shardings = jax.tree.map(lambda leaf: leaf.sharding, ready.like)
-    init = functools.partial(state_lib.init_state, optimizer=ready.transform)
+    init = functools.partial(
+        state_lib.init_state, optimizer=ready.transform, memory=ready.memory
+    )
     placed = sharding.put(self._params(), shardings.params)
     return jax.jit(init, out_shardings=shardings)(placed)
+
+  @property
+  def _features(self) -> int:
+    """Of a passage's vector; 0: there are none."""
+    return 0
 
   @property
   def _refresh_steps(self) -> int:

@@ -5,6 +5,7 @@ from typing import Any
 
 from neg_contrast.retrieval import encoding as encoding_lib
 from neg_contrast.settings import config as config_lib
+from neg_contrast.training import memory as memory_lib
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,6 +71,21 @@ def select(
   return RunSettings(
       **{name: getattr(config, name) for name in SECTIONS}, counted=counted,
       resolved=resolved,
+  )
+
+
+def memory_of(settings: RunSettings, features: int) -> memory_lib.Memory:
+  """What a training remembers of earlier steps.
+
+  Args:
+    settings: of the run.
+    features: of a passage's vector; 0: there are none.
+  """
+  negatives, batch = settings.negatives, settings.data.batch_size
+  return memory_lib.Memory(
+      negatives.queue // batch, batch, features,
+      'shared' if settings.model.shared else 'passage', negatives.momentum,
+      settings.optim.ema,
   )
 
 

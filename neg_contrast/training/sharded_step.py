@@ -6,11 +6,12 @@ from typing import Any
 
 import jax
 import optax
-from jax.sharding import Mesh, PartitionSpec
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from neg_contrast import cpu, losses, sharding
 from neg_contrast.models import by_name
 from neg_contrast.training import chunking, optimizer, run_settings
+from neg_contrast.training import memory as memory_lib
 from neg_contrast.training import state as state_lib
 from neg_contrast.training import step as step_lib
 
@@ -31,6 +32,7 @@ class Steps:
       params: Any,
       loss: Callable[[int], losses.Loss],
       total_steps: int,
+      memory: memory_lib.Memory = memory_lib.NOTHING,
   ):
     """Lays out the state.
 
@@ -41,12 +43,13 @@ class Steps:
       params: arrays or ShapeDtypeStructs.
       loss: what is minimised, by the groups that a device encodes at once.
       total_steps: of the run.
+      memory: what is remembered of earlier steps.
     """
     self._config, self._mesh, self._rules = config, mesh, rules
-    self._loss = loss
+    self._loss, self._memory = loss, memory
     self.transform = optimizer.make_optimizer(config.optim, total_steps)
     self.like = abstract_state(
-        params, self.transform, mesh, rules, config.mesh.fsdp
+        params, self.transform, mesh, rules, config.mesh.fsdp, memory
     )
     self._made: dict[int, Any] = {}
 
@@ -68,7 +71,9 @@ class Steps:
           ),
       )
     self._made[chunk_groups] = jax.jit(
-        step_lib.make_train_step(loss, self.transform, self._config.seed),
+        step_lib.make_train_step(
+            loss, self.transform, self._config.seed, self._memory
+        ),
         donate_argnums=0, out_shardings=(lies, sharding.replicated(self._mesh)),
         compiler_options=cpu.compiler_options(self._mesh, by_name.compute_dtype(
             self._config.model, self._mesh.devices.flat[0].platform
@@ -117,8 +122,12 @@ def abstract_state(
     mesh: Mesh,
     rules: tuple[tuple[str, PartitionSpec], ...],
     fsdp: bool,
+    memory: memory_lib.Memory = memory_lib.NOTHING,
 ) -> state_lib.TrainState:
   """Shapes, dtypes and shardings of the state that training begins with.
+
+  Averages lie as parameters do while they are used, and passages of the queue
+  where those of the batch do.
 
   Args:
     params: arrays or ShapeDtypeStructs.
@@ -126,13 +135,21 @@ def abstract_state(
     mesh: the mesh.
     rules: how parameters lie on it.
     fsdp: whether they are split over `data` too.
+    memory: what is remembered of earlier steps.
   """
-  abstract = jax.eval_shape(
-      functools.partial(state_lib.init_state, optimizer=transform), params
+  abstract = jax.eval_shape(functools.partial(
+      state_lib.init_state, optimizer=transform, memory=memory
+  ), params)
+  lies = {
+      name: NamedSharding(mesh, PartitionSpec(None, 'data'))
+      if name == memory_lib.QUEUE
+      else sharding.parameter_shardings(tree, mesh, rules)
+      for name, tree in abstract.memory.items()
+  }
+  rest = sharding.parameter_shardings(
+      abstract.replace(memory={}), mesh, rules, fsdp
   )
-  return with_shardings(
-      abstract, sharding.parameter_shardings(abstract, mesh, rules, fsdp)
-  )
+  return with_shardings(abstract, rest.replace(memory=lies))
 
 
 def with_shardings(shapes: Any, shardings: Any) -> Any:

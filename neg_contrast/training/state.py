@@ -1,11 +1,14 @@
 """What a training step changes. Pure."""
 
+import dataclasses
 from typing import Any
 
 import flax.struct
 import jax
 import jax.numpy as jnp
 import optax
+
+from neg_contrast.training import memory as memory_lib
 
 
 @flax.struct.dataclass
@@ -18,11 +21,13 @@ class TrainState:
       where `loss` is empty when the scale is fixed; of a question generator
       `{'generator': T5}`; of a cross-encoder `{'reranker': it}`.
     opt_state: of the optimizer.
+    memory: what is remembered of earlier steps, see `memory.Memory`.
   """
 
   step: Any
   params: Any
   opt_state: Any
+  memory: Any = dataclasses.field(default_factory=dict)
 
 
 def dual_encoder_params(
@@ -41,13 +46,15 @@ def dual_encoder_params(
 
 
 def init_state(
-    params: Any, optimizer: optax.GradientTransformation
+    params: Any, optimizer: optax.GradientTransformation,
+    memory: memory_lib.Memory = memory_lib.NOTHING,
 ) -> TrainState:
   """The state before the first step."""
   return TrainState(
       step=jnp.zeros((), jnp.int32),
       params=params,
       opt_state=optimizer.init(params),
+      memory=memory.first(params),
   )
 
 

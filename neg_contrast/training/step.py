@@ -7,11 +7,13 @@ import jax
 import optax
 
 from neg_contrast import losses
+from neg_contrast.training import memory as memory_lib
 from neg_contrast.training import state as state_lib
 
 
 def make_train_step(
-    loss_fn: losses.Loss, optimizer: optax.GradientTransformation, seed: int
+    loss_fn: losses.Loss, optimizer: optax.GradientTransformation, seed: int,
+    memory: memory_lib.Memory = memory_lib.NOTHING,
 ) -> Callable[
     [state_lib.TrainState, Any], tuple[state_lib.TrainState, dict[str, Any]]
 ]:
@@ -24,17 +26,25 @@ def make_train_step(
     loss_fn: what is minimised.
     optimizer: the optimizer.
     seed: of the dropout keys; folded with the step.
+    memory: what is remembered of earlier steps. With a queue batches get it as
+      `memory`, and what the loss measures as `losses.REMEMBERED` goes into the
+      queue.
   """
 
   def train_step(state, batch):
+    if memory.queue_steps:
+      batch = batch.replace(memory=state.memory)
     key = jax.random.fold_in(jax.random.key(seed), state.step)
     (loss, metrics), grads = jax.value_and_grad(loss_fn, has_aux=True)(
         state.params, batch, key
     )
     updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
+    remembered = metrics.pop(losses.REMEMBERED, None)
     metrics = {'loss': loss, **metrics,
                'gradient_norm': optax.tree.norm(grads)}
     params = optax.apply_updates(state.params, updates)
-    return state_lib.TrainState(state.step + 1, params, opt_state), metrics
+    known = memory.after(state.memory, remembered, params, state.step)
+    return (state_lib.TrainState(state.step + 1, params, opt_state, known),
+            metrics)
 
   return train_step

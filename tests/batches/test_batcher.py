@@ -105,6 +105,49 @@ def test_masks_equal_the_contract(mask):
         assert batch.backward_mask[i, n] == (n == i or not (mask and other))
 
 
+def test_shared_candidates_equal_the_contract():
+  """Passages of the corpus and of the queue, against loops; and their texts."""
+  batcher, texts, draw = make_batcher(2)
+  shared = lambda step: np.random.default_rng(step).permutation(
+      np.array([-1, *range(10)], np.int32))[:4]
+  plain = batcher
+  batcher = dataclasses.replace(
+      batcher, draw_shared=shared, shared=4, queue_steps=3)
+  groups, known = batcher.passage_groups, batcher.examples.positive_groups
+  positives = batcher.examples.positive_rows
+  masked = 0
+  ring = [np.full(6, -1)] * 3
+  for step in range(9):
+    batch, stats = batcher(step)
+    want, _ = plain(step)
+    own = want.forward_mask.shape[1]
+    np.testing.assert_array_equal(batch.forward_mask[:, :own],
+                                  want.forward_mask)
+    np.testing.assert_array_equal(batch.backward_mask, want.backward_mask)
+    numbers = batcher.example_numbers(step)
+    queries = batcher.examples.query_rows[numbers]
+    others = [*shared(step), *np.concatenate(ring)]
+    assert batch.forward_mask.shape == (6, own + 4 + 18)
+    for i in range(6):
+      for j, passage in enumerate(others):
+        is_known = passage >= 0 and groups[passage] in known[queries[i]]
+        assert batch.forward_mask[i, own + j] == (passage >= 0 and not is_known)
+        masked += is_known
+    for row, got in zip(shared(step), unpacked(
+        batch, 'shared', batch.corpus_slots), strict=True):
+      if row >= 0:
+        np.testing.assert_array_equal(got, texts[row])
+    assert stats.values['missing_negatives'] == (
+        draw(step, numbers, queries).rows < 0).sum()
+    assert stats.values['queue_age'] == (
+        np.mean(range(1, min(step, 3) + 1)) if step else 0)
+    ring[step % 3] = positives[numbers]
+  assert masked > 50
+  # The same without what came before: a resumed run makes the same batch.
+  again = dataclasses.replace(batcher)(8)[0]
+  jax.tree.map(np.testing.assert_array_equal, batcher(8)[0], again)
+
+
 def test_half_passages_count_as_their_parents_but_for_their_own_query():
   batcher, texts, _ = make_batcher(1)
   passages = len(batcher.passage_groups)

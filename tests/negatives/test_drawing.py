@@ -99,3 +99,26 @@ def test_quotas_are_kept_as_far_as_sources_go():
   assert np.abs(counts[3:6] - 500).max() < 5 * 19
   third = of[::2][:, 2]
   assert 0.15 < (third == 0).mean() < 0.35  # 1 of 4 is left of source 0.
+
+
+@pytest.mark.parametrize('among', [50, np.array([3, 9, 400, 7, 8], np.int32)])
+def test_what_all_share_is_distinct_and_follows_from_seed_and_step(among):
+  size = among if isinstance(among, int) else len(among)
+  rows = np.arange(size) if isinstance(among, int) else among
+  seen = np.zeros(401)
+  for step in range(400):
+    drawn = drawing.draw_shared(among, 4, 1, step)
+    assert drawn.dtype == np.int32 and len(set(drawn)) == 4
+    assert np.isin(drawn, rows).all()
+    np.testing.assert_array_equal(
+        drawn, drawing.draw_shared(among, 4, 1, step))
+    seen[drawn] += 1
+  # Uniform, within five standard deviations.
+  part = 4 / size
+  spread = 5 * np.sqrt(400 * part * (1 - part))
+  assert np.abs(seen[rows] - 400 * part).max() <= spread
+  assert (drawing.draw_shared(among, 4, 2, 0)
+          != drawing.draw_shared(among, 4, 1, 0)).any()
+  everything = drawing.draw_shared(among, size + 3, 1, 0)
+  np.testing.assert_array_equal(np.sort(everything[:size]), np.sort(rows))
+  assert (everything[size:] == -1).all()

@@ -48,6 +48,25 @@ def check_unfiltered(config: config_lib.Config) -> None:
     )
 
 
+def check_shared(config: config_lib.Config) -> None:
+  """Refuses a queue that batches don't fill, and what a loss does not look at.
+  """
+  negatives, batch = config.negatives, config.data.batch_size
+  if negatives.queue % batch:
+    near = max(1, round(negatives.queue / batch)) * batch
+    raise config.error(
+        'negatives.queue', 'holds whole batches: a multiple of data.batch_size='
+        f'{batch}, such as {near}'
+    )
+  for name in ('shared_corpus', 'queue'):
+    if getattr(negatives, name) and not loss_table.make(config.loss).shares:
+      raise config.error(
+          f'negatives.{name}', 'gives all queries the same candidates, and '
+          f'loss.candidates={config.loss.candidates!r} compares a query with '
+          "its own alone; choose 'batch'"
+      )
+
+
 def check_trained_with(config: config_lib.Config) -> None:
   """Raises UserError where strategy, number, loss and model disagree."""
   negatives = config.negatives
@@ -58,5 +77,6 @@ def check_trained_with(config: config_lib.Config) -> None:
   check_drawn(config)
   loss_table.check(config.loss,
                    encoder_run.held_by(config.negatives, config.loss))
+  check_shared(config)
   check_unfiltered(config)
   check_mined(config)

@@ -1,0 +1,77 @@
+"""A study: the strategies of the survey, at equal steps from one start.
+
+    python -m neg_contrast.main --config=configs/study_survey.py \\
+        --config.data.source=beir:workdirs/mentions
+
+with splits `train`, `spare` and `dev`, as configs/study_scores.py has them.
+
+All-MiniLM-L6-v2 links 500 mentions to 24,000 entities: 60 steps of 16 with the
+batch softmax, query to passage. Rows differ in what a query is compared with
+beside the positives of the batch:
+
+- nothing (`random`); 2 passages of the corpus (`corpus`); 2 by BM25 (`bm25`); 2
+  by the model as it is, drawn once or six times (`hard_1`, `hard_6`), half of
+  them so (`mixed_6`);
+- one by the model as it is, and none, 10 or 100 of the corpus that all queries
+  share (`hard_1to0`, `hard_1to10`, `hard_1to100`); 100 alone (`shared_100`);
+- positives of earlier batches: 256, or all of the run (`queue_256`,
+  `queue_960`), and these by a momentum encoder (`moco_960`);
+- an average of the parameters is evaluated (`ema`).
+
+Paper: the survey of sampling strategies; launch/studies/ has ours.
+"""
+
+import functools
+
+from neg_contrast import study_preset
+from neg_contrast.settings import config as config_lib
+
+_STEPS, _BATCH, _MENTIONS = 60, 16, 500
+
+
+def get_config(arg=None):
+  """Takes no argument."""
+  config_lib.arguments(arg)
+  config = study_preset.make_linking(__file__, baseline='random')
+  config.checkpointing.log_steps = 1
+  config.data.batch_size = _BATCH
+  config.loss.candidates, config.loss.bidirectional = 'batch', False
+  config.negatives.strategy, config.negatives.per_query = 'random', 0
+  return study_preset.make_study(config, {'linking': {
+      'random': lambda config: None,
+      'corpus': functools.partial(_set_own, strategy='corpus'),
+      'bm25': functools.partial(_set_own, strategy='bm25'),
+      'hard_1': functools.partial(_set_sampled, draws=1),
+      'hard_6': functools.partial(_set_sampled, draws=6),
+      'mixed_6': functools.partial(_set_sampled, draws=6, percent=50.0),
+      'hard_1to0': functools.partial(_set_sampled, draws=6, number=1),
+      'hard_1to10': functools.partial(
+          _set_sampled, draws=6, number=1, shared=10),
+      'hard_1to100': functools.partial(
+          _set_sampled, draws=6, number=1, shared=100),
+      'shared_100': functools.partial(_set_shared, shared_corpus=100),
+      'queue_256': functools.partial(_set_shared, queue=256),
+      'queue_960': functools.partial(_set_shared, queue=960),
+      'moco_960': functools.partial(_set_shared, queue=960, momentum=0.9),
+      'ema': _set_average,
+  }}, seeds=(0, 1))
+
+
+def _set_own(config, strategy):
+  config.negatives.strategy, config.negatives.per_query = strategy, 2
+
+
+def _set_sampled(config, draws, percent=100.0, number=2, shared=0):
+  config.negatives.strategy = 'sampled'
+  config.negatives.per_query = number
+  config.negatives.hard_percent = percent
+  config.negatives.refresh_epochs = _STEPS / draws * _BATCH / _MENTIONS
+  config.negatives.shared_corpus = shared
+
+
+def _set_shared(config, **keys):
+  config.negatives.update(keys)
+
+
+def _set_average(config):
+  config.optim.ema = 0.9
