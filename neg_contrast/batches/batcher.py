@@ -54,7 +54,7 @@ class Batch:
     positive_slots: `[B] int32`.
     negative_slots: `[B, N] int32`; 0 where there is no hard negative.
     negative_sources: `[B, N] int32`, number of the source of each; -1: none.
-    forward_mask: `[B, B * (1 + N) + C + Q] bool`, see `losses.batch_softmax`;
+    forward_mask: `[B, B * (1 + N) + C + Q] bool`, see `losses.batch_scores`;
       behind the hard negatives C passages of the corpus that all queries share,
       and Q of the queue.
     backward_mask: `[B, B] bool`.

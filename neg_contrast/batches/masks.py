@@ -35,9 +35,9 @@ def make_masks(
            Bool[np.ndarray, 'batch batch']]:
   """The masks of both directions.
 
-  Another row's passage that is a known positive of a query, or a copy of one, is
-  no candidate of it. Half a positive is a negative of its own query, and of no
-  other that the whole is a positive of.
+  Another row's passage that is a known positive of a query, or a copy of one,
+  is no candidate of it. Half a positive is a negative of its own query, and of
+  no other that the whole is a positive of.
 
   Args:
     query_rows: `[batch] int32`.

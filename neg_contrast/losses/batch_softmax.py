@@ -7,9 +7,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from neg_contrast import scoring
 from neg_contrast.batches.packed import AnyArray
-from neg_contrast.losses import contrast, dual_encoder_loss
+from neg_contrast.losses import batch_scores, contrast, dual_encoder_loss
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,20 +28,14 @@ class BatchSoftmaxLoss(dual_encoder_loss.DualEncoderLoss):
 
   def __call__(self, vectors, batch, scale, score, sources):
     """The mean of both directions, or of query to passage alone."""
-    terms = batch_softmax(
-        vectors.queries, vectors.positives, vectors.negatives, scale,
-        batch.forward_mask, batch.backward_mask, score,
-        jnp.concatenate([vectors.corpus, vectors.queue]),
-    )
+    scores = batch_scores.score_batch(vectors, batch, scale, score, sources)
+    terms = batch_softmax(scores, batch.backward_mask)
     loss = terms.loss if self.bidirectional else jnp.mean(terms.forward)
     return loss, {
         'forward_loss': jnp.mean(terms.forward),
         'backward_loss': jnp.mean(terms.backward),
         'accuracy': jnp.mean(terms.correct.astype(jnp.float32)),
-        'contrast': contrast.by_source(
-            terms.scores, batch.negative_sources, scale, sources,
-            {'corpus': len(vectors.corpus), 'queue': len(vectors.queue)},
-        ),
+        'contrast': contrast.of_batch(scores, scale),
     }
 
 
@@ -54,14 +47,11 @@ class BatchSoftmax:
     forward: `[batch] float32`, query to passage.
     backward: `[batch] float32`, passage to query.
     correct: `[batch] bool`, the positive scores above every other candidate.
-    scores: `[batch, batch * (1 + negatives) + shared] float32`, scaled; -inf
-      where masked.
   """
 
   forward: Float[Array, ' batch']
   backward: Float[Array, ' batch']
   correct: Bool[Array, ' batch']
-  scores: Float[Array, 'batch candidates']
 
   @property
   def loss(self) -> Float[Array, '']:
@@ -70,20 +60,14 @@ class BatchSoftmax:
 
 
 def batch_softmax(
-    query_vecs: Float[Array, 'batch query_features'],
-    positive_vecs: Float[Array, 'batch features'],
-    negative_vecs: Float[Array, 'batch negatives features'],
-    scale: Float[Array, ''] | float,
-    forward_mask: Bool[AnyArray, 'batch candidates'],
+    scores: batch_scores.BatchScores,
     backward_mask: Bool[AnyArray, 'batch batch'],
-    score: scoring.ScoreFunction = scoring.DUAL,
-    shared_vecs: Float[Array, 'shared features'] | None = None,
 ) -> BatchSoftmax:
   """Bidirectional batch softmax with hard negatives in the forward direction.
 
   With s_ij the scaled score of query i and candidate j, where candidates are
   the positives of the whole batch followed by the hard negatives of the whole
-  batch, and by others that all queries share:
+  batch:
 
     forward_i = logsumexp_{j kept} s_ij - s_ii
     backward_i = logsumexp_{n kept} s_ni - s_ii
@@ -97,38 +81,18 @@ def batch_softmax(
   equation 11).
 
   Args:
-    query_vecs: `[batch, features] float32`.
-    positive_vecs: `[batch, features] float32`; row i answers query i.
-    negative_vecs: `[batch, negatives, features] float32`; `negatives` may be 0;
-      masked slots may hold anything finite.
-    scale: factor on scores, the same in both directions.
-    forward_mask: `[batch, batch * (1 + negatives) + shared] bool`, True =
-      candidate; column `batch + i * negatives + n` is hard negative n of row i.
-      The diagonal of the first `batch` columns must be True.
+    scores: of the batch; the scale is the same in both directions.
     backward_mask: `[batch, batch] bool`; row i says which queries are
       candidates of positive i. The diagonal must be True.
-    score: of a query and a candidate; its vectors lie side by side in features.
-    shared_vecs: `[shared, features] float32`, other passages that all queries
-      have as candidates, in the forward direction; None: there are none.
 
   Returns:
     The per-query terms; their means make the loss.
   """
-  batch, negatives, features = negative_vecs.shape
-  candidate_vecs = jnp.concatenate([
-      positive_vecs, negative_vecs.reshape(batch * negatives, features),
-      *([] if shared_vecs is None else [shared_vecs]),
-  ])
-  scores = scale * score(query_vecs, candidate_vecs)
-  own_scores = jnp.diagonal(scores)
-  candidate_scores = jnp.where(forward_mask, scores, -jnp.inf)
-  query_scores = jnp.where(backward_mask, scores[:, :batch].T, -jnp.inf)
-  others = jnp.where(
-      jnp.eye(batch, scores.shape[1], dtype=bool), -jnp.inf, candidate_scores
-  )
+  own_scores, candidate_scores = scores.positive, scores.candidate_scores
+  query_scores = jnp.where(backward_mask, scores.by_row.T, -jnp.inf)
+  others = jnp.where(scores.is_positive, -jnp.inf, candidate_scores)
   return BatchSoftmax(
       forward=jax.nn.logsumexp(candidate_scores, axis=1) - own_scores,
       backward=jax.nn.logsumexp(query_scores, axis=1) - own_scores,
       correct=own_scores > jnp.max(others, axis=1),
-      scores=candidate_scores,
   )

@@ -1,7 +1,6 @@
 """What the positives of a batch are up against, by source. Pure."""
 
-import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import flax.struct
@@ -10,6 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from neg_contrast.batches.packed import AnyArray
+from neg_contrast.losses import batch_scores
 
 
 @flax.struct.dataclass
@@ -29,50 +29,33 @@ class Contrast:
   accuracy: Any
 
 
-def by_source(
-    scores: Float[Array, 'batch candidates'],
-    negative_sources: Int[AnyArray, 'batch negatives'],
-    scale: Float[Array, ''] | float,
-    names: Sequence[str],
-    shared: Mapping[str, int] = types.MappingProxyType({}),
+def of_batch(
+    scores: batch_scores.BatchScores, scale: Float[Array, ''] | float
 ) -> dict[str, Contrast]:
   """Splits the forward softmax by where a query's negatives come from.
 
   Args:
-    scores: `BatchSoftmax.scores`.
-    negative_sources: `[batch, negatives] int32`, places in `names`; -1: none.
+    scores: of the batch.
     scale: the factor in the scores.
-    names: of the sources of hard negatives.
-    shared: name -> candidates that all queries share, in the order of the last
-      columns.
 
   Returns:
-    `batch` (the other rows: their positives and their hard negatives), each of
-    `names` (the query's own hard negatives), and each of `shared`, as
-    `shared_NAME`, that has any.
+    Each of `scores.names`: `batch` (the other rows: their positives and their
+    hard negatives), the sources of the query's own hard negatives, and what all
+    queries share.
   """
-  batch, negatives = negative_sources.shape
-  mass = jax.nn.softmax(scores, axis=1)
-  own_columns = batch + jnp.arange(batch * negatives).reshape(batch, negatives)
-  rows = jnp.arange(batch)[:, None]
-  own, own_mass = scores[rows, own_columns], mass[rows, own_columns]
-  positive = jnp.diagonal(scores)
-  is_other = jnp.isfinite(scores).at[rows, own_columns].set(False)
-  is_other &= ~jnp.eye(batch, scores.shape[1], dtype=bool)
-  kinds, begin = {}, batch * (1 + negatives)
-  for name, count in shared.items():
-    if count:
-      columns = slice(begin, begin + count)
-      kinds[f'shared_{name}'] = (
-          scores[:, columns], mass[:, columns], is_other[:, columns]
-      )
-      begin = columns.stop
-  kinds['batch'] = (
-      scores, mass, is_other.at[:, batch * (1 + negatives):].set(False)
-  )
-  return _contrasts(positive, scale, {
-      **kinds, **_split(own, own_mass, negative_sources, names),
-  })
+  values = scores.candidate_scores
+  mass = jax.nn.softmax(values, axis=1)
+  rows = jnp.arange(len(values))[:, None]
+  own = tuple(array[rows, scores.own_columns]
+              for array in (values, mass, scores.sources))
+  kinds = {}
+  for number, name in enumerate(scores.names):
+    value, share, source = (
+        (values, mass, scores.sources)
+        if name in (batch_scores.OTHER_ROWS, *batch_scores.SHARED) else own
+    )
+    kinds[name] = value, share, (source == number) & jnp.isfinite(value)
+  return _contrasts(scores.positive, scale, kinds)
 
 
 def of_candidates(
@@ -94,17 +77,11 @@ def of_candidates(
     Each of `names`.
   """
   mass = jax.nn.softmax(scores, axis=1)
-  return _contrasts(scores[:, 0], scale, _split(
-      scores[:, 1:], mass[:, 1:], negative_sources, names
-  ))
-
-
-def _split(own, own_mass, negative_sources, names):
-  """Scores, mass and which of them count, by name."""
-  return {
+  own, own_mass = scores[:, 1:], mass[:, 1:]
+  return _contrasts(scores[:, 0], scale, {
       name: (own, own_mass, (negative_sources == number) & jnp.isfinite(own))
       for number, name in enumerate(names)
-  }
+  })
 
 
 def _contrasts(positive, scale, kinds):

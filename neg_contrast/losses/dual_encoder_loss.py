@@ -85,7 +85,7 @@ class DualEncoderLoss(abc.ABC):
 
     Returns:
       `[] float32`; and metrics by name, scalars, with `accuracy`, and
-      `contrast` (see `contrast.by_source`).
+      `contrast` (see `contrast.of_batch`).
     """
 
 

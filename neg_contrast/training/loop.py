@@ -147,7 +147,7 @@ class Trainer:
     Args:
       train_step: jitted `(state, batch) -> (state, metrics)`, state donated;
         metrics are scalars by name, with `loss` and `accuracy`, and may hold a
-        `contrast` (see `contrast.by_source`).
+        `contrast` (see `contrast.of_batch`).
       make_batch: step -> batch on the devices, and its facts.
       evaluate: parameters -> metrics on the tune split, with the criterion.
       checkpoints: where to save.

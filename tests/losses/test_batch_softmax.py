@@ -6,13 +6,15 @@ import numpy as np
 import pytest
 
 from neg_contrast.losses import batch_softmax
+from tests.losses import vector_batches
 
 
-def by_loop(q, p, n, scale, forward_mask, backward_mask):
+def by_loop(q, p, n, corpus, queue, scale, forward_mask, backward_mask):
   """Equations 1 to 3, one exponential at a time."""
   batch, negatives = len(q), n.shape[1]
   candidates = list(p) + [n[i, j] for i in range(batch)
                           for j in range(negatives)]
+  candidates += [*corpus, *queue]
   forward, backward = [], []
   for i in range(batch):
     own = scale * float(q[i] @ p[i])
@@ -25,23 +27,21 @@ def by_loop(q, p, n, scale, forward_mask, backward_mask):
   return np.array(forward), np.array(backward)
 
 
-def random_batch(seed, batch=5, negatives=2, features=7):
-  rng = np.random.default_rng(seed)
-  q, p = rng.normal(size=(2, batch, features))
-  n = rng.normal(size=(batch, negatives, features))
-  forward = rng.random((batch, batch * (1 + negatives))) < 0.7
-  backward = rng.random((batch, batch)) < 0.7
-  own = np.arange(batch)
-  forward[own, own] = backward[own, own] = True
-  as32 = lambda a: jnp.asarray(a, jnp.float32)
-  return as32(q), as32(p), as32(n), forward, backward
+def softmax(vectors, batch, scale):
+  return batch_softmax.batch_softmax(
+      vector_batches.scores(vectors, batch, scale), batch.backward_mask
+  )
 
 
-@pytest.mark.parametrize('negatives', [0, 1, 3])
-def test_equals_explicit_loop(negatives):
-  q, p, n, forward, backward = random_batch(1, negatives=negatives)
-  terms = batch_softmax.batch_softmax(q, p, n, 1.7, forward, backward)
-  want = by_loop(*map(np.asarray, (q, p, n)), 1.7, forward, backward)
+@pytest.mark.parametrize(('negatives', 'corpus', 'queue'), [
+    (0, 0, 0), (1, 0, 0), (3, 0, 0), (0, 2, 0), (1, 0, 4), (2, 2, 3),
+])
+def test_equals_explicit_loop(negatives, corpus, queue):
+  vectors, batch = vector_batches.make(
+      1, negatives=negatives, corpus=corpus, queue=queue)
+  terms = softmax(vectors, batch, 1.7)
+  want = by_loop(*map(np.asarray, vectors), 1.7, batch.forward_mask,
+                 batch.backward_mask)
   np.testing.assert_allclose(terms.forward, want[0], rtol=1e-5, atol=1e-5)
   np.testing.assert_allclose(terms.backward, want[1], rtol=1e-5, atol=1e-5)
   np.testing.assert_allclose(
@@ -50,27 +50,29 @@ def test_equals_explicit_loop(negatives):
 
 
 def test_masked_candidates_have_no_gradient():
-  q, p, n, forward, backward = random_batch(2)
-  forward[:, 5 + 2 * 3 + 1] = False  # Hard negative 1 of row 3, for all.
+  vectors, batch = vector_batches.make(2)
+  batch.forward_mask[:, 5 + 2 * 3 + 1] = False  # Hard negative 1 of row 3.
+  batch.forward_mask[:, 5 + 2 * 3] = True
 
   def loss(n):
-    return batch_softmax.batch_softmax(q, p, n, 2.0, forward, backward).loss
+    return softmax(vectors._replace(negatives=n), batch, 2.0).loss
 
-  grads = np.asarray(jax.grad(loss)(n))
+  grads = np.asarray(jax.grad(loss)(vectors.negatives))
   assert np.abs(grads[3, 1]).max() == 0
   assert np.abs(grads[3, 0]).max() > 0
-  changed = n.at[3, 1].set(1e3)
-  assert loss(changed) == loss(n)
+  changed = vectors.negatives.at[3, 1].set(1e3)
+  assert loss(changed) == loss(vectors.negatives)
 
 
 def test_permuting_the_batch_permutes_the_terms():
-  q, p, n, _, _ = random_batch(3)
+  vectors, _ = vector_batches.make(3)
   ones = np.ones((5, 15), bool)
+  batch = vector_batches.of_masks(ones, ones[:, :5], np.zeros((5, 2)))
   order = np.array([3, 0, 4, 1, 2])
-  terms = batch_softmax.batch_softmax(q, p, n, 2.0, ones, ones[:, :5])
-  moved = batch_softmax.batch_softmax(
-      q[order], p[order], n[order], 2.0, ones, ones[:, :5]
-  )
+  terms = softmax(vectors, batch, 2.0)
+  own = {name: getattr(vectors, name)[order]
+         for name in ('queries', 'positives', 'negatives')}
+  moved = softmax(vectors._replace(**own), batch, 2.0)
   np.testing.assert_allclose(moved.forward, terms.forward[order], rtol=1e-5)
   np.testing.assert_allclose(moved.backward, terms.backward[order], rtol=1e-5)
 
@@ -79,11 +81,13 @@ def test_equals_sentence_transformers_symmetric_loss():
   torch = pytest.importorskip('torch')
   from sentence_transformers import util
 
-  q, p, _, _, _ = random_batch(4, batch=6)
-  ours = batch_softmax.batch_softmax(
-      q / jnp.linalg.norm(q, axis=1, keepdims=True),
-      p / jnp.linalg.norm(p, axis=1, keepdims=True),
-      jnp.zeros((6, 0, 7)), 20.0, np.ones((6, 6), bool), np.ones((6, 6), bool),
+  vectors, _ = vector_batches.make(4, batch=6, negatives=0)
+  q, p = vectors.queries, vectors.positives
+  unit = lambda vecs: vecs / jnp.linalg.norm(vecs, axis=1, keepdims=True)
+  ones = np.ones((6, 6), bool)
+  ours = softmax(
+      vectors._replace(queries=unit(q), positives=unit(p)),
+      vector_batches.of_masks(ones, ones, np.zeros((6, 0))), 20.0,
   )
   scores = 20 * util.cos_sim(torch.tensor(np.asarray(q)),
                              torch.tensor(np.asarray(p)))

@@ -3,31 +3,36 @@
 import numpy as np
 import pytest
 
-from neg_contrast.losses import batch_softmax, contrast
-from tests.losses import test_batch_softmax
+from neg_contrast.losses import contrast
+from tests.losses import vector_batches
 
 
-@pytest.mark.parametrize('negatives', [0, 2])
-def test_contrast_by_source_against_a_loop(negatives):
-  q, p, n, forward, backward = test_batch_softmax.random_batch(
-      3, batch=6, negatives=negatives)
-  sources = np.random.default_rng(1).integers(-1, 2, (6, negatives))
-  for i, k in zip(*np.nonzero(sources < 0), strict=True):
-    forward[:, 6 + i * negatives + k] = False
-  terms = batch_softmax.batch_softmax(q, p, n, 3.0, forward, backward)
-  got = contrast.by_source(
-      terms.scores, sources.astype(np.int32), 3.0, ('bm25', 'context'))
-  candidates = np.concatenate([p, np.asarray(n).reshape(6 * negatives, 7)])
-  dots = np.asarray(q) @ candidates.T
+@pytest.mark.parametrize(('negatives', 'corpus', 'queue'), [
+    (0, 0, 0), (2, 0, 0), (0, 3, 2), (2, 0, 4),
+])
+def test_contrast_by_source_against_a_loop(negatives, corpus, queue):
+  vectors, batch = vector_batches.make(
+      3, batch=6, negatives=negatives, corpus=corpus, queue=queue)
+  forward, sources = batch.forward_mask, batch.negative_sources
+  got = contrast.of_batch(vector_batches.scores(vectors, batch, 3.0), 3.0)
+  candidates = vector_batches.candidates(vectors)
+  dots = np.asarray(vectors.queries) @ candidates.T
   mass = np.where(forward, np.exp(3 * dots), 0)
   mass /= mass.sum(axis=1, keepdims=True)
   positive_mass = np.mean([mass[i, i] for i in range(6)])
-  for number, name in ((-1, 'batch'), (0, 'bm25'), (1, 'context')):
+  owned = 6 * (1 + negatives)
+  shared = {'shared_corpus': range(owned, owned + corpus),
+            'shared_queue': range(owned + corpus, owned + corpus + queue)}
+  shared = {name: columns for name, columns in shared.items() if columns}
+  assert set(got) == {'batch', *vector_batches.SOURCES, *shared}
+  for number, name in enumerate(got, -1):
     scores, shares, right = [], 0.0, []
     for i in range(6):
       own = range(6 + i * negatives, 6 + (i + 1) * negatives)
       if name == 'batch':
-        chosen = [j for j in range(len(candidates)) if j != i and j not in own]
+        chosen = [j for j in range(owned) if j != i and j not in own]
+      elif name in shared:
+        chosen = shared[name]
       else:
         chosen = [own[k] for k in range(negatives) if sources[i, k] == number]
       chosen = [j for j in chosen if forward[i, j]]
