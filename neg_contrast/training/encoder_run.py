@@ -71,6 +71,7 @@ class DualEncoderTraining(pooled_run.PooledTraining):
     lengths = outline_lib.lengths_of(config, text)
     batch, stats = self._batcher(
         text, **lengths.batcher_arguments(config.loss.adjusted),
+        draw_shared=lengths.draw_shared,
         passage_groups=np.arange(len(lengths.passages), dtype=np.int32),
     )(0)
     params = jax.eval_shape(self._with_scale, loading.shape_of(spec))

@@ -68,8 +68,7 @@ class Lengths:
     """
     size = len(self.queries)
     rows = np.arange(size, dtype=np.int32)
-    others = np.arange(size, len(self.passages), dtype=np.int32)
-    owned, shared = np.split(others, [len(others) - self.shared])
+    owned = np.arange(size, len(self.passages) - self.shared, dtype=np.int32)
     negatives = owned.reshape(size, len(owned) // size)
     chances = np.zeros(negatives.shape, np.float32) if has_chances else None
     return {
@@ -79,10 +78,15 @@ class Lengths:
         'draw': lambda *_: batcher.Drawn(
             negatives, np.zeros_like(negatives), chances
         ),
-        'draw_shared': lambda step: shared,
         'query_tokens': lambda rows: blank(self.queries[rows]),
         'passage_tokens': lambda rows, cuts: blank(self.passages[rows]),
     }
+
+  def draw_shared(self, step: int) -> Int[np.ndarray, ' shared']:
+    """The passages that all queries share, at any step."""
+    del step
+    count = len(self.passages)
+    return np.arange(count - self.shared, count, dtype=np.int32)
 
 
 def lengths_of(

@@ -44,7 +44,7 @@ def test_contrast_by_source_against_a_loop(negatives, corpus, queue):
                                atol=1e-5)
     np.testing.assert_allclose(got[name].mass, shares, atol=1e-5)
     np.testing.assert_allclose(got[name].accuracy,
-                               np.mean(right) if right else 1)
+                               np.mean(right) if right else 1, rtol=1e-6)
   np.testing.assert_allclose(
       sum(float(kind.mass) for kind in got.values()) + positive_mass, 1,
       atol=1e-5)

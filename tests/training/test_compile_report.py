@@ -67,6 +67,20 @@ def test_a_retriever_on_a_slice(libtpu):
   assert floor is not None
 
 
+def test_a_queue_moves_nothing_but_its_scores_embeddings(libtpu):
+  """A momentum encoder, 64 passages of the queue, 16 of the corpus."""
+  plain = report(make_config(), SLICE)
+  text = report(make_config(
+      negatives__queue=64, negatives__shared_corpus=16, negatives__momentum=0.9,
+      optim__ema=0.9,
+  ), SLICE)
+  moved = shares(text)
+  assert moved['gradients'] + moved['embeddings'] > 0.95, text
+  useful = lambda text: int(re.search(
+      r'([\d,]+) of [\d,]+ tokens', text)[1].replace(',', ''))
+  assert useful(text) - useful(plain) == pytest.approx(16 * 30, rel=0.1)
+
+
 def test_hidden_states_are_told_of_where_they_move(libtpu):
   config = make_config(mesh__model=2, mesh__data=4)
   moved = shares(report(config, SLICE))
