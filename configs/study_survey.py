@@ -16,7 +16,9 @@ beside the positives of the batch:
   share (`hard_1to0`, `hard_1to10`, `hard_1to100`); 100 alone (`shared_100`);
 - positives of earlier batches: 256, or all of the run (`queue_256`,
   `queue_960`), and these by a momentum encoder (`moco_960`);
-- an average of the parameters is evaluated (`ema`).
+- an average of the parameters is evaluated (`ema`);
+- queries alone are trained, against the 100 that each step finds for them in the
+  whole corpus (`ltre`).
 
 Paper: the survey of sampling strategies; launch/studies/ has ours.
 """
@@ -54,6 +56,7 @@ def get_config(arg=None):
       'queue_960': functools.partial(_set_shared, queue=960),
       'moco_960': functools.partial(_set_shared, queue=960, momentum=0.9),
       'ema': _set_average,
+      'ltre': _set_retrieved,
   }}, seeds=(0, 1))
 
 
@@ -75,3 +78,9 @@ def _set_shared(config, **keys):
 
 def _set_average(config):
   config.optim.ema = 0.9
+
+
+def _set_retrieved(config):
+  config.model.shared, config.model.freeze = False, 'passage'
+  config.negatives.strategy, config.negatives.per_query = 'retrieved', 100
+  config.loss.candidates = 'own'

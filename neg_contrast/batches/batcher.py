@@ -61,6 +61,10 @@ class Batch:
     log_proposal: `[B, N] float32`, see `Drawn`, or None.
     corpus_slots: `[C] int32`, as `negative_slots`.
     memory: what earlier steps left, see `training.memory`; the step adds it.
+    table: a `table_search.Table`, where a step finds passages itself. Batches
+      of queries alone have it, and the next two; None: others.
+    positive_rows: `[B] int32`, rows of the corpus.
+    excluded: `[B, positives] int32`, groups that are not found; -1 pads.
   """
 
   sequences: dict[str, packed.PackedSequences]
@@ -73,6 +77,9 @@ class Batch:
   log_proposal: Any = None
   corpus_slots: Any = None
   memory: Any = None
+  table: Any = None
+  positive_rows: Any = None
+  excluded: Any = None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from neg_contrast import losses, scoring
-from neg_contrast.losses import gradient_cache
+from neg_contrast.losses import gradient_cache, table_search
 from neg_contrast.models import dual_encoder
 
 HARD_NEGATIVES = 'hard_negatives'
@@ -95,6 +95,7 @@ def make_loss(
     scale: float,
     sources: Sequence[str] = (),
     chunks: gradient_cache.Chunks | None = None,
+    frozen: str = '',
 ) -> losses.Loss:
   """The loss of parameters: an encoder, and what its vectors are compared by.
 
@@ -107,10 +108,17 @@ def make_loss(
     scale: factor on the scores, unless the parameters hold a learned one.
     sources: names of the sources of hard negatives, by number.
     chunks: encode the batch in chunks; None: at once.
+    frozen: a tower that gets no gradient; empty: none.
   """
 
   def loss_fn(params, batch, key):
+    params = {**params, 'encoder': {
+        name: jax.lax.stop_gradient(tower) if name == frozen else tower
+        for name, tower in params['encoder'].items()
+    }}
     vectors = encode_batch(encoder, params, batch, key, chunks)
+    if batch.table is not None:
+      vectors, batch = _find(encoder.spec.score, vectors, batch)
     used_scale = scale_of(params, scale)
     value, metrics = loss(
         vectors, batch, used_scale, encoder.spec.score, sources
@@ -123,6 +131,20 @@ def make_loss(
     return value, metrics
 
   return loss_fn
+
+
+def _find(score, vectors, batch):
+  """A batch of queries with passages of the table: positives, and the nearest.
+  """
+  count = batch.negative_sources.shape[1]
+  rows, sources = table_search.nearest(
+      vectors.queries, batch.table, batch.excluded, count, score
+  )
+  take = lambda rows: jax.lax.stop_gradient(batch.table.take(rows))
+  vectors = vectors._replace(
+      positives=take(batch.positive_rows), negatives=take(rows)
+  )
+  return vectors, batch.replace(negative_sources=sources)
 
 
 def _remembered(encoder, vectors, batch, key, chunks):
@@ -163,6 +185,9 @@ def encode_batch(
     batch: a `batcher.Batch`.
     dropout_key: None: no dropout.
     chunks: encode it in chunks; None: at once.
+
+  Returns:
+    Of a batch of queries alone, `queries`, and no passage.
   """
   vecs = {
       name: _encode_tower(
@@ -171,11 +196,15 @@ def encode_batch(
       ) for number, name in enumerate(sorted(batch.sequences))
   }
   query_table = vecs['shared'] if 'shared' in vecs else vecs['query']
+  queries = query_table[batch.query_slots]
+  if batch.table is not None:
+    none = jnp.zeros((0, batch.table.vecs.shape[-1]), jnp.float32)
+    return Vectors(queries, none, none[None], none, none)
   passage_table = vecs['shared'] if 'shared' in vecs else vecs['passage']
   features = passage_table.shape[1]
   none = jnp.zeros((0, features), jnp.float32)
   return Vectors(
-      query_table[batch.query_slots],
+      queries,
       passage_table[batch.positive_slots],
       passage_table[batch.negative_slots],
       none if batch.corpus_slots is None else passage_table[batch.corpus_slots],

@@ -38,6 +38,8 @@ class ModelConfig(keys.Section):
       tokenizer of another folder.
     layers: only the first so many layers of `init`; None: all.
     shared: one tower for queries and passages (the paper), or two.
+    freeze: `passage`: that tower stays as it is, and queries alone are trained;
+      with two towers (`shared=False`).
     pooling: `cls` or `mean`.
     projection_dim: output features of a linear layer on the pooled vector;
       0: none. A new one starts from random weights.
@@ -89,6 +91,9 @@ class ModelConfig(keys.Section):
   init: str = keys.key('', counts=False)
   layers: int | None = keys.key(None, keys.at_least(1))
   shared: bool = keys.key(True)
+  freeze: str = keys.key(
+      '', keys.one_of('', 'passage'), counts=keys.Changed()
+  )
   pooling: str | None = keys.key(None, keys.one_of('cls', 'mean'))
   projection_dim: int | None = keys.key(None, keys.at_least(0))
   normalize: bool | None = keys.key(None)

@@ -5,11 +5,13 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import ml_dtypes
 import numpy as np
 from jax.sharding import Mesh
 
-from neg_contrast import losses, sharding
+from neg_contrast import errors, losses, sharding
 from neg_contrast.batches import batcher as batcher_lib
+from neg_contrast.batches import query_batches
 from neg_contrast.batches import row_length as row_length_lib
 from neg_contrast.bias import labels
 from neg_contrast.bias import meter as meter_lib
@@ -26,6 +28,7 @@ from neg_contrast.training import (
   chunking,
   costs,
   encoder_tuning,
+  passage_table,
   pooled_run,
   run_settings,
 )
@@ -62,11 +65,18 @@ class DualEncoderTraining(pooled_run.PooledTraining):
         loss_table.check(config.loss, held_by(config.negatives, config.loss)),
         make_encoder(spec, config, self._mesh), config.loss.scale,
         self._sources, chunking.make_chunks(config, chunk_groups, self._mesh),
+        config.model.freeze,
     )
 
   def outline(self):
     """The step, without weights and data."""
     config = self._config
+    if self._source_type.in_steps:
+      raise errors.UserError(
+          f'{errors.key("negatives.strategy")}={config.negatives.strategy!r}: '
+          'a step takes the memory of all passages, which --compile_only does '
+          'not know; leave that flag out'
+      )
     spec, text = loading.shape_by_name(config.model.init, config.model)
     lengths = outline_lib.lengths_of(config, text)
     batch, stats = self._batcher(
@@ -122,6 +132,7 @@ class DualEncoderTraining(pooled_run.PooledTraining):
     halves = self._source.halves
     batcher = self._batcher(
         self.model.text,
+        **self._table(),
         examples=pairs,
         draw=self._source.draw,
         draw_shared=self._draw_shared(pairs),
@@ -141,22 +152,40 @@ class DualEncoderTraining(pooled_run.PooledTraining):
     self.row_lengths = batcher.row_lengths
     return batcher, len(pairs)
 
+  def _table(self) -> dict[str, Any]:
+    """What batches take where steps search all passages; else nothing."""
+    if self._source is None or not self._source.in_steps:
+      return {}
+    return {
+        'kind': query_batches.QueryBatcher,
+        'negatives': 0,
+        'found': self._config.negatives.per_query,
+        'hidden': self._source.excluded,
+        'table': passage_table.make_table(
+            self._embed(self.model.params, None),
+            self._dataset.prepared.passage_groups, self._mesh,
+            np.dtype(ml_dtypes.bfloat16 if self._config.index.embedding_dtype
+                     == 'bfloat16' else np.float32),
+        ),
+    }
+
   def _batcher(
-      self, text: text_spec.TextSpec, **data: Any
+      self, text: text_spec.TextSpec,
+      kind: type[batcher_lib.Batcher] = batcher_lib.Batcher, **data: Any,
   ) -> batcher_lib.Batcher:
     """Makes batches of some data, as the settings say."""
     config = self._config
-    return batcher_lib.Batcher(
-        batch_size=config.data.batch_size,
-        negatives=config.negatives.per_query,
-        groups=config.data.groups,
-        row_lengths=row_lengths(config, text),
-        seed=config.seed,
-        mask_known_positives=config.loss.mask_known_positives,
-        shared=config.negatives.shared_corpus,
-        queue_steps=config.negatives.queue // config.data.batch_size,
+    return kind(**{
+        'batch_size': config.data.batch_size,
+        'negatives': config.negatives.per_query,
+        'groups': config.data.groups,
+        'row_lengths': row_lengths(config, text),
+        'seed': config.seed,
+        'mask_known_positives': config.loss.mask_known_positives,
+        'shared': config.negatives.shared_corpus,
+        'queue_steps': config.negatives.queue // config.data.batch_size,
         **data,
-    )
+    })
 
   def _draw_shared(self, pairs: examples.Examples) -> batcher_lib.DrawShared:
     """Draws from the worlds of the queries."""

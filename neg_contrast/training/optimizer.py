@@ -24,7 +24,7 @@ def make_schedule(
 
 
 def make_optimizer(
-    config: config_lib.OptimConfig, total_steps: int
+    config: config_lib.OptimConfig, total_steps: int, frozen: str = ''
 ) -> optax.GradientTransformation:
   """Clipping, then Adam, AdamW or Adafactor.
 
@@ -32,6 +32,12 @@ def make_optimizer(
   is as T5's authors use it: without first moment, and with updates that are
   scaled by the size of the parameters (the learning rate is a part of it),
   which suits a T5, whose embeddings are of size 1 and its matrices are not.
+
+  Args:
+    config: the settings.
+    total_steps: of the run.
+    frozen: a tower of a dual encoder that stays as it is, and has no moments;
+      empty: none.
   """
   schedule = make_schedule(config, total_steps)
   parts = []
@@ -48,4 +54,14 @@ def make_optimizer(
         config.weight_decay, mask=state_lib.decay_mask
     ))
   parts.append(optax.scale_by_learning_rate(schedule))
-  return optax.chain(*parts)
+  chain = optax.chain(*parts)
+  if not frozen:
+    return chain
+  return optax.multi_transform(
+      {'trained': chain, 'frozen': optax.set_to_zero()},
+      lambda params: {
+          part: {name: 'frozen' if (part, name) == ('encoder', frozen)
+                 else 'trained' for name in trees}
+          for part, trees in params.items()
+      },
+  )

@@ -56,8 +56,12 @@ class Ready:
   def put(self, step: int) -> tuple[Any, batcher.BatchStats]:
     """The batch of a step on the devices, and its facts."""
     batch, stats = self.make_batch(step)
+    table = getattr(batch, 'table', None)  # It is there already.
+    if table is not None:
+      batch = batch.replace(table=None)
     shardings = sharding.batch_shardings(batch, self.mesh)
-    return sharding.put(batch, shardings), stats
+    placed = sharding.put(batch, shardings)
+    return placed if table is None else placed.replace(table=table), stats
 
 
 @dataclasses.dataclass(frozen=True)

@@ -47,7 +47,9 @@ class Steps:
     """
     self._config, self._mesh, self._rules = config, mesh, rules
     self._loss, self._memory = loss, memory
-    self.transform = optimizer.make_optimizer(config.optim, total_steps)
+    self.transform = optimizer.make_optimizer(
+        config.optim, total_steps, config.model.freeze
+    )
     self.like = abstract_state(
         params, self.transform, mesh, rules, config.mesh.fsdp, memory
     )

@@ -2,6 +2,7 @@
 
 from neg_contrast.losses import loss_table
 from neg_contrast.mining import strategies
+from neg_contrast.negatives import sources
 from neg_contrast.settings import config as config_lib
 from neg_contrast.training import encoder_run
 
@@ -67,6 +68,29 @@ def check_shared(config: config_lib.Config) -> None:
       )
 
 
+def check_frozen(config: config_lib.Config) -> None:
+  """Refuses to freeze half a tower, and to search passages that move."""
+  model, negatives = config.model, config.negatives
+  if model.freeze and model.shared:
+    raise config.error(
+        'model.freeze', 'leaves one of two towers as it is; set '
+        'model.shared=False'
+    )
+  if negatives.strategy in sources.SOURCES and sources.SOURCES[
+      negatives.strategy].in_steps:
+    if model.freeze != 'passage':
+      raise config.error(
+          'negatives.strategy', f'{negatives.strategy!r} searches vectors that '
+          "are made once; set model.freeze='passage' and model.shared=False"
+      )
+    if loss_table.make(config.loss).shares:
+      raise config.error(
+          'negatives.strategy', f'{negatives.strategy!r} gives each query '
+          'candidates of its own; set loss.candidates=own and '
+          'loss.bidirectional=False'
+      )
+
+
 def check_trained_with(config: config_lib.Config) -> None:
   """Raises UserError where strategy, number, loss and model disagree."""
   negatives = config.negatives
@@ -78,5 +102,6 @@ def check_trained_with(config: config_lib.Config) -> None:
   loss_table.check(config.loss,
                    encoder_run.held_by(config.negatives, config.loss))
   check_shared(config)
+  check_frozen(config)
   check_unfiltered(config)
   check_mined(config)

@@ -9,6 +9,7 @@ from neg_contrast.negatives.sources import (
   mixed_source,
   pool_source,
   random_source,
+  retrieved_source,
   sampled_source,
 )
 from neg_contrast.negatives.sources.source import Asked, Material, Source
@@ -19,6 +20,7 @@ SOURCES: dict[str, type[Source]] = {
     'corpus': corpus_source.Corpus,
     'sampled': sampled_source.Sampled,
     'context': context_source.Context,
+    'retrieved': retrieved_source.Retrieved,
 }
 """Name in `config.negatives.strategy` -> source. The pool's serves all
 strategies that are mined."""

@@ -25,7 +25,7 @@ class Corpus(source.Source):
     prepared = material.dataset.prepared
     return drawing.draw_from_corpus(
         len(prepared.passages), prepared.passage_groups,
-        self._excluded(query_rows),
+        self.excluded(query_rows),
         material.settings.per_query, material.seed, step, numbers,
         material.among,
     )

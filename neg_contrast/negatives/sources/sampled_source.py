@@ -159,7 +159,7 @@ class Sampled(source.Source):
         self._sampling, self._material.loss.adjusted, score, scale, passages
     )(
         sampling.draw_key(self._material.seed, step // self.refresh_steps),
-        query_vecs, self._excluded(pairs.query_rows),
+        query_vecs, self.excluded(pairs.query_rows),
         progress.Ticker(f'drawing negatives after step {step}', len(among)),
     )
     few = int((drawn['rows'] < 0).any(axis=1).sum())

@@ -5,7 +5,7 @@ import dataclasses
 import functools
 import pathlib
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from jax.sharding import Mesh
@@ -88,9 +88,12 @@ class Source(abc.ABC):
 
   Attributes:
     refresh_steps: steps between calls of `refresh`; 0: it needs none.
+    in_steps: whether steps find them in a table of the corpus themselves, and
+      `draw` gives none.
   """
 
   refresh_steps: int = 0
+  in_steps: ClassVar[bool] = False
 
   def __init__(self, material: Material):
     """Draws nothing yet."""
@@ -131,7 +134,7 @@ class Source(abc.ABC):
       query_rows: `[batch] int32`, of their queries.
     """
 
-  def _excluded(self, query_rows: np.ndarray) -> np.ndarray:
+  def excluded(self, query_rows: np.ndarray) -> np.ndarray:
     """Groups that are no negatives: of known positives, and of own passages.
 
     Args:

@@ -1,0 +1,142 @@
+"""LTRe: queries are trained against what they find in the whole corpus."""
+
+import jax
+import numpy as np
+import orbax.checkpoint as ocp
+import pytest
+
+from neg_contrast import errors
+from neg_contrast.artifacts import checkpoints
+from neg_contrast.jobs import train
+from neg_contrast.losses import table_search
+from neg_contrast.models import by_name
+from neg_contrast.settings import config as config_lib
+from neg_contrast.training import encoder_run, run_log
+from tests import tiny
+
+LTRE = {'model__shared': False, 'model__freeze': 'passage',
+        'negatives__strategy': 'retrieved', 'negatives__per_query': 5,
+        'loss__candidates': 'own', 'loss__bidirectional': False,
+        'optim__steps': 6}
+
+
+def records(workdir):
+  return [r for r in run_log.read(workdir / run_log.FILE) if 'loss' in r]
+
+
+@pytest.fixture(scope='module')
+def finished(tmp_path_factory):
+  root = tmp_path_factory.mktemp('ltre')
+  tiny.run(train.TrainJob, tiny.make_config(root, **LTRE), root / 'work')
+  return root
+
+
+def test_queries_alone_are_trained(finished):
+  began = by_name.load_start(config_lib.parse(
+      tiny.make_config(finished, **LTRE)).model, 0)
+  model = by_name.load_workdir(finished / 'work')
+  same = lambda a, b: bool((np.asarray(a) == np.asarray(b)).all())
+  towers = {name: jax.tree.leaves(jax.tree.map(
+      same, model.params[name], began.params[name]
+  )) for name in ('query', 'passage')}
+  assert all(towers['passage']) and not all(towers['query'])
+  # And the optimizer keeps nothing for the other.
+  folder = (finished / 'work' / checkpoints.FOLDER / '6').absolute()
+  kept = ocp.StandardCheckpointer().restore(folder / 'optimizer')
+  moments = sum(leaf.size for leaf in jax.tree.leaves(kept) if leaf.ndim)
+  trained = sum(leaf.size for leaf in jax.tree.leaves(model.params['query']))
+  assert moments == 2 * trained
+
+
+def test_the_log_knows_what_was_found(finished):
+  for one in records(finished / 'work'):
+    assert set(one['contrast']) == {'retrieved'}
+    assert 0 < one['contrast']['retrieved']['mass'] < 1
+
+
+@pytest.mark.parametrize('mesh', [
+    {'mesh__data': 1}, {'mesh__data': 2, 'mesh__model': 2,
+                        'model__chunk_groups': 2},
+])
+def test_any_mesh_gives_the_same_losses(finished, tmp_path, mesh):
+  tiny.train_only(finished, tmp_path, **LTRE, **mesh)
+  want, got = records(finished / 'work'), records(tmp_path)
+  assert len(want) == len(got) == 6
+  for one, other in zip(want, got, strict=True):
+    assert abs(one['loss'] - other['loss']) <= 1e-5 * max(1, one['loss'])
+
+
+def test_a_run_that_dies_goes_on_to_the_last_bit(
+    finished, tmp_path, monkeypatch
+):
+  write = run_log.RunLog.write_step
+
+  def dies(self, record):
+    if record.step == 5:
+      raise KeyboardInterrupt
+    write(self, record)
+
+  settings = {**LTRE, 'checkpointing__log_steps': 1}
+  with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+    patch.setattr(run_log.RunLog, 'write_step', dies)
+    tiny.train_only(finished, tmp_path / 'died', **settings)
+  tiny.train_only(finished, tmp_path / 'died', **settings)
+  tiny.train_only(finished, tmp_path / 'whole', **settings)
+  died, whole = ([r['loss'] for r in records(tmp_path / name)]
+                 for name in ('died', 'whole'))
+  assert died == whole and len(whole) == 6
+
+
+def test_the_loss_is_that_of_a_loop(finished, tmp_path, monkeypatch):
+  """No dropout; the first step, whose model is known."""
+  seen = {}
+  make = encoder_run.DualEncoderTraining._make_batch
+
+  def keep(self):
+    seen['training'] = self
+    seen['batcher'], count = make(self)
+    return seen['batcher'], count
+
+  monkeypatch.setattr(encoder_run.DualEncoderTraining, '_make_batch', keep)
+  still = {'model__hidden_dropout': 0.0, 'model__attention_dropout': 0.0}
+  tiny.train_only(finished, tmp_path, **{**LTRE, **still, 'optim__steps': 1})
+  training, batcher = seen['training'], seen['batcher']
+  batch, _ = batcher(0)
+  assert isinstance(batch.table, table_search.Table)
+  embedder = training._embed(training.model.params, None)
+  numbers = batcher.example_numbers(0)
+  pairs = batcher.examples
+  queries = embedder.query_vecs(pairs.query_rows[numbers]).astype(float)
+  passages = embedder.passage_vecs.astype(float)
+  wanted = []
+  for query, row, positive in zip(
+      queries, pairs.query_rows[numbers], pairs.positive_rows[numbers],
+      strict=True):
+    scores = 20 * passages @ query
+    known = np.isin(batcher.passage_groups, pairs.positive_groups[int(row)])
+    assert known.any()
+    best = np.sort(np.where(known, -np.inf, scores))[::-1][:5]
+    wanted.append(np.log(np.exp(best - scores[positive]).sum() + 1))
+  got, = records(tmp_path)
+  np.testing.assert_allclose(got['loss'], np.mean(wanted), rtol=1e-4)
+
+
+@pytest.mark.parametrize(('change', 'message'), [
+    ({'model__freeze': ''}, "set model.freeze='passage'"),
+    ({'model__shared': True}, 'set model.shared=False'),
+    ({'loss__candidates': 'batch'}, 'set loss.candidates=own'),
+    ({'negatives__queue': 8}, 'compares a query with its own alone'),
+    ({'negatives__per_query': 0}, 'at least 1'),
+    ({'model__freeze': 'query'}, 'must be one of'),
+])
+def test_refused(tmp_path, change, message):
+  config = tiny.make_config(tmp_path, **{**LTRE, **change})
+  with pytest.raises(errors.UserError, match=message):
+    train.check(config_lib.parse(config))
+
+
+def test_worlds_are_refused(tmp_path):
+  config = tiny.make_linking_config(
+      tmp_path, **{**LTRE, 'evaluation__bm25': False})
+  with pytest.raises(errors.UserError, match='of its own world alone'):
+    tiny.run(train.TrainJob, config, tmp_path / 'work')
