@@ -17,8 +17,8 @@ beside the positives of the batch:
 - positives of earlier batches: 256, or all of the run (`queue_256`,
   `queue_960`), and these by a momentum encoder (`moco_960`);
 - an average of the parameters is evaluated (`ema`);
-- queries alone are trained, against the 100 that each step finds for them in the
-  whole corpus (`ltre`).
+- queries alone are trained, against the 100 that each step finds in the whole
+  corpus (`ltre`).
 
 Paper: the survey of sampling strategies; launch/studies/ has ours.
 """
