@@ -25,7 +25,9 @@ class NegativesConfig(keys.Section):
 
   Attributes:
     strategy: where they come from. `random`: the other rows of the batch only.
-      `corpus`: drawn uniformly from the corpus. `sampled`: drawn from the
+      `corpus`: drawn uniformly from the corpus. `gold`: the same of the
+      positives of other queries. `retrieved`: found in the whole corpus by each
+      step, with `model.freeze=passage`. `sampled`: drawn from the
       corpus by the current model, again in each epoch. `given`: judged not
       relevant in the data. `bm25`: top passages of BM25, with
       `evaluation.bm25_k1` and `bm25_b`. `context`: other passages of the

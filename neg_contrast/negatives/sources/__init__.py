@@ -6,6 +6,7 @@ from neg_contrast.negatives import pool as pool_lib
 from neg_contrast.negatives.sources import (
   context_source,
   corpus_source,
+  gold_source,
   mixed_source,
   pool_source,
   random_source,
@@ -18,6 +19,7 @@ from neg_contrast.settings import config as config_lib
 SOURCES: dict[str, type[Source]] = {
     'random': random_source.Random,
     'corpus': corpus_source.Corpus,
+    'gold': gold_source.Gold,
     'sampled': sampled_source.Sampled,
     'context': context_source.Context,
     'retrieved': retrieved_source.Retrieved,

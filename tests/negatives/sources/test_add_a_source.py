@@ -55,7 +55,7 @@ def test_a_line_is_enough(last, tmp_path):
 
 def test_errors_and_the_reference_offer_it(last, tmp_path):
   with pytest.raises(errors.UserError, match='must be one of random, corpus, '
-                     'sampled, context, retrieved, last, mixed, given'):
+                     'gold, sampled, context, retrieved, last, mixed, given'):
     make(tmp_path, negatives__strategy='bogus')
   assert '`retrieved`, `last`, `mixed`' in reference.reference()
   with pytest.raises(errors.UserError, match='draws nothing from'):

@@ -15,7 +15,7 @@ def test_every_strategy_has_a_source():
     return sources.source_of(config_lib.NegativesConfig(
         strategy=strategy, runs=('some',), per_query=1, **settings), mined)
 
-  for name in ('random', 'corpus', 'sampled', 'context'):
+  for name in ('random', 'corpus', 'gold', 'sampled', 'context', 'retrieved'):
     assert of(name) is sources.SOURCES[name]
   for name in ('mixed', *config_lib.MINED.names):
     if name not in sources.SOURCES:
@@ -28,7 +28,8 @@ def test_every_strategy_has_a_source():
 
 @pytest.mark.parametrize('name, given', [
     ('corpus', ('corpus',)), ('sampled', ('hard', 'random')), ('random', ()),
-    ('context', ('context',)),
+    ('context', ('context',)), ('gold', ('gold',)),
+    ('retrieved', ('retrieved',)),
 ])
 def test_sources_have_names(name, given):
   assert sources.SOURCES[name].names(None) == given
