@@ -1,6 +1,7 @@
 """`--sweep` and `job=study` on the tiny corpus: one plan, then a comparison."""
 
 import csv
+import dataclasses
 import json
 import pathlib
 import shutil
@@ -11,7 +12,7 @@ import pytest
 from neg_contrast import errors, jobs
 from neg_contrast.artifacts import artifact, folders, plan
 from neg_contrast.jobs import study
-from neg_contrast.jobs.common import sweeps
+from neg_contrast.jobs.common import declared_cells, sweeps
 from neg_contrast.settings import config as config_lib
 from tests import tiny
 
@@ -246,3 +247,26 @@ def test_mistakes_in_a_study(swept, tmp_path):
 def test_a_cell_that_evaluates_nothing_is_refused():
   with pytest.raises(errors.UserError, match='job=.split.: leaves no evaluat'):
     study.check_cell(config_lib.Config(job='split'))
+
+
+def test_a_new_key_moves_no_folder(monkeypatch):
+  """Of an earlier stage that runs share; unless it has another value."""
+  stage = config_lib.parse(config_lib.base_config())
+  config = dataclasses.replace(stage, seed=3, stage1=dataclasses.replace(
+      stage, optim=dataclasses.replace(stage.optim, steps=7)))
+  key, plain = declared_cells._key(config), config_lib.to_dict
+  assert key != declared_cells._key(dataclasses.replace(config, stage1=None))
+  assert key != declared_cells._key(dataclasses.replace(config, seed=4))
+
+  def with_new(values, value):
+    if values is not None:
+      values['optim']['new'] = value
+      with_new(values['stage1'], 1)
+    return values
+
+  monkeypatch.setattr(
+      config_lib, 'to_dict', lambda one: with_new(plain(one), 1))
+  assert declared_cells._key(config) == key
+  monkeypatch.setattr(config_lib, 'to_dict', lambda one: with_new(
+      plain(one), 2 if one is config else 1))
+  assert declared_cells._key(config) != key

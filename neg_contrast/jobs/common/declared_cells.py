@@ -118,10 +118,23 @@ def placed(cells: list[Cell], workdir: pathlib.Path) -> list[Cell]:
 
 
 def _key(config: config_lib.Config) -> str:
-  """Equal for configs that train the same, wherever they do."""
-  return folders.sha256_json(_counted(config_lib.to_dict(config)))
+  """Equal for configs that train the same, wherever they do.
+
+  Keys that have their defaults don't count, so that a new one changes nothing.
+  """
+  return folders.sha256_json(_counted(
+      config_lib.to_dict(config), config_lib.to_dict(config_lib.Config())
+  ))
 
 
-def _counted(values: dict[str, Any]) -> dict[str, Any]:
-  return {name: _counted(value) if isinstance(value, dict) else value
-          for name, value in values.items() if name not in _NOT_COUNTED}
+def _counted(
+    values: dict[str, Any], defaults: dict[str, Any]
+) -> dict[str, Any]:
+  changed = {}
+  for name, value in values.items():
+    default = defaults if name in _STAGES else defaults.get(name)
+    if isinstance(value, dict) and isinstance(default, dict):
+      value = _counted(value, default) or default
+    if name not in _NOT_COUNTED and value != default:
+      changed[name] = value
+  return changed
