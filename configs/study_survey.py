@@ -9,9 +9,9 @@ All-MiniLM-L6-v2 links 500 mentions to 24,000 entities: 60 steps of 16 with the
 batch softmax, query to passage. Rows differ in what a query is compared with
 beside the positives of the batch:
 
-- nothing (`random`); 2 passages of the corpus (`corpus`); 2 by BM25 (`bm25`); 2
-  by the model as it is, drawn once or six times (`hard_1`, `hard_6`), half of
-  them so (`mixed_6`);
+- nothing (`random`); 2 passages of the corpus (`corpus`), of those that are
+  positives of other queries (`gold`), by BM25 (`bm25`), by the model as it is,
+  drawn once or six times (`hard_1`, `hard_6`), half of them so (`mixed_6`);
 - one by the model as it is, and none, 10 or 100 of the corpus that all queries
   share (`hard_1to0`, `hard_1to10`, `hard_1to100`); 100 alone (`shared_100`);
 - positives of earlier batches: 256, or all of the run (`queue_256`,
@@ -42,6 +42,7 @@ def get_config(arg=None):
   return study_preset.make_study(config, {'linking': {
       'random': lambda config: None,
       'corpus': functools.partial(_set_own, strategy='corpus'),
+      'gold': functools.partial(_set_own, strategy='gold'),
       'bm25': functools.partial(_set_own, strategy='bm25'),
       'hard_1': functools.partial(_set_sampled, draws=1),
       'hard_6': functools.partial(_set_sampled, draws=6),
