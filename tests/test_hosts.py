@@ -30,7 +30,13 @@ from neg_contrast.models import t5_config
 from neg_contrast.retrieval import mesh_search
 from neg_contrast.settings import config as config_lib
 from tests import hosts_worker, processes, tiny
-from tests.jobs import test_ensemble, test_nce_bias, test_stage1, test_train
+from tests.jobs import (
+  test_ensemble,
+  test_nce_bias,
+  test_stage1,
+  test_train,
+  test_train_retrieved,
+)
 from tests.retrieval import test_mesh_search
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -172,6 +178,15 @@ SETTINGS = {'optim__steps': STEPS, 'evaluation__eval_steps': 10,
             'evaluation__bm25': False}
 
 
+REMEMBERING = {
+    'negatives__strategy': 'sampled', 'negatives__per_query': 4,
+    'negatives__hard_percent': 50.0, 'negatives__queue': 16,
+    'negatives__momentum': 0.9, 'negatives__shared_corpus': 5,
+    'optim__ema': 0.5, 'optim__steps': 6,
+}
+TRAININGS = {'remembering': REMEMBERING, 'retrieved': test_train_retrieved.LTRE}
+
+
 @pytest.fixture(scope='module')
 def together(root, tmp_path_factory):
   """The same by two processes, in a few programs; what they print."""
@@ -191,6 +206,8 @@ def together(root, tmp_path_factory):
       ('hosts',),
       ('restore', root, 'whole'), ('restore', root, 'fsdp'),
       command(folder, root, root / 'together', **SETTINGS),
+      *(('train', root, root / 'together' / name, settings)
+        for name, settings in TRAININGS.items()),
       mining('both'), pairs('both'),
       job(folder, root / 'mined', root / 'mined' / 'both' / 'scann',
           **evaluation_of(root)),
@@ -235,6 +252,19 @@ def test_two_processes_train_and_evaluate_as_one(root, together):
   assert f'step {STEPS}' in first
   for line in ('plan:', 'All of it', f'step {STEPS}', 'accuracy'):
     assert line not in second
+
+
+@pytest.mark.parametrize('name', TRAININGS)
+def test_two_processes_draw_and_remember_as_one(root, together, name):
+  """Negatives by the model as it is, a queue, averages; and those of LTRe."""
+  alone, both = root / f'alone-{name}', root / 'together' / name
+  tiny.train_only(root, alone, **TRAININGS[name])
+  assert_near(test_train.losses_of(alone), test_train.losses_of(both))
+  drawn = lambda workdir: [
+      np.load(path) for path in sorted(workdir.glob('sampled/*/rows.npy'))]
+  if name == 'remembering':
+    assert len(drawn(alone)) == 2 and (drawn(alone)[0] >= 0).all()
+  jax.tree.map(np.testing.assert_array_equal, drawn(both), drawn(alone))
 
 
 @pytest.fixture(scope='module')
