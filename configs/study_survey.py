@@ -17,6 +17,8 @@ beside the positives of the batch:
 - positives of earlier batches: 256, or all of the run (`queue_256`,
   `queue_960`), and these by a momentum encoder (`moco_960`);
 - an average of the parameters is evaluated (`ema`);
+- the hardest of the batch alone (`hardest_1`, `hardest_4`); another loss, with
+  dot products (`triplet` of the hardest, `hinge`, `bce`);
 - queries alone are trained, against the 100 that each step finds in the whole
   corpus (`ltre`).
 
@@ -57,6 +59,12 @@ def get_config(arg=None):
       'queue_960': functools.partial(_set_shared, queue=960),
       'moco_960': functools.partial(_set_shared, queue=960, momentum=0.9),
       'ema': _set_average,
+      'hardest_1': functools.partial(_set_loss, hardest=1),
+      'hardest_4': functools.partial(_set_loss, hardest=4),
+      'triplet': functools.partial(
+          _set_loss, kind='triplet', distance='dot', margin=5.0, hardest=1),
+      'hinge': functools.partial(_set_loss, kind='hinge', margin=5.0),
+      'bce': functools.partial(_set_loss, kind='bce', positive_weight=15.0),
       'ltre': _set_retrieved,
   }}, seeds=(0, 1))
 
@@ -75,6 +83,10 @@ def _set_sampled(config, draws, percent=100.0, number=2, shared=0):
 
 def _set_shared(config, **keys):
   config.negatives.update(keys)
+
+
+def _set_loss(config, **keys):
+  config.loss.update(keys)
 
 
 def _set_average(config):

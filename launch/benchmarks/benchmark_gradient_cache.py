@@ -31,9 +31,9 @@ import optax
 from neg_contrast.batches import batcher, packing
 from neg_contrast.data import sequences
 from neg_contrast.losses import (
-  batch_softmax,
   dual_encoder_loss,
   gradient_cache,
+  softmax,
 )
 from neg_contrast.models import bert, dual_encoder
 from neg_contrast.training import costs
@@ -105,7 +105,7 @@ def measure(
   """Temporary bytes, seconds a step (or why there are none), products."""
   optimizer = optax.adam(1e-5)
   step = step_lib.make_train_step(dual_encoder_loss.make_loss(
-      batch_softmax.BatchSoftmaxLoss(True), dual_encoder.Encoder(_SPEC), 20.0,
+      softmax.SoftmaxLoss(True), dual_encoder.Encoder(_SPEC), 20.0,
       ('bm25',), chunks,
   ), optimizer, 0)
 

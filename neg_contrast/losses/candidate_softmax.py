@@ -1,14 +1,10 @@
 """Each query's gold among candidates of its own. Pure."""
 
-from collections.abc import Sequence
-from typing import Any
-
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Bool, Float
 
 from neg_contrast.batches.packed import AnyArray
-from neg_contrast.losses import contrast
 
 
 def masked_softmax(
@@ -68,36 +64,12 @@ def effective_negatives(
   return 1 / jnp.sum(jnp.square(share), axis=-1)
 
 
-def metrics_of(
+def mean_effective_negatives(
     scores: Float[Array, 'batch candidates'],
     is_candidate: Bool[AnyArray, 'batch candidates'],
-    negative_sources: Int[AnyArray, 'batch negatives'],
-    scale: Float[Array, ''] | float,
-    sources: Sequence[str],
-) -> dict[str, Any]:
-  """What is logged of golds among candidates of their own.
-
-  Args:
-    scores: `[batch, K] float32`, scaled; the gold in column 0.
-    is_candidate: `[batch, K] bool`.
-    negative_sources: `[batch, K - 1] int32`, places in `sources`; -1: none.
-    scale: the factor in the scores.
-    sources: names of the sources.
-
-  Returns:
-    `accuracy` (part of the queries whose gold scores best),
-    `effective_negatives` and `contrast`.
-  """
-  scores = jnp.where(is_candidate, scores, -jnp.inf)
-  return {
-      'accuracy': jnp.mean(
-          (scores[:, 0] > scores[:, 1:].max(1)).astype(jnp.float32)
-      ),
-      'effective_negatives': jnp.mean(
-          effective_negatives(scores, is_candidate),
-          where=is_candidate[:, 1:].any(1),
-      ),
-      'contrast': contrast.of_candidates(
-          scores, negative_sources, scale, sources
-      ),
-  }
+) -> Float[Array, '']:
+  """Mean of `effective_negatives` over the queries that have negatives."""
+  return jnp.mean(
+      effective_negatives(scores, is_candidate),
+      where=is_candidate[:, 1:].any(1),
+  )

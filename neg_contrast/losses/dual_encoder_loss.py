@@ -19,8 +19,12 @@ from neg_contrast.models import dual_encoder
 
 HARD_NEGATIVES = 'hard_negatives'
 LOG_PROPOSAL = 'log_proposal'
-"""What a batch may hold, or not: hard negatives of each query, and with what
-chance each of them was drawn."""
+ONE_VECTOR = 'one_vector'
+"""What a batch may hold, or not: hard negatives of each query, with what chance
+each of them was drawn, and one vector of each text."""
+
+BATCH, OWN = 'batch', 'own'
+"""A query's candidates: those of the whole batch, or its own alone."""
 
 
 class Vectors(NamedTuple):
@@ -48,22 +52,37 @@ class Vectors(NamedTuple):
 class DualEncoderLoss(abc.ABC):
   """A loss of the vectors of a batch.
 
+  Its attributes are keys of `config.loss` of the same name; a loss declares
+  those that it alone has.
+
   Attributes:
     bidirectional: rank the queries for each passage too.
     adjusted: lower the scores of negatives by how often they are drawn.
+    candidates: `BATCH` or `OWN`.
+    hardest: negatives of a query that count, those that score highest; 0: all.
   """
 
   directions: ClassVar[tuple[bool, ...]]  # Values of `bidirectional` it knows.
-  shares: ClassVar[bool] = True  # Whether queries share candidates.
   adjusts: ClassVar[bool] = False  # Whether it knows `adjusted`.
+  has_scale: ClassVar[bool] = True  # Whether it depends on the scale.
 
   bidirectional: bool
   adjusted: bool = False
+  candidates: str = BATCH
+  hardest: int = 0
 
   @property
-  @abc.abstractmethod
+  def shares(self) -> bool:
+    """Whether queries share candidates."""
+    return self.candidates == BATCH
+
+  @property
   def needs(self) -> tuple[str, ...]:
-    """What a batch must hold: `HARD_NEGATIVES`, `LOG_PROPOSAL`."""
+    """What a batch must hold, see `HARD_NEGATIVES` and so on."""
+    if self.candidates == BATCH:
+      return ()
+    chances = (LOG_PROPOSAL,) if self.adjusted else ()
+    return HARD_NEGATIVES, *chances
 
   @abc.abstractmethod
   def __call__(

@@ -1,27 +1,38 @@
-"""The losses of a dual encoder, by `config.loss.candidates`."""
+"""The losses of a dual encoder, by `config.loss.kind`."""
 
+import dataclasses
 from collections.abc import Collection
 
 from neg_contrast import errors
 from neg_contrast.losses import (
-  batch_softmax,
+  binary_cross_entropy,
   dual_encoder_loss,
-  own_candidates,
+  hinge,
+  softmax,
+  triplet,
 )
 from neg_contrast.settings import config as config_lib
 
 LOSSES: dict[str, type[dual_encoder_loss.DualEncoderLoss]] = {
-    'batch': batch_softmax.BatchSoftmaxLoss,
-    'own': own_candidates.OwnCandidatesLoss,
+    'softmax': softmax.SoftmaxLoss,
+    'triplet': triplet.TripletLoss,
+    'hinge': hinge.HingeLoss,
+    'bce': binary_cross_entropy.BinaryCrossEntropyLoss,
 }
 
 _REASONS = {
-    dual_encoder_loss.HARD_NEGATIVES:
+    dual_encoder_loss.HARD_NEGATIVES: (
+        'loss.candidates',
         'compares a query with hard negatives, and there are none; choose a '
-        'negatives.strategy and per_query',
-    dual_encoder_loss.LOG_PROPOSAL:
+        'negatives.strategy and per_query'),
+    dual_encoder_loss.LOG_PROPOSAL: (
+        'loss.adjusted',
         'needs the chance by which each negative was drawn, which is known of '
-        'negatives.strategy=sampled with hard_percent=100 and greedy=False',
+        'negatives.strategy=sampled with hard_percent=100 and greedy=False'),
+    dual_encoder_loss.ONE_VECTOR: (
+        'loss.distance',
+        'is of one vector of each text, and model.score gives several; set '
+        'loss.distance=dot'),
 }
 
 
@@ -34,26 +45,39 @@ def make(settings: config_lib.LossConfig) -> dual_encoder_loss.DualEncoderLoss:
   Raises:
     UserError: there is no such loss, or not so; says what there is.
   """
-  name = settings.candidates
-  if name not in LOSSES:
+  if settings.kind not in LOSSES:
     raise errors.UserError(
-        f'{errors.key("loss.candidates")}={name!r}: must be one of '
+        f'{errors.key("loss.kind")}={settings.kind!r}: must be one of '
         f'{", ".join(LOSSES)}'
     )
-  kind = LOSSES[name]
-  if settings.bidirectional not in kind.directions:
+  kind = LOSSES[settings.kind]
+  directions = kind.directions
+  if settings.candidates == dual_encoder_loss.OWN:
+    directions = (False,)  # A query's own candidates are no other's.
+  if settings.bidirectional not in directions:
     raise errors.UserError(
-        f'{errors.key("loss.candidates")}={name!r}: ranks passages for queries '
+        f'{errors.key("loss.candidates")}={settings.candidates!r}: ranks '
+        'passages for queries '
         f'{"only" if settings.bidirectional else "and the other way round"}; '
         f'set --{errors.key("loss.bidirectional")}={not settings.bidirectional}'
     )
-  if settings.adjusted and not kind.adjusts:
+  if settings.adjusted and not (
+      kind.adjusts and settings.candidates == dual_encoder_loss.OWN
+  ):
     able = [other for other, one in LOSSES.items() if one.adjusts]
     raise errors.UserError(
         f'{errors.key("loss.adjusted")}=True: is of a query\'s own negatives; '
-        f'set --{errors.key("loss.candidates")}={" or ".join(able)}'
+        f'set --{errors.key("loss.candidates")}=own, with '
+        f'{errors.key("loss.kind")}={" or ".join(able)}'
     )
-  return kind(settings.bidirectional, settings.adjusted)
+  if settings.learn_scale and not kind.has_scale:
+    raise errors.UserError(
+        f'{errors.key("loss.learn_scale")}=True: '
+        f'{errors.key("loss.kind")}={settings.kind!r} has no scale; leave it '
+        'out'
+    )
+  return kind(**{field.name: getattr(settings, field.name)
+                 for field in dataclasses.fields(kind)})
 
 
 def check(
@@ -63,7 +87,7 @@ def check(
 
   Args:
     settings: `config.loss`.
-    held: of `HARD_NEGATIVES` and `LOG_PROPOSAL` what every batch holds.
+    held: of what losses may need that which every batch holds.
 
   Raises:
     UserError: there is no such loss, or a batch lacks what it needs.
@@ -71,8 +95,7 @@ def check(
   loss = make(settings)
   for need in loss.needs:
     if need not in held:
-      raise errors.UserError(
-          f'{errors.key("loss.candidates")}={settings.candidates!r}: '
-          f'{_REASONS[need]}'
-      )
+      key, reason = _REASONS[need]
+      value = getattr(settings, key.partition('.')[2])
+      raise errors.UserError(f'{errors.key(key)}={value!r}: {reason}')
   return loss

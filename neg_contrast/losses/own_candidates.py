@@ -1,57 +1,79 @@
-"""Noise contrastive estimation: a positive against its own negatives. Pure."""
+"""Candidates of a query's own: its positive and its hard negatives. Pure.
 
-import dataclasses
+What noise contrastive estimation compares (Zhang and Stratos, 2021).
+"""
+
+from collections.abc import Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float
+from jaxtyping import Array, Bool, Float, Int
 
+from neg_contrast import scoring
 from neg_contrast.batches.packed import AnyArray
-from neg_contrast.losses import candidate_softmax as candidates_lib
-from neg_contrast.losses import dual_encoder_loss
+from neg_contrast.losses import batch_scores, dual_encoder_loss
 
 
-@dataclasses.dataclass(frozen=True)
-class OwnCandidatesLoss(dual_encoder_loss.DualEncoderLoss):
-  """Hard-negative NCE: each query's positive among its own negatives alone.
+def score_own(
+    vectors: dual_encoder_loss.Vectors,
+    batch: Any,
+    scale: Float[Array, ''] | float,
+    score: batch_scores.Similarity = scoring.DUAL,
+    sources: Sequence[str] = (),
+) -> batch_scores.BatchScores:
+  """Scores each query with its own candidates, without those of other rows.
 
-  Zhang and Stratos, equation 11; with `adjusted` the score-adjusted loss,
-  equation 10. Metrics: `forward_loss`, `accuracy`, `effective_negatives` and
-  `contrast`.
+  Args:
+    vectors: of the batch.
+    batch: a `batcher.Batch`; where a hard negative has no source, there is
+      none.
+    scale: factor on the scores.
+    score: of a query and a candidate.
+    sources: names of the sources of hard negatives, by number.
+
+  Returns:
+    `[batch, 1 + negatives]` scores, the positive in column 0.
   """
+  candidates = jnp.concatenate(
+      [vectors.positives[:, None], vectors.negatives], axis=1
+  )
+  scores = scale * jax.vmap(
+      lambda query, own: score(query[None], own)[0]
+  )(vectors.queries, candidates)
+  return of_scores(scores, batch.negative_sources, scale, sources)
 
-  directions = (False,)
-  shares = False
-  adjusts = True
 
-  @property
-  def needs(self):
-    """Hard negatives; and with what chance they are drawn, to adjust."""
-    if self.adjusted:
-      return (dual_encoder_loss.HARD_NEGATIVES, dual_encoder_loss.LOG_PROPOSAL)
-    return (dual_encoder_loss.HARD_NEGATIVES,)
+def of_scores(
+    scores: Float[Array, 'batch candidates'],
+    negative_sources: Int[AnyArray, 'batch negatives'],
+    scale: Float[Array, ''] | float,
+    sources: Sequence[str],
+) -> batch_scores.BatchScores:
+  """The same of scores that are there already.
 
-  def __call__(self, vectors, batch, scale, score, sources):
-    """The mean cross-entropy of the positives among their candidates."""
-    candidates = jnp.concatenate(
-        [vectors.positives[:, None], vectors.negatives], axis=1
-    )
-    scores = scale * jax.vmap(
-        lambda query, own: score(query[None], own)[0]
-    )(vectors.queries, candidates)
-    is_candidate = jnp.pad(
-        batch.negative_sources >= 0, ((0, 0), (1, 0)), constant_values=True
-    )
-    used = scores
-    if self.adjusted:
-      used = adjusted_scores(scores, batch.log_proposal, is_candidate)
-    loss = jnp.mean(candidates_lib.candidate_softmax(used, is_candidate))
-    return loss, {
-        'forward_loss': loss,
-        **candidates_lib.metrics_of(
-            scores, is_candidate, batch.negative_sources, scale, sources
-        ),
-    }
+  Args:
+    scores: `[batch, 1 + negatives] float32`, scaled; the positive in column 0.
+    negative_sources: `[batch, negatives] int32`, places in `sources`; -1: there
+      is none.
+    scale: the factor in the scores.
+    sources: names of the sources of hard negatives, by number.
+  """
+  size, negatives = negative_sources.shape
+  return batch_scores.BatchScores(
+      scores=scores,
+      is_candidate=jnp.pad(
+          negative_sources >= 0, ((0, 0), (1, 0)), constant_values=True
+      ),
+      sources=jnp.pad(
+          jnp.maximum(negative_sources, -1), ((0, 0), (1, 0)),
+          constant_values=-1,
+      ),
+      own_columns=jnp.tile(1 + jnp.arange(negatives), (size, 1)),
+      scale=scale,
+      names=tuple(sources),
+      is_own=True,
+  )
 
 
 def adjusted_scores(
@@ -59,7 +81,7 @@ def adjusted_scores(
     log_proposal: Float[Array, 'queries negatives'],
     is_candidate: Bool[AnyArray, 'queries candidates'],
 ) -> Float[Array, 'queries candidates']:
-  """Scores whose `candidate_softmax` is the score-adjusted loss.
+  """Scores whose softmax is the score-adjusted loss.
 
   Equation 10 (Bengio and Senécal, 2008): the gold's score stays, a negative's
   loses log((K - 1) ν). Its negatives are drawn iid, with replacement, from ν

@@ -1,12 +1,14 @@
 """Hard-negative NCE of a cross-encoder. Pure."""
 
+import dataclasses
 from collections.abc import Sequence
 
+import jax
 import jax.numpy as jnp
 
 from neg_contrast import losses
 from neg_contrast.losses import candidate_softmax as candidates
-from neg_contrast.losses import gradient_cache
+from neg_contrast.losses import contrast, gradient_cache, own_candidates
 from neg_contrast.models import cross_encoder
 
 
@@ -18,7 +20,7 @@ def make_loss(
 
   Scores have no scale: the score layer learns its own. Dropout keys are a
   function of (seed, step, group). Metrics: `accuracy`, `effective_negatives`
-  and `contrast`, see `candidates.metrics_of`.
+  and `contrast`, see `contrast.of_batch`.
 
   Args:
     module: the module.
@@ -31,9 +33,20 @@ def make_loss(
         module, params['reranker'], batch.sequences, key, chunks
     )
     scores = table.reshape(-1)[batch.candidate_slots]
-    loss = jnp.mean(candidates.candidate_softmax(scores, batch.is_candidate))
-    return loss, candidates.metrics_of(
-        scores, batch.is_candidate, batch.negative_sources, 1.0, sources
+    of_scores = lambda scores: jnp.mean(
+        candidates.candidate_softmax(scores, batch.is_candidate)
     )
+    own = dataclasses.replace(own_candidates.of_scores(
+        scores, batch.negative_sources, 1.0, sources
+    ), is_candidate=batch.is_candidate)
+    return of_scores(scores), {
+        'accuracy': jnp.mean(own.is_best.astype(jnp.float32)),
+        'effective_negatives': candidates.mean_effective_negatives(
+            own.candidate_scores, own.is_candidate
+        ),
+        'contrast': contrast.of_batch(
+            own, jax.grad(of_scores)(jax.lax.stop_gradient(scores))
+        ),
+    }
 
   return loss_fn

@@ -9,12 +9,19 @@ LOSSES = keys.Table('losses.loss_table', 'LOSSES')
 
 @dataclasses.dataclass(frozen=True)
 class LossConfig(keys.Section):
-  """The bidirectional batch softmax (Lu et al., section 3, equations 1 to 3).
+  """What is minimised: by default the bidirectional batch softmax.
+
+  Lu et al., section 3, equations 1 to 3.
 
   A reranker uses none of these keys: its scores are unscaled, and a positive
   competes with its query's own negatives only.
 
   Attributes:
+    kind: `softmax`: cross-entropy of the positive among its candidates; with
+      `candidates=batch` the batch softmax, InfoNCE at the temperature 1 /
+      `scale`. `triplet`: a positive nearer than each negative by `margin`;
+      `hinge`: a score ahead of each by `margin`; `bce`: binary cross-entropy of
+      each candidate by itself.
     scale: factor on the scores before the softmax. The paper gives none, and
       cosines in [-1, 1] without one cannot separate a batch; 20 is the usual
       choice for l2-normalised encoders (a temperature of 0.05).
@@ -25,6 +32,12 @@ class LossConfig(keys.Section):
       negatives and the passages of all other queries. `own`: its own hard
       negatives only, in one direction: noise contrastive estimation (Zhang and
       Stratos, equations 4, 5 and 11), with K - 1 = `negatives.per_query`.
+    hardest: of a query's negatives only so many count, those that score highest
+      at the step, of the batch and of all else it is compared with; 0: all.
+    margin: of `triplet`, in units of its distance, and of `hinge`, in units of
+      scaled scores.
+    distance: of `triplet`: `cosine`, `euclidean`, or `dot`, minus the score.
+    positive_weight: of the positive in `bce`, in units of a negative's.
     adjusted: the score-adjusted loss (Zhang and Stratos, equation 10):
       negatives are drawn independently, with replacement, and the logarithm of
       their expected count is subtracted from their scores; for
@@ -40,7 +53,17 @@ class LossConfig(keys.Section):
   scale: float = keys.key(20.0, keys.above(0))
   learn_scale: bool = keys.key(False)
   bidirectional: bool = keys.key(True)
-  candidates: str = keys.key('batch', keys.one_of(LOSSES))
+  kind: str = keys.key('softmax', keys.one_of(LOSSES), counts=keys.Changed())
+  candidates: str = keys.key('batch', keys.one_of('batch', 'own'))
+  hardest: int = keys.key(0, keys.at_least(0), counts=keys.Changed())
+  margin: float = keys.key(1.0, keys.at_least(0), counts=keys.Changed())
+  distance: str = keys.key(
+      'cosine', keys.one_of('cosine', 'euclidean', 'dot'),
+      counts=keys.Changed(),
+  )
+  positive_weight: float = keys.key(
+      1.0, keys.above(0), counts=keys.Changed()
+  )
   adjusted: bool = keys.key(False)
   mask_known_positives: bool = keys.key(True)
   label_smoothing: float = keys.key(0.0, keys.at_least_below(0, 1))

@@ -62,7 +62,9 @@ class DualEncoderTraining(pooled_run.PooledTraining):
     """What is minimised, for a tower of some shape."""
     config = self._config
     return dual_encoder_loss.make_loss(
-        loss_table.check(config.loss, held_by(config.negatives, config.loss)),
+        loss_table.check(config.loss, held_by(
+            config.negatives, config.loss, spec.score.is_dot
+        )),
         make_encoder(spec, config, self._mesh), config.loss.scale,
         self._sources, chunking.make_chunks(config, chunk_groups, self._mesh),
         config.model.freeze,
@@ -268,15 +270,24 @@ def make_encoder(
 
 
 def held_by(
-    negatives: config_lib.NegativesConfig, loss: config_lib.LossConfig
+    negatives: config_lib.NegativesConfig, loss: config_lib.LossConfig,
+    is_dot: bool,
 ) -> tuple[str, ...]:
-  """What every batch of a strategy holds of what losses may need."""
-  if not negatives.per_query:
-    return ()
+  """What every batch of a strategy holds of what losses may need.
+
+  Args:
+    negatives: the strategy.
+    loss: whether it asks for chances.
+    is_dot: whether each text has one vector.
+  """
   source = sources.SOURCES.get(negatives.strategy)
-  if loss.adjusted and source and source.knows_chances(negatives):
-    return dual_encoder_loss.HARD_NEGATIVES, dual_encoder_loss.LOG_PROPOSAL
-  return (dual_encoder_loss.HARD_NEGATIVES,)
+  knows = bool(loss.adjusted and source and source.knows_chances(negatives))
+  return (
+      *[dual_encoder_loss.ONE_VECTOR] * is_dot,
+      *[dual_encoder_loss.HARD_NEGATIVES] * bool(negatives.per_query),
+      *[dual_encoder_loss.LOG_PROPOSAL] * (
+          knows and bool(negatives.per_query)),
+  )
 
 
 def row_lengths(

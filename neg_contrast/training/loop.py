@@ -332,7 +332,7 @@ def _record(item, values, schedule, seconds) -> run_log.StepRecord:
       host_wait_seconds=item.host_wait_seconds,
       values={**values, **stats.values},
       contrast={name: {key: getattr(kind, key)
-                       for key in ('score', 'mass', 'accuracy')}
+                       for key in ('score', 'mass', 'accuracy', 'gradient')}
                 for name, kind in contrast.items()},
   )
 

@@ -37,7 +37,8 @@ class StepRecord:
     host_wait_seconds: of these, waiting for the batch.
     values: what else the step measured, by name; logged beside the others.
     contrast: source of negatives (`batch`: the other rows) -> mean `score`,
-      share of the softmax `mass`, `accuracy` of the positives against it.
+      share of the softmax `mass`, `accuracy` of the positives against it, and
+      mean `gradient` with respect to a score of its.
   """
 
   step: int

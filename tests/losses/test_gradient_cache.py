@@ -11,9 +11,10 @@ from neg_contrast import sharding
 from neg_contrast.batches import batcher, packing
 from neg_contrast.data import sequences as sequences_lib
 from neg_contrast.losses import (
-  batch_softmax,
+  binary_cross_entropy,
   dual_encoder_loss,
   gradient_cache,
+  softmax,
 )
 from neg_contrast.models import dual_encoder
 from neg_contrast.settings import config as config_lib
@@ -61,7 +62,7 @@ def make_batch(shared=True, size=16, negatives=2, groups=8, length=12, seed=0):
 
 
 def make_loss(chunks=None, shared=True, remat='none', learned=True,
-              bidirectional=True):
+              bidirectional=True, kind=softmax.SoftmaxLoss, **options):
   """A loss with dropout, and a function that makes its parameters."""
   spec = dual_encoder.EncoderSpec(
       tiny.bert_config(hidden_dropout=0.3, attention_dropout=0.2),
@@ -75,7 +76,7 @@ def make_loss(chunks=None, shared=True, remat='none', learned=True,
     )
 
   return dual_encoder_loss.make_loss(
-      batch_softmax.BatchSoftmaxLoss(bidirectional),
+      kind(bidirectional, **options),
       dual_encoder.Encoder(spec, remat=remat), 20.0, ('bm25',), chunks,
   ), init
 
@@ -111,6 +112,8 @@ def train(loss, init, batch):
     ((2, 1), {}),
     ((1, 4), {'shared': False, 'learned': False}),
     ((1, 2), {'remat': 'attention', 'bidirectional': False}),
+    ((2, 1), {'kind': binary_cross_entropy.BinaryCrossEntropyLoss,
+              'hardest': 5}),
 ])
 def test_equals_the_plain_step(chunks, kwargs):
   """Eight groups, dropout on, masks, missing negatives."""

@@ -26,15 +26,22 @@ def settings(**values):
 
 def test_a_config_names_its_loss():
   made = loss_table.make(settings(bidirectional=False))
-  assert type(made) is loss_table.LOSSES['batch'] and not made.bidirectional
+  assert type(made) is loss_table.LOSSES['softmax']
+  assert made.shares and not made.bidirectional
   made = loss_table.make(settings(
       candidates='own', bidirectional=False, adjusted=True
   ))
-  assert type(made) is loss_table.LOSSES['own'] and made.adjusted
+  assert made.adjusted and not made.shares
+  made = loss_table.make(settings(kind='triplet', margin=0.3, hardest=2))
+  assert (made.margin, made.distance, made.hardest) == (0.3, 'cosine', 2)
 
 
 @pytest.mark.parametrize(('values', 'held', 'message'), [
-    ({'candidates': 'none'}, (), 'must be one of batch, own'),
+    ({'kind': 'none'}, (), 'must be one of softmax, triplet, hinge, bce'),
+    ({'kind': 'triplet'}, (), 'set loss.distance=dot'),
+    ({'kind': 'triplet', 'learn_scale': True}, (), 'has no scale'),
+    ({'kind': 'bce', 'adjusted': True, 'candidates': 'own',
+      'bidirectional': False}, (HARD,), 'loss.kind=softmax'),
     ({'candidates': 'own'}, (HARD,), 'bidirectional=False'),
     ({'adjusted': True}, (HARD,), 'config.loss.candidates=own'),
     ({'candidates': 'own', 'bidirectional': False}, (),
@@ -68,15 +75,15 @@ def test_a_new_loss_is_a_class_and_a_line(monkeypatch, tmp_path):
   make = lambda **settings: config_lib.parse(tiny.make_config(
       tmp_path, optim__steps=2, evaluation__bm25=False,
       negatives__strategy='random', negatives__per_query=0, **settings))
-  with pytest.raises(errors.UserError, match='must be one of .*own, nearness'):
-    make(loss__candidates='bogus')
-  wrong = make(loss__candidates='nearness', loss__adjusted=True)
+  with pytest.raises(errors.UserError, match='must be one of .*bce, nearness'):
+    make(loss__kind='bogus')
+  wrong = make(loss__kind='nearness', loss__adjusted=True)
   with pytest.raises(errors.UserError, match='loss.candidates=own'):
     jobs.check(wrong)
-  assert '`batch`, `own`, `nearness`' in reference.reference()
+  assert '`bce`, `nearness`' in reference.reference()
   work = tmp_path / 'work'
   work.mkdir()
-  job = jobs.make_job(make(loss__candidates='nearness'), work)
+  job = jobs.make_job(make(loss__kind='nearness'), work)
   assert '[to do  ] training' in plan.describe(job.targets())
   plan.run(job.targets())
   job.finish()

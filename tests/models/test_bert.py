@@ -12,7 +12,7 @@ import pytest
 from neg_contrast import errors
 from neg_contrast.batches import batcher, packing
 from neg_contrast.data import sequences as sequences_lib
-from neg_contrast.losses import batch_softmax, dual_encoder_loss
+from neg_contrast.losses import dual_encoder_loss, softmax
 from neg_contrast.models import (
   bert,
   dual_encoder,
@@ -197,7 +197,7 @@ def program(batch, of=lambda loss: loss, **kwargs):
       dual_encoder.init_params(spec, jax.random.key(0)), None
   )
   loss = dual_encoder_loss.make_loss(
-      batch_softmax.BatchSoftmaxLoss(True),
+      softmax.SoftmaxLoss(True),
       dual_encoder.Encoder(spec, **kwargs), 20.0)
   return jax.jit(of(lambda p, b: loss(p, b, jax.random.key(0))[0])).lower(
       params, batch).as_text()

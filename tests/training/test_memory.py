@@ -58,9 +58,9 @@ def make_loss(kind, dropout=0.0, shared=True):
 
 def test_a_queue_equals_a_loop():
   """Four steps of a queue of three batches; the vectors are those of then."""
-  from neg_contrast.losses import batch_softmax
+  from neg_contrast.losses import softmax
 
-  loss, encoder, params = make_loss(batch_softmax.BatchSoftmaxLoss(True))
+  loss, encoder, params = make_loss(softmax.SoftmaxLoss(True))
   optimizer = optax.sgd(0.5)
   memory = memory_lib.Memory(LENGTH, SIZE, FEATURES)
   state = state_lib.init_state(params, optimizer, memory)
@@ -105,9 +105,9 @@ def test_a_queue_equals_a_loop():
 
 @pytest.mark.parametrize('shared', [True, False])
 def test_no_gradient_goes_through_the_queue(shared):
-  from neg_contrast.losses import batch_softmax
+  from neg_contrast.losses import softmax
 
-  loss, _, params = make_loss(batch_softmax.BatchSoftmaxLoss(False), 0.2,
+  loss, _, params = make_loss(softmax.SoftmaxLoss(False), 0.2,
                               shared)
   batch = make_batch(0, known=LENGTH)
   if not shared:

@@ -99,8 +99,9 @@ def check_trained_with(config: config_lib.Config) -> None:
                        f'negatives.pool={negatives.pool}; name the strategy '
                        'that the pool was made by, or "mixed"')
   check_drawn(config)
-  loss_table.check(config.loss,
-                   encoder_run.held_by(config.negatives, config.loss))
+  loss_table.check(config.loss, encoder_run.held_by(
+      config.negatives, config.loss, config.model.score in (None, 'dual')
+  ))
   check_shared(config)
   check_frozen(config)
   check_unfiltered(config)

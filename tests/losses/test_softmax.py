@@ -1,11 +1,13 @@
 """The loss against an explicit loop, and against sentence-transformers."""
 
+import types
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neg_contrast.losses import batch_softmax
+from neg_contrast.losses import softmax as softmax_lib
 from tests.losses import vector_batches
 
 
@@ -28,8 +30,13 @@ def by_loop(q, p, n, corpus, queue, scale, forward_mask, backward_mask):
 
 
 def softmax(vectors, batch, scale):
-  return batch_softmax.batch_softmax(
-      vector_batches.scores(vectors, batch, scale), batch.backward_mask
+  """Both directions, and their mean."""
+  scores = vector_batches.scores(vectors, batch, scale)
+  loss = softmax_lib.SoftmaxLoss(True)
+  return types.SimpleNamespace(
+      forward=softmax_lib.softmax(scores),
+      backward=softmax_lib.softmax(scores.backward(batch.backward_mask)),
+      loss=loss.of_scores(scores, batch)[0],
   )
 
 
