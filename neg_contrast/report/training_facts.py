@@ -42,11 +42,14 @@ def _read(
   contrast: dict[int, dict[str, Any]] = {}
   tune: dict[str, dict[int, float]] = {}
   bias: dict[str, dict[int, float]] = {}
+  refreshes: dict[int, dict[str, Any]] = {}
   with open(path, encoding='utf-8', errors='replace') as lines:
     for record in _records(lines):
       if 'evaluation' in record:
         for metric, value in record['evaluation'].items():
           tune.setdefault(metric, {})[record['step']] = value
+      elif 'refresh' in record:
+        refreshes[record['step']] = record['refresh']
       elif 'bias' in record:
         for kind, values in record['bias']['kinds'].items():
           bias.setdefault(kind, {})[record['step']] = values['bias']

@@ -22,6 +22,7 @@ from neg_contrast.models import attention, dual_encoder, loading, text_spec
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.negatives import drawing, sampling, sources
 from neg_contrast.retrieval import embedder as embedder_lib
+from neg_contrast.retrieval import retriever as retriever_lib
 from neg_contrast.retrieval import text_encoder
 from neg_contrast.settings import config as config_lib
 from neg_contrast.training import (
@@ -205,8 +206,8 @@ class DualEncoderTraining(pooled_run.PooledTraining):
     return 0 if self._source is None else self._source.refresh_steps
 
   def _refresh(self, params, step):
-    if self._source is not None:
-      self._source.refresh(params, step)
+    return (None if self._source is None
+            else self._source.refresh(params, step))
 
   @functools.cached_property
   def _encoder(self) -> text_encoder.TextEncoder:
@@ -215,6 +216,15 @@ class DualEncoderTraining(pooled_run.PooledTraining):
   def _embed(self, params, rows):
     return embedder_lib.Embedder(
         self._dataset, self._encoder.with_params(params), rows=rows
+    )
+
+  def _retriever(self, params, moment, folder, rows):
+    encoder = self._encoder.with_params(
+        sharding.local(params['encoder']), f'{moment.run}-{moment.step}'
+    )
+    return retriever_lib.Retriever(
+        encoder_tuning.exact_search(self._config), self._dataset,
+        embedder_lib.Embedder(self._dataset, encoder, folder, rows), rows=rows,
     )
 
   def _tune(self):

@@ -104,6 +104,30 @@ class RunLog:
         model['known_positive_mass'] + model['answer_mass'],
     )
 
+  def write_refresh(self, step: int, told: dict[str, Any]) -> None:
+    """Appends and prints what making a pool again cost, and what it changed.
+
+    Args:
+      step: the first that draws from it.
+      told: see `mining/refreshed_pool.py`.
+    """
+    self._append({'step': step, 'refresh': told})
+    numbers = {'new': told['new'], **told['hubness'], **{
+        f'{what}_seconds': value for what, value in told['seconds'].items()
+    }}
+    for name, value in numbers.items():
+      self._writer.add_scalar(f'refresh/{name}', value, step)
+    logging.info(
+        'negatives from step %d on: %.0f%% new, of %d passages; %s; most '
+        'queries with one first passage %d of %d, different first passages '
+        '%.0f%%, skewness of N_10 %.2f', step, 100 * told['new'],
+        told['passages'], ', '.join(
+            f'{what} {seconds:.1f} s'
+            for what, seconds in told['seconds'].items()
+        ), told['hubness']['top1_most'], told['queries'],
+        100 * told['hubness']['top1_distinct'], told['hubness']['skewness'],
+    )
+
   def print_step(self, record: StepRecord) -> None:
     """Prints a line with speed and remaining time."""
     remaining = self._total_steps - record.step
@@ -146,6 +170,9 @@ class NoLog(RunLog):
     """Does nothing."""
 
   def write_bias(self, step: int, measured: dict[str, dict[str, Any]]) -> None:
+    """Does nothing."""
+
+  def write_refresh(self, step: int, told: dict[str, Any]) -> None:
     """Does nothing."""
 
   def print_step(self, record: StepRecord) -> None:

@@ -37,4 +37,10 @@ def is_ranked(name: str) -> bool:
   return name in STRATEGIES and STRATEGIES[name].is_ranked
 
 
-__all__ = ['STRATEGIES', 'Proposer', 'Strategy', 'is_ranked', 'strategy_of']
+def is_dense(name: str) -> bool:
+  """Whether a dual encoder finds the candidates of a strategy."""
+  return name in STRATEGIES and STRATEGIES[name].is_dense
+
+
+__all__ = ['STRATEGIES', 'Proposer', 'Strategy', 'is_dense', 'is_ranked',
+           'strategy_of']

@@ -54,7 +54,7 @@ class Sampled(source.Source):
     """Where all are drawn in proportion to exp(score)."""
     return settings.hard_percent == 100 and not settings.greedy
 
-  def refresh(self, params: Any, step: int) -> None:
+  def refresh(self, params: Any, step: int) -> dict[str, Any] | None:
     """Draws for the steps that come, unless they are drawn already.
 
     Args:
@@ -64,7 +64,7 @@ class Sampled(source.Source):
     folder = self._folder_of(step)
     is_made = lambda: folders.read_manifest(folder, FORMAT) is not None
     if hosts.on_first(is_made):
-      return
+      return None
     embedder = None
     if self._sampling.hard:
       embedder = self._material.embed(
@@ -82,6 +82,7 @@ class Sampled(source.Source):
           np.save(scratch / f'{name}.npy', values)
 
     hosts.on_first(write)
+    return None
 
   def draw(
       self, step: int, numbers: np.ndarray, query_rows: np.ndarray
