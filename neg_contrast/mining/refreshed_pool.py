@@ -21,7 +21,6 @@ from neg_contrast.mining import (
   candidates,
   filtered_pool,
   pool_folder,
-  strategies,
 )
 from neg_contrast.mining import mining_task as task_lib
 from neg_contrast.negatives import hubness, refresh
@@ -69,7 +68,7 @@ class RefreshedPool(filtered_pool.FilteredPool):
   @property
   def replaced(self) -> list[str]:
     """The sources whose candidates the model's replace."""
-    return replaced_sources(self.config)
+    return list(self.config.dense)
 
   def describe(self) -> str:
     """Of what, and where."""
@@ -196,11 +195,6 @@ class RefreshedPool(filtered_pool.FilteredPool):
     return is_new / max(1, count)
 
 
-def replaced_sources(config: config_lib.NegativesConfig) -> list[str]:
-  """The strategies whose candidates a refresh replaces."""
-  return [name for name in config.pooled if strategies.is_dense(name)]
-
-
 def settings_of(
     config: config_lib.NegativesConfig,
 ) -> config_lib.NegativesConfig:
@@ -209,7 +203,7 @@ def settings_of(
   What the model finds is looked through for answers if that of any strategy
   is, whose place it takes.
   """
-  first, *others = replaced_sources(config)
+  first, *others = config.dense
   if not {*others} & {*config.drop_answers}:
     return config
   return dataclasses.replace(

@@ -36,6 +36,22 @@ def measure(
   }
 
 
+def of_draws(rows: Int[np.ndarray, 'examples draws']) -> dict[str, float]:
+  """Hubness of negatives that were drawn.
+
+  Args:
+    rows: `[examples, draws] int32`; -1: none.
+
+  Returns:
+    `most_drawn`: part of the draws that the most frequent passage has.
+    `distinct`: different passages, as a part of the draws.
+  """
+  drawn = rows[rows >= 0]
+  _, often = np.unique(drawn, return_counts=True)
+  return {'most_drawn': float(often.max(initial=0)) / max(1, len(drawn)),
+          'distinct': len(often) / max(1, len(drawn))}
+
+
 def skewness(rows: Int[np.ndarray, 'queries k'], passages: int) -> float:
   """E[(N_k - mean)³] / std³ over passages; 0 where all are alike.
 

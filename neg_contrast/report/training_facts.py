@@ -43,6 +43,7 @@ def _read(
   tune: dict[str, dict[int, float]] = {}
   bias: dict[str, dict[int, float]] = {}
   refreshes: dict[int, dict[str, Any]] = {}
+  solved: list[tuple[int, str]] = []
   with open(path, encoding='utf-8', errors='replace') as lines:
     for record in _records(lines):
       if 'evaluation' in record:
@@ -50,6 +51,8 @@ def _read(
           tune.setdefault(metric, {})[record['step']] = value
       elif 'refresh' in record:
         refreshes[record['step']] = record['refresh']
+      elif 'solved' in record:
+        solved.append((record['step'], record['solved']['text']))
       elif 'bias' in record:
         for kind, values in record['bias']['kinds'].items():
           bias.setdefault(kind, {})[record['step']] = values['bias']
@@ -70,6 +73,7 @@ def _read(
   return contents.Training(
       columns, curves(tune), best, _training_facts(workdir, columns, best),
       negatives_facts.read_contrast(contrast), curves(bias),
+      negatives_facts.read_refreshes(refreshes), tuple(solved),
   )
 
 

@@ -11,6 +11,9 @@ MINED = keys.Table('mining.strategies', 'STRATEGIES')
 """Strategies that `job=mine` lists for every query; what is not in `DRAWN` too
 is drawn from a pool of that."""
 
+DENSE = keys.Table('mining.strategies', 'DENSE')
+"""Those of `MINED` that a dual encoder finds."""
+
 FORMATS = ('dpr', 'tevatron', 'flag_embedding', 'triplets')
 """Files that a pool can be written as."""
 
@@ -155,6 +158,11 @@ class NegativesConfig(keys.Section):
   def pooled(self) -> tuple[str, ...]:
     """Those of `sources` that a training draws from a pool of."""
     return tuple(name for name in self.sources if name not in self.drawn)
+
+  @property
+  def dense(self) -> tuple[str, ...]:
+    """Those of `pooled` that `refresh_steps` replaces."""
+    return tuple(name for name in self.pooled if name in DENSE.names)
 
   def __post_init__(self):
     """Checks ranges and that the keys agree."""

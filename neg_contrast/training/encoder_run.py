@@ -32,6 +32,7 @@ from neg_contrast.training import (
   passage_table,
   pooled_run,
   run_settings,
+  solved,
 )
 from neg_contrast.training import outline as outline_lib
 from neg_contrast.training import state as state_lib
@@ -208,6 +209,12 @@ class DualEncoderTraining(pooled_run.PooledTraining):
   def _refresh(self, params, step):
     return (None if self._source is None
             else self._source.refresh(params, step))
+
+  def _remedy(self, examples):
+    return solved.remedy_of(
+        self._config.negatives, self._sources, self._refresh_steps,
+        examples / self._config.data.batch_size,
+    )
 
   @functools.cached_property
   def _encoder(self) -> text_encoder.TextEncoder:

@@ -18,6 +18,7 @@ from neg_contrast.training import (
   chunking,
   run_settings,
   sharded_step,
+  solved,
 )
 from neg_contrast.training import criterion as criterion_lib
 from neg_contrast.training import memory as memory_lib
@@ -206,6 +207,15 @@ class Recipe(abc.ABC):
     """
     del params, step
     return None  # Nothing to remake, most of the time.
+
+  def _remedy(self, examples: int) -> solved.Remedy:
+    """What the log says of negatives that teach nothing any more.
+
+    Args:
+      examples: how many are trained on.
+    """
+    del examples
+    return solved.NOTHING
 
   def _meter(self) -> Callable[[Any], dict[str, Any]]:
     """Parameters -> what the log says of them every `nce.log_steps`."""

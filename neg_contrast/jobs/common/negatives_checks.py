@@ -108,11 +108,9 @@ def check_refreshed(config: config_lib.Config) -> None:
                        'training again, and negatives.pool is given, with '
                        'filters of its own; leave that out, and the pool is '
                        'mined by negatives.strategy')
-  if not any(map(strategies.is_dense, negatives.pooled)):
-    dense = [name for name in strategies.STRATEGIES
-             if strategies.is_dense(name)]
+  if not negatives.dense:
     raise config.error('negatives.refresh_steps', 'replaces candidates of '
-                       f'{", ".join(dense)}, and negatives.strategy='
+                       f'{", ".join(strategies.DENSE)}, and negatives.strategy='
                        f'"{negatives.strategy}" has none of them; name one, '
                        'or one of them among the members of mixed, or leave '
                        'it at 0')
