@@ -113,11 +113,16 @@ class Embedder(vectors.Vectors):
         on_progress=progress.Ticker('encoding queries', len(query_rows)),
     )
 
+  @property
+  def passages(self) -> int:
+    """How many it encodes."""
+    return (len(self._dataset.prepared.passages) if self._rows is None
+            else len(self._rows))
+
   @functools.cached_property
   def passage_vecs(self) -> vector_table.Rows:
     """`[passages, features] float32` of the corpus, or of `rows`."""
-    texts = self._texts
-    count = len(texts.store) if self._rows is None else len(self._rows)
+    texts, count = self._texts, self.passages
     if self._rows is None:
       full = float(np.mean(texts.lengths() >= texts.max_length))
       if full > _MANY_CUT:

@@ -139,17 +139,17 @@ class EncoderRun(Run):
                     self.config.optim.steps)
     if not every:
       return ''
-    what = f'; negatives made again every {every:,} steps'
-    if self.data.contents('texts') is None:
-      return what
-    prepared = self.data.load().prepared
-    pairs = self.data.load().train_and_tune[0]
-    trained = (pairs.grades > 0) & pairs.is_example
-    steps = steps or run_settings.total_steps(self.config, int(trained.sum()))
-    among = prepared.rows_of_worlds(pairs.query_rows[trained])
-    count = len(prepared.passages if among is None else among)
-    times = (steps - 1) // every
-    return f'{what}: {count:,} passages encoded up to {times:,} times'
+    what, each = f'; negatives made again every {every:,} steps', ''
+    if self.data.contents('texts') is not None:
+      prepared = self.data.load().prepared
+      pairs = self.data.load().train_and_tune[0]
+      trained = (pairs.grades > 0) & pairs.is_example
+      steps = run_settings.total_steps(self.config, int(trained.sum()))
+      among = prepared.rows_of_worlds(pairs.query_rows[trained])
+      count = len(prepared.passages if among is None else among)
+      each = f', each of {count:,} passages encoded'
+    times = f', up to {(steps - 1) // every:,} times' if steps else ''
+    return what + times + each
 
   @property
   def _bm25(self) -> bm25_search.Bm25:

@@ -164,6 +164,25 @@ def test_steps_draw_from_the_newest_generation(whole, tmp_path, monkeypatch):
     assert facts['hubness']['top1_most'] >= 1
 
 
+def test_plan_and_report_tell_of_it(whole, tmp_path):
+  root, _ = whole
+  config = tiny.make_config(root, **settings(
+      root, optim__steps=6, evaluation__bm25=False, evaluation__eval_steps=0))
+  job = train_job.TrainJob(config_lib.parse(config), tmp_path)
+  said = plan.describe(job.targets())
+  assert (f'negatives made again every {EVERY} steps, up to 1 times, each of '
+          '48 passages encoded') in said
+  tiny.run(train_job.TrainJob, config, tmp_path)
+  page = (tmp_path / 'report.html').read_text()
+  table = page[page.index('<h3>Made again</h3>'):]
+  (facts,) = [one['refresh'] for one in records(tmp_path)]
+  assert f'<td>{facts["new"]:.0%}</td>' in table
+  assert f'<td>{facts["hubness"]["skewness"]:.2f}</td>' in table
+  assert 'encoding' in table and 'positives dropped' in table
+  events = next((tmp_path / 'tensorboard').iterdir()).read_bytes()
+  assert b'refresh/hubness/skewness' in events
+
+
 def test_beyond_the_end_it_is_the_mined_pool(whole, tmp_path):
   root, _ = whole
   train(root, tmp_path / 'static', negatives__refresh_steps=0)

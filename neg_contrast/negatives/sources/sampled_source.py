@@ -78,13 +78,15 @@ class Sampled(source.Source):
     drawn = self._draw_all(embedder, scale, step)
 
     def write():
-      manifest = {'step': step, 'scale': scale, refresh_lib.FACTS: {
-          'passages': len(self._material.dataset.prepared.passages
-                          if self._material.among is None
-                          else self._material.among) * bool(embedder),
-          'seconds': {'drawing': round(time.monotonic() - began, 3)},
-          'hubness': hubness.of_draws(drawn['rows'][:, :self._sampling.hard]),
-      }}
+      hard = drawn['rows'][:, :self._sampling.hard]
+      manifest = {
+          'step': step, 'scale': scale,
+          refresh_lib.FACTS: None if embedder is None else {
+              'passages': embedder.passages,
+              'seconds': {'drawing': round(time.monotonic() - began, 3)},
+              'hubness': hubness.of_draws(hard),
+          },
+      }
       with folders.writing(folder, manifest, format=FORMAT) as scratch:
         for name, values in drawn.items():
           np.save(scratch / f'{name}.npy', values)
@@ -113,7 +115,7 @@ class Sampled(source.Source):
   def _facts(self, step: int) -> dict[str, Any] | None:
     manifest = folders.read_manifest(self._folder_of(step), FORMAT)
     assert manifest is not None
-    return manifest.get(refresh_lib.FACTS)  # Older revisions wrote none.
+    return manifest.get(refresh_lib.FACTS)  # None, where all are random.
 
   def _folder_of(self, step: int) -> pathlib.Path:
     return self._folder / f'{step // self.refresh_steps:05d}'
