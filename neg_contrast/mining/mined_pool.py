@@ -106,6 +106,7 @@ class MinedPool(filtered_pool.FilteredPool):
     )
     if not hosts.on_first(made.is_made):
       made.build()
+    artifact.changed(made)  # Else what is known of it would keep the model.
 
   def _candidates(
       self,

@@ -13,9 +13,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+from absl import logging
 from jaxtyping import Int, Integer
 
-from neg_contrast import progress
+from neg_contrast import errors, progress
 from neg_contrast.artifacts import artifact, kept_parts
 from neg_contrast.mining import (
   candidates,
@@ -172,11 +173,18 @@ class RefreshedPool(filtered_pool.FilteredPool):
         self.seconds.get(what, 0.0) + time.monotonic() - began
     )
 
-  def _part_new(self, scratch: pathlib.Path) -> float:
-    """Negatives by the model that its generation before did not have."""
+  def _part_new(self, scratch: pathlib.Path) -> float | None:
+    """Negatives by the model that the generation before did not have.
+
+    None where that is not there any more, which training does not need.
+    """
     before, pool = self.moment.before, self.mined.pool
     if before is not None:
-      pool = refresh.read(before, pool)
+      try:
+        pool = refresh.read(before, pool)
+      except errors.UserError as e:
+        logging.warning('how many negatives are new is not known: %s', e)
+        return None
     arrays = {name: np.load(scratch / f'{name}.npy', mmap_mode='r')
               for name in ('rows', 'source', 'dropped_by')}
     numbers = [pool.sources.index(name) for name in self.replaced]
