@@ -41,8 +41,6 @@ from neg_contrast.training import state as state_lib
 class DualEncoderTraining(pooled_run.PooledTraining):
   """Trains a dual encoder on pairs, with or without hard negatives."""
 
-  _source: sources.Source | None = None  # Known when there are batches.
-
   def _save_description(self) -> None:
     loading.save_description(self.model, self.workdir)
 
@@ -201,14 +199,6 @@ class DualEncoderTraining(pooled_run.PooledTraining):
   @property
   def _features(self):
     return self.model.spec.features('passage')
-
-  @property
-  def _refresh_steps(self):
-    return 0 if self._source is None else self._source.refresh_steps
-
-  def _refresh(self, params, step):
-    return (None if self._source is None
-            else self._source.refresh(params, step))
 
   def _remedy(self, examples):
     return solved.remedy_of(

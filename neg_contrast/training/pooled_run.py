@@ -20,6 +20,8 @@ from neg_contrast.training import run
 class PooledTraining(run.Training):
   """What trainings of encoders and of rerankers share."""
 
+  _source: sources.Source | None = None  # Known when there are batches.
+
   @functools.cached_property
   def _pool(self) -> pool_lib.Pool | None:
     given = self._given.pool
@@ -46,6 +48,14 @@ class PooledTraining(run.Training):
         sharding.make_local_mesh(config.mesh), self._embed, self.workdir,
         self._remake, folders.sha256_json(self._identity)[:12],
     ))
+
+  @property
+  def _refresh_steps(self):
+    return 0 if self._source is None else self._source.refresh_steps
+
+  def _refresh(self, params, step):
+    return (None if self._source is None
+            else self._source.refresh(params, step))
 
   def _remake(self, params: Any, moment: refresh.Moment) -> None:
     """Makes the pool again by the model as it is."""

@@ -34,7 +34,7 @@ class Remedy:
 
 
 NOTHING = Remedy(frozenset(), 0, str)
-_NEVER_OLD = {'corpus', 'random'}  # Drawn uniformly.
+_NEVER_OLD = {'corpus', 'gold', 'random', 'retrieved'}  # Drawn anew each step.
 
 
 def remedy_of(
