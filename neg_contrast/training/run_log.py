@@ -130,7 +130,8 @@ class RunLog:
     for name, value in numbers.items():
       self._writer.add_scalar(f'refresh/{name}', value, step)
     logging.info('negatives from step %d on: %s', step, '  '.join(
-        f'{name} {value:.4g}' for name, value in numbers.items()
+        f'{name} {value:,}' if isinstance(value, int) else f'{name} {value:.4g}'
+        for name, value in numbers.items()
     ))
 
   def print_step(self, record: StepRecord) -> None:
