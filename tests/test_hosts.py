@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import socket
 import subprocess
@@ -37,6 +38,7 @@ from tests.jobs import (
   test_train,
   test_train_retrieved,
 )
+from tests.negatives import test_refresh
 from tests.retrieval import test_mesh_search
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -335,6 +337,28 @@ def test_four_processes_train_as_one(wide, tmp_path):
     for name in ('loss', 'gradient', 'gold_mass'):
       assert found[step]['model'][name] == pytest.approx(
           one['model'][name], rel=1e-3)
+
+
+def test_two_processes_make_pools_again_as_one(tmp_path):
+  """8 devices, and 2 x 2: they divide encoding and filters, and search."""
+  tiny.write_beir(tmp_path / 'data', documents=60)
+  settings = test_refresh.settings(
+      tmp_path, index__table_rows=64, index__chunk_tokens=1,
+      optim__learning_rate=1e-3)
+  tiny.train_only(tmp_path, tmp_path / 'alone', **settings)
+  both = tmp_path / 'both'
+  shutil.copytree(tmp_path / 'alone' / 'pool', both / 'pool')
+  outputs_of(start(2, 2, ('train', tmp_path, both, settings)))
+  assert_near(test_train.losses_of(tmp_path / 'alone'),
+              test_train.losses_of(both))
+  wanted, found = map(test_refresh.generations, (tmp_path / 'alone', both))
+  assert list(wanted) == list(found) == [4, 8]
+  for step, arrays in wanted.items():
+    for name in ('rows', 'source', 'dropped_by', 'query_rows'):
+      np.testing.assert_array_equal(arrays[name], found[step][name])
+  told = [record['step'] for record in records_of(both)
+          if 'refresh' in record]
+  assert told == [5, 9]
 
 
 def wait_for(condition, started):

@@ -52,6 +52,7 @@ def check(config: config_lib.Config) -> None:
   config.evaluation.check_depth()
   negatives_checks.check_unfiltered(config)
   negatives_checks.check_mined(config)
+  negatives_checks.check_refreshed(config)
 
 
 class TrainRerankerJob:

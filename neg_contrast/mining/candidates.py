@@ -48,6 +48,12 @@ class Candidates:
         for name in ('rows', 'scores', 'positive_scores')
     ))
 
+  def first(self, depth: int) -> 'Candidates':
+    """The best `depth` of every query."""
+    return dataclasses.replace(
+        self, rows=self.rows[:, :depth], scores=self.scores[:, :depth]
+    )
+
 
 @runtime_checkable
 class Miner(Protocol):
@@ -91,6 +97,14 @@ def listed(rows, scores, depth: int) -> Candidates:
     found.rows[line, :count] = values[:count]
     found.scores[line, :count] = 0 if scores is None else scores[line][:count]
   return found
+
+
+def join(parts: Sequence[Candidates]) -> Candidates:
+  """Those of some queries after those of others; of the same depth."""
+  return Candidates(*(
+      np.concatenate([getattr(part, field.name) for part in parts])
+      for field in dataclasses.fields(Candidates)
+  ))
 
 
 def divide(

@@ -159,6 +159,9 @@ class Training:
     contrast: what the positives were up against; empty where nothing is known.
     bias: kind of negatives -> (`[steps] int`, `[steps] float`), norm of the
       bias of NCE's gradient; empty where it was not measured.
+    refreshes: cost and effect of making negatives again; empty where that was
+      not done.
+    solved: (step, sentence) where negatives were found to teach nothing.
   """
 
   columns: Mapping[str, tuple[np.ndarray, np.ndarray]]
@@ -169,6 +172,8 @@ class Training:
   bias: Mapping[str, tuple[np.ndarray, np.ndarray]] = dataclasses.field(
       default_factory=dict
   )
+  refreshes: negatives_page.Refreshes = negatives_page.NOT_REFRESHED
+  solved: tuple[tuple[int, str], ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)

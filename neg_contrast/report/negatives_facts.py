@@ -1,7 +1,7 @@
 """Gathers what a pool of hard negatives holds, for `report.html`."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from absl import logging
@@ -156,6 +156,30 @@ def _show_query(
       *(show('negative', *found) for found in negatives.items()),
       *(show('random', row) for row in [random] if row >= 0),
   ))
+
+
+def read_refreshes(
+    told: Mapping[int, Mapping[str, Any]],
+) -> page.Refreshes:
+  """What the log says of negatives that were made again, as a table.
+
+  Args:
+    told: first step -> what `RunLog.write_refresh` took.
+  """
+
+  def value_of(facts: Mapping[str, Any], path: str) -> Any:
+    group, _, name = path.rpartition('/')
+    return (facts.get(group, {}) if group else facts).get(name)
+
+  shown = {path: column for path, column in page.REFRESH_COLUMNS.items()
+           if any(value_of(facts, path) is not None for facts in told.values())}
+  text = lambda value, form: '–' if value is None else form.format(value)
+  return page.Refreshes(
+      tuple(heading for heading, _ in shown.values()),
+      tuple((step, tuple(text(value_of(facts, path), form)
+                         for path, (_, form) in shown.items()))
+            for step, facts in told.items()),
+  )
 
 
 def read_contrast(

@@ -101,6 +101,41 @@ class Negatives:
   shown: tuple[ShownQuery, ...]
 
 
+@dataclasses.dataclass(frozen=True)
+class Refreshes:
+  """Cost and effect of making negatives again, as a table.
+
+  Attributes:
+    columns: headings.
+    rows: (first step that draws from them, text of each column).
+  """
+
+  columns: tuple[str, ...]
+  rows: tuple[tuple[int, tuple[str, ...]], ...]
+
+
+NOT_REFRESHED = Refreshes((), ())
+
+REFRESH_COLUMNS: Mapping[str, tuple[str, str]] = {
+    'passages': ('passages encoded', '{:,}'),
+    'seconds/encoding': ('encoding', '{:.1f} s'),
+    'seconds/searching': ('searching', '{:.1f} s'),
+    'seconds/filtering': ('filtering', '{:.1f} s'),
+    'seconds/drawing': ('drawing', '{:.1f} s'),
+    'new': ('new negatives', '{:.0%}'),
+    'counts/positive': ('positives dropped', '{:,}'),
+    'counts/answer': ('with an answer dropped', '{:,}'),
+    'counts/margin': ('above the margin dropped', '{:,}'),
+    'counts/relative_margin': ('above the relative margin dropped', '{:,}'),
+    'hubness/top1_most': ('most queries with one first passage', '{:,.0f}'),
+    'hubness/top1_distinct': ('different first passages', '{:.0%}'),
+    'hubness/skewness': ('skewness of N₁₀', '{:.2f}'),
+    'hubness/most_drawn': ('draws of the most drawn passage', '{:.1%}'),
+    'hubness/distinct': ('different passages drawn', '{:.0%}'),
+}
+"""Path in a log record -> heading and format."""
+
+
 def series_of(source: str) -> int:
   """The number of a source's colour."""
   return _SERIES.get(source, 0)

@@ -42,11 +42,17 @@ def _read(
   contrast: dict[int, dict[str, Any]] = {}
   tune: dict[str, dict[int, float]] = {}
   bias: dict[str, dict[int, float]] = {}
+  refreshes: dict[int, dict[str, Any]] = {}
+  solved: list[tuple[int, str]] = []
   with open(path, encoding='utf-8', errors='replace') as lines:
     for record in _records(lines):
       if 'evaluation' in record:
         for metric, value in record['evaluation'].items():
           tune.setdefault(metric, {})[record['step']] = value
+      elif 'refresh' in record:
+        refreshes[record['step']] = record['refresh']
+      elif 'solved' in record:
+        solved.append((record['step'], record['solved']['text']))
       elif 'bias' in record:
         for kind, values in record['bias']['kinds'].items():
           bias.setdefault(kind, {})[record['step']] = values['bias']
@@ -67,6 +73,7 @@ def _read(
   return contents.Training(
       columns, curves(tune), best, _training_facts(workdir, columns, best),
       negatives_facts.read_contrast(contrast), curves(bias),
+      negatives_facts.read_refreshes(refreshes), tuple(solved),
   )
 
 

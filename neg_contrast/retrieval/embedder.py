@@ -1,6 +1,7 @@
 """One model's vectors of a dataset."""
 
 import functools
+import hashlib
 import pathlib
 from typing import Any
 
@@ -77,15 +78,18 @@ class Embedder(vectors.Vectors):
     Args:
       dataset: corpus and queries.
       encoder: of both.
-      folder: keeps the embeddings of whole corpora, of any number of models;
-        None: memory keeps them; several processes then come together to make
-        them, each a part.
+      folder: keeps the embeddings, of any number of models; None: memory keeps
+        them; several processes then come together to make them, each a part.
       rows: `[n] int32` passages to encode, ascending; default: the whole
         corpus.
     """
     self._dataset, self._encoder, self._rows = dataset, encoder, rows
     self._identity = identity(encoder.settings, dataset, encoder.model)
-    self._folder = None if folder is None or rows is not None else (
+    if rows is not None:
+      self._identity['rows'] = hashlib.sha256(
+          np.ascontiguousarray(rows, np.int32).tobytes()
+      ).hexdigest()
+    self._folder = None if folder is None else (
         folder / folders.sha256_json(self._identity)[:12] / 'embeddings'
     )
 
@@ -109,11 +113,16 @@ class Embedder(vectors.Vectors):
         on_progress=progress.Ticker('encoding queries', len(query_rows)),
     )
 
+  @property
+  def passages(self) -> int:
+    """How many it encodes."""
+    return (len(self._dataset.prepared.passages) if self._rows is None
+            else len(self._rows))
+
   @functools.cached_property
   def passage_vecs(self) -> vector_table.Rows:
     """`[passages, features] float32` of the corpus, or of `rows`."""
-    texts = self._texts
-    count = len(texts.store) if self._rows is None else len(self._rows)
+    texts, count = self._texts, self.passages
     if self._rows is None:
       full = float(np.mean(texts.lengths() >= texts.max_length))
       if full > _MANY_CUT:
@@ -128,7 +137,7 @@ class Embedder(vectors.Vectors):
     if self._folder is None:
       return self._encode_in_memory(texts, count, ticker(0))
     index = self._encoder.settings.index
-    block = self._encoder.block_rows('passage', texts)
+    block = self._encoder.block_rows('passage', texts, self._rows)
     layout = vector_table.Layout(
         count, self._encoder.dim, index.embedding_dtype,
         -(-index.table_rows // block) * block,
@@ -136,7 +145,8 @@ class Embedder(vectors.Vectors):
     return embeddings.make_table(
         self._folder, self._identity, layout,
         lambda rows, out, on_progress: self._encoder.encode(
-            'passage', texts, span=rows, out=out, on_progress=on_progress
+            'passage', texts, self._rows, span=rows, out=out,
+            on_progress=on_progress,
         ), ticker,
     )
 

@@ -68,10 +68,17 @@ class TextEncoder(vectors.Encoder):
     """What was done so far for `query` or `passage` inputs."""
     return dataclasses.replace(self._tables[role].work)
 
-  def with_params(self, params: Any) -> 'TextEncoder':
-    """The same with other weights; nothing is compiled anew."""
+  def with_params(self, params: Any, fingerprint: str = '') -> 'TextEncoder':
+    """The same with other weights; nothing is compiled anew.
+
+    Args:
+      params: towers.
+      fingerprint: of these; needed where a folder keeps their vectors.
+    """
     other = copy.copy(self)
     other._params = self._placed(params)
+    if fingerprint:
+      other._model = dataclasses.replace(self._model, fingerprint=fingerprint)
     return other
 
   def encode_queries(

@@ -11,6 +11,9 @@ MINED = keys.Table('mining.strategies', 'STRATEGIES')
 """Strategies that `job=mine` lists for every query; what is not in `DRAWN` too
 is drawn from a pool of that."""
 
+DENSE = keys.Table('mining.strategies', 'DENSE')
+"""Those of `MINED` that a dual encoder finds."""
+
 FORMATS = ('dpr', 'tevatron', 'flag_embedding', 'triplets')
 """Files that a pool can be written as."""
 
@@ -47,6 +50,9 @@ class NegativesConfig(keys.Section):
       6.3: Hard 100, Mixed-p, Random 0).
     greedy: take the passages with the highest scores as hard ones instead.
     refresh_epochs: passes over the examples between draws of `sampled`.
+    refresh_steps: steps after which the mined pool is made again by the model
+      as it is (ANCE, Xiong et al., 2021): candidates of `coarse`, `fine` and
+      `model` are replaced by its nearest passages; all filters apply. 0: never.
     quotas: how many of the N each member gives, as far as it has so many;
       empty: N are drawn uniformly from the union.
     checkpoint: the model that `model` mines with; empty: `checkpoint` of the
@@ -105,6 +111,7 @@ class NegativesConfig(keys.Section):
   )
   greedy: bool = keys.key(False, counts=_IF_SAMPLED)
   refresh_epochs: float = keys.key(1.0, keys.above(0), counts=_IF_SAMPLED)
+  refresh_steps: int = keys.key(0, keys.at_least(0), counts=keys.Changed())
   quotas: tuple[int, ...] = keys.key(())
   checkpoint: str = keys.key('', counts=False)
   runs: tuple[str, ...] = keys.key((), counts=False)
@@ -151,6 +158,11 @@ class NegativesConfig(keys.Section):
   def pooled(self) -> tuple[str, ...]:
     """Those of `sources` that a training draws from a pool of."""
     return tuple(name for name in self.sources if name not in self.drawn)
+
+  @property
+  def dense(self) -> tuple[str, ...]:
+    """Those of `pooled` that `refresh_steps` replaces."""
+    return tuple(name for name in self.pooled if name in DENSE.names)
 
   def __post_init__(self):
     """Checks ranges and that the keys agree."""

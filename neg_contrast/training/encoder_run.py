@@ -22,6 +22,7 @@ from neg_contrast.models import attention, dual_encoder, loading, text_spec
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.negatives import drawing, sampling, sources
 from neg_contrast.retrieval import embedder as embedder_lib
+from neg_contrast.retrieval import retriever as retriever_lib
 from neg_contrast.retrieval import text_encoder
 from neg_contrast.settings import config as config_lib
 from neg_contrast.training import (
@@ -31,6 +32,7 @@ from neg_contrast.training import (
   passage_table,
   pooled_run,
   run_settings,
+  solved,
 )
 from neg_contrast.training import outline as outline_lib
 from neg_contrast.training import state as state_lib
@@ -38,8 +40,6 @@ from neg_contrast.training import state as state_lib
 
 class DualEncoderTraining(pooled_run.PooledTraining):
   """Trains a dual encoder on pairs, with or without hard negatives."""
-
-  _source: sources.Source | None = None  # Known when there are batches.
 
   def _save_description(self) -> None:
     loading.save_description(self.model, self.workdir)
@@ -202,13 +202,11 @@ class DualEncoderTraining(pooled_run.PooledTraining):
   def _features(self):
     return self.model.spec.features('passage')
 
-  @property
-  def _refresh_steps(self):
-    return 0 if self._source is None else self._source.refresh_steps
-
-  def _refresh(self, params, step):
-    if self._source is not None:
-      self._source.refresh(params, step)
+  def _remedy(self, examples):
+    return solved.remedy_of(
+        self._config.negatives, self._sources, self._refresh_steps,
+        examples / self._config.data.batch_size,
+    )
 
   @functools.cached_property
   def _encoder(self) -> text_encoder.TextEncoder:
@@ -217,6 +215,15 @@ class DualEncoderTraining(pooled_run.PooledTraining):
   def _embed(self, params, rows):
     return embedder_lib.Embedder(
         self._dataset, self._encoder.with_params(params), rows=rows
+    )
+
+  def _retriever(self, params, moment, folder, rows):
+    encoder = self._encoder.with_params(
+        sharding.local(params['encoder']), f'{moment.run}-{moment.step}'
+    )
+    return retriever_lib.Retriever(
+        encoder_tuning.exact_search(self._config), self._dataset,
+        embedder_lib.Embedder(self._dataset, encoder, folder, rows), rows=rows,
     )
 
   def _tune(self):

@@ -33,10 +33,7 @@ def make_measure(
   evaluation = rankings.Evaluation(
       config.evaluation, gold, gold.train_and_tune[1]
   )
-  exact = search_settings.SearchSettings(
-      dataclasses.replace(config.index, kind='exact'), config.mesh,
-      config.evaluation.depth,
-  )
+  exact = exact_search(config)
   encoder = text_encoder.TextEncoder(model, config.encoding)
   names = evaluation.tuning_metrics()
 
@@ -55,3 +52,12 @@ def make_measure(
 
   return measure
 
+
+def exact_search(
+    config: run_settings.RunSettings,
+) -> search_settings.SearchSettings:
+  """How a training searches with its model as it is: nothing is missed."""
+  return search_settings.SearchSettings(
+      dataclasses.replace(config.index, kind='exact'), config.mesh,
+      config.evaluation.depth,
+  )

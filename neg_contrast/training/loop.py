@@ -139,7 +139,9 @@ class Trainer:
       checkpoints: checkpoints_lib.Checkpoints,
       log: run_log.RunLog,
       schedule: Schedule,
-      refresh: Callable[[Any, int], None] = lambda params, step: None,
+      refresh: Callable[[Any, int], dict[str, Any] | None] = (
+          lambda params, step: None
+      ),
       measure: Callable[[Any], dict[str, Any]] = lambda params: {},
   ):
     """Takes what a run is made of.
@@ -153,8 +155,9 @@ class Trainer:
       checkpoints: where to save.
       log: where to record.
       schedule: when to do what.
-      refresh: (parameters, steps done); remakes what batches after it are made
-        of, the same however often it is called.
+      refresh: (parameters, steps done) -> what `RunLog.write_refresh` takes,
+        or None; remakes what batches after it are made of, the same however
+        often it is called.
       measure: parameters -> what `RunLog.write_bias` takes.
     """
     self._train_step = train_step
@@ -195,7 +198,7 @@ class Trainer:
           progress.finished or stop
       ):
         if self._schedule.refreshes(step):
-          self._refresh(state.params, step)
+          self._remake(state.params, step)
         numbers = self._schedule.part_from(step)
         state, progress, step, stop = self._fit_part(
             state, progress, numbers, signals
@@ -208,6 +211,12 @@ class Trainer:
                      stop.name, step)
         raise Interrupted(128 + stop)
     return state, progress
+
+  def _remake(self, params, step):
+    """Refreshes, and records it with the first step that it serves."""
+    told = self._refresh(params, step)
+    if told is not None:
+      self._log.write_refresh(step + 1, told)
 
   def _fit_part(self, state, progress, numbers, signals):
     """Steps for which batches can be made ahead.

@@ -1,21 +1,26 @@
 """A training with hard negatives, which may come from a pool."""
 
 import functools
+import pathlib
 from typing import Any
 
 import numpy as np
 from absl import logging
 
 from neg_contrast import errors, sharding
+from neg_contrast.artifacts import folders
 from neg_contrast.data import examples
 from neg_contrast.negatives import pool as pool_lib
-from neg_contrast.negatives import sources
+from neg_contrast.negatives import refresh, sources
 from neg_contrast.retrieval import embedder as embedder_lib
+from neg_contrast.retrieval import retriever as retriever_lib
 from neg_contrast.training import run
 
 
 class PooledTraining(run.Training):
   """What trainings of encoders and of rerankers share."""
+
+  _source: sources.Source | None = None  # Known when there are batches.
 
   @functools.cached_property
   def _pool(self) -> pool_lib.Pool | None:
@@ -41,7 +46,36 @@ class PooledTraining(run.Training):
         self._dataset, pairs, self._pool,
         {role: need.load() for role, need in self._given.drawn_from.items()},
         sharding.make_local_mesh(config.mesh), self._embed, self.workdir,
+        self._remake, folders.sha256_json(self._identity)[:12],
     ))
+
+  @property
+  def _refresh_steps(self):
+    return 0 if self._source is None else self._source.refresh_steps
+
+  def _refresh(self, params, step):
+    return (None if self._source is None
+            else self._source.refresh(params, step))
+
+  def _remake(self, params: Any, moment: refresh.Moment) -> None:
+    """Makes the pool again by the model as it is."""
+    pool = self._given.pool
+    assert isinstance(pool, refresh.Remakes)  # The checks saw to that.
+    pool.remake(moment, functools.partial(self._retriever, params, moment))
+
+  def _retriever(
+      self, params: Any, moment: refresh.Moment, folder: pathlib.Path,
+      rows: np.ndarray | None,
+  ) -> retriever_lib.Retriever:
+    """Searches with the model as it is; for dual encoders alone.
+
+    Args:
+      params: of the training.
+      moment: when the parameters are these.
+      folder: keeps the vectors.
+      rows: `[n] int32` passages to search; None: all.
+    """
+    raise NotImplementedError
 
   def _embed(
       self, params: Any, rows: np.ndarray | None

@@ -18,6 +18,7 @@ from neg_contrast.training import (
   chunking,
   run_settings,
   sharded_step,
+  solved,
 )
 from neg_contrast.training import criterion as criterion_lib
 from neg_contrast.training import memory as memory_lib
@@ -198,9 +199,23 @@ class Recipe(abc.ABC):
     """Steps between refreshes; 0: never. Known when batches can be made."""
     return 0
 
-  def _refresh(self, params: Any, step: int) -> None:
-    """Remakes what batches from a step on are made of."""
-    del params, step  # Nothing, most of the time.
+  def _refresh(self, params: Any, step: int) -> dict[str, Any] | None:
+    """Remakes what batches from a step on are made of.
+
+    Returns:
+      What the log says of it; None: nothing.
+    """
+    del params, step
+    return None  # Nothing to remake, most of the time.
+
+  def _remedy(self, examples: int) -> solved.Remedy:
+    """What the log says of negatives that teach nothing any more.
+
+    Args:
+      examples: how many are trained on.
+    """
+    del examples
+    return solved.NOTHING
 
   def _meter(self) -> Callable[[Any], dict[str, Any]]:
     """Parameters -> what the log says of them every `nce.log_steps`."""

@@ -93,7 +93,10 @@ class Training(recipe.Recipe):
           sum(a.size for a in jax.tree.leaves(state.params)),
           dict(self._mesh.shape), int(state.step),
       )
-      with run_log.opened(workdir, int(state.step), ready.total_steps) as log:
+      with run_log.opened(
+          workdir, int(state.step), ready.total_steps,
+          self._remedy(ready.examples),
+      ) as log:
         loop.Trainer(
             ready.step, ready.put, self._tune(), checkpoints, log,
             loop.schedule_of(self._config, ready.total_steps, self.criterion,

@@ -101,6 +101,10 @@ class EncoderRun(Run):
 
   kind = 'training of a dual encoder'
 
+  def describe(self) -> str:
+    """Where it lies, and how often its negatives are made again."""
+    return super().describe() + self._refreshes()
+
   def training(self) -> encoder_run.DualEncoderTraining:
     """What trains it."""
     given = dataclasses.replace(self._given(), stop_rows=self.stop_corpus)
@@ -128,6 +132,24 @@ class EncoderRun(Run):
                'bm25': self._bm25 if self.config.nce.log_steps else None}
     return {**super().inputs(),
             **{role: one for role, one in given.items() if one is not None}}
+
+  def _refreshes(self) -> str:
+    """When the pool is made again, and what that encodes; in plans."""
+    every, steps = (self.config.negatives.refresh_steps,
+                    self.config.optim.steps)
+    if not every:
+      return ''
+    what, each = f'; negatives made again every {every:,} steps', ''
+    if self.data.contents('texts') is not None:
+      prepared = self.data.load().prepared
+      pairs = self.data.load().train_and_tune[0]
+      trained = (pairs.grades > 0) & pairs.is_example
+      steps = run_settings.total_steps(self.config, int(trained.sum()))
+      among = prepared.rows_of_worlds(pairs.query_rows[trained])
+      count = len(prepared.passages if among is None else among)
+      each = f', each of {count:,} passages encoded'
+    times = f', up to {(steps - 1) // every:,} times' if steps else ''
+    return what + times + each
 
   @property
   def _bm25(self) -> bm25_search.Bm25:

@@ -17,6 +17,7 @@ from absl import logging
 
 from neg_contrast import errors, hosts, progress
 from neg_contrast.artifacts import atomic
+from neg_contrast.training import solved
 
 FILE = 'log.jsonl'
 _CHECKSUM = 'crc32'  # Of a line without it.
@@ -58,12 +59,17 @@ class StepRecord:
 class RunLog:
   """Appends records; a resumed run first cuts the log back to its step."""
 
-  def __init__(self, workdir: pathlib.Path, start_step: int, total_steps: int):
+  def __init__(
+      self, workdir: pathlib.Path, start_step: int, total_steps: int,
+      remedy: solved.Remedy = solved.NOTHING,
+  ):
     """Opens the log of a run that has `start_step` steps behind it."""
     import tensorboardX  # Slow to import, and only training needs it.
 
     path = workdir / FILE
-    _cut_back(path, start_step)
+    self._watch = solved.Watch(remedy, total_steps)
+    for record in _cut_back(path, start_step):
+      self._watch.see(record['step'], record.get('contrast', {}))
     self._file = open(path, 'a', encoding='utf-8')  # noqa: SIM115
     self._writer = tensorboardX.SummaryWriter(
         str(workdir / 'tensorboard'), purge_step=start_step + 1
@@ -77,6 +83,9 @@ class RunLog:
     values |= values.pop('values')
     self._append(values)
     self._recent.append(record.step_seconds)
+    for told in self._watch.see(record.step, record.contrast):
+      self._append({'step': record.step, 'solved': told})
+      logging.warning('step %d: %s', record.step, told['text'])
     for source, kind in values.pop('contrast').items():
       values |= {f'{key}/{source}': value for key, value in kind.items()}
     for name, value in values.items():
@@ -104,6 +113,27 @@ class RunLog:
         model['loss'], model['gradient'], model['accuracy'],
         model['known_positive_mass'] + model['answer_mass'],
     )
+
+  def write_refresh(self, step: int, told: dict[str, Any]) -> None:
+    """Appends and prints what making negatives again cost and changed.
+
+    Args:
+      step: the first that draws from them.
+      told: numbers, and groups of numbers; what is neither is not printed.
+    """
+    self._append({'step': step, 'refresh': told})
+    numbers: dict[str, float] = {}
+    for name, value in told.items():
+      if isinstance(value, dict):
+        numbers |= {f'{name}/{key}': one for key, one in value.items()}
+      elif isinstance(value, (int, float)):
+        numbers[name] = value
+    for name, value in numbers.items():
+      self._writer.add_scalar(f'refresh/{name}', value, step)
+    logging.info('negatives from step %d on: %s', step, '  '.join(
+        f'{name} {value:,}' if isinstance(value, int) else f'{name} {value:.4g}'
+        for name, value in numbers.items()
+    ))
 
   def print_step(self, record: StepRecord) -> None:
     """Prints a line with speed and remaining time."""
@@ -149,6 +179,9 @@ class NoLog(RunLog):
   def write_bias(self, step: int, measured: dict[str, dict[str, Any]]) -> None:
     """Does nothing."""
 
+  def write_refresh(self, step: int, told: dict[str, Any]) -> None:
+    """Does nothing."""
+
   def print_step(self, record: StepRecord) -> None:
     """Does nothing."""
 
@@ -169,7 +202,8 @@ def _both_losses(record: StepRecord) -> str:
 
 @contextlib.contextmanager
 def opened(
-    workdir: pathlib.Path, start_step: int, total_steps: int
+    workdir: pathlib.Path, start_step: int, total_steps: int,
+    remedy: solved.Remedy = solved.NOTHING,
 ) -> Iterator[RunLog]:
   """The log of a run, of which the first process alone writes.
 
@@ -177,11 +211,12 @@ def opened(
     workdir: of the run.
     start_step: steps that it has behind it.
     total_steps: of the run.
+    remedy: what to say when its negatives are solved.
 
   Raises:
     UserError: a line of an earlier part is damaged.
   """
-  log = (RunLog(workdir, start_step, total_steps) if hosts.is_first()
+  log = (RunLog(workdir, start_step, total_steps, remedy) if hosts.is_first()
          else NoLog())
   try:
     yield log
@@ -239,11 +274,16 @@ def _parse(line: bytes, is_checked: bool) -> dict[str, Any]:
   return record
 
 
-def _cut_back(path: pathlib.Path, step: int) -> None:
-  """Drops records after `step`, and a last line that a crash cut short."""
+def _cut_back(path: pathlib.Path, step: int) -> list[dict[str, Any]]:
+  """Drops records after `step`, and a last line that a crash cut short.
+
+  Returns:
+    The records that stay.
+  """
   if not path.exists():
-    return
+    return []
   kept = [record for record in read(path) if record['step'] <= step]
   with atomic.writing(path) as f:
     for record in kept:
       f.write(_line(record))
+  return kept

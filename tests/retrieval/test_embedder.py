@@ -58,14 +58,28 @@ def test_vectors_are_those_of_the_texts(dataset, encoder):
   assert not made.is_made() and made.encoder is encoder
 
 
-def test_some_passages_are_encoded_and_never_kept(dataset, encoder, tmp_path):
+def test_some_passages_are_kept_apart_from_all(dataset, encoder, tmp_path):
   rows = np.array([2, 7], np.int32)
   made = embedder.Embedder(dataset, encoder, tmp_path, rows)
+  assert not made.is_made()
   texts = list(TEXTS.values())
   np.testing.assert_allclose(
-      made.passage_vecs, encoder.encode_passages([texts[2], texts[7]]),
+      made.passage_vecs[:], encoder.encode_passages([texts[2], texts[7]]),
       atol=1e-5)
-  assert not made.is_made() and not list(tmp_path.iterdir())
+  assert made.is_made()
+  for other in (None, np.array([2, 6], np.int32)):
+    assert not embedder.Embedder(dataset, encoder, tmp_path, other).is_made()
+  in_memory = embedder.Embedder(dataset, encoder, rows=rows)
+  assert not in_memory.is_made()
+  np.testing.assert_array_equal(made.passage_vecs[:], in_memory.passage_vecs)
+
+
+def test_other_weights_have_a_table_of_their_own(dataset, encoder, tmp_path):
+  of = lambda fingerprint: embedder.Embedder(
+      dataset, encoder.with_params(encoder.model.params, fingerprint), tmp_path)
+  _ = of('step 1').passage_vecs
+  assert of('step 1').is_made()
+  assert not of('step 2').is_made() and not of('').is_made()
 
 
 def test_a_folder_keeps_them(dataset, encoder, tmp_path, monkeypatch):

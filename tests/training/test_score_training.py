@@ -17,7 +17,7 @@ from neg_contrast.retrieval import embedder as embedder_lib
 from neg_contrast.retrieval import retriever as retriever_lib
 from neg_contrast.retrieval import text_encoder
 from neg_contrast.settings import config as config_lib
-from neg_contrast.training import state
+from neg_contrast.training import run_log, state
 from tests import tiny
 from tests.jobs import test_train
 
@@ -184,6 +184,15 @@ def test_a_run_stopped_between_epochs_goes_on_the_same(tmp_path, monkeypatch):
   )
   tiny.run(train.TrainJob, config, tmp_path / 'whole')
   rows = drawn(tmp_path / 'whole')
+  told = {one['step'] - 1: one['refresh'] for one in run_log.read(
+      tmp_path / 'whole' / run_log.FILE) if 'refresh' in one}
+  assert len(told) == len(rows)
+  for facts, epoch in zip(told.values(), rows, strict=True):
+    assert facts['passages'] == 48
+    often = np.unique(epoch[epoch >= 0], return_counts=True)[1]
+    assert facts['hubness'] == {
+        'most_drawn': often.max() / often.sum(),
+        'distinct': len(often) / often.sum()}
   assert len(rows) >= 2 and not np.array_equal(rows[0], rows[1])
   refresh = sampled_source.Sampled.refresh
 

@@ -91,6 +91,31 @@ def check_frozen(config: config_lib.Config) -> None:
       )
 
 
+def check_refreshed(config: config_lib.Config) -> None:
+  """Refuses to make a pool again where the model can't."""
+  negatives = config.negatives
+  if not negatives.refresh_steps:
+    return
+  if config.job == 'train_reranker':
+    raise config.error('negatives.refresh_steps', 'is for dual encoders: a '
+                       'reranker has no vectors to search by. Leave it at 0')
+  if negatives.strategy == 'sampled':
+    raise config.error('negatives.refresh_steps', 'is for pools; strategy '
+                       '"sampled" is drawn again every '
+                       'negatives.refresh_epochs. Leave it at 0')
+  if negatives.pool:
+    raise config.error('negatives.refresh_steps', 'makes the pool of this '
+                       'training again, and negatives.pool is given, with '
+                       'filters of its own; leave that out, and the pool is '
+                       'mined by negatives.strategy')
+  if not negatives.dense:
+    raise config.error('negatives.refresh_steps', 'replaces candidates of '
+                       f'{", ".join(strategies.DENSE)}, and negatives.strategy='
+                       f'"{negatives.strategy}" has none of them; name one, '
+                       'or one of them among the members of mixed, or leave '
+                       'it at 0')
+
+
 def check_trained_with(config: config_lib.Config) -> None:
   """Raises UserError where strategy, number, loss and model disagree."""
   negatives = config.negatives
@@ -106,3 +131,4 @@ def check_trained_with(config: config_lib.Config) -> None:
   check_frozen(config)
   check_unfiltered(config)
   check_mined(config)
+  check_refreshed(config)

@@ -25,6 +25,9 @@ STRATEGIES: dict[str, type[Strategy]] = {
 }
 """Name in `config.negatives` -> strategy. A new one is a line here."""
 
+DENSE = tuple(name for name, one in STRATEGIES.items() if one.is_dense)
+"""Strategies whose candidates a dual encoder finds."""
+
 
 def strategy_of(name: str, task: task_lib.Task) -> Strategy:
   """A strategy, with what it reads of a task."""
@@ -37,4 +40,5 @@ def is_ranked(name: str) -> bool:
   return name in STRATEGIES and STRATEGIES[name].is_ranked
 
 
-__all__ = ['STRATEGIES', 'Proposer', 'Strategy', 'is_ranked', 'strategy_of']
+__all__ = ['DENSE', 'STRATEGIES', 'Proposer', 'Strategy', 'is_ranked',
+           'strategy_of']

@@ -25,6 +25,7 @@ class DenseStrategy(strategy.Strategy):
   """What strategies that search by a dual encoder share."""
 
   is_ranked = True
+  is_dense = True
   reads: ClassVar[tuple[str, ...]] = ('encoding', 'search')
 
   @property

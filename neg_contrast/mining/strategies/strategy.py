@@ -38,6 +38,8 @@ class Strategy(abc.ABC):
       Then ranks and margins filter them, reports compare scores, and all
       processes mine together: they divide the queries, or the corpus where the
       miner searches on the mesh.
+    is_dense: whether a dual encoder finds the candidates, so that a training
+      can replace them by those of its own model.
     trains_miner: whether a miner is trained first.
     queries_at_once: of a part, which one process mines; memory holds their
       candidates. 16 times as many of a search on the mesh.
@@ -48,6 +50,7 @@ class Strategy(abc.ABC):
 
   name: ClassVar[str]
   is_ranked: ClassVar[bool] = False
+  is_dense: ClassVar[bool] = False
   trains_miner: ClassVar[bool] = False
   queries_at_once: ClassVar[int] = 4096
   reads: ClassVar[tuple[str, ...]] = ()

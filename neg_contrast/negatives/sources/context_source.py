@@ -47,9 +47,10 @@ class Context(listed_source.ListedSource):
     return self._halves.spans
 
   def listed(
-      self, numbers: np.ndarray, query_rows: np.ndarray
+      self, step: int, numbers: np.ndarray, query_rows: np.ndarray
   ) -> drawing.Listed:
     """The neighbours of each positive; or its half, if it has none."""
+    del step
     pairs = self._material.pairs
     positive_rows = pairs.positive_rows[numbers]
     rows = self._neighbours.of(

@@ -14,7 +14,7 @@ class ListedSource(source.Source):
 
   @abc.abstractmethod
   def listed(
-      self, numbers: np.ndarray, query_rows: np.ndarray
+      self, step: int, numbers: np.ndarray, query_rows: np.ndarray
   ) -> drawing.Listed:
     """What some examples may get; arguments as those of `draw`."""
 
@@ -22,14 +22,20 @@ class ListedSource(source.Source):
       self, step: int, numbers: np.ndarray, query_rows: np.ndarray
   ) -> batcher.Drawn:
     """As quotas say, or uniformly."""
-    return self._draw(self.listed(numbers, query_rows), step, numbers)
+    return self._draw(self.listed(step, numbers, query_rows), step, numbers)
 
   def _draw(
       self, listed: drawing.Listed, step: int, numbers: np.ndarray
   ) -> batcher.Drawn:
-    material, settings = self._material, self._material.settings
-    by_name = dict(zip(settings.members, settings.quotas, strict=False))
-    quotas = [by_name[name] for name in self.names(material.pool) if by_name]
+    material = self._material
+    by_name = self.quotas(step)
     return listed.draw(
-        settings.per_query, material.seed, step, numbers, quotas
+        material.settings.per_query, material.seed, step, numbers,
+        [by_name[name] for name in self.names(material.pool) if by_name],
     )
+
+  def quotas(self, step: int) -> dict[str, int]:
+    """How many of the N each source gives at a step; empty: any number."""
+    del step
+    settings = self._material.settings
+    return dict(zip(settings.members, settings.quotas, strict=False))

@@ -1,5 +1,7 @@
 """`mixed`: mined candidates of the query, and what is drawn for the example."""
 
+from typing import Any
+
 import numpy as np
 
 from neg_contrast.batches import batcher
@@ -21,6 +23,7 @@ class Mixed(listed_source.ListedSource):
     super().__init__(material)
     self._pool = pool_source.FromPool(material)
     self._context = context_source.Context(material)
+    self.refresh_steps = self._pool.refresh_steps
 
   @staticmethod
   def names(pool: pool_lib.Pool | None) -> tuple[str, ...]:
@@ -33,12 +36,20 @@ class Mixed(listed_source.ListedSource):
     """Those of the context: the pool has none then."""
     return self._context.halves
 
+  def refresh(self, params: Any, step: int) -> dict[str, Any] | None:
+    """Makes the pool again; the context stays."""
+    return self._pool.refresh(params, step)
+
+  def quotas(self, step: int) -> dict[str, int]:
+    """Those of the pool, as it is at the step, and of the context."""
+    return self._pool.quotas(step)
+
   def listed(
-      self, numbers: np.ndarray, query_rows: np.ndarray
+      self, step: int, numbers: np.ndarray, query_rows: np.ndarray
   ) -> drawing.Listed:
     """Both, the pool first; texts that are in both stand there twice."""
-    mined = self._pool.listed(numbers, query_rows)
-    context = self._context.listed(numbers, query_rows)
+    mined = self._pool.listed(step, numbers, query_rows)
+    context = self._context.listed(step, numbers, query_rows)
     assert self._material.pool is not None
     number = len(self._material.pool.sources)
     return drawing.Listed(
@@ -55,7 +66,7 @@ class Mixed(listed_source.ListedSource):
     out and all are drawn again by the same random numbers: what comes out is
     what the deduplicated union gives, of which only this is ever looked at.
     """
-    listed = self.listed(numbers, query_rows)
+    listed = self.listed(step, numbers, query_rows)
     while True:
       drawn = self._draw(listed, step, numbers)
       twice = self._are_twice(listed, drawn)

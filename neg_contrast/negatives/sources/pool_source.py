@@ -1,24 +1,80 @@
-"""`pool`: mined candidates of each query, by whichever strategies."""
+"""`pool`: mined candidates of each query, by whichever strategies.
+
+With `negatives.refresh_steps` the training makes the pool again by its model as
+it is, see `negatives/refresh.py`.
+"""
+
+import functools
+from typing import Any
 
 import numpy as np
 
 from neg_contrast.negatives import drawing
 from neg_contrast.negatives import pool as pool_lib
-from neg_contrast.negatives.sources import listed_source
+from neg_contrast.negatives import refresh as refresh_lib
+from neg_contrast.negatives.sources import listed_source, source
 
 
 class FromPool(listed_source.ListedSource):
   """Draws N of the M negatives of a query, by (seed, step, example)."""
+
+  def __init__(self, material: source.Material):
+    """Reads nothing yet."""
+    super().__init__(material)
+    self.refresh_steps = material.settings.refresh_steps
 
   @staticmethod
   def names(pool: pool_lib.Pool | None) -> tuple[str, ...]:
     """The strategies that mined it; without a pool, none yet."""
     return () if pool is None else pool.sources
 
+  def refresh(self, params: Any, step: int) -> dict[str, Any] | None:
+    """Makes the pool of the steps that come; before the first it is mined."""
+    moment = self._moment(step)
+    if moment is None:
+      return None
+    assert self._material.remake is not None  # The checks saw to that.
+    self._material.remake(params, moment)
+    return refresh_lib.facts(moment)
+
+  def quotas(self, step: int) -> dict[str, int]:
+    """Where the model replaced several sources, the first has their quotas."""
+    quotas = super().quotas(step)
+    if quotas and self._moment(step) is not None:
+      first, *others = self._pool(step).manifest[refresh_lib.FACTS][
+          refresh_lib.REPLACED
+      ]
+      for name in others:
+        quotas[first] += quotas[name]
+        quotas[name] = 0
+    return quotas
+
   def listed(
-      self, numbers: np.ndarray, query_rows: np.ndarray
+      self, step: int, numbers: np.ndarray, query_rows: np.ndarray
   ) -> drawing.Listed:
-    """What no filter dropped."""
+    """What no filter dropped.
+
+    Raises:
+      UserError: the pool of the step is not there any more.
+    """
     del numbers
-    assert self._material.pool is not None  # The plan saw to that.
-    return self._material.pool.listed(query_rows)
+    return self._pool(step).listed(query_rows)
+
+  def _moment(self, step: int) -> refresh_lib.Moment | None:
+    """When the pool of a step was made; None: before training."""
+    material, every = self._material, self.refresh_steps
+    if not every or step < every:
+      return None
+    return refresh_lib.Moment(
+        material.workdir, step // every * every, every, material.run
+    )
+
+  def _pool(self, step: int) -> pool_lib.Pool:
+    pool, moment = self._material.pool, self._moment(step)
+    assert pool is not None  # The plan saw to that.
+    return pool if moment is None else self._read(moment)
+
+  @functools.lru_cache(maxsize=2)  # noqa: B019 - lives as long as a run.
+  def _read(self, moment: refresh_lib.Moment) -> pool_lib.Pool:
+    assert self._material.pool is not None
+    return refresh_lib.read(moment, self._material.pool)

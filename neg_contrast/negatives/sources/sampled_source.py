@@ -9,6 +9,7 @@ stopped goes on with the same.
 
 import functools
 import pathlib
+import time
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,9 @@ from absl import logging
 from neg_contrast import errors, hosts, progress, scoring, sharding
 from neg_contrast.artifacts import arrays, folders
 from neg_contrast.batches import batcher
+from neg_contrast.negatives import hubness, sampled, sampling
 from neg_contrast.negatives import pool as pool_lib
-from neg_contrast.negatives import sampled, sampling
+from neg_contrast.negatives import refresh as refresh_lib
 from neg_contrast.negatives.sources import source
 from neg_contrast.retrieval import embedder as embedder_lib
 from neg_contrast.settings import config as config_lib
@@ -54,7 +56,7 @@ class Sampled(source.Source):
     """Where all are drawn in proportion to exp(score)."""
     return settings.hard_percent == 100 and not settings.greedy
 
-  def refresh(self, params: Any, step: int) -> None:
+  def refresh(self, params: Any, step: int) -> dict[str, Any] | None:
     """Draws for the steps that come, unless they are drawn already.
 
     Args:
@@ -64,8 +66,8 @@ class Sampled(source.Source):
     folder = self._folder_of(step)
     is_made = lambda: folders.read_manifest(folder, FORMAT) is not None
     if hosts.on_first(is_made):
-      return
-    embedder = None
+      return self._facts(step)
+    began, embedder = time.monotonic(), None
     if self._sampling.hard:
       embedder = self._material.embed(
           sharding.local(params['encoder']), self._material.among
@@ -76,12 +78,21 @@ class Sampled(source.Source):
     drawn = self._draw_all(embedder, scale, step)
 
     def write():
-      manifest = {'step': step, 'scale': scale}
+      hard = drawn['rows'][:, :self._sampling.hard]
+      manifest = {
+          'step': step, 'scale': scale,
+          refresh_lib.FACTS: None if embedder is None else {
+              'passages': embedder.passages,
+              'seconds': {'drawing': round(time.monotonic() - began, 3)},
+              'hubness': hubness.of_draws(hard),
+          },
+      }
       with folders.writing(folder, manifest, format=FORMAT) as scratch:
         for name, values in drawn.items():
           np.save(scratch / f'{name}.npy', values)
 
     hosts.on_first(write)
+    return self._facts(step)
 
   def draw(
       self, step: int, numbers: np.ndarray, query_rows: np.ndarray
@@ -100,6 +111,11 @@ class Sampled(source.Source):
         rows, np.where(rows >= 0, sources, np.int32(-1)),
         made['log_proposal'][numbers] if 'log_proposal' in made else None,
     )
+
+  def _facts(self, step: int) -> dict[str, Any] | None:
+    manifest = folders.read_manifest(self._folder_of(step), FORMAT)
+    assert manifest is not None
+    return manifest.get(refresh_lib.FACTS)  # None, where all are random.
 
   def _folder_of(self, step: int) -> pathlib.Path:
     return self._folder / f'{step // self.refresh_steps:05d}'

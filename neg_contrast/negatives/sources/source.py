@@ -15,6 +15,7 @@ from neg_contrast.batches import batcher
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import examples
 from neg_contrast.negatives import pool as pool_lib
+from neg_contrast.negatives import refresh
 from neg_contrast.retrieval import embedder as embedder_lib
 from neg_contrast.settings import config as config_lib
 
@@ -63,6 +64,8 @@ class Material:
     mesh: this process's devices.
     embed: encodes the corpus with the model as it is.
     workdir: of the run.
+    remake: (parameters, moment) -> makes the pool again; None: nothing can.
+    run: code of the run's identity.
   """
 
   settings: config_lib.NegativesConfig
@@ -76,6 +79,8 @@ class Material:
   mesh: Mesh
   embed: Embed
   workdir: pathlib.Path
+  remake: Callable[[Any, refresh.Moment], None] | None = None
+  run: str = ''
 
   @functools.cached_property
   def among(self) -> np.ndarray | None:
@@ -151,10 +156,15 @@ class Source(abc.ABC):
     groups = np.where(own >= 0, dataset.prepared.passage_groups[own], own)
     return np.concatenate([known, groups[:, None]], axis=1)
 
-  def refresh(self, params: Any, step: int) -> None:  # noqa: B027
+  def refresh(self, params: Any, step: int) -> dict[str, Any] | None:
     """Makes the negatives of the steps that come, where parameters count.
 
     Args:
       params: of the training, as they are before this step.
       step: a multiple of `refresh_steps`.
+
+    Returns:
+      Its cost and effect, for `RunLog.write_refresh`; None: nothing to tell.
     """
+    del params, step
+    return None

@@ -1,0 +1,381 @@
+"""Pools that a training makes again: laws of whole trainings."""
+
+import json
+import shutil
+
+import jax
+import numpy as np
+import pytest
+
+from neg_contrast import errors, jobs
+from neg_contrast.artifacts import folders, kept_parts, plan
+from neg_contrast.data import dataset as dataset_lib
+from neg_contrast.data import examples
+from neg_contrast.jobs import train as train_job
+from neg_contrast.jobs.common import settings_of_rooms
+from neg_contrast.mining import candidates, pool_files, refreshed_pool
+from neg_contrast.models import by_name
+from neg_contrast.negatives import pool as pool_lib
+from neg_contrast.negatives import refresh
+from neg_contrast.negatives.sources import pool_source
+from neg_contrast.retrieval import text_encoder
+from neg_contrast.settings import config as config_lib
+from neg_contrast.settings import keys
+from neg_contrast.training import encoder_run, run_log
+from tests import processes, test_killed, tiny
+from tests.jobs import test_train
+
+STEPS, EVERY, DEPTH, SIZE = 10, 4, 20, 6
+
+
+def settings(root, **overrides):
+  return {
+      'negatives__strategy': 'model',
+      'negatives__checkpoint': str(root / 'model'),
+      'negatives__mined_dir': str(root / 'mined'),
+      'negatives__depth': DEPTH, 'negatives__pool_size': SIZE,
+      'negatives__refresh_steps': EVERY, 'optim__steps': STEPS,
+      'optim__learning_rate': 1e-2, **overrides}
+
+
+def train(root, workdir, **overrides):
+  tiny.train_only(root, workdir, **settings(root, **overrides))
+
+
+def generations(workdir):
+  """Arrays of each pool that was made again, by step."""
+  return {
+      int(folder.name): {path.stem: np.load(path)
+                         for path in sorted(folder.glob('*.npy'))}
+      for folder in sorted((workdir / refresh.FOLDER).glob('???????'))
+      if folders.read_manifest(folder, pool_lib.FORMAT)
+  }
+
+
+def assert_same(first, second, step=STEPS):
+  """Losses, parameters and pools, to the last bit."""
+  test_train.assert_same_run(first, second, step)
+  jax.tree.map(np.testing.assert_array_equal, generations(first),
+               generations(second))
+
+
+def records(workdir):
+  return [one for one in run_log.read(workdir / run_log.FILE)
+          if 'refresh' in one]
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+  """Three parts of a search, and of filters."""
+  use_small_parts(monkeypatch.setattr)
+
+
+def use_small_parts(change=setattr):
+  change(candidates, '_ON_MESH', 1)
+  change(refreshed_pool, '_QUERIES_AT_ONCE', 14)
+  change(pool_files, 'QUERIES_AT_ONCE', 14)
+
+
+@pytest.fixture(scope='module')
+def whole(tmp_path_factory):
+  """A finished training, and the parameters that made its pools, by step."""
+  root = tmp_path_factory.mktemp('refresh')
+  params, remake = {}, encoder_run.DualEncoderTraining._remake
+
+  def note(self, given, moment):
+    params[moment.step] = jax.tree.map(np.asarray, given['encoder'])
+    remake(self, given, moment)
+
+  with pytest.MonkeyPatch.context() as patch:
+    use_small_parts(patch.setattr)
+    patch.setattr(encoder_run.DualEncoderTraining, '_remake', note)
+    train(root, root / 'whole')
+  return root, params
+
+
+def test_pools_are_the_nearest_by_the_parameters_of_their_step(whole):
+  root, params = whole
+  config = config_lib.parse(tiny.make_config(root, **settings(root)))
+  prepared = dataset_lib.Dataset(config.data).prepared
+  model = by_name.load_workdir(root / 'whole')
+  encoder = text_encoder.TextEncoder(
+      model, settings_of_rooms.encoding(config))
+  made, positives = generations(root / 'whole'), examples.known_positives(
+      prepared)
+  assert list(made) == list(params) == [4, 8]
+  passages = list(prepared.passages)
+  for step, arrays in made.items():
+    now = encoder.with_params(params[step])
+    queries = [prepared.queries[int(row)].text for row in arrays['query_rows']]
+    scores = now.encode_queries(queries) @ now.encode_passages(passages).T
+    np.testing.assert_allclose(
+        arrays['score'], -np.sort(-scores, axis=1)[:, :DEPTH], atol=1e-5)
+    np.testing.assert_allclose(arrays['score'], np.take_along_axis(
+        scores, arrays['rows'], axis=1), atol=1e-5)
+    for line, query in enumerate(arrays['query_rows']):
+      known = set(positives[int(query)].tolist())
+      rows = arrays['rows'][line].tolist()
+      is_kept = arrays['dropped_by'][line] == 0
+      assert len(set(rows)) == DEPTH and is_kept.sum() == SIZE
+      groups = prepared.passage_groups[rows]
+      assert not known & set(groups[is_kept].tolist())
+      others = [group for group in groups.tolist() if group not in known]
+      assert groups[is_kept].tolist() == others[:SIZE]
+      assert arrays['positive_scores'][line, 0] == pytest.approx(max(
+          scores[line, row] for row in known if row >= 0), abs=1e-5)
+  assert (made[4]['rows'] != made[8]['rows']).any()
+
+
+def test_steps_draw_from_the_newest_generation(whole, tmp_path, monkeypatch):
+  """And the log says what each generation cost and changed."""
+  root, _ = whole
+  drawn = {}
+  draw = pool_source.FromPool.draw
+
+  def note(self, step, numbers, query_rows):
+    made = draw(self, step, numbers, query_rows)
+    drawn[step] = query_rows, made.rows
+    return made
+
+  monkeypatch.setattr(pool_source.FromPool, 'draw', note)
+  train(root, tmp_path / 'work')
+  assert_same(root / 'whole', tmp_path / 'work')
+  made = generations(tmp_path / 'work')
+  mined = pool_lib.read(root / 'whole' / 'pool')
+  made[0] = {name: np.asarray(getattr(mined, name)) for name in
+             ('rows', 'dropped_by', 'query_rows')}
+  for step in range(STEPS):
+    arrays = made[step // EVERY * EVERY]
+    lines = np.searchsorted(arrays['query_rows'], drawn[step][0])
+    kept = np.where(arrays['dropped_by'] == 0, arrays['rows'], -1)[lines]
+    assert (drawn[step][1][:, :, None] == kept[:, None, :]).any(axis=2).all()
+  told = records(tmp_path / 'work')
+  assert [one['step'] for one in told] == [5, 9]
+  for one, (before, after) in zip(told, ((0, 4), (4, 8)), strict=True):
+    facts = one['refresh']
+    assert facts['passages'] == 48 and facts['queries'] == 36
+    assert facts['seconds'].keys() == {'encoding', 'searching', 'filtering'}
+    then, now = (
+        {(line, row) for line in range(36)
+         for row in made[at]['rows'][line][made[at]['dropped_by'][line] == 0]}
+        for at in (before, after))
+    assert facts['new'] == len(now - then) / len(now) > 0
+    assert facts['counts']['negatives'] == 36 * SIZE
+    assert facts['hubness']['top1_most'] >= 1
+
+
+def test_plan_and_report_tell_of_it(whole, tmp_path):
+  root, _ = whole
+  config = tiny.make_config(root, **settings(
+      root, optim__steps=6, evaluation__bm25=False, evaluation__eval_steps=0))
+  job = train_job.TrainJob(config_lib.parse(config), tmp_path)
+  said = plan.describe(job.targets())
+  assert (f'negatives made again every {EVERY} steps, up to 1 times, each of '
+          '48 passages encoded') in said
+  tiny.run(train_job.TrainJob, config, tmp_path)
+  page = (tmp_path / 'report.html').read_text()
+  table = page[page.index('<h3>Made again</h3>'):]
+  (facts,) = [one['refresh'] for one in records(tmp_path)]
+  assert f'<td>{facts["new"]:.0%}</td>' in table
+  assert f'<td>{facts["hubness"]["skewness"]:.2f}</td>' in table
+  assert 'encoding' in table and 'positives dropped' in table
+  events = next((tmp_path / 'tensorboard').iterdir()).read_bytes()
+  assert b'refresh/hubness/skewness' in events
+
+
+def test_beyond_the_end_it_is_the_mined_pool(whole, tmp_path):
+  root, _ = whole
+  train(root, tmp_path / 'static', negatives__refresh_steps=0)
+  train(root, tmp_path / 'late', negatives__refresh_steps=STEPS)
+  test_train.assert_same_run(tmp_path / 'static', tmp_path / 'late', STEPS)
+  assert not (tmp_path / 'late' / refresh.FOLDER).exists()
+  assert test_train.losses_of(tmp_path / 'late') != test_train.losses_of(
+      root / 'whole')
+
+
+@pytest.mark.parametrize('where', [
+    (kept_parts.KeptParts, '_write', 2),
+    (refreshed_pool.RefreshedPool, 'write', 1),
+    (encoder_run.DualEncoderTraining, '_remake', 1),
+    (run_log.RunLog, 'write_refresh', 1),
+])
+def test_interrupted_refreshes_go_on_the_same(
+    whole, tmp_path, monkeypatch, where):
+  root, _ = whole
+  owner, name, after = where
+  calls, original = [], getattr(owner, name)
+
+  def stop(*args, **kwargs):
+    calls.append(name)
+    if len(calls) == after + 1:
+      raise KeyboardInterrupt
+    return original(*args, **kwargs)
+
+  shutil.copytree(root / 'whole' / 'pool', tmp_path / 'work' / 'pool')
+  with monkeypatch.context() as patch:
+    patch.setattr(owner, name, stop)
+    with pytest.raises(KeyboardInterrupt):
+      train(root, tmp_path / 'work')
+  train(root, tmp_path / 'work')
+  assert_same(root / 'whole', tmp_path / 'work')
+  assert [one['step'] for one in records(tmp_path / 'work')] == [5, 9]
+  assert not list((tmp_path / 'work' / refresh.FOLDER).glob('*.parts'))
+
+
+_KILLED = '''
+import pathlib, sys
+from tests import test_killed, tiny
+from tests.negatives import test_refresh
+root, work, pattern = sys.argv[1:]
+test_refresh.use_small_parts()
+test_killed.note_parts(pattern, stop_at=2)
+test_refresh.train(pathlib.Path(root), pathlib.Path(work),
+                   index__table_rows=64, index__chunk_tokens=1)
+'''
+
+
+@pytest.mark.parametrize('pattern', [
+    'embeddings/passages-?????.npy', 'found/?????-of-?????',
+    'dropped_by/?????-of-?????',
+])
+def test_killed_in_a_refresh_it_ends_the_same(tmp_path, pattern, monkeypatch):
+  """kill -9 when a part is whole and the next one has no name yet."""
+  tiny.write_beir(tmp_path / 'data', documents=60)
+  small = {'index__table_rows': 64, 'index__chunk_tokens': 1}
+  pattern = f'refreshed/*/{pattern}'
+  named = test_killed.note_parts(pattern, monkeypatch.setattr)
+  train(tmp_path, tmp_path / 'whole', **small)
+  parts = len(named)
+  assert parts >= 4  # Of two generations.
+  shutil.copytree(tmp_path / 'whole' / 'pool', tmp_path / 'work' / 'pool')
+  process = processes.Process(
+      _KILLED, [tmp_path, tmp_path / 'work', pattern])
+  is_stopped = 'stopped\n' in process.lines()
+  process.kill()
+  assert is_stopped, process.communicate(30)
+  process.wait(30)
+  kept = test_killed.parts_in(tmp_path / 'work', pattern)
+  assert len(kept) == 1
+  named.clear()
+  train(tmp_path, tmp_path / 'work', **small)
+  assert len(named) == parts - 1 and not kept & set(named)
+  assert_same(tmp_path / 'whole', tmp_path / 'work')
+
+
+@pytest.mark.parametrize('mesh', [{'mesh__data': 1}, {
+    'mesh__data': 4, 'mesh__model': 2}])
+def test_any_mesh_gives_the_same(whole, tmp_path, mesh):
+  root, _ = whole
+  shutil.copytree(root / 'whole' / 'pool', tmp_path / 'work' / 'pool')
+  train(root, tmp_path / 'work', **mesh)
+  want, got = map(test_train.losses_of, (root / 'whole', tmp_path / 'work'))
+  for step, value in want.items():
+    assert got[step] == pytest.approx(value, abs=1e-5 * max(1, value))
+  for first, second in zip(*(generations(place).values() for place in (
+      root / 'whole', tmp_path / 'work')), strict=True):
+    np.testing.assert_array_equal(first['rows'], second['rows'])
+
+
+@pytest.fixture
+def stopped(whole, tmp_path, monkeypatch):
+  """A training that was stopped after step 7, and draws from step 4."""
+  root, _ = whole
+  work = tmp_path / 'work'
+  original = run_log.RunLog.write_step
+
+  def stop(self, record):
+    if record.step == 8:
+      raise KeyboardInterrupt
+    original(self, record)
+
+  shutil.copytree(root / 'whole' / 'pool', work / 'pool')
+  with monkeypatch.context() as patch:
+    patch.setattr(run_log.RunLog, 'write_step', stop)
+    with pytest.raises(KeyboardInterrupt):
+      train(root, work, checkpointing__save_steps=7)
+  return root, work
+
+
+def test_a_lost_generation_is_told_of(stopped):
+  root, work = stopped
+  shutil.move(work / 'refreshed' / '0000004', work / 'elsewhere')
+  with pytest.raises(errors.UserError, match=(
+      r'refreshed/0000004: the pool .* after step 4 is not there, .* put it '
+      'back, or train in another --workdir')) as raised:
+    train(root, work, checkpointing__save_steps=7)
+  assert '\n' not in str(raised.value)
+  shutil.move(work / 'elsewhere', work / 'refreshed' / '0000004')
+  train(root, work, checkpointing__save_steps=7)
+  assert_same(root / 'whole', work)
+
+
+def test_a_damaged_generation_is_told_of(stopped):
+  root, work = stopped
+  folder = work / 'refreshed' / '0000004'
+  path = folder / 'rows.npy'
+  data = bytearray(path.read_bytes())
+  data[-3] ^= 1
+  path.write_bytes(data)
+  with pytest.raises(errors.UserError, match=(
+      r'refreshed/0000004: .* is damaged \(.*rows.npy.* put it back')):
+    train(root, work, checkpointing__save_steps=7)
+  data[-3] ^= 1
+  path.write_bytes(data)
+  manifest = folders.read_sealed(folder / folders.MANIFEST)
+  manifest['identity']['settings']['run'] = 'other'
+  folders.write_sealed(folder / folders.MANIFEST, manifest)
+  with pytest.raises(errors.UserError, match='is of another training'):
+    train(root, work, checkpointing__save_steps=7)
+
+
+@pytest.mark.parametrize(('overrides', 'told'), [
+    ({'negatives__strategy': 'bm25'}, 'has none of them'),
+    ({'negatives__strategy': 'mixed',
+      'negatives__members': ('bm25', 'context')}, 'has none of them'),
+    ({'negatives__strategy': 'random', 'negatives__per_query': 0},
+     'has none of them'),
+    ({'negatives__strategy': 'sampled'}, 'refresh_epochs'),
+    ({'negatives__pool': 'some/pool'}, 'leave that out'),
+    ({'job': 'train_reranker', 'evaluation__depth': 20}, 'for dual encoders'),
+    ({'negatives__refresh_steps': -1}, 'at least 0'),
+])
+def test_refused_with_a_reason(tmp_path, overrides, told):
+  config = tiny.make_config(tmp_path, **settings(
+      tmp_path, **{'evaluation__metrics': ('accuracy@1',), **overrides}))
+  with pytest.raises(errors.UserError, match=told) as raised:
+    jobs.check(config_lib.parse(config))
+  assert 'negatives.refresh_steps' in str(raised.value)
+
+
+def test_it_counts_only_where_it_is_set(tmp_path):
+  make = lambda **kwargs: keys.counting(
+      config_lib.NegativesConfig(strategy='model', per_query=1, **kwargs))
+  assert 'refresh_steps' not in make()
+  assert make(refresh_steps=5)['refresh_steps'] == 5
+
+
+def test_other_worlds_are_left_out(tmp_path):
+  """Of mentions: what is found lies in the worlds that are trained on."""
+  config = tiny.make_linking_config(
+      tmp_path, evaluation__eval_steps=0, **{
+          **settings(tmp_path), 'negatives__depth': 4,
+          'negatives__pool_size': 3, 'negatives__per_query': 1,
+          'optim__steps': 3, 'negatives__refresh_steps': 2})
+  parsed = config_lib.parse(config)
+  (tmp_path / 'work').mkdir()
+  plan.run([train_job.TrainJob(parsed, tmp_path / 'work').run])
+  prepared = dataset_lib.Dataset(parsed.data).prepared
+  (arrays,) = generations(tmp_path / 'work').values()
+  trained = set(prepared.query_worlds[arrays['query_rows']].tolist())
+  assert len(trained) < len(prepared.worlds)
+  assert set(prepared.passage_worlds[arrays['rows']].ravel().tolist()) == (
+      trained)
+  positives = examples.known_positives(prepared)[arrays['query_rows']]
+  kept = np.where(arrays['dropped_by'] == 0, arrays['rows'], -2)
+  assert not (kept == positives[:, :1]).any()
+  assert np.isfinite(arrays['positive_scores']).all()
+  told = json.loads(
+      (tmp_path / 'work' / 'refreshed' / '0000002' / folders.MANIFEST)
+      .read_text())['refresh']
+  assert told['passages'] == int(np.isin(
+      prepared.passage_worlds, list(trained)).sum())
