@@ -12,6 +12,8 @@ beside the positives of the batch:
 - nothing (`random`); 2 passages of the corpus (`corpus`), of those that are
   positives of other queries (`gold`), by BM25 (`bm25`), by the model as it is,
   drawn once or six times (`hard_1`, `hard_6`), half of them so (`mixed_6`);
+- 2 of the 100 nearest passages by the start (`model`), or by the model of every
+  tenth step (`ance`);
 - one by the model as it is, and none, 10 or 100 of the corpus that all queries
   share (`hard_1to0`, `hard_1to10`, `hard_1to100`); 100 alone (`shared_100`);
 - positives of earlier batches: 256, or all of the run (`queue_256`,
@@ -48,6 +50,9 @@ def get_config(arg=None):
       'bm25': functools.partial(_set_own, strategy='bm25'),
       'hard_1': functools.partial(_set_sampled, draws=1),
       'hard_6': functools.partial(_set_sampled, draws=6),
+      'model': functools.partial(_set_own, strategy='model'),
+      'ance': functools.partial(
+          _set_own, strategy='model', refresh_steps=10),
       'mixed_6': functools.partial(_set_sampled, draws=6, percent=50.0),
       'hard_1to0': functools.partial(_set_sampled, draws=6, number=1),
       'hard_1to10': functools.partial(
@@ -69,8 +74,11 @@ def get_config(arg=None):
   }}, seeds=(0, 1))
 
 
-def _set_own(config, strategy):
+def _set_own(config, strategy, refresh_steps=0):
   config.negatives.strategy, config.negatives.per_query = strategy, 2
+  config.negatives.refresh_steps = refresh_steps
+  if strategy == 'model':
+    config.negatives.checkpoint = config.model.init
 
 
 def _set_sampled(config, draws, percent=100.0, number=2, shared=0):
