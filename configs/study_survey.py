@@ -5,7 +5,7 @@
 
 with splits `train`, `spare` and `dev`, as configs/study_scores.py has them.
 
-All-MiniLM-L6-v2 links 500 mentions to 24,000 entities: 60 steps of 16 with the
+All-MiniLM-L6-v2 links 500 mentions to 11,915 concepts: 60 steps of 16 with the
 batch softmax, query to passage. Rows differ in what a query is compared with
 beside the positives of the batch:
 
