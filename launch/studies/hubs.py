@@ -4,10 +4,10 @@
 
 One line a run: the part of the queries that have the most frequent first
 passage first, the number of different passages among the first ten of all
-queries (ideal: ten times the queries, or the corpus), and for runs that draw
-from the corpus with the current model, how often a positive scores above all of
-its hard negatives in the first three steps after they are drawn, and in the
-last three before they are drawn again.
+queries (ideal: ten times the queries, or the corpus), and for runs whose hard
+negatives are made by the current model (`sampled`, or `refresh_steps`), how
+often a positive scores above all of them in the first three steps after they
+are made, and in the last three before they are made again.
 """
 
 import argparse
@@ -22,6 +22,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
 from neg_contrast.evaluation import trec
 
 _STEPS = 3
+_HARD = 'hard', 'model'  # Sources, of which a run has one.
 
 
 def main() -> None:
@@ -57,10 +58,12 @@ def crowding(run: trec.Run) -> tuple[float, int]:
 
 
 def _age(workdir: pathlib.Path) -> str:
-  starts = sorted(int(folder.name) for folder in workdir.glob('sampled/[0-9]*'))
   with open(workdir / 'log.jsonl', encoding='utf-8') as f:
-    solved = {line['step']: line['contrast']['hard']['accuracy']
-              for line in map(json.loads, f) if 'contrast' in line}
+    contrast = {line['step']: line['contrast']
+                for line in map(json.loads, f) if 'contrast' in line}
+  solved = {step: kinds[name]['accuracy'] for step, kinds in contrast.items()
+            for name in _HARD if name in kinds}
+  starts = _starts(workdir)
   if not starts or not solved or min(solved.values()) == 1:
     return f'{len(starts)} | | '
   ends = [*starts[1:], max(solved)]
@@ -70,6 +73,15 @@ def _age(workdir: pathlib.Path) -> str:
          for step in range(end + 1 - _STEPS, end + 1) if step in solved]
   return (f'{len(starts)} | {statistics.mean(new):.2f} | '
           f'{statistics.mean(old):.2f}')
+
+
+def _starts(workdir: pathlib.Path) -> list[int]:
+  """Steps that were done when negatives were made, ascending."""
+  drawn = [json.loads(path.read_text(encoding='utf-8'))['step']
+           for path in workdir.glob('sampled/[0-9]*/manifest.json')]
+  made = [int(path.name) for path in workdir.glob('refreshed/[0-9]*')
+          if path.name.isdigit()]
+  return sorted([*drawn, *([0, *made] if made else [])])
 
 
 if __name__ == '__main__':

@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 
@@ -66,12 +67,21 @@ def test_hubs_and_the_age_of_negatives(tmp_path):
       'q1': [('hub', 2.0), ('a', 1.0)], 'q2': [('hub', 2.0)],
       'q3': [('b', 2.0), ('hub', 1.0)], 'q4': [('hub', 3.0), ('c', 1.0)],
   }, 'trained')
-  for start in (0, 4):
-    (tmp_path / 'hard-seed0' / 'sampled' / f'{start:05}').mkdir(parents=True)
+  for number, start in enumerate((0, 4)):
+    drawn = tmp_path / 'hard-seed0' / 'sampled' / f'{number:05}'
+    drawn.mkdir(parents=True)
+    (drawn / 'manifest.json').write_text(json.dumps({'step': start}))
   (tmp_path / 'hard-seed0' / 'log.jsonl').write_text(''.join(
       json.dumps({'step': step,
                   'contrast': {'hard': {'accuracy': solved}}}) + '\n'
       for step, solved in enumerate((0, .3, .6, .9, .6, .9, .9, 1), start=1)
   ))
+  table = run_script('hubs', tmp_path / 'hard-seed0').splitlines()
+  assert table[-1] == '| hard-seed0 | 0.750 | 4 | 2 | 0.55 | 0.77 |'
+  # The same of a pool that was made again after step 4.
+  shutil.rmtree(tmp_path / 'hard-seed0' / 'sampled')
+  (tmp_path / 'hard-seed0' / 'refreshed' / '0000004').mkdir(parents=True)
+  log = tmp_path / 'hard-seed0' / 'log.jsonl'
+  log.write_text(log.read_text().replace('"hard"', '"model"'))
   table = run_script('hubs', tmp_path / 'hard-seed0').splitlines()
   assert table[-1] == '| hard-seed0 | 0.750 | 4 | 2 | 0.55 | 0.77 |'
