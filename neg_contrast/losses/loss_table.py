@@ -76,8 +76,8 @@ def make(settings: config_lib.LossConfig) -> dual_encoder_loss.DualEncoderLoss:
         f'{errors.key("loss.kind")}={settings.kind!r} has no scale; leave it '
         'out'
     )
-  return kind(**{field.name: getattr(settings, field.name)
-                 for field in dataclasses.fields(kind)})
+  _check_foreign(settings, kind)
+  return kind(**{name: getattr(settings, name) for name in _keys(kind)})
 
 
 def check(
@@ -99,3 +99,25 @@ def check(
       value = getattr(settings, key.partition('.')[2])
       raise errors.UserError(f'{errors.key(key)}={value!r}: {reason}')
   return loss
+
+
+def _check_foreign(
+    settings: config_lib.LossConfig,
+    kind: type[dual_encoder_loss.DualEncoderLoss],
+) -> None:
+  """Refuses what is set of other kinds, and would change nothing."""
+  plain = config_lib.LossConfig()
+  for name in {key: None for other in LOSSES.values() for key in _keys(other)}:
+    value = getattr(settings, name)
+    if name in _keys(kind) or value == getattr(plain, name):
+      continue
+    having = [other for other, one in LOSSES.items() if name in _keys(one)]
+    raise errors.UserError(
+        f'{errors.key(f"loss.{name}")}={value!r}: is a key of '
+        f'{errors.key("loss.kind")}={" or ".join(having)}, and that is '
+        f'{settings.kind!r}; leave it out'
+    )
+
+
+def _keys(kind: type[dual_encoder_loss.DualEncoderLoss]) -> list[str]:
+  return [field.name for field in dataclasses.fields(kind)]

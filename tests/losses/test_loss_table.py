@@ -38,6 +38,8 @@ def test_a_config_names_its_loss():
 
 @pytest.mark.parametrize(('values', 'held', 'message'), [
     ({'kind': 'none'}, (), 'must be one of softmax, triplet, hinge, bce'),
+    ({'margin': 0.5}, (), 'is a key of config.loss.kind=triplet or hinge'),
+    ({'kind': 'hinge', 'positive_weight': 2.0}, (), 'loss.kind=bce, and that'),
     ({'kind': 'triplet'}, (), 'set loss.distance=dot'),
     ({'kind': 'triplet', 'learn_scale': True}, (), 'has no scale'),
     ({'kind': 'bce', 'adjusted': True, 'candidates': 'own',

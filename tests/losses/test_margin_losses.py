@@ -6,7 +6,12 @@ import numpy as np
 import pytest
 
 from neg_contrast import scoring
-from neg_contrast.losses import binary_cross_entropy, hinge, triplet
+from neg_contrast.losses import (
+  binary_cross_entropy,
+  hinge,
+  softmax,
+  triplet,
+)
 from tests.losses import vector_batches
 
 COSINE = lambda u, v: u @ v / np.linalg.norm(u) / np.linalg.norm(v)
@@ -167,3 +172,27 @@ def test_distances_of_equal_and_of_zero_vectors_have_finite_gradients():
   for compare in (triplet.cosine, triplet.nearness):
     gradient = jax.grad(lambda some, f=compare: f(some, some).sum())(vectors)
     assert np.isfinite(gradient).all()
+
+
+@pytest.mark.parametrize('name', ['own bce', 'own hinge', 'softmax'])
+def test_logged_gradients_are_those_of_the_vectors(name):
+  """The norm with respect to a hard negative's vector is that times |q|."""
+  vectors, batch = vector_batches.make(4, negatives=1)
+  batch.negative_sources[:, 0] = [0, 1, 0, -1, 1]
+  loss = LOSSES.get(name, softmax.SoftmaxLoss(False, candidates='own'))
+  kinds = value(loss, vectors, batch)[1]['contrast']
+  slopes = jax.grad(lambda some: value(loss, some, batch)[0])(vectors)
+  norms = 5 * np.linalg.norm(slopes.negatives[:, 0], axis=1) / np.linalg.norm(
+      vectors.queries, axis=1)
+  for number, source in enumerate(vector_batches.SOURCES):
+    chosen = batch.negative_sources[:, 0] == number
+    np.testing.assert_allclose(
+        kinds[source].gradient, norms[chosen].mean(), rtol=1e-4, atol=1e-6)
+
+
+def test_hinge_is_the_scaled_triplet_loss():
+  vectors, batch = vector_batches.make(5)
+  ours = value(hinge.HingeLoss(True, margin=0.7), vectors, batch)[0]
+  other = value(triplet.TripletLoss(
+      True, margin=0.7 / SCALE, distance='dot'), vectors, batch)[0]
+  np.testing.assert_allclose(ours, SCALE * other, rtol=1e-5)
