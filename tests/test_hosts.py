@@ -184,7 +184,7 @@ REMEMBERING = {
     'negatives__strategy': 'sampled', 'negatives__per_query': 4,
     'negatives__hard_percent': 50.0, 'negatives__queue': 16,
     'negatives__momentum': 0.9, 'negatives__shared_corpus': 5,
-    'optim__ema': 0.5, 'optim__steps': 6,
+    'optim__ema': 0.5, 'optim__steps': 4,
 }
 TRAININGS = {'remembering': REMEMBERING, 'retrieved': test_train_retrieved.LTRE}
 
@@ -265,7 +265,7 @@ def test_two_processes_draw_and_remember_as_one(root, together, name):
   drawn = lambda workdir: [
       np.load(path) for path in sorted(workdir.glob('sampled/*/rows.npy'))]
   if name == 'remembering':
-    assert len(drawn(alone)) == 2 and (drawn(alone)[0] >= 0).all()
+    assert len(drawn(alone)) == 1 and (drawn(alone)[0] >= 0).all()
   jax.tree.map(np.testing.assert_array_equal, drawn(both), drawn(alone))
 
 
@@ -354,8 +354,7 @@ def test_two_processes_make_pools_again_as_one(tmp_path):
   wanted, found = map(test_refresh.generations, (tmp_path / 'alone', both))
   assert list(wanted) == list(found) == [4, 8]
   for step, arrays in wanted.items():
-    for name in ('rows', 'source', 'dropped_by', 'query_rows'):
-      np.testing.assert_array_equal(arrays[name], found[step][name])
+    test_refresh.assert_alike(arrays, found[step])
   told = [record['step'] for record in records_of(both)
           if 'refresh' in record]
   assert told == [5, 9]

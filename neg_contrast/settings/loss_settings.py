@@ -50,10 +50,10 @@ class LossConfig(keys.Section):
 
   section = 'loss'
 
+  kind: str = keys.key('softmax', keys.one_of(LOSSES), counts=keys.Changed())
   scale: float = keys.key(20.0, keys.above(0))
   learn_scale: bool = keys.key(False)
   bidirectional: bool = keys.key(True)
-  kind: str = keys.key('softmax', keys.one_of(LOSSES), counts=keys.Changed())
   candidates: str = keys.key('batch', keys.one_of('batch', 'own'))
   hardest: int = keys.key(0, keys.at_least(0), counts=keys.Changed())
   margin: float = keys.key(1.0, keys.at_least(0), counts=keys.Changed())

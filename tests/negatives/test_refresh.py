@@ -52,6 +52,20 @@ def generations(workdir):
   }
 
 
+def assert_alike(first, second):
+  """Pools of equal models but for rounding: passages that score the same may
+  have changed places."""
+  np.testing.assert_allclose(first['score'], second['score'], atol=1e-5)
+  gaps = np.abs(np.diff(first['score'], axis=1)) < 1e-5
+  is_near = np.pad(gaps, ((0, 0), (0, 1))) | np.pad(gaps, ((0, 0), (1, 0)))
+  assert is_near.mean() < 0.5
+  for name in ('rows', 'dropped_by'):
+    np.testing.assert_array_equal(
+        np.where(is_near, 0, first[name]), np.where(is_near, 0, second[name]))
+  for name in ('source', 'query_rows'):
+    np.testing.assert_array_equal(first[name], second[name])
+
+
 def assert_same(first, second, step=STEPS):
   """Losses, parameters and pools, to the last bit."""
   test_train.assert_same_run(first, second, step)
@@ -273,7 +287,7 @@ def test_any_mesh_gives_the_same(whole, tmp_path, mesh):
     assert got[step] == pytest.approx(value, abs=1e-5 * max(1, value))
   for first, second in zip(*(generations(place).values() for place in (
       root / 'whole', tmp_path / 'work')), strict=True):
-    np.testing.assert_array_equal(first['rows'], second['rows'])
+    assert_alike(first, second)
 
 
 @pytest.fixture
