@@ -4,10 +4,11 @@
         --config.data.source=beir:DATA --workdir=workdirs/mine
 
 Arguments:
-  negatives: `bm25` (default), `context`, `given`, `coarse`, `fine`, `mixed`, or
-    `model`: nearest passages by `--config.checkpoint`, a trained workdir or a
-    BERT-family or sentence-transformers folder or hub name; or `run`: those of
-    the TREC files `--config.negatives.runs="('theirs.trec',)"`.
+  negatives: `bm25` (default), `context`, `given`, `coarse`, `fine`, `mixed`,
+    several of them joined by + (`bm25+given`), or `model`: nearest passages by
+    `--config.checkpoint`, a trained workdir or a BERT-family or
+    sentence-transformers folder or hub name; or `run`: those of the TREC files
+    `--config.negatives.runs="('theirs.trec',)"`.
 
 Every query of `--config.data.train_split` gets its best 100 candidates that are
 no positive and that no filter of `config.negatives` drops. The pool is
@@ -24,6 +25,7 @@ stands there with its whole text (8,204 queries of SQuAD with 100 negatives of
 Paper: Lu et al., section 4.2.
 """
 
+from neg_contrast import presets
 from neg_contrast.settings import config as config_lib
 
 
@@ -32,7 +34,7 @@ def get_config(arg=None):
   args = config_lib.arguments(arg, negatives='bm25')
   config = config_lib.base_config()
   config.job = 'mine'
-  config.negatives.strategy = args['negatives']
+  presets.set_negatives(config, args['negatives'])
   config.model.init = 'minilm'
   config.model.passage_length = 256
   config.optim.optimizer = 'adamw'

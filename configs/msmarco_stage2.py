@@ -49,8 +49,9 @@ def get_config(arg=None):
   config.data.test_split = 'dev'
   config.data.tune_fraction = 0.01
   presets.set_size(config, args['size'])
-  presets.set_negatives(config, args['negatives'])
-  config.negatives.members = ('coarse', 'fine', 'bm25')
+  presets.set_negatives(
+      config, args['negatives'], mixed='coarse+fine+bm25'
+  )
   config.evaluation.eval_steps = 500
   config.evaluation.depth = 1000
   config.evaluation.metrics = ('accuracy@1', 'mrr@10', 'recall@1000', 'ndcg@10')

@@ -48,8 +48,7 @@ def get_config(arg=None):
   config.loss.scale = 1.0
   config.loss.bidirectional = False
   config.loss.mask_known_positives = False
-  presets.set_negatives(config, 'bm25')
-  config.negatives.per_query = 1
+  presets.set_negatives(config, 'bm25', 1)
   config.optim.learning_rate = 1e-5
   config.optim.schedule = 'linear'
   config.optim.clip_norm = 1.0

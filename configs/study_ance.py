@@ -19,7 +19,7 @@ every 5,000 steps or more. Minutes for a row on two cores.
 
 import functools
 
-from neg_contrast import study_preset
+from neg_contrast import presets, study_preset
 from neg_contrast.settings import config as config_lib
 
 _STEPS, _MENTIONS = 60, 500
@@ -38,7 +38,7 @@ def get_config(arg=None):
           **{f'every-{every}': functools.partial(_set_pool, every=every)
              for every in (20, 10, 5)},
           'mixed-10': functools.partial(
-              _set_pool, every=10, members=('bm25', 'model')),
+              _set_pool, every=10, names='bm25+model'),
       },
   }, seeds=(0, 1, 2))
 
@@ -50,9 +50,8 @@ def _set_drawn(config, percent, draws):
   )
 
 
-def _set_pool(config, every, members=('model',)):
+def _set_pool(config, every, names='model'):
   negatives = config.negatives
-  negatives.strategy = 'mixed' if len(members) > 1 else members[0]
-  negatives.members = members
+  presets.set_negatives(config, names, 7)
   negatives.checkpoint = config.model.init
   negatives.refresh_steps = every

@@ -49,8 +49,7 @@ def _set_row(config, first, steps, crops=0, with_bm25=False):
     config.stage1.synthetic.pairs = 'crops'
     config.stage1.optim.steps = crops
   if with_bm25:
-    presets.set_negatives(config, 'bm25')
-    config.negatives.per_query = 1
+    presets.set_negatives(config, 'bm25', 1)
     config.data.batch_size = 40
 
 

@@ -42,27 +42,29 @@ def get_config(arg=None):
   config.checkpointing.log_steps = 1
   config.data.batch_size = _BATCH
   config.loss.candidates, config.loss.bidirectional = 'batch', False
-  config.negatives.strategy, config.negatives.per_query = 'random', 0
+  config.negatives.sources = ()
   return study_preset.make_study(config, {'linking': {
       'random': lambda config: None,
-      'corpus': functools.partial(_set_own, strategy='corpus'),
-      'gold': functools.partial(_set_own, strategy='gold'),
-      'bm25': functools.partial(_set_own, strategy='bm25'),
+      'corpus': functools.partial(_set_sources, source='corpus:2'),
+      'gold': functools.partial(_set_sources, source='gold:2'),
+      'bm25': functools.partial(_set_sources, source='bm25:2'),
       'hard_1': functools.partial(_set_sampled, draws=1),
       'hard_6': functools.partial(_set_sampled, draws=6),
-      'model': functools.partial(_set_own, strategy='model'),
-      'ance': functools.partial(
-          _set_own, strategy='model', refresh_steps=10),
+      'model': _set_mined,
+      'ance': functools.partial(_set_mined, refresh_steps=10),
       'mixed_6': functools.partial(_set_sampled, draws=6, percent=50.0),
-      'hard_1to0': functools.partial(_set_sampled, draws=6, number=1),
+      'hard_1to0': functools.partial(
+          _set_sampled, draws=6, sources=('sampled:1',)),
       'hard_1to10': functools.partial(
-          _set_sampled, draws=6, number=1, shared=10),
+          _set_sampled, draws=6, sources=('sampled:1', 'shared_corpus:10')),
       'hard_1to100': functools.partial(
-          _set_sampled, draws=6, number=1, shared=100),
-      'shared_100': functools.partial(_set_shared, shared_corpus=100),
-      'queue_256': functools.partial(_set_shared, queue=256),
-      'queue_960': functools.partial(_set_shared, queue=960),
-      'moco_960': functools.partial(_set_shared, queue=960, momentum=0.9),
+          _set_sampled, draws=6, sources=('sampled:1', 'shared_corpus:100')),
+      'shared_100': functools.partial(
+          _set_sources, source='shared_corpus:100'),
+      'queue_256': functools.partial(_set_sources, source='queue:256'),
+      'queue_960': functools.partial(_set_sources, source='queue:960'),
+      'moco_960': functools.partial(
+          _set_sources, source='queue:960', momentum=0.9),
       'ema': _set_average,
       'hardest_1': functools.partial(_set_loss, hardest=1),
       'hardest_4': functools.partial(_set_loss, hardest=4),
@@ -74,23 +76,21 @@ def get_config(arg=None):
   }}, seeds=(0, 1))
 
 
-def _set_own(config, strategy, refresh_steps=0):
-  config.negatives.strategy, config.negatives.per_query = strategy, 2
+def _set_sources(config, source, momentum=0.0):
+  config.negatives.sources = (source,)
+  config.negatives.momentum = momentum
+
+
+def _set_mined(config, refresh_steps=0):
+  config.negatives.sources = ('model:2',)
   config.negatives.refresh_steps = refresh_steps
-  if strategy == 'model':
-    config.negatives.checkpoint = config.model.init
+  config.negatives.checkpoint = config.model.init
 
 
-def _set_sampled(config, draws, percent=100.0, number=2, shared=0):
-  config.negatives.strategy = 'sampled'
-  config.negatives.per_query = number
+def _set_sampled(config, draws, percent=100.0, sources=('sampled:2',)):
+  config.negatives.sources = sources
   config.negatives.hard_percent = percent
   config.negatives.refresh_epochs = _STEPS / draws * _BATCH / _MENTIONS
-  config.negatives.shared_corpus = shared
-
-
-def _set_shared(config, **keys):
-  config.negatives.update(keys)
 
 
 def _set_loss(config, **keys):
@@ -103,5 +103,5 @@ def _set_average(config):
 
 def _set_retrieved(config):
   config.model.shared, config.model.freeze = False, 'passage'
-  config.negatives.strategy, config.negatives.per_query = 'retrieved', 100
+  config.negatives.sources = ('retrieved:100',)
   config.loss.candidates = 'own'

@@ -21,12 +21,13 @@ those of the retriever's top 63 others (K = 64), 2 mentions a step, up to four
 epochs of Adam; the learning rate is the best on val of 5e-5, 2e-5 and 1e-5.
 `--config.model.init=bert-large-uncased` is large.
 
-`pool_size = per_query = 63` makes the negatives of every step the whole pool:
-the first 63 that are not the entity. The retriever is `config.checkpoint`, a
-workdir of `zeshel_retriever.py` with any score function;
-`--config.negatives.strategy=bm25`, and `run` with `--config.negatives.runs`
-(such as the three files of tfidf_candidates) are others. Training mentions
-search the entities of all training worlds, test mentions those of their own.
+`pool_size=63` and the source `model:63` make the negatives of every step the
+whole pool: the first 63 that are not the entity. The retriever is
+`config.checkpoint`, a workdir of `zeshel_retriever.py` with any score function;
+`bm25:63` in `--config.negatives.sources`, and `run:63` with
+`--config.negatives.runs` (such as the three files of tfidf_candidates) are
+others. Training mentions search the entities of all training worlds, test
+mentions those of their own.
 
 `candidates` in metrics.json is the retriever, `reranked` its top 64 in the new
 order, on test; `configs/rerank.py` does the same of val, and of other runs.

@@ -31,8 +31,11 @@ STAGE1 = ('generated', 'no_hard_negatives', *config_lib.PRETEXTS.names)
 _OWN = ('job', 'workdir', 'checkpoint', 'query', 'table', 'ensemble', 'compare',
         'study', 'stage1', 'generator', 'cells')  # What a cell has of its own.
 
+MIXED = 'coarse+fine+bm25+context'
+"""What the argument `negatives=mixed` stands for (Lu et al., section 4.1)."""
+
 STRATEGIES = ('random', 'corpus', 'mixed', *config_lib.MINED.names)
-"""Values of the argument `negatives`."""
+"""Values of the argument `negatives`; or several, joined by +."""
 
 
 def beside(file: str, name: str, **arguments: str) -> ml_collections.ConfigDict:
@@ -160,7 +163,6 @@ def set_linking(
   config.model.score = score
   config.loss.bidirectional = False
   config.loss.candidates = 'own'
-  config.negatives.strategy = 'sampled'
   kinds = {'random': 0.0, 'hard': 100.0, 'adjusted': 100.0}
   mixed = re.fullmatch('mixed-([0-9]+)', negatives)
   if negatives not in kinds and (mixed is None or int(mixed[1]) > 100):
@@ -181,7 +183,7 @@ def set_linking(
     config.model.query_length = config.model.passage_length = 128
     config.model.remat = 'attention'
     config.loss.scale = 1.0
-    config.negatives.per_query = 63
+    config.negatives.sources = ('sampled:63',)
     config.optim.learning_rate = 2e-5
     config.optim.epochs = 4
     config.checkpointing.log_steps = 100
@@ -193,7 +195,7 @@ def set_linking(
       config.model.pooling = 'cls'  # MiniLM has the mean, which is one vector.
     if score == 'som':
       config.loss.scale = 1.0  # A sum over the query's tokens, as ColBERT's.
-    config.negatives.per_query = 7
+    config.negatives.sources = ('sampled:7',)
     config.optim.optimizer = 'adamw'
     config.optim.learning_rate = 5e-5
     config.optim.epochs = 1
@@ -213,24 +215,37 @@ def set_reranker(config: ml_collections.ConfigDict, size: str) -> None:
   config.model.projection_dim = config.model.normalize = None
   config.model.score = None
   config.loss.candidates = 'batch'
-  config.negatives.strategy = 'model'
   count = 63 if size == 'full' else 7
-  config.negatives.per_query = config.negatives.pool_size = count
+  config.negatives.sources = f'model:{count}',
+  config.negatives.pool_size = count
   config.negatives.depth = 2 * count  # The positive and copies drop out.
   if size == 'full':
     config.data.batch_size = 2
 
 
-def set_negatives(config: ml_collections.ConfigDict, strategy: str) -> None:
-  """Sets where hard negatives come from: N = 2, or 0 for `random`.
+def set_negatives(
+    config: ml_collections.ConfigDict, strategy: str, count: int = 2,
+    mixed: str = MIXED,
+) -> None:
+  """Sets where hard negatives come from.
+
+  Args:
+    config: changed in place.
+    strategy: one of `STRATEGIES`, or several that are mined, joined by +.
+    count: N of their union; 0 for `random`, whatever it says.
+    mixed: what `mixed` stands for.
 
   Raises:
     UserError: an unknown strategy.
   """
-  if strategy not in STRATEGIES:
-    raise config_lib.unknown_argument('negatives', strategy, STRATEGIES)
-  config.negatives.strategy = strategy
-  config.negatives.per_query = 0 if strategy == 'random' else 2
+  names = strategy.split('+')
+  known = config_lib.MINED.names if len(names) > 1 else STRATEGIES
+  for name in names:
+    if name not in known:
+      raise config_lib.unknown_argument('negatives', name, known)
+  config.negatives.sources = () if strategy == 'random' else (
+      f'{mixed if strategy == "mixed" else strategy}:{count}',
+  )
 
 
 def make_stage1(

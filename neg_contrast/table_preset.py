@@ -106,7 +106,7 @@ def _as_dpr(
   config.model.normalize = False
   config.loss.bidirectional = False
   config.loss.scale = 1.0
-  config.negatives.per_query = 1
+  presets.set_negatives(config, 'bm25', 1)
   return config
 
 

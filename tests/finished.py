@@ -44,5 +44,7 @@ def write(workdir: pathlib.Path, config=None, shift=0.0, *, system='trained',
 def config_of(seed=0, strategy='bm25', **more):
   """A config as `run.json` holds it."""
   return {'job': 'train', 'workdir': f'workdirs/{strategy}{seed}',
-          'seed': seed, 'negatives': {'strategy': strategy, 'mined_dir': 'm'},
+          'seed': seed, 'negatives': {
+              'sources': [] if strategy == 'random' else [f'{strategy}:2'],
+              'mined_dir': 'm'},
           'optim': {'learning_rate': 1e-4}, **more}

@@ -131,25 +131,27 @@ def test_tables_are_the_papers_grid(name, size):
   strategies = {'random', 'coarse', 'fine', 'bm25', 'mixed'} | (
       set() if name == 'msmarco' else {'context'}
   )
+  mixed = 'coarse+fine+bm25' + '+context' * (name != 'msmarco')
   for group in ('generated', 'no_hard_negatives', 'none'):
     assert cells[group].keys() == strategies
     for strategy, cell in cells[group].items():
-      assert cell.negatives.strategy == strategy
-      assert cell.negatives.per_query == (0 if strategy == 'random' else 2)
+      assert cell.negatives.sources == (
+          () if strategy == 'random' else (f'{mixed}:2',)
+          if strategy == 'mixed' else (f'{strategy}:2',))
       assert (cell.data.source, cell.optim.steps) == ('beir:here', 7)
       assert cell.index.embedding_dtype == 'int8'
       assert (cell.stage1 is None) == (group == 'none')
   stage1 = [cell.stage1 for cell in cells['generated'].values()]
   assert {of.optim.steps for of in stage1} == {9}
-  assert {of.negatives.strategy for of in stage1} == (
-      {'coarse'} if name == 'msmarco' else {'context'}
+  assert {of.negatives.sources for of in stage1} == (
+      {('coarse:2',)} if name == 'msmarco' else {('context:2',)}
   )
   plain = cells['no_hard_negatives']['bm25'].stage1
-  assert plain.negatives.strategy == 'random' and plain.optim.steps != 9
+  assert not plain.negatives.sources and plain.optim.steps != 9
   dpr = cells['baselines']['dpr_single']
   assert not dpr.model.shared and not dpr.model.normalize
   assert dpr.model.projection_dim == 0 and dpr.loss.scale == 1
-  assert not dpr.loss.bidirectional and dpr.negatives.strategy == 'bm25'
+  assert not dpr.loss.bidirectional and dpr.negatives.sources == ('bm25:1',)
   assert dpr.stage1 is None and dpr.optim.steps == 7
 
 
@@ -273,7 +275,8 @@ def test_paper_values_of_linking():
   assert config.model.projection_dim == 0 and config.loss.scale == 1
   assert (config.model.query_length, config.model.passage_length) == (128, 128)
   assert config.data.batch_size == 4 and config.optim.epochs == 4
-  assert config.negatives.per_query + 1 == 64 and not config.loss.bidirectional
+  assert config.negatives.sources == ('sampled:63',)
+  assert not config.loss.bidirectional
   assert config.optim.learning_rate in (5e-5, 2e-5, 1e-5)
   assert config.optim.optimizer == 'adam' and config.evaluation.depth == 64
   ncbi = load(ROOT / 'configs' / 'ncbi_retriever.py')
@@ -310,7 +313,8 @@ def test_papers_values_of_rerankers():
              if line.startswith('    ') and line[-3:-2] == '.']
   assert printed == [[*key, *values] for key, values in wanted.items()]
   config = load(path)
-  assert config.negatives.per_query == config.negatives.pool_size == 63
+  assert config.negatives.sources == ('model:63',)
+  assert config.negatives.pool_size == 63
   assert config.data.batch_size == 2 and config.evaluation.depth == 64
   assert config.optim.epochs == 4 and config.optim.optimizer == 'adam'
   assert (config.model.query_length, config.model.passage_length) == (128, 128)

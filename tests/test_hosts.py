@@ -158,8 +158,7 @@ def mining_of(root, name):
   """Settings of a job that mines into a folder of this name."""
   return {
       'job': 'mine', 'checkpoint': str(root / 'mined' / 'model'),
-      'negatives__strategy': 'mixed', 'negatives__per_query': 2,
-      'negatives__members': ('model', 'bm25', 'context'),
+      'negatives__sources': ('model+bm25+context:2',),
       'negatives__depth': 20, 'negatives__pool_size': 10,
       'negatives__mined_dir': str(root / 'mined' / name / 'mined'),
       'index__chunk_tokens': 1, 'index__table_rows': 64,
@@ -181,9 +180,8 @@ SETTINGS = {'optim__steps': STEPS, 'evaluation__eval_steps': 10,
 
 
 REMEMBERING = {
-    'negatives__strategy': 'sampled', 'negatives__per_query': 4,
-    'negatives__hard_percent': 50.0, 'negatives__queue': 16,
-    'negatives__momentum': 0.9, 'negatives__shared_corpus': 5,
+    'negatives__sources': ('sampled:4', 'queue:16', 'shared_corpus:5'),
+    'negatives__hard_percent': 50.0, 'negatives__momentum': 0.9,
     'optim__ema': 0.5, 'optim__steps': 4,
 }
 TRAININGS = {'remembering': REMEMBERING, 'retrieved': test_train_retrieved.LTRE}

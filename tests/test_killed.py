@@ -60,7 +60,7 @@ class Stages:
         root, model__query_length=24, model__passage_length=40,
         data__prepared_dir=str(folder / 'prepared'),
         negatives__mined_dir=str(folder / 'mined'),
-        negatives__strategy='mixed', negatives__members=('bm25', 'model'),
+        negatives__sources=('bm25+model:2',),
         negatives__checkpoint=str(root / 'model'), negatives__depth=20,
         negatives__pool_size=10, synthetic__dir=str(folder / 'synthetic'),
         synthetic__shard_passages=60, synthetic__round_trip_rank=2,

@@ -199,8 +199,8 @@ def make_linking_config(tmp_path: pathlib.Path, **overrides):
     write_model(tmp_path / 'model', words=MARKED, vocab_size=67)
   config = make_config(tmp_path, **{
       'data__source': f'zeshel:{tmp_path / "zeshel"}',
-      'data__tune_split': 'val', 'negatives__strategy': 'random',
-      'negatives__per_query': 0, 'optim__steps': 3, 'evaluation__eval_steps': 3,
+      'data__tune_split': 'val', 'negatives__sources': (),
+      'optim__steps': 3, 'evaluation__eval_steps': 3,
       'evaluation__depth': 4,
       'evaluation__metrics': ('accuracy@4', 'macro_accuracy@1'), **overrides,
   })
@@ -222,8 +222,7 @@ def make_config(tmp_path: pathlib.Path, **overrides):
   config.model.init = str(tmp_path / 'model')
   config.model.query_length = 16
   config.model.passage_length = 24
-  config.negatives.strategy = 'given'
-  config.negatives.per_query = 2
+  config.negatives.sources = ('given:2',)
   config.optim.learning_rate = 1e-3
   config.optim.steps = 20
   config.evaluation.eval_steps = 5

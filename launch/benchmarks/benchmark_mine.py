@@ -164,7 +164,7 @@ def _make_pool(
     pool_files.write(
         scratch, manifest, queries, found, halves, len(corpus.groups),
         pool_files.drop_all(queries, found, corpus, config_lib.NegativesConfig(
-            strategy='model', pool_size=_POOL
+            sources=('model:2',), pool_size=_POOL
         )),
     )
 

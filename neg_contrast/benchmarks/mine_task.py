@@ -59,6 +59,8 @@ class Mine(search_task.Search):
           scratch, manifest, self._rows, found, halves, len(corpus.groups),
           pool_files.drop_all(
               self._rows, found, corpus,
-              dataclasses.replace(material.negatives, strategy='model'),
+              dataclasses.replace(
+                  material.negatives, sources=('model:2',)
+              ),
           ),
       )

@@ -10,7 +10,6 @@ from neg_contrast.data import random_texts
 from neg_contrast.jobs.common import (
   checks,
   declared_runs,
-  negatives_checks,
   settings_of_rooms,
 )
 from neg_contrast.models import given
@@ -24,10 +23,10 @@ _FEW_TOKENS = 12  # Of passages that are not encoded.
 def check(config: config_lib.Config) -> None:
   """Refuses a config that does not suit `job=benchmark`."""
   checks.check_init(config)
-  negatives_checks.check_drawn(config)
-  if config.negatives.strategy not in ('random', 'corpus'):
-    raise config.error('negatives.strategy', 'must be random or corpus in a '
-                       'benchmark: mined negatives take as long to train with')
+  if {*config.negatives.names} - {'corpus'}:
+    raise config.error('negatives.sources', 'are none or corpus in a '
+                       'benchmark, such as corpus:2: mined negatives take as '
+                       'long to train with')
   peer = config.benchmark.versus
   for key, value in (('model.shared', True), ('loss.learn_scale', False),
                      ('optim.optimizer', 'adamw'), ('optim.clip_norm', 0)):

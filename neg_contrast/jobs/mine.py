@@ -1,5 +1,6 @@
 """Mines a pool of hard negatives, for this or any other trainer."""
 
+import dataclasses
 import pathlib
 
 from neg_contrast.artifacts import artifact, folders
@@ -12,14 +13,15 @@ from neg_contrast.jobs.common import (
 )
 from neg_contrast.mining import pool_table, trainer_files
 from neg_contrast.settings import config as config_lib
+from neg_contrast.settings import source_list
 
 
 def check(config: config_lib.Config) -> None:
   """Refuses a config that does not suit `job=mine`."""
   checks.check_source(config)
-  if not (config.negatives.sources or config.negatives.pool):
-    raise config.error('negatives.strategy', 'has nothing to mine; choose '
-                       f'{", ".join(config_lib.MINED.names)} or mixed')
+  if not (config.negatives.strategies or config.negatives.pool):
+    raise config.error('negatives.sources', 'have nothing to mine; choose of '
+                       f'{", ".join(config_lib.MINED.names)}')
   negatives_checks.check_mined(config)
 
 
@@ -28,6 +30,10 @@ class MineJob:
 
   def __init__(self, config: config_lib.Config, workdir: pathlib.Path):
     """Reads nothing yet."""
+    if config.negatives.pool:  # All that it has.
+      config = dataclasses.replace(config, negatives=dataclasses.replace(
+          config.negatives, sources=(f'{source_list.POOL}:1',)
+      ))
     self._config, self._workdir = config, workdir
     self._data = dataset_lib.data_of(config.data)
     self._pool = declared_pools.negatives(
@@ -55,8 +61,7 @@ class MineJob:
     print(f'\n{counts}\n\n'
           f'{place}: negatives of {len(pool)} queries. To train with them:\n'
           f'  --config.negatives.pool={place} '
-          f'--config.negatives.strategy={self._config.negatives.strategy} '
-          '--config.negatives.per_query=2')
+          f'--config.negatives.sources={source_list.POOL}:2')
     if self._files is not None:
       for name, rows in self._files.load().items():
         path = self._files.folder / name

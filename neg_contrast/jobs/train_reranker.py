@@ -30,22 +30,20 @@ def check(config: config_lib.Config) -> None:
     if getattr(config.model, name) is not None:
       raise config.error(f'model.{name}', 'is for dual encoders; leave it out')
   negatives = config.negatives
-  if negatives.strategy not in ('mixed', *config_lib.MINED.names):
-    raise config.error('negatives.strategy', 'gives no hard negatives, which '
-                       'a reranker is trained on; choose '
-                       f'{", ".join(config_lib.MINED.names)} or mixed')
-  if negatives.per_query < 1:
-    raise config.error('negatives.per_query', 'must be at least 1')
-  for name in ('shared_corpus', 'queue'):
-    if getattr(negatives, name):
-      raise config.error(f'negatives.{name}', 'is for dual encoders: a '
-                         "reranker compares a query's own candidates; leave it "
-                         'out')
+  if negatives.listed != negatives.entries:
+    raise config.error('negatives.sources', 'have what a reranker can\'t be '
+                       'trained on; choose of '
+                       f'{", ".join(config_lib.MINED.names)}')
+  if not negatives.listed:
+    raise config.error('negatives.sources', 'have no hard negatives, which a '
+                       'reranker is trained on; choose of '
+                       f'{", ".join(config_lib.MINED.names)}')
   if not config.candidates and (
-      negatives.pool or negatives.strategy not in ('bm25', 'model', 'run')
+      negatives.pool or len(negatives.names) > 1
+      or negatives.names[0] not in ('bm25', 'model', 'run')
   ):
     raise config.error('candidates', 'is needed: what is to be ranked anew is '
-                       'known of strategies bm25, model and run only; name '
+                       'known of sources bm25, model and run only; name '
                        '"bm25", a TREC run file, or the checkpoint of a '
                        'retriever')
   metrics.check_criterion(config.evaluation.criterion, has_candidates=True)

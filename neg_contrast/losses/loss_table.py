@@ -23,12 +23,13 @@ LOSSES: dict[str, type[dual_encoder_loss.DualEncoderLoss]] = {
 _REASONS = {
     dual_encoder_loss.HARD_NEGATIVES: (
         'loss.candidates',
-        'compares a query with hard negatives, and there are none; choose a '
-        'negatives.strategy and per_query'),
+        'compares a query with hard negatives, and there are none; name '
+        'some in negatives.sources, such as bm25:2'),
     dual_encoder_loss.LOG_PROPOSAL: (
         'loss.adjusted',
         'needs the chance by which each negative was drawn, which is known of '
-        'negatives.strategy=sampled with hard_percent=100 and greedy=False'),
+        'negatives.sources of sampled alone, with hard_percent=100 and '
+        'greedy=False'),
     dual_encoder_loss.ONE_VECTOR: (
         'loss.distance',
         'is of one vector of each text, and model.score gives several; set '

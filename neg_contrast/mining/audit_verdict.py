@@ -56,7 +56,7 @@ def judge(
                   'trust': judging.trust},
       'sources': {**lines, 'random': {'any': any_rank}},
       'recommendation': {
-          'strategy': found.strategy, **dataclasses.asdict(found),
+          'sources': found.sources, **dataclasses.asdict(found),
           'mask_known_positives': True,
       },
       'flags': flags_of(found, checkpoint),
@@ -80,13 +80,10 @@ def choose_judging(
 def flags_of(found: rules.Recommendation, checkpoint: str) -> list[str]:
   """The flags that set a recommendation."""
   negatives = '--config.negatives.'
-  flags = [f'{negatives}strategy={found.strategy}']
-  if not found.members:
-    return [*flags, f'{negatives}per_query=0']
   quoted = lambda names: '"(' + ''.join(f"'{name}'," for name in names) + ')"'
-  if found.strategy == 'mixed':
-    flags.append(f'{negatives}members={quoted(found.members)}')
-  flags.append(f'{negatives}per_query=2')
+  flags = [f'{negatives}sources={quoted(found.sources)}']
+  if not found.members:
+    return flags
   if 'model' in found.members:
     flags.append(f'{negatives}checkpoint={checkpoint}')
   if any(map(strategies.is_ranked, found.members)):

@@ -92,11 +92,12 @@ class GivenPool(pool_folder.PoolFolder):
             source, made['checkpoints'][source],
             there['needs']['embeddings']['model'],
         )
-    config = self.config
-    if config.quotas and pool.sources != config.members:
+    missing = {*self.config.strategies} - {*pool.sources}
+    if missing:
       lines.append(
-          f'quotas are for {config.members}, and its sources are '
-          f'{pool.sources}; set {errors.key("negatives.members")} to these'
+          f'it has {", ".join(pool.sources)}, and not '
+          f'{", ".join(sorted(missing))}; name these in '
+          f'{errors.key("negatives.sources")}, or all of them by pool:2'
       )
     return sorted(set(lines))
 

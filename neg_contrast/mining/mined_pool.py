@@ -52,12 +52,12 @@ class MinedPool(filtered_pool.FilteredPool):
     return tuple(
         candidate_folder.CandidateFolder(
             strategies.strategy_of(name, self.task)
-        ) for name in self.config.sources
+        ) for name in self.config.strategies
     )
 
   def describe(self) -> str:
     """Of what, and where."""
-    return (f'hard negatives of {" + ".join(self.config.sources)} in '
+    return (f'hard negatives of {" + ".join(self.config.strategies)} in '
             f'{self.folder}')
 
   def needs(self) -> dict[str, artifact.Artifact]:

@@ -19,7 +19,7 @@ from neg_contrast.models import given
 from neg_contrast.retrieval import encoding as encoding_lib
 from neg_contrast.retrieval import search_settings
 
-_COMMON = ('data', 'split', 'depth', 'mined_dir', 'max_queries', 'members')
+_COMMON = ('data', 'split', 'depth', 'mined_dir', 'max_queries')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,7 +32,6 @@ class Task:
     depth: candidates that are kept of each source.
     mined_dir: where miners, embeddings and candidates are kept for reuse.
     max_queries: where there are more, so many of them, drawn at random; 0: all.
-    members: the strategies of `mixed`, for error messages; empty: it is one.
     k1: of BM25.
     b: of BM25.
     answer_rule: finds answers.
@@ -53,7 +52,6 @@ class Task:
   depth: int
   mined_dir: pathlib.Path
   max_queries: int = 0
-  members: tuple[str, ...] = dataclasses.field(default=(), compare=False)
   k1: float = 0.0
   b: float = 0.0
   answer_rule: str = ''
@@ -93,9 +91,7 @@ class Task:
 
   def key_of(self, strategy: str) -> str:
     """The key that asks for a strategy, for error messages."""
-    if self.members:
-      return errors.key(f'negatives.members={self.members}: {strategy}')
-    return errors.key(f'negatives.strategy="{strategy}"')
+    return f'{errors.key("negatives.sources")}: "{strategy}"'
 
 
 class OpenTask:

@@ -66,11 +66,9 @@ class Recommendation:
   refused: Mapping[str, str]
 
   @property
-  def strategy(self) -> str:
-    """Its name for the config."""
-    if not self.members:
-      return 'random'
-    return 'mixed' if len(self.members) > 1 else self.members[0]
+  def sources(self) -> tuple[str, ...]:
+    """As the config has them: two of the union."""
+    return (f'{"+".join(self.members)}:2',) if self.members else ()
 
 
 def recommend(

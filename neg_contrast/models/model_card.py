@@ -12,14 +12,10 @@ from typing import Any
 import jax
 
 from neg_contrast.models import loading, text_spec
+from neg_contrast.settings import source_list
 
 _TAGS = ('sentence-transformers', 'feature-extraction', 'dense-retrieval',
          'neg_contrast')
-_STRATEGIES = {
-    'random': 'passages of the other rows of a batch only',
-    'given': 'passages that the data itself judges not relevant',
-    'corpus': 'drawn uniformly from the corpus',
-}
 _SYSTEMS = {
     'trained': 'this model',
     'initial': 'what training began with',
@@ -201,15 +197,13 @@ def _training(facts: Facts) -> list[str]:
   if not facts.run:
     return []
   config = facts.run['config']
-  negatives = config['negatives']
-  name = negatives['strategy']
-  drawn = negatives.get('per_query', 0)
+  named = config['negatives'].get('sources', ())
   sentences = [
       'Loss: the softmax over the batch, both ways (Lu et al., "Neural Passage '
       'Retrieval with Improved Negative Contrast").',
-      f'Negatives: strategy `{name}`'
-      + (f', {_STRATEGIES[name]}' if name in _STRATEGIES else '')
-      + (f'; {drawn} drawn for a query at each step.' if drawn else '.'),
+      'Negatives: the passages of the other rows of a batch' + (
+          f', and at each step {source_list.label(named)}.' if named else '.'
+      ),
       facts.selected,
   ]
   rows = [

@@ -36,11 +36,24 @@ class Listed:
       seed: int,
       step: int,
       examples: Int[np.ndarray, ' batch'],
+      entries: Sequence[int] | np.ndarray = (),
       quotas: Sequence[int] = (),
   ) -> batcher.Drawn:
-    """Draws from each line, see `draw_places`."""
+    """Draws from each line.
+
+    Args:
+      count: N.
+      seed: of the run.
+      step: of training.
+      examples: `[batch] int`, number of each example in the data set.
+      entries: place in `quotas` of each source.
+      quotas: how many of the N each entry gives; see `draw_places`.
+    """
+    if len(quotas) < 2:
+      return self.take(draw_places(self.rows >= 0, count, seed, step, examples))
     return self.take(draw_places(
-        self.rows >= 0, count, seed, step, examples, self.sources, quotas
+        self.rows >= 0, count, seed, step, examples,
+        np.asarray(entries)[self.sources], quotas,
     ))
 
   def take(self, places: Int[np.ndarray, 'batch count']) -> batcher.Drawn:
@@ -70,7 +83,7 @@ def draw_places(
     seed: of the run.
     step: training step.
     examples: `[batch] int`, number of each example in the data set.
-    sources: `[batch, depth] uint8`, needed for quotas.
+    sources: `[batch, depth] int`, needed for quotas.
     quotas: how many of the N each source gives, drawn uniformly from it; what
       it lacks is drawn from the others.
 

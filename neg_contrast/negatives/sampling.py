@@ -73,14 +73,15 @@ class Sampling:
 
 
 def mixed(count: int, percent: float, greedy: bool = False) -> Sampling:
-  """Mixed-p: `percent` of `count` negatives are hard, rounded up.
+  """Mixed-p: `percent` of `count` negatives are hard, a half rounded up.
 
   Mixed-0 is Random, Mixed-100 is Hard. The published code of the paper rounds
-  likewise, takes the best-scoring labels for the hard ones (`greedy`) where it
-  mixes, and lets a random negative repeat a hard one, which here none does.
+  every part of one up, takes the best-scoring labels for the hard ones
+  (`greedy`) where it mixes, and lets a random negative repeat a hard one, which
+  here none does.
   """
-  random = int(count * (100 - percent) / 100)
-  return Sampling(count - random, random, greedy)
+  hard = int(count * percent / 100 + 0.5)
+  return Sampling(hard, count - hard, greedy)
 
 
 def kind_of(percent: int) -> str:

@@ -9,6 +9,7 @@ checked by the job; see `jobs.check`.
 
 import dataclasses
 import difflib
+import functools
 import typing
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -29,12 +30,9 @@ from neg_contrast.settings.loss_settings import LossConfig
 from neg_contrast.settings.mesh_settings import MeshConfig
 from neg_contrast.settings.model_settings import ModelConfig
 from neg_contrast.settings.nce_settings import NceConfig
-from neg_contrast.settings.negatives_settings import (
-  FORMATS,
-  MINED,
-  NegativesConfig,
-)
+from neg_contrast.settings.negatives_settings import FORMATS, NegativesConfig
 from neg_contrast.settings.optim_settings import OptimConfig
+from neg_contrast.settings.source_list import MINED
 from neg_contrast.settings.study_settings import StudyConfig
 from neg_contrast.settings.synthetic_settings import PRETEXTS, SyntheticConfig
 from neg_contrast.settings.table_settings import TableConfig
@@ -158,12 +156,15 @@ def inner_configs(config: Config) -> Iterator[tuple[str, Config]]:
 def set_key(
     config: ml_collections.ConfigDict, key: str, value: Any
 ) -> None:
-  """Sets a key such as `data.source`, as a flag would.
+  """Sets a key such as `data.source`, as a flag would: one text makes a tuple.
 
   Raises:
     UserError: there is no such key, or it holds another type.
   """
   try:
+    before = functools.reduce(lambda at, name: at[name], key.split('.'), config)
+    if isinstance(value, str) and isinstance(before, tuple):
+      value = (value,)
     config.update_from_flattened_dict({key: value})
   except (AttributeError, KeyError, TypeError, ValueError) as e:
     known = difflib.get_close_matches(key, flat(config), 1)

@@ -158,16 +158,16 @@ def matching(pattern: str, text: str) -> Range:
 
 
 @dataclasses.dataclass(frozen=True)
-class When:
-  """A condition on another key of the section.
+class Where:
+  """A condition on other keys of the section.
 
   Attributes:
-    name: of that key.
-    value: that it has then.
+    text: the condition in the reference of keys, after "if".
+    holds: section -> whether it holds.
   """
 
-  name: str
-  value: Any
+  text: str
+  holds: Callable[[Any], bool]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -192,12 +192,12 @@ class Key:
 
   allowed: Range | OneOf | None = None
   each: Range | OneOf | None = None
-  counts: bool | When | Changed = True
+  counts: bool | Where | Changed = True
 
 
 def key(
     default: Any, allowed: Range | OneOf | None = None, *,
-    each: Range | OneOf | None = None, counts: bool | When | Changed = True,
+    each: Range | OneOf | None = None, counts: bool | Where | Changed = True,
 ) -> Any:
   """Declares a key; arguments as the attributes of `Key`.
 
@@ -277,8 +277,8 @@ def counting(section: Any) -> dict[str, Any]:
   values = {}
   for field in dataclasses.fields(section):
     counts = declared(field).counts
-    if isinstance(counts, When):
-      counts = getattr(section, counts.name) == counts.value
+    if isinstance(counts, Where):
+      counts = counts.holds(section)
     elif isinstance(counts, Changed):
       counts = getattr(section, field.name) != field.default
     if counts:

@@ -31,7 +31,7 @@ class LossConfig(keys.Section):
     candidates: what a query's positive competes with. `batch`: its own hard
       negatives and the passages of all other queries. `own`: its own hard
       negatives only, in one direction: noise contrastive estimation (Zhang and
-      Stratos, equations 4, 5 and 11), with K - 1 = `negatives.per_query`.
+      Stratos, equations 4, 5 and 11), with K - 1 of `negatives.sources`.
     hardest: of a query's negatives only so many count, those that score highest
       at the step, of the batch and of all else it is compared with; 0: all.
     margin: of `triplet`, in units of its distance, and of `hinge`, in units of
@@ -41,7 +41,7 @@ class LossConfig(keys.Section):
     adjusted: the score-adjusted loss (Zhang and Stratos, equation 10):
       negatives are drawn independently, with replacement, and the logarithm of
       their expected count is subtracted from their scores; for
-      `candidates=own` with `negatives.strategy=sampled`, all of them hard.
+      `candidates=own` with source `sampled` alone, all of them hard.
     mask_known_positives: another row's passage that is a known positive of a
       query is not a negative of it; off reproduces the paper's text.
     label_smoothing: part of the target's mass that is spread evenly over the

@@ -74,8 +74,8 @@ def _section(title: str, cls: type, may_count: bool = True) -> str:
 def _row(field: dataclasses.Field, meaning: str, may_count: bool) -> str:
   declared = keys.declared(field)
   counts: str = 'no'
-  if may_count and isinstance(declared.counts, keys.When):
-    counts = f'if `{declared.counts.name}` is `{declared.counts.value}`'
+  if may_count and isinstance(declared.counts, keys.Where):
+    counts = f'if {declared.counts.text}'
   elif may_count and isinstance(declared.counts, keys.Changed):
     counts = 'if changed'
   elif may_count and declared.counts:
@@ -84,7 +84,8 @@ def _row(field: dataclasses.Field, meaning: str, may_count: bool) -> str:
   if declared.allowed is not None:
     allowed.append(declared.allowed.text)
   if declared.each is not None:
-    allowed.append(f'each one of {declared.each.text}')
+    of = 'one of ' * isinstance(declared.each, keys.OneOf)
+    allowed.append(f'each {of}{declared.each.text}')
   cells = (f'`{field.name}`', _default(field.default), ', '.join(allowed),
            counts, meaning)
   return '| ' + ' | '.join(cell.replace('|', r'\|') for cell in cells) + ' |\n'

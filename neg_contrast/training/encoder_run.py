@@ -20,7 +20,7 @@ from neg_contrast.data import examples, synthetic_pairs, tokenized
 from neg_contrast.losses import dual_encoder_loss, loss_table
 from neg_contrast.models import attention, dual_encoder, loading, text_spec
 from neg_contrast.models import by_name as model_lib
-from neg_contrast.negatives import drawing, sampling, sources
+from neg_contrast.negatives import sampling, sources
 from neg_contrast.retrieval import embedder as embedder_lib
 from neg_contrast.retrieval import retriever as retriever_lib
 from neg_contrast.retrieval import text_encoder
@@ -73,9 +73,9 @@ class DualEncoderTraining(pooled_run.PooledTraining):
   def outline(self):
     """The step, without weights and data."""
     config = self._config
-    if self._source_type.in_steps:
+    if sources.in_steps(config.negatives):
       raise errors.UserError(
-          f'{errors.key("negatives.strategy")}={config.negatives.strategy!r}: '
+          f'{errors.key("negatives.sources")}={config.negatives.sources}: '
           'a step takes the memory of all passages, which --compile_only does '
           'not know; leave that flag out'
       )
@@ -193,9 +193,9 @@ class DualEncoderTraining(pooled_run.PooledTraining):
     """Draws from the worlds of the queries."""
     config, prepared = self._config, self._dataset.prepared
     among = prepared.rows_of_worlds(pairs.query_rows)
-    return lambda step: drawing.draw_shared(
+    return sources.make_shared(
+        config.negatives, config.seed,
         len(prepared.passages) if among is None else among,
-        config.negatives.shared_corpus, config.seed, step,
     )
 
   @property
@@ -280,15 +280,14 @@ def held_by(
     negatives: config_lib.NegativesConfig, loss: config_lib.LossConfig,
     is_dot: bool,
 ) -> tuple[str, ...]:
-  """What every batch of a strategy holds of what losses may need.
+  """What every batch holds of what losses may need.
 
   Args:
-    negatives: the strategy.
+    negatives: the sources.
     loss: whether it asks for chances.
     is_dot: whether each text has one vector.
   """
-  source = sources.SOURCES.get(negatives.strategy)
-  knows = bool(loss.adjusted and source and source.knows_chances(negatives))
+  knows = loss.adjusted and sources.knows_chances(negatives)
   return (
       *[dual_encoder_loss.ONE_VECTOR] * is_dot,
       *[dual_encoder_loss.HARD_NEGATIVES] * bool(negatives.per_query),

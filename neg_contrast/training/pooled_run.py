@@ -30,18 +30,12 @@ class PooledTraining(run.Training):
   @property
   def _sources(self) -> tuple[str, ...]:
     """Names of the sources of hard negatives, by number."""
-    return self._source_type.names(self._pool) or (
-        self._config.negatives.sources
-    )
-
-  @property
-  def _source_type(self) -> type[sources.Source]:
-    return sources.source_of(self._config.negatives, self._pool)
+    return sources.names_of(self._config.negatives, self._pool)
 
   def _source_for(self, pairs: examples.Examples) -> sources.Source:
     """What draws hard negatives of the training's examples."""
     config = self._config
-    return self._source_type(sources.Material(
+    return sources.make(sources.Material(
         config.negatives, config.loss, config.seed, config.data.batch_size,
         self._dataset, pairs, self._pool,
         {role: need.load() for role, need in self._given.drawn_from.items()},
@@ -92,9 +86,10 @@ class PooledTraining(run.Training):
     Raises:
       UserError: none has any.
     """
-    count, pool = self._config.negatives.per_query, self._pool
-    if pool is None or self._config.negatives.drawn:
+    negatives, pool = self._config.negatives, self._pool
+    if pool is None or negatives.drawn:
       return
+    count = sum(entry.count for entry in negatives.listed)
     lines = pool.lines_of(np.unique(query_rows))
     sizes = np.concatenate([
         np.where(some >= 0, pool.is_negative(some).sum(axis=1), 0)
@@ -104,7 +99,7 @@ class PooledTraining(run.Training):
       raise errors.UserError(
           'the pool holds no hard negative for any query of the training '
           f'split; loosen the filters of {errors.key("negatives")}, or choose '
-          'another strategy'
+          'other sources'
       )
     few = int((sizes < count).sum())
     if few:

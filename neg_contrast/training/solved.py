@@ -50,7 +50,7 @@ def remedy_of(
     epoch_steps: steps that take each example once.
   """
   steps_key = f'--{errors.key("negatives.refresh_steps")}'
-  if negatives.strategy == 'sampled' and not negatives.pool:
+  if negatives.count_of('sampled'):
     key = f'--{errors.key("negatives.refresh_epochs")}'
     return Remedy(frozenset({'hard'}), every, lambda steps: (
         f'Draw them again sooner: {key}={steps / epoch_steps:.2g}'
@@ -63,7 +63,7 @@ def remedy_of(
           else 'Let "model" propose negatives too')
   return Remedy(frozenset(names) - _NEVER_OLD, every, lambda steps: (
       f'{what}, and have the pool made again as training goes on: '
-      f'{steps_key}={steps} (negatives.strategy model, or mixed with it)'
+      f'{steps_key}={steps} (negatives.sources with model among them)'
   ))
 
 

@@ -15,7 +15,7 @@ from tests import tiny
 def make(folder, **overrides):
   """The material of a benchmark on the tiny corpus."""
   config = config_lib.parse(tiny.make_config(folder, **{
-      'job': 'benchmark', 'negatives__strategy': 'corpus', **overrides}))
+      'job': 'benchmark', 'negatives__sources': ('corpus:2',), **overrides}))
   measurement, = benchmark.BenchmarkJob(config, folder / 'work').targets()
   return measurement.material()
 
@@ -55,7 +55,7 @@ def test_lengths_are_those_of_the_inputs(root):
 
 
 def test_batches_are_those_of_training(root):
-  made = make(root, negatives__per_query=2)
+  made = make(root, negatives__sources=('corpus:2',))
   prepared = made.dataset.prepared
   judged = prepared.judgements('train')
   positives = {(query, passage) for query, passage, grade in zip(

@@ -191,24 +191,23 @@ def runs() -> None:
   tiny.write_sentences(pathlib.Path('data'))
   write_model(pathlib.Path('model'), 0)
   two = make(
-      negatives__strategy='mixed', negatives__miner_steps=2,
+      negatives__sources=('coarse+fine+bm25+context:2',),
+      negatives__miner_steps=2,
       negatives__coarse_dim=4, negatives__fine_dim=8, negatives__depth=12,
       negatives__pool_size=6,
   )
   first = make(
       workdir='workdirs/stage1', synthetic__pairs='crops',
-      synthetic__per_passage=1, negatives__strategy='random',
-      negatives__per_query=0,
+      synthetic__per_passage=1, negatives__sources=(),
   )
   two.stage1 = first
   run(two, 'two')
-  run(make(job='mine', negatives__strategy='mixed', negatives__per_query=0,
-           negatives__members=('bm25', 'context'),
+  run(make(job='mine', negatives__sources=('bm25+context:2',),
            negatives__depth=12, negatives__pool_size=6,
            negatives__formats=('dpr', 'triplets')), 'mine')
   run(make(job='ensemble',
            ensemble__members=('workdirs/two', 'workdirs/stage1')), 'ensemble')
-  run(make(job='train_reranker', negatives__strategy='bm25',
+  run(make(job='train_reranker', negatives__sources=('bm25:2',),
            negatives__depth=12, negatives__pool_size=3,
            negatives__drop_answers=(), model__query_length=12,
            model__passage_length=24), 'reranker')

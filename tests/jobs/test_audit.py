@@ -150,7 +150,7 @@ def test_same_bytes_again_and_done_is_kept(tmp_path, capsys):
   job.finish()
   said = capsys.readouterr().out
   assert (tmp_path / 'two/report.html').is_file()
-  assert 'Rests on' in said and '--config.negatives.strategy=' in said
+  assert 'Rests on' in said and '--config.negatives.sources=' in said
   assert f'{"bm25":8} {"1-5":>7}' in said
 
 
@@ -180,8 +180,8 @@ def test_flags_are_flags(tmp_path, members):
     holder[last] = (value if isinstance(holder[last], str)
                     else ast.literal_eval(value))
   parsed = config_lib.parse(config).negatives
-  assert parsed.strategy == found.strategy
-  assert set(parsed.sources) == set(members)
+  assert parsed.sources == found.sources
+  assert set(parsed.strategies) == set(members)
   if 'bm25' in members:
     assert (parsed.first_rank, parsed.last_rank) == (6, 50)
     assert parsed.relative_margin == 0.05

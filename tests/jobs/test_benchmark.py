@@ -53,7 +53,8 @@ def make_config(root, task, **overrides):
       'benchmark__steps': 2, 'benchmark__passages': 40,
       'benchmark__queries': 16, 'data__source': '',
       'data__expected_query_tokens': 6, 'data__expected_passage_tokens': 15,
-      'negatives__strategy': 'corpus', 'optim__optimizer': 'adamw', **overrides,
+      'negatives__sources': ('corpus:2',), 'optim__optimizer': 'adamw',
+      **overrides,
   })
 
 
@@ -325,7 +326,7 @@ def test_mistakes_in_the_argument(arg, message):
 
 
 @pytest.mark.parametrize(('overrides', 'message'), [
-    ({'negatives__strategy': 'bm25'}, 'must be random or corpus'),
+    ({'negatives__sources': ('bm25:2',)}, 'are none or corpus'),
     ({'benchmark__versus': PEER, 'optim__optimizer': 'adam'},
      "optim.optimizer='adam': must be adamw"),
     ({'benchmark__versus': PEER, 'model__shared': False}, 'model.shared'),

@@ -56,7 +56,7 @@ def compared(runs, tmp_path_factory):
 def test_seeds_are_put_together_and_paired(runs, compared):
   _, values = runs
   work, made = compared
-  names = ['negatives.strategy=random', 'negatives.strategy=bm25']
+  names = ['negatives.sources=()', 'negatives.sources=(bm25:2)']
   assert list(made['rows']) == names and made['baseline'] == names[0]
   means = {name: np.mean([*of['mrr@10'].values()])
            for name, of in values.items()}
@@ -73,7 +73,7 @@ def test_seeds_are_put_together_and_paired(runs, compared):
   np.testing.assert_allclose((pair['low'], pair['high']),
                              confidence.interval(by_query), atol=1e-12)
   shown = (work / 'comparison.md').read_text()
-  row = next(line for line in shown.splitlines() if 'strategy=bm25 | 2' in line)
+  row = next(line for line in shown.splitlines() if '(bm25:2) | 2' in line)
   assert f'{np.mean(seeds):.4f} ± {np.std(seeds, ddof=1):.4f}\\*' in row
   assert '+0.5000, +0.5000' in shown  # By seed.
 

@@ -29,7 +29,7 @@ def make_config(root, *members, **overrides):
   config.ensemble.hybrid_depth = 30
   config.evaluation.depth = DEPTH
   config.evaluation.metrics = ('accuracy@1', 'accuracy@5', 'mrr@10')
-  config.negatives.strategy, config.negatives.per_query = 'random', 0
+  config.negatives.sources = ()
   return config
 
 

@@ -50,7 +50,7 @@ def run(root, *flags, workdir=None):
     (['--config.data.train_split=dev'], 'no split "dev"'),
     (['--config.data.tune_split=train', '--config.data.test_split=train'],
      'is also data.test_split'),
-    (['--config.negatives.strategy=random'], 'negatives.per_query=2'),
+    (['--config.negatives.sources=bm25'], 'must be NAME:N, or NAME'),
     (['--no_such_flag'], 'no_such_flag'),
     (['--config.job=find'], 'must be one of train, evaluate, search, export'),
     (['--config.job=search'], 'config.checkpoint'),

@@ -133,7 +133,8 @@ def test_card_says_what_lies_in_the_workdir(root):
     assert f'{value:.4f}' in row, (system, metric)
   saved = json.loads((root / 'work' / 'run.json').read_text())
   for part in (
-      'strategy `given`', '2 drawn for a query', 'the best on the tune split',
+      'other rows of a batch, and at each step given (2).',
+      'the best on the tune split',
       'starting from the local folder `model`', '`beir:data`',
       f'{saved["examples"]} pairs', saved['identity']['needs']['data']['data'],
       '| optim.learning_rate | `0.001` |', '12 queries over 48 passages',

@@ -125,7 +125,7 @@ def test_negatives_are_of_the_training_worlds(evaluated, tmp_path, strategy):
   root, _ = evaluated
   config = tiny.make_linking_config(
       root, job='mine', checkpoint=str(root / 'model'),
-      negatives__strategy=strategy, negatives__per_query=1,
+      negatives__sources=(f'{strategy}:1',),
       negatives__mined_dir=str(tmp_path / 'mined'), negatives__depth=20,
       negatives__pool_size=20)
   tiny.run(mine.MineJob, config, tmp_path / 'work')

@@ -15,14 +15,14 @@ from neg_contrast.negatives import pool as pool_lib
 from neg_contrast.settings import config as config_lib
 from tests import tiny
 
-MIXED = ('given', 'bm25', 'context')
+MIXED = 'given+bm25+context'
 READABLE = ('dpr', 'tevatron', 'flag_embedding')
 
 
 def make_job(root, workdir, strategy, **overrides):
   config = tiny.make_config(
-      root, job='mine', negatives__strategy=strategy,
-      negatives__members=MIXED, negatives__per_query=0,
+      root, job='mine',
+      negatives__sources=(f'{MIXED if strategy == "mixed" else strategy}:2',),
       negatives__mined_dir=str(root / 'mined'),
       **{'negatives__formats': config_lib.FORMATS, **overrides},
   )
@@ -209,7 +209,7 @@ def test_second_run_does_nothing(root, mined, capsys):
   assert set(states(root, workdir, strategy).values()) == {True}
   printed = capsys.readouterr().out
   assert f'--config.negatives.pool={workdir / "pool"} ' in printed
-  assert f'--config.negatives.strategy={strategy} ' in printed
+  assert '--config.negatives.sources=pool:2' in printed
   counts = pool_lib.read(workdir / 'pool').manifest['counts']
   table = [line.split() for line in printed.splitlines()]
   for source, values in counts.items():

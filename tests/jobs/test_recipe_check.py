@@ -408,7 +408,7 @@ def test_a_comparison_of_runs(tmp_path, capsys):
   refuse(recipe, 'has no row of compare.py')
   lines = list(csv.DictReader(capsys.readouterr().out.splitlines()))
   assert {row['system'] for row in lines} == {
-      'negatives.strategy=random', 'negatives.strategy=bm25'}
+      'negatives.sources=()', 'negatives.sources=(bm25:2)'}
   assert {row['flags'] for row in lines} == {
       "\"--config.compare.workdirs=('random-*', 'bm25-*')\""}
   write(tmp_path / 'expected.csv', *lines)

@@ -41,7 +41,7 @@ def make_config(root, **overrides):
     tiny.write_sentences(root / 'data')
     tiny.write_model(root / 'model')
   return tiny.make_config(root, **{
-      'negatives__strategy': 'random', 'negatives__per_query': 0,
+      'negatives__sources': (),
       'optim__steps': 4, 'evaluation__eval_steps': 2,
       'evaluation__bm25': False, 'synthetic__dir': str(root / 'synthetic'),
       'negatives__mined_dir': str(root / 'mined'), 'model__query_length': 24,
@@ -200,7 +200,7 @@ def test_one_command_makes_stage_1_and_reuses_it(root):
   first = model_lib.load_workdir(root / 'crops')
   manifest = json.loads((root / 'two_stages' / 'manifest.json').read_text())
   assert manifest['identity']['needs']['start'] == {'model': first.fingerprint}
-  config.negatives.strategy, config.negatives.per_query = 'corpus', 1
+  config.negatives.sources = ('corpus:1',)
   job = train.TrainJob(config_lib.parse(config), root / 'other')
   states = plan.describe(job.targets()).splitlines()
   assert [line.partition('[')[2][:6] for line in states[1:5]] == [
@@ -213,9 +213,8 @@ def test_one_command_makes_stage_1_and_reuses_it(root):
 
 
 def test_generated_questions_get_context_negatives(root):
-  config = make_config(root, negatives__strategy='context',
-                       negatives__per_query=1, synthetic__pairs='generated',
-                       synthetic__per_passage=2)
+  config = make_config(root, negatives__sources=('context:1',),
+                       synthetic__pairs='generated', synthetic__per_passage=2)
   config.generator = make_generator(root)
   names = run(train.TrainJob, config, root / 'generated')
   assert names[-8:] == ['questions', 'pairs', 'bm25 index', 'halves',

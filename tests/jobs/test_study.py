@@ -35,11 +35,11 @@ def make_config(root, negatives='given', kind='train', **overrides):
   make = lambda **more: tiny.make_config(root, **{
       'optim__steps': 2, 'evaluation__eval_steps': 0, 'evaluation__bm25': False,
       'evaluation__metrics': ('accuracy@1', 'mrr@10'), 'data__groups': 1,
-      'mesh__data': 1, 'negatives__strategy': 'random', 'data__split': 'test',
-      'negatives__per_query': 0, 'model__layers': 1,
+      'mesh__data': 1, 'negatives__sources': (), 'data__split': 'test',
+      'model__layers': 1,
       'negatives__mined_dir': str(root / 'mined'), **more, **overrides})
-  config = make(negatives__strategy=negatives, job=kind,
-                negatives__per_query=0 if negatives == 'random' else 2)
+  config = make(job=kind, negatives__sources=(
+      () if negatives == 'random' else (f'{negatives}:2',)))
   config.compare.systems = ('trained', 'initial')
   if kind == 'train':
     config.stage1 = make(workdir='anywhere')
@@ -196,11 +196,13 @@ def test_every_table_has_its_rows_and_its_baseline(swept, tmp_path):
     ('negativs=given', '--sweep: negativs=given: config argument .*unknown key '
      '"negativs"; this config takes kind, negatives'),
     ('seed=0 negatives=given,best', '--sweep: seed=0,negatives=best: .*config.'
-     'negatives.strategy='),
+     '"best" must be one of'),
     ('optim.step=3', '--sweep: optim.step=3: .*did you mean optim.steps'),
     ('optim.steps=3,-1', '--sweep: optim.steps=-1: config.optim.steps=-1: mus'),
     ('optim.steps=many', '--sweep: optim.steps=many: .*does not fit its type'),
-    ('negatives.quotas=(1,1)', r'negatives.quotas=\(1,1\): config.negatives.'),
+    ("negatives.sources=('best:1','bm25:1')",
+     r"negatives.sources=\('best:1','bm25:1'\): config.negatives."),
+    ('negatives.sources=best:1', '"best" must be one of'),
     ('workdir=a', 'every cell has a folder of its own'),
     ('job=mine negatives=bm25', 'job=mine,negatives=bm25: .*config.stage1='),
     ('job=audit', 'config.job=.audit.: leaves no evaluations|config.stage1'),

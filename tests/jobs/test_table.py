@@ -25,8 +25,7 @@ def make_cell(root, strategy, stage1=False, **overrides):
   config = tiny.make_config(root, **{
       'optim__steps': 3, 'evaluation__eval_steps': 0,
       'evaluation__metrics': METRICS, 'evaluation__answer_ks': (1,),
-      'negatives__strategy': strategy,
-      'negatives__per_query': 0 if strategy == 'random' else 2,
+      'negatives__sources': () if strategy == 'random' else (f'{strategy}:2',),
       'negatives__pool_size': 4, 'negatives__depth': 6,
       'negatives__mined_dir': str(root / 'mined'),
       'synthetic__dir': str(root / 'synthetic'), **overrides,

@@ -381,7 +381,7 @@ def test_separate_towers_and_learned_scale(finished, tmp_path):
   config = tiny.make_config(
       finished, evaluation__bm25=False, model__shared=False,
       model__projection_dim=5, loss__learn_scale=True, optim__steps=4,
-      negatives__strategy='corpus', optim__optimizer='adamw',
+      negatives__sources=('corpus:2',), optim__optimizer='adamw',
       optim__weight_decay=0.01, optim__clip_norm=1.0,
       optim__schedule='linear', optim__warmup_steps=2,
   )
@@ -398,9 +398,9 @@ def test_separate_towers_and_learned_scale(finished, tmp_path):
 
 def two_stages(root):
   """A training that goes on from another, all below one folder."""
-  few = {'mesh__data': 1, 'data__groups': 1, 'negatives__strategy': 'random',
-         'negatives__per_query': 0, 'evaluation__eval_steps': 0,
-         'evaluation__bm25': False, 'checkpointing__save_steps': 2}
+  few = {'mesh__data': 1, 'data__groups': 1, 'negatives__sources': (),
+         'evaluation__eval_steps': 0, 'evaluation__bm25': False,
+         'checkpointing__save_steps': 2}
   config = tiny.make_config(root, optim__steps=6, **few)
   config.stage1 = tiny.make_config(root, optim__steps=2, **few)
   config.stage1.workdir = str(root / 'first')

@@ -28,7 +28,7 @@ from tests.jobs import test_train
 
 DEPTH = 5
 JOINT = {'job': 'train_reranker', 'mesh__data': 1, 'data__groups': 1,
-         'negatives__strategy': 'bm25', 'negatives__per_query': 3,
+         'negatives__sources': ('bm25:3',),
          'negatives__pool_size': 3, 'negatives__depth': 12,
          'negatives__drop_answers': (), 'optim__steps': 12,
          'optim__learning_rate': 3e-3, 'evaluation__eval_steps': 6,
@@ -257,7 +257,7 @@ def test_worlds_and_runs_as_negatives(tmp_path):
   files = tuple(str(tmp_path / 'zeshel' / 'tfidf_candidates' / f'{split}.json')
                 for split in ('train', 'val', 'test'))
   config = tiny.make_linking_config(tmp_path, **{
-      **JOINT, 'negatives__strategy': 'run', 'negatives__runs': files,
+      **JOINT, 'negatives__sources': ('run:2',), 'negatives__runs': files,
       'negatives__mined_dir': str(tmp_path / 'mined'), 'optim__steps': 2,
       'evaluation__eval_steps': 2, 'evaluation__depth': 4})
   tiny.run(train_reranker.TrainRerankerJob, config, tmp_path / 'work')
@@ -341,7 +341,7 @@ def test_other_kinds_of_models_are_refused(trained, tmp_path):
   refused('theirs.trec: no such file', job='rerank', checkpoint=joint,
           candidates='theirs.trec')
   refused('holds a reranker .* and a dual encoder is needed',
-          negatives__strategy='model', checkpoint=joint)
+          negatives__sources=('model:2',), checkpoint=joint)
   config = make_config(root, job='evaluate', checkpoint=joint)
   job = evaluate.EvaluateJob(config_lib.parse(config), tmp_path / 'x')
   with pytest.raises(errors.UserError, match='holds a reranker'):
@@ -353,10 +353,10 @@ def test_other_kinds_of_models_are_refused(trained, tmp_path):
 
 
 @pytest.mark.parametrize(('overrides', 'told'), [
-    ({'negatives__strategy': 'corpus'}, 'gives no hard negatives'),
-    ({'negatives__per_query': 0}, 'per_query'),
-    ({'negatives__strategy': 'given'}, 'config.candidates'),
-    ({'negatives__strategy': 'run'}, 'config.negatives.runs'),
+    ({'negatives__sources': ('corpus:2',)}, "can't be trained on"),
+    ({'negatives__sources': ()}, 'have no hard negatives'),
+    ({'negatives__sources': ('given:2',)}, 'config.candidates'),
+    ({'negatives__sources': ('run:2',)}, 'config.negatives.runs'),
     ({'model__score': 'som'}, 'is for dual encoders'),
     ({'model__init': ''}, 'model.init'),
     ({'job': 'rerank', 'checkpoint': 'x'}, 'config.candidates'),

@@ -15,7 +15,7 @@ from neg_contrast.training import encoder_run, run_log
 from tests import tiny
 
 LTRE = {'model__shared': False, 'model__freeze': 'passage',
-        'negatives__strategy': 'retrieved', 'negatives__per_query': 5,
+        'negatives__sources': ('retrieved:5',),
         'loss__candidates': 'own', 'loss__bidirectional': False,
         'optim__steps': 6}
 
@@ -125,8 +125,9 @@ def test_the_loss_is_that_of_a_loop(finished, tmp_path, monkeypatch):
     ({'model__freeze': ''}, "set model.freeze='passage'"),
     ({'model__shared': True}, 'set model.shared=False'),
     ({'loss__candidates': 'batch'}, 'set loss.candidates=own'),
-    ({'negatives__queue': 8}, 'compares a query with its own alone'),
-    ({'negatives__per_query': 0}, 'at least 1'),
+    ({'negatives__sources': ('retrieved:5', 'queue:8')},
+     'compares a query with its own alone'),
+    ({'negatives__sources': ()}, 'there are none'),
     ({'model__freeze': 'query'}, 'must be one of'),
 ])
 def test_refused(tmp_path, change, message):

@@ -14,8 +14,8 @@ from neg_contrast.settings import config as config_lib
 from neg_contrast.training import run_log
 from tests import tiny
 
-ALL = {'negatives__queue': 16, 'negatives__momentum': 0.9,
-       'negatives__shared_corpus': 5, 'optim__ema': 0.5, 'optim__steps': 7}
+ALL = {'negatives__sources': ('given:2', 'queue:16', 'shared_corpus:5'),
+       'negatives__momentum': 0.9, 'optim__ema': 0.5, 'optim__steps': 7}
 
 
 def losses_of(workdir):
@@ -114,14 +114,17 @@ def test_early_stopping_judges_the_average(finished, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(('settings', 'message'), [
-    ({'negatives__queue': 12}, r'queue=12: holds whole batches: a multiple of '
-     r'data.batch_size=8, such as 16'),
-    ({'negatives__queue': 3}, 'such as 8'),
-    ({'negatives__momentum': 0.9}, 'fills a queue; set negatives.queue'),
-    ({'negatives__queue': 8, 'negatives__momentum': 1.0}, 'below 1'),
-    ({'negatives__queue': 8, 'loss__candidates': 'own',
+    ({'negatives__sources': ('queue:12',)},
+     r'have a queue of whole batches: a multiple of data.batch_size=8, '
+     'such as 16'),
+    ({'negatives__sources': ('queue:3',)}, 'such as 8'),
+    ({'negatives__momentum': 0.9},
+     'fills a queue; name one in negatives.sources'),
+    ({'negatives__sources': ('queue:8',), 'negatives__momentum': 1.0},
+     'below 1'),
+    ({'negatives__sources': ('queue:8',), 'loss__candidates': 'own',
       'loss__bidirectional': False}, 'compares a query with its own alone'),
-    ({'negatives__shared_corpus': 8, 'loss__candidates': 'own',
+    ({'negatives__sources': ('shared_corpus:8',), 'loss__candidates': 'own',
       'loss__bidirectional': False}, 'compares a query with its own alone'),
     ({'optim__ema': -0.1}, 'at least 0'),
 ])
@@ -130,9 +133,9 @@ def test_refused(tmp_path, settings, message):
     train.check(config_lib.parse(tiny.make_config(tmp_path, **settings)))
 
 
-@pytest.mark.parametrize('key', ['shared_corpus', 'queue'])
-def test_rerankers_share_nothing(tmp_path, key):
-  config = tiny.make_config(tmp_path, **{
-      f'negatives__{key}': 8, 'candidates': 'bm25'})
-  with pytest.raises(errors.UserError, match='is for dual encoders'):
+@pytest.mark.parametrize('name', ['shared_corpus', 'queue'])
+def test_rerankers_share_nothing(tmp_path, name):
+  config = tiny.make_config(
+      tmp_path, negatives__sources=('given:2', f'{name}:8'), candidates='bm25')
+  with pytest.raises(errors.UserError, match="can't be trained on"):
     train_reranker.check(config_lib.parse(config))

@@ -20,9 +20,9 @@ def test_the_ablation_is_six_runs(tmp_path):
            if word.startswith('--sweep=')]
   assert len(found) == 2 and len(set(found)) == 1
   cells = sweeps.cells(found[0], sweeps.Source(str(config), '', {}), tmp_path)
-  assert [(cell.config.negatives.strategy, cell.config.seed)
+  assert [(cell.config.negatives.sources, cell.config.seed)
           for cell in cells] == [
-      (name, seed) for name in ('random', 'bm25') for seed in (0, 1, 2)]
+      (listed, seed) for listed in ((), ('bm25:1',)) for seed in (0, 1, 2)]
   patterns = re.findall(r"ablation/(negatives=\w+,\*)'", text)
   assert [sum(cell.workdir.match(pattern) for cell in cells)
           for pattern in patterns] == [3, 3]

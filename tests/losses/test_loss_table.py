@@ -47,9 +47,9 @@ def test_a_config_names_its_loss():
     ({'candidates': 'own'}, (HARD,), 'bidirectional=False'),
     ({'adjusted': True}, (HARD,), 'config.loss.candidates=own'),
     ({'candidates': 'own', 'bidirectional': False}, (),
-     'there are none; choose a negatives.strategy'),
+     'there are none; name some in negatives.sources'),
     ({'candidates': 'own', 'bidirectional': False, 'adjusted': True}, (HARD,),
-     'negatives.strategy=sampled with hard_percent=100'),
+     'negatives.sources of sampled alone, with hard_percent=100'),
 ])
 def test_what_is_missing_is_told(values, held, message):
   with pytest.raises(errors.UserError, match=message):
@@ -76,7 +76,7 @@ def test_a_new_loss_is_a_class_and_a_line(monkeypatch, tmp_path):
   monkeypatch.setitem(loss_table.LOSSES, 'nearness', Nearness)
   make = lambda **settings: config_lib.parse(tiny.make_config(
       tmp_path, optim__steps=2, evaluation__bm25=False,
-      negatives__strategy='random', negatives__per_query=0, **settings))
+      negatives__sources=(), **settings))
   with pytest.raises(errors.UserError, match='must be one of .*bce, nearness'):
     make(loss__kind='bogus')
   wrong = make(loss__kind='nearness', loss__adjusted=True)

@@ -43,7 +43,7 @@ def mined(seed=0):
 def make_pool(folder, found, **settings):
   names = tuple(found)
   config = config_lib.NegativesConfig(
-      strategy='mixed' if names[1:] else names[0], members=names, pool_size=4,
+      sources=(f'{"+".join(names)}:2',), pool_size=4,
       depth=DEPTH, first_rank=2, **settings,
   )
   folder, manifest = pathlib.Path(folder), {}

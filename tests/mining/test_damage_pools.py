@@ -59,7 +59,7 @@ def write_pool(folder):
         lambda _, rows, where: where & (rows % 11 == 5),
     )
     config = config_lib.NegativesConfig(
-        strategy='mixed', members=('bm25', 'context'), pool_size=4,
+        sources=('bm25+context:2',), pool_size=4,
         depth=DEPTH, first_rank=2,
     )
     pool_files.write(
@@ -114,7 +114,7 @@ def read_draws(folder):
   """What a training of two epochs draws."""
   material = object.__new__(sources.Material)  # Without model and data.
   for name, value in {
-      'settings': config_lib.NegativesConfig(strategy='sampled', per_query=3),
+      'settings': config_lib.NegativesConfig(sources=('sampled:3',)),
       'pairs': range(QUERIES), 'batch_size': QUERIES, 'workdir': folder,
       'dataset': types.SimpleNamespace(
           prepared=types.SimpleNamespace(passages=range(PASSAGES))),

@@ -11,7 +11,7 @@ CODE = pool_lib.code
 
 
 def settings(**kwargs):
-  return config_lib.NegativesConfig(strategy='bm25', **{
+  return config_lib.NegativesConfig(sources=('bm25:2',), **{
       'pool_size': 3, 'depth': 8, **kwargs})
 
 

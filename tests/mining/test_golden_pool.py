@@ -25,8 +25,8 @@ def make_pool(folder: pathlib.Path) -> pool_lib.Pool:
   """A pool of every source that needs no training, with all filters on."""
   tiny.write_beir(folder / 'data')
   config = tiny.make_config(
-      folder, job='mine', negatives__strategy='mixed', negatives__per_query=0,
-      negatives__members=('bm25', 'model', 'context', 'given'),
+      folder, job='mine',
+      negatives__sources=('bm25+model+context+given:2',),
       negatives__checkpoint=str(folder / 'model'), negatives__depth=12,
       negatives__pool_size=5, negatives__first_rank=2,
       negatives__margin=-0.05, data__groups=1, mesh__data=1,

@@ -13,8 +13,7 @@ from tests.mining import test_mined_pool
 def make(folder, data):
   """Mines a pool into a folder, in small parts."""
   config = test_mined_pool.make_config(
-      data, negatives__strategy='mixed',
-      negatives__members=('bm25', 'model', 'context'),
+      data, negatives__sources=('bm25+model+context:2',),
       negatives__checkpoint=str(data / 'model'),
       negatives__mined_dir=str(folder / 'mined'),
       negatives__drop_answers=('bm25', 'model'))

@@ -88,9 +88,8 @@ def test_no_pool_holds_a_positive_or_its_copy(tmp_path, seed):
   tiny.write_model(tmp_path / 'model')
   config = make_config(
       tmp_path, model__init=str(tmp_path / 'model'),
-      negatives__strategy='mixed', negatives__depth=60,
+      negatives__sources=('bm25+context+given+model:2',), negatives__depth=60,
       negatives__pool_size=60, negatives__checkpoint=str(tmp_path / 'model'),
-      negatives__members=('bm25', 'context', 'given', 'model'),
       negatives__drop_answers=(('bm25', 'context', 'given', 'model')
                                if seed % 2 else ('bm25',)),
   )
@@ -126,7 +125,7 @@ def test_bm25_pool_is_the_librarys_ranking_without_the_filtered(tmp_path):
   import bm25s
   import Stemmer
 
-  config = make_config(tmp_path, negatives__strategy='bm25',
+  config = make_config(tmp_path, negatives__sources=('bm25:2',),
                        negatives__pool_size=48, negatives__depth=48)
   negatives, _ = make_pool(config, tmp_path / 'work')
   pool, prepared = negatives.pool, dataset_lib.Dataset(config.data).prepared
@@ -160,14 +159,13 @@ def test_bm25_pool_is_the_librarys_ranking_without_the_filtered(tmp_path):
 
 
 def test_filters_commute_with_reuse(tmp_path):
-  members = {'negatives__strategy': 'mixed',
-             'negatives__members': ('bm25', 'context', 'given')}
+  members = {'negatives__sources': ('bm25+context+given:2',)}
   variants = [
       {}, {'negatives__drop_answers': ()},
       {'negatives__first_rank': 3, 'negatives__last_rank': 8},
       {'negatives__relative_margin': 0.5, 'negatives__pool_size': 4},
-      {'negatives__members': ('context', 'bm25', 'given')},
-      {'negatives__members': ('context', 'bm25')},
+      {'negatives__sources': ('context:1', 'bm25+given:1')},
+      {'negatives__sources': ('context+bm25:2',)},
   ]
   for number, variant in enumerate(variants):
     config = make_config(tmp_path, **{**members, **variant})
@@ -194,7 +192,7 @@ def same_pools(ours, theirs):
 def test_pool_is_the_same_on_one_and_eight_devices(tmp_path, kind):
   pools = [
       make_pool(make_config(
-          tmp_path, negatives__strategy='model', mesh__data=devices,
+          tmp_path, negatives__sources=('model:2',), mesh__data=devices,
           negatives__checkpoint=str(tmp_path / 'model'), index__block_rows=8,
           negatives__mined_dir=str(tmp_path / f'mined{devices}'),
           index__kind=kind,
@@ -206,7 +204,7 @@ def test_pool_is_the_same_on_one_and_eight_devices(tmp_path, kind):
 
 
 def test_fine_trains_its_miner_once(tmp_path):
-  flags = {'job': 'train', 'negatives__strategy': 'fine',
+  flags = {'job': 'train', 'negatives__sources': ('fine:2',),
            'negatives__fine_dim': 20, 'negatives__miner_steps': 6}
   config = make_config(tmp_path, **flags)
   job = train.TrainJob(config, tmp_path / 'work')
@@ -228,7 +226,7 @@ def test_fine_trains_its_miner_once(tmp_path):
   (tmp_path / 'away').rename(tmp_path / 'work' / 'pool')
   # Another run with the same miner trains and mines nothing again.
   other = dataclasses.replace(config, seed=0, negatives=dataclasses.replace(
-      config.negatives, per_query=1))
+      config.negatives, sources=('fine:1',)))
   now = made(train.TrainJob(other, tmp_path / 'two').targets())
   assert [name for name, is_made in now if is_made] == [
       'data', 'bm25 index', 'stop rows', 'fine miner', 'embeddings', 'fine']
@@ -248,8 +246,8 @@ def test_context_trains_on_halves_too(tmp_path):
   tiny.write_model(tmp_path / 'model')
   config = make_config(
       tmp_path, model__init=str(tmp_path / 'model'), job='train',
-      negatives__strategy='mixed', negatives__members=('context', 'bm25'),
-      negatives__quotas=(1, 1), optim__steps=2, evaluation__eval_steps=0)
+      negatives__sources=('context:1', 'bm25:1'),
+      optim__steps=2, evaluation__eval_steps=0)
   job = train.TrainJob(config, tmp_path / 'work')
   (tmp_path / 'work').mkdir()
   plan.run([job.run])
@@ -278,7 +276,7 @@ def test_context_trains_on_halves_too(tmp_path):
 
 def test_filters_of_what_has_no_pool_are_refused(tmp_path):
   config = make_config(
-      tmp_path, job='train', negatives__strategy='context',
+      tmp_path, job='train', negatives__sources=('context:2',),
       negatives__drop_answers=('context',))
   with pytest.raises(errors.UserError, match='drop_answers.*configs/mine.py'):
     jobs.check(config)
@@ -286,7 +284,7 @@ def test_filters_of_what_has_no_pool_are_refused(tmp_path):
 
 
 def test_unknown_documents_refuse_context(tmp_path):
-  config = make_config(tmp_path, negatives__strategy='context')
+  config = make_config(tmp_path, negatives__sources=('context:2',))
   corpus = tmp_path / 'data' / 'corpus.jsonl'
   rows = [json.loads(line) for line in corpus.read_text().splitlines()]
   for number, row in enumerate(rows):
@@ -313,7 +311,7 @@ class TestRefusals:
   @pytest.fixture
   def mined(self, tmp_path):
     config = make_config(
-        tmp_path, negatives__strategy='model',
+        tmp_path, negatives__sources=('model:2',),
         negatives__checkpoint=str(tmp_path / 'model'))
     make_pool(config, tmp_path / 'work')
     return config, tmp_path / 'work'
@@ -367,13 +365,12 @@ class TestRefusals:
     with pytest.raises(errors.UserError, match="split: 'train' there, 'test'"):
       make_pool(other, workdir / 'x')
 
-  def test_quotas_for_other_sources(self, mined):
+  def test_sources_that_it_has_not(self, mined):
     config, workdir = mined
     given = self.given(config, workdir)
-    with pytest.raises(errors.UserError, match='quotas are for .*; set config'):
+    with pytest.raises(errors.UserError, match='it has model, and not bm25; '):
       make_pool(dataclasses.replace(given, negatives=dataclasses.replace(
-          given.negatives, strategy='mixed', quotas=(1, 1, 0, 0))),
-          workdir / 'x')
+          given.negatives, sources=('bm25:1', 'model:1'))), workdir / 'x')
 
   def test_other_folder(self, mined, tmp_path, monkeypatch):
     config, workdir = mined
@@ -384,13 +381,13 @@ class TestRefusals:
     with pytest.raises(errors.UserError, match='the model of model'):
       make_pool(self.given(config, workdir), workdir / 'x')
 
-  @pytest.mark.parametrize('strategy', ['random', 'corpus'])
-  def test_strategy_that_ignores_it(self, mined, strategy):
+  @pytest.mark.parametrize('listed', [(), ('corpus:2',)])
+  def test_sources_that_ignore_it(self, mined, listed):
     config, workdir = mined
-    with pytest.raises(errors.UserError, match='draws nothing from'):
+    with pytest.raises(errors.UserError, match='draw nothing from'):
       jobs.check(dataclasses.replace(
           self.given(config, workdir), job='train',
-          negatives=config_lib.NegativesConfig(strategy, pool='somewhere')))
+          negatives=config_lib.NegativesConfig(listed, pool='somewhere')))
 
   def test_no_pool_there(self, mined):
     config, workdir = mined
@@ -400,20 +397,19 @@ class TestRefusals:
     assert not pool.is_made()
 
 
-def test_order_of_members_counts(tmp_path):
-  flags = {'negatives__strategy': 'mixed', 'negatives__quotas': (2, 0)}
+def test_order_of_sources_counts(tmp_path):
   for members in (('bm25', 'given'), ('given', 'bm25')):
     negatives, ran = make_pool(
-        make_config(tmp_path, negatives__members=members, **flags),
+        make_config(tmp_path, negatives__sources=(f'{"+".join(members)}:2',)),
         tmp_path / 'work')
     assert ran[-1] == 'pool' and negatives.pool.sources == members
     drawn = negatives.pool.listed(negatives.pool.query_rows).draw(
-        2, 0, 0, np.arange(36), (2, 0))
+        2, 0, 0, np.arange(36), (0, 1), (2, 0))
     assert (drawn.sources == 0).mean() > 0.9
 
 
 def test_miner_needs_no_test_split_and_an_untrained_start(tmp_path):
-  flags = {'negatives__strategy': 'coarse', 'negatives__miner_steps': 2,
+  flags = {'negatives__sources': ('coarse:2',), 'negatives__miner_steps': 2,
            'negatives__coarse_dim': 4, 'data__test_split': 'nowhere'}
   config = make_config(tmp_path, **flags)
   _, ran = make_pool(config, tmp_path / 'work')
@@ -427,8 +423,7 @@ def test_miner_needs_no_test_split_and_an_untrained_start(tmp_path):
 
 
 def test_mine_job_leaves_a_pool(tmp_path):
-  config = make_config(tmp_path, negatives__strategy='mixed',
-                       negatives__members=('bm25', 'context'))
+  config = make_config(tmp_path, negatives__sources=('bm25+context:2',))
   job = mine.MineJob(config, tmp_path / 'work')
   (tmp_path / 'work').mkdir()
   plan.run(job.targets())

@@ -44,9 +44,7 @@ def several(tmp_path_factory):
   with pytest.MonkeyPatch.context() as patch:
     patch.setattr(pool_source.FromPool, 'draw', note)
     mined, made = train(
-        root, root / 'work', negatives__strategy='mixed',
-        negatives__members=('fine', 'bm25', 'model'),
-        negatives__per_query=4, negatives__quotas=(1, 2, 1),
+        root, root / 'work', negatives__sources=('fine:1', 'bm25:2', 'model:1'),
         negatives__fine_dim=8, negatives__miner_steps=2,
         negatives__drop_answers=('bm25', 'model'))
   return mined, made, drawn
@@ -91,7 +89,7 @@ def test_answers_are_looked_for_where_any_of_them_asks(several):
   assert mined.counts()['model']['answer']
   assert made.counts()['fine']['answer']
   config = config_lib.NegativesConfig(
-      strategy='mixed', members=('fine', 'bm25', 'model'), per_query=1,
+      sources=('fine+bm25+model:1',),
       drop_answers=('model',))
   assert refreshed_pool.settings_of(config).drop_answers == ('model', 'fine')
 
@@ -118,8 +116,8 @@ def test_context_and_its_halves_are_joined_to_a_refreshed_pool(
 
   monkeypatch.setattr(mixed_source.Mixed, 'draw', note)
   _, made = train(
-      tmp_path, tmp_path / 'work', negatives__strategy='mixed',
-      negatives__members=('model', 'context'), negatives__quotas=(1, 1))
+      tmp_path, tmp_path / 'work',
+      negatives__sources=('model:1', 'context:1'))
   material, query_rows, last = drawn[3]
   passages = len(material.dataset.prepared.passages)
   is_half = last.rows >= passages

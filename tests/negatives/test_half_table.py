@@ -18,7 +18,7 @@ def make_table(folder, **overrides):
   """Of a corpus where every other document has one passage alone."""
   artifact.forget()
   config = config_lib.parse(tiny.make_config(folder, **{
-      'negatives__strategy': 'context', 'negatives__mined_dir':
+      'negatives__sources': ('context:2',), 'negatives__mined_dir':
       str(folder / 'mined'), **overrides}))
   data = dataset_lib.data_of(config.data)
   (role, made), = declared_draws.drawn_from(config, data, data)
@@ -98,7 +98,8 @@ def test_a_lost_part_is_made_again_alone(root, monkeypatch, tmp_path):
 def test_what_counts_for_identity(root):
   code = lambda **overrides: folders.sha256_json(
       make_table(root, **overrides).identity)
-  assert code() == code(negatives__per_query=1, negatives__pool_size=7)
+  assert code() == code(
+      negatives__sources=('context:1',), negatives__pool_size=7)
   assert len({code(), code(data__document='title'),
               code(evaluation__bm25_k1=0.5),
               code(evaluation__answer_rule='regex')}) == 4
@@ -110,8 +111,8 @@ def test_only_what_draws_context_asks_for_it(root):
     data = dataset_lib.data_of(config.data)
     return dict(declared_draws.drawn_from(config, data, data))
 
-  for strategy in ('given', 'corpus', 'random'):
-    assert not needed(negatives__strategy=strategy)
-  assert set(needed(negatives__strategy='mixed')) == {'halves'}
-  assert not needed(negatives__strategy='context', negatives__pool='some')
+  for listed in (('given:2',), ('corpus:2',), ()):
+    assert not needed(negatives__sources=listed)
+  assert set(needed(negatives__sources=('bm25+context:2',))) == {'halves'}
+  assert not needed(negatives__sources=('context:2',), negatives__pool='some')
   assert sources.SOURCES['context'].needs is not sources.Source.needs

@@ -30,7 +30,7 @@ STEPS, EVERY, DEPTH, SIZE = 10, 4, 20, 6
 
 def settings(root, **overrides):
   return {
-      'negatives__strategy': 'model',
+      'negatives__sources': ('model:2',),
       'negatives__checkpoint': str(root / 'model'),
       'negatives__mined_dir': str(root / 'mined'),
       'negatives__depth': DEPTH, 'negatives__pool_size': SIZE,
@@ -343,12 +343,11 @@ def test_a_damaged_generation_is_told_of(stopped):
 
 
 @pytest.mark.parametrize(('overrides', 'told'), [
-    ({'negatives__strategy': 'bm25'}, 'has none of them'),
-    ({'negatives__strategy': 'mixed',
-      'negatives__members': ('bm25', 'context')}, 'has none of them'),
-    ({'negatives__strategy': 'random', 'negatives__per_query': 0},
+    ({'negatives__sources': ('bm25:2',)}, 'has none of them'),
+    ({'negatives__sources': ('bm25:1', 'context:1')}, 'has none of them'),
+    ({'negatives__sources': ()},
      'has none of them'),
-    ({'negatives__strategy': 'sampled'}, 'refresh_epochs'),
+    ({'negatives__sources': ('sampled:2',)}, 'refresh_epochs'),
     ({'negatives__pool': 'some/pool'}, 'leave that out'),
     ({'job': 'train_reranker', 'evaluation__depth': 20}, 'for dual encoders'),
     ({'negatives__refresh_steps': -1}, 'at least 0'),
@@ -363,7 +362,7 @@ def test_refused_with_a_reason(tmp_path, overrides, told):
 
 def test_it_counts_only_where_it_is_set(tmp_path):
   make = lambda **kwargs: keys.counting(
-      config_lib.NegativesConfig(strategy='model', per_query=1, **kwargs))
+      config_lib.NegativesConfig(sources=('model:1',), **kwargs))
   assert 'refresh_steps' not in make()
   assert make(refresh_steps=5)['refresh_steps'] == 5
 
@@ -373,7 +372,7 @@ def test_other_worlds_are_left_out(tmp_path):
   config = tiny.make_linking_config(
       tmp_path, evaluation__eval_steps=0, **{
           **settings(tmp_path), 'negatives__depth': 4,
-          'negatives__pool_size': 3, 'negatives__per_query': 1,
+          'negatives__pool_size': 3, 'negatives__sources': ('model:1',),
           'optim__steps': 3, 'negatives__refresh_steps': 2})
   parsed = config_lib.parse(config)
   (tmp_path / 'work').mkdir()

@@ -328,7 +328,7 @@ def mined_pool(tmp_path, listed, rule='string', answers=('five x',)):
       config, job='mine',
       data=dataclasses.replace(config.data, train_split='test'),
       negatives=dataclasses.replace(
-          config.negatives, strategy='mixed', members=('bm25', 'context')),
+          config.negatives, sources=('bm25+context:2',)),
       model=dataclasses.replace(config.model, init='x'),
       evaluation=dataclasses.replace(config.evaluation, answer_rule=rule),
   )
@@ -343,7 +343,7 @@ def test_negatives(tmp_path, listed):
   config, dataset, mined = mined_pool(tmp_path, listed)
   page = page_of(tmp_path, config, dataset, negatives=mined)
   text = page.text
-  assert 'strategy mixed of bm25, context' in text and 'mining' in text
+  assert 'sources bm25, context' in text and 'mining' in text
   assert 'best 100 of 200 of each source' in text  # As the config says.
   assert 'bm25 5 4 1 1 0 context 4 2 1 0 1 33.3%' in section(
       page, 'queries without', 'For 3')
@@ -442,8 +442,8 @@ def test_contrast_in_training(trained):
 
 def test_a_whole_mining_job(tmp_path):
   config = config_lib.parse(tiny.make_config(
-      tmp_path, job='mine', negatives__strategy='mixed',
-      negatives__members=('bm25', 'context', 'given'),
+      tmp_path, job='mine',
+      negatives__sources=('bm25+context+given:2',),
       negatives__pool_size=5, negatives__depth=9,
       negatives__mined_dir=str(tmp_path / 'mined'),
   ))

@@ -180,7 +180,7 @@ def test_none_is_drawn(tmp_path, data):
   dataset = data.load()
   pairs = examples.make_examples(
       dataset.prepared, dataset.prepared.judgements('test'))
-  settings = config_lib.NegativesConfig(strategy='corpus', per_query=2)
+  settings = config_lib.NegativesConfig(('corpus:2',))
   corpus = sources.SOURCES['corpus'](sources.Material(
       settings, config_lib.LossConfig(), 0, 3, dataset, pairs, None, {},
       sharding.make_local_mesh(config_lib.MeshConfig()),

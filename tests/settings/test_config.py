@@ -107,13 +107,19 @@ def test_cells_and_what_they_hold():
     ({'data.tune_split': 'x', 'data.test_split': 'x'}, 'data.test_split'),
     ({'synthetic.method': 'greedy'}, 'must be 1 for synthetic.method=greedy'),
     ({'synthetic.round_trip_checkpoint': 'x'}, 'needs synthetic.round_trip_ra'),
-    ({'negatives.strategy': 'run'}, 'config.negatives.runs'),
+    ({'negatives.sources': ('run:2',)}, 'config.negatives.runs'),
     ({'negatives.depth': 50}, 'must be at least negatives.pool_size=100'),
     ({'negatives.first_rank': 9, 'negatives.last_rank': 3},
      'config.negatives.last_rank=3: lies between first_rank=9 and depth=200'),
-    ({'negatives.strategy': 'bm25', 'negatives.per_query': 101},
+    ({'negatives.sources': ('bm25:101',)},
      'config.negatives.pool_size=100: must be at least 101'),
-    ({'negatives.strategy': 'mixed', 'negatives.quotas': (1, 2)}, 'add up to'),
+    ({'negatives.sources': ('bm25',)}, "'bm25': must be NAME:N"),
+    ({'negatives.sources': ('bm25:0',)}, 'must be NAME:N'),
+    ({'negatives.sources': ('bm:1',)}, '"bm" must be one of corpus, gold'),
+    ({'negatives.sources': ('bm25:1', 'fine+bm25:1')}, 'stands there twice'),
+    ({'negatives.sources': ('bm25+corpus:1',)}, 'name the others apart'),
+    ({'negatives.sources': ('pool:1',)}, 'config.negatives.pool='),
+    ({'negatives.sources': ('retrieved:9', 'bm25:1')}, 'leave the others out'),
     ({'optim.weight_decay': 0.1}, 'needs optim.optimizer=adamw'),
     ({'ensemble.members': ('a', 'a')}, 'names each once'),
     ({'ensemble.members': ('a',), 'ensemble.weights': (0.5,)}, 'add up to 1'),
@@ -158,8 +164,8 @@ def identified(name, arg):
   """The config that a name in `identities.json` stands for."""
   if name == 'default':
     return make_config(**{
-        'data.source': 'beir:data', 'negatives.strategy': 'mixed',
-        'negatives.per_query': 4, 'negatives.quotas': (1, 1, 1, 1),
+        'data.source': 'beir:data',
+        'negatives.sources': ('coarse:1', 'fine:1', 'bm25:1', 'context:1'),
         'evaluation.bm25_k1': 0.8, 'negatives.greedy': True,
     })
   path = ROOT / 'configs' / f'{name}.py'
@@ -194,4 +200,6 @@ def test_sections_import_only_how_keys_are_declared():
         for node in ast.walk(ast.parse(path.read_text()))
         if isinstance(node, ast.ImportFrom) for name in node.names
     }
-    assert modules <= {'neg_contrast.settings.keys', 'neg_contrast.errors'}
+    assert modules <= {
+        'neg_contrast.settings.keys', 'neg_contrast.settings.source_list',
+        'neg_contrast.errors'}

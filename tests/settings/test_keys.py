@@ -18,7 +18,8 @@ class Inner(keys.Section):
   rate: float | None = keys.key(None, keys.at_least_below(0, 1))
   names: tuple[str, ...] = keys.key((), each=keys.one_of('x', 'y'))
   folder: str = keys.key('here', counts=False)
-  percent: float = keys.key(5.0, counts=keys.When('kind', 'b'))
+  percent: float = keys.key(5.0, counts=keys.Where(
+      '`kind` is `b`', lambda section: section.kind == 'b'))
 
 
 @dataclasses.dataclass(frozen=True)

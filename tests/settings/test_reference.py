@@ -40,7 +40,7 @@ def test_rows():
               if line.startswith('| `'))
   assert rows['`batch_size`'].startswith('`64` | int, ≥ 2 | yes | ')
   assert rows['`greedy`'].startswith(
-      '`False` | bool | if `strategy` is `sampled` | ')
+      '`False` | bool | if `sources` name `sampled` | ')
   assert rows['`layers`'].startswith('`None` | int or None, ≥ 1 | yes | ')
   assert rows['`fsdp`'].split(' | ')[2] == 'no'  # The whole section.
   assert 'each one of `dpr`' in rows['`formats`']

@@ -21,7 +21,7 @@ def make_config(**overrides):
   config.model.init = 'bert-tiny'
   config.model.remat = 'attention'
   config.model.query_length, config.model.passage_length = 16, 64
-  config.negatives.strategy, config.negatives.per_query = 'bm25', 2
+  config.negatives.sources = ('bm25:2',)
   for key, value in overrides.items():
     config.update_from_flattened_dict({key.replace('__', '.'): value})
   return config_lib.parse(config)
@@ -71,7 +71,8 @@ def test_a_queue_moves_nothing_but_its_scores_embeddings(libtpu):
   """A momentum encoder, 64 passages of the queue, 16 of the corpus."""
   plain = report(make_config(), SLICE)
   text = report(make_config(
-      negatives__queue=64, negatives__shared_corpus=16, negatives__momentum=0.9,
+      negatives__sources=('bm25:2', 'queue:64', 'shared_corpus:16'),
+      negatives__momentum=0.9,
       optim__ema=0.9,
   ), SLICE)
   moved = shares(text)
@@ -90,7 +91,7 @@ def test_hidden_states_are_told_of_where_they_move(libtpu):
 def test_a_generator_on_this_machine():
   config = make_config(
       job='train_generator', model__init='t5-tiny',
-      negatives__strategy='random', negatives__per_query=0,
+      negatives__sources=(),
   )
   text = report(config, '')
   assert '8 x cpu' in text and 't5-tiny' in text

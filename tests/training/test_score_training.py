@@ -23,7 +23,7 @@ from tests.jobs import test_train
 
 NCE = {'loss__candidates': 'own', 'loss__bidirectional': False,
        'loss__scale': 1.5, 'model__shared': False, 'model__normalize': False,
-       'negatives__strategy': 'sampled', 'negatives__per_query': 7,
+       'negatives__sources': ('sampled:7',),
        'evaluation__bm25': False, 'checkpointing__save_steps': 100,
        'mesh__data': 1, 'data__groups': 1, 'optim__steps': 8,
        'evaluation__eval_steps': 8}
@@ -212,7 +212,7 @@ def test_a_run_stopped_between_epochs_goes_on_the_same(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize(('overrides', 'told'), [
     ({'loss__bidirectional': True}, 'loss.bidirectional=False'),
-    ({'negatives__per_query': 0}, 'at least 1'),
+    ({'negatives__sources': ()}, 'there are none'),
     ({'loss__adjusted': True, 'negatives__hard_percent': 50.0},
      'hard_percent=100'),
     ({'loss__adjusted': True, 'loss__candidates': 'batch'}, 'candidates=own'),

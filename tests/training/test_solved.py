@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from neg_contrast.negatives import sources as source_lib
 from neg_contrast.settings import config as config_lib
 from neg_contrast.training import run_log, solved
 from tests import tiny
@@ -57,19 +58,18 @@ def test_once_in_a_generation_and_never_late_advice():
 
 
 @pytest.mark.parametrize(('settings', 'advice', 'sources'), [
-    ({'strategy': 'sampled'}, 'refresh_epochs=0.5', {'hard'}),
-    ({'strategy': 'model'}, 'refresh_steps=20', {'model'}),
-    ({'strategy': 'mixed', 'members': ('bm25', 'fine')}, 'refresh_steps=20',
+    ({'sources': ('sampled:1',)}, 'refresh_epochs=0.5', {'hard'}),
+    ({'sources': ('model:1',)}, 'refresh_steps=20', {'model'}),
+    ({'sources': ('bm25:1', 'fine:1')}, 'refresh_steps=20',
      {'fine'}),
-    ({'strategy': 'bm25'}, 'mixed with it', {'bm25'}),
-    ({'strategy': 'model', 'pool': 'some'}, 'Leave negatives.pool out',
+    ({'sources': ('bm25:1',)}, 'model among them', {'bm25'}),
+    ({'sources': ('model:1',), 'pool': 'some'}, 'Leave negatives.pool out',
      {'model'}),
-    ({'strategy': 'corpus'}, '', set()),
+    ({'sources': ('corpus:1',)}, '', set()),
 ])
-def test_the_remedy_fits_the_strategy(settings, advice, sources):
-  config = config_lib.NegativesConfig(per_query=1, **settings)
-  names = {'sampled': ('hard', 'random')}.get(
-      config.strategy, config.sources or ('corpus',))
+def test_the_remedy_fits_the_sources(settings, advice, sources):
+  config = config_lib.NegativesConfig(**settings)
+  names = source_lib.names_of(config, None) or config.names
   remedy = solved.remedy_of(config, names, 0, 40.0)
   assert remedy.sources == sources
   if advice:

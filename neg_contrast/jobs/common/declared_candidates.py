@@ -26,7 +26,7 @@ def candidates(
         'bm25': ('bm25',),
         'model': (negatives.checkpoint or config.checkpoint,),
         'run': negatives.runs,
-    }[negatives.strategy]
+    }[negatives.names[0]]
   return first_stage.candidates(
       queries, names, settings_of_rooms.encoding(config),
       settings_of_rooms.search(config), folder, config.seed,

@@ -10,6 +10,7 @@ from neg_contrast.mining import pool_folder
 from neg_contrast.negatives import sources
 from neg_contrast.retrieval import bm25_search
 from neg_contrast.settings import config as config_lib
+from neg_contrast.settings import source_list
 
 
 def pool_of_training(
@@ -32,9 +33,9 @@ def pool_of_training(
   if not (settings.pool or settings.pooled):
     return None
   if settings.drawn:
-    settings = dataclasses.replace(
-        settings, members=settings.pooled, quotas=()
-    )
+    settings = dataclasses.replace(settings, sources=source_list.without(
+        settings.entries, settings.drawn
+    ))
   return declared_pools.negatives(
       dataclasses.replace(config, negatives=settings), workdir, data, gold
   )
@@ -55,5 +56,5 @@ def drawn_from(
   return tuple(sources.needs_of(config.negatives, sources.Asked(
       data, task.split, task.mined_dir, task.document, task.answer_rule,
       task.tokenizer, bm25_search.Bm25(task.data, task.k1, task.b),
-      'negatives.members' if task.members else 'negatives.strategy',
+      'negatives.sources',
   )).items())

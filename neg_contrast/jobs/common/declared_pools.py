@@ -64,7 +64,7 @@ def audited(
           config.model, init=config.model.init or config.checkpoint
       ),
       negatives=config_lib.NegativesConfig(
-          strategy='mixed', members=_AUDITED, depth=settings.depth,
+          sources=(f'{"+".join(_AUDITED)}:2',), depth=settings.depth,
           pool_size=settings.depth, drop_answers=(), drop_duplicates=False,
           mined_dir=settings.mined_dir,
       ),
@@ -89,7 +89,6 @@ def task_of(
       depth=settings.depth,
       mined_dir=pathlib.Path(settings.mined_dir),
       max_queries=max_queries,
-      members=settings.members if settings.strategy == 'mixed' else (),
       k1=evaluation.bm25_k1,
       b=evaluation.bm25_b,
       answer_rule=evaluation.answer_rule,

@@ -7,32 +7,22 @@ from neg_contrast.settings import config as config_lib
 from neg_contrast.training import encoder_run
 
 
-def check_drawn(config: config_lib.Config) -> None:
-  """Refuses a number of drawn negatives that the strategy does not give."""
-  negatives = config.negatives
-  if (negatives.strategy == 'random') != (negatives.per_query == 0):
-    raise config.error(
-        'negatives.per_query', 'is 0 for strategy "random" and at least 1 for '
-        f'any other; negatives.strategy is "{negatives.strategy}"'
-    )
-
-
 def check_mined(config: config_lib.Config) -> None:
   """Refuses to mine without the models that the strategies mine with."""
   negatives = config.negatives
   if negatives.pool:
     return
-  for name in negatives.sources:
+  for name in negatives.strategies:
     reads = strategies.STRATEGIES[name].reads
     if 'checkpoint' in reads and not (
         negatives.checkpoint or config.checkpoint
     ):
       raise config.error(
-          'negatives.checkpoint', f'is needed by strategy "{name}": a trained '
+          'negatives.checkpoint', f'is needed by source "{name}": a trained '
           'workdir, or a BERT-family or sentence-transformers folder'
       )
     if {'miners', 'tokenizer'} & set(reads) and not config.model.init:
-      raise config.error('model.init', f'is needed by strategy "{name}", which '
+      raise config.error('model.init', f'is needed by source "{name}", which '
                          'trains a miner from it or cuts passages by its '
                          'tokens')
 
@@ -50,21 +40,15 @@ def check_unfiltered(config: config_lib.Config) -> None:
 
 
 def check_shared(config: config_lib.Config) -> None:
-  """Refuses a queue that batches don't fill, and what a loss does not look at.
-  """
-  negatives, batch = config.negatives, config.data.batch_size
-  if negatives.queue % batch:
-    near = max(1, round(negatives.queue / batch)) * batch
-    raise config.error(
-        'negatives.queue', 'holds whole batches: a multiple of data.batch_size='
-        f'{batch}, such as {near}'
-    )
-  for name in ('shared_corpus', 'queue'):
-    if getattr(negatives, name) and not loss_table.make(config.loss).shares:
+  """Refuses shared candidates that can't be, or that no loss looks at."""
+  negatives = config.negatives
+  for entry in negatives.shared:
+    sources.SHARED[entry.names[0]].check(negatives, config.data.batch_size)
+    if not loss_table.make(config.loss).shares:
       raise config.error(
-          f'negatives.{name}', 'gives all queries the same candidates, and '
-          f'loss.candidates={config.loss.candidates!r} compares a query with '
-          "its own alone; choose 'batch'"
+          'negatives.sources', f'"{entry}" gives all queries the same '
+          f'candidates, and loss.candidates={config.loss.candidates!r} '
+          "compares a query with its own alone; choose 'batch'"
       )
 
 
@@ -76,16 +60,15 @@ def check_frozen(config: config_lib.Config) -> None:
         'model.freeze', 'leaves one of two towers as it is; set '
         'model.shared=False'
     )
-  if negatives.strategy in sources.SOURCES and sources.SOURCES[
-      negatives.strategy].in_steps:
+  if sources.in_steps(negatives):
     if model.freeze != 'passage':
       raise config.error(
-          'negatives.strategy', f'{negatives.strategy!r} searches vectors that '
+          'negatives.sources', f'"{negatives.label}" searches vectors that '
           "are made once; set model.freeze='passage' and model.shared=False"
       )
     if loss_table.make(config.loss).shares:
       raise config.error(
-          'negatives.strategy', f'{negatives.strategy!r} gives each query '
+          'negatives.sources', f'"{negatives.label}" gives each query '
           'candidates of its own; set loss.candidates=own and '
           'loss.bidirectional=False'
       )
@@ -99,31 +82,29 @@ def check_refreshed(config: config_lib.Config) -> None:
   if config.job == 'train_reranker':
     raise config.error('negatives.refresh_steps', 'is for dual encoders: a '
                        'reranker has no vectors to search by. Leave it at 0')
-  if negatives.strategy == 'sampled':
-    raise config.error('negatives.refresh_steps', 'is for pools; strategy '
+  if negatives.count_of('sampled'):
+    raise config.error('negatives.refresh_steps', 'is for pools; source '
                        '"sampled" is drawn again every '
                        'negatives.refresh_epochs. Leave it at 0')
   if negatives.pool:
     raise config.error('negatives.refresh_steps', 'makes the pool of this '
                        'training again, and negatives.pool is given, with '
                        'filters of its own; leave that out, and the pool is '
-                       'mined by negatives.strategy')
+                       'mined by negatives.sources')
   if not negatives.dense:
     raise config.error('negatives.refresh_steps', 'replaces candidates of '
-                       f'{", ".join(strategies.DENSE)}, and negatives.strategy='
-                       f'"{negatives.strategy}" has none of them; name one, '
-                       'or one of them among the members of mixed, or leave '
-                       'it at 0')
+                       f'{", ".join(strategies.DENSE)}, and negatives.sources='
+                       f'{negatives.sources} has none of them; name one, or '
+                       'leave it at 0')
 
 
 def check_trained_with(config: config_lib.Config) -> None:
-  """Raises UserError where strategy, number, loss and model disagree."""
+  """Raises UserError where sources, loss and model disagree."""
   negatives = config.negatives
-  if negatives.pool and not negatives.sources:
-    raise config.error('negatives.strategy', 'draws nothing from '
-                       f'negatives.pool={negatives.pool}; name the strategy '
-                       'that the pool was made by, or "mixed"')
-  check_drawn(config)
+  if negatives.pool and not negatives.listed:
+    raise config.error('negatives.sources', 'draw nothing from '
+                       f'negatives.pool={negatives.pool}; name what it has, or '
+                       'all of it by pool:2')
   loss_table.check(config.loss, encoder_run.held_by(
       config.negatives, config.loss, config.model.score in (None, 'dual')
   ))

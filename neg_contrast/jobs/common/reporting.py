@@ -70,10 +70,8 @@ def _facts(
 
 def _mined(config: config_lib.Config) -> dict[str, str]:
   negatives = config.negatives
-  members = (f' of {", ".join(negatives.members)}'
-             if negatives.strategy == 'mixed' else '')
-  facts = {'strategy': negatives.strategy + members}
-  if 'model' in negatives.sources:
+  facts = {'sources': ', '.join(negatives.strategies) or negatives.label}
+  if 'model' in negatives.names:
     facts['model'] = negatives.checkpoint or config.checkpoint
   facts['pool'] = negatives.pool or (
       f'best {negatives.pool_size} of {negatives.depth} of each source'
@@ -86,8 +84,7 @@ def _trained(config: config_lib.Config) -> dict[str, str]:
   return {
       'start': config.model.init,
       'negatives': 'other rows of the batch' + (
-          f' and {negatives.per_query} {negatives.strategy}'
-          if negatives.per_query else ''
+          f' and {negatives.label}' if negatives.sources else ''
       ),
       'batch': f'{config.data.batch_size} queries',
       'learning rate':

@@ -32,7 +32,7 @@ class Strategy(abc.ABC):
   """Proposes candidates for every query of a task.
 
   Attributes:
-    name: in `config.negatives.strategy`, `members`, `drop_answers`, plans and
+    name: in `config.negatives.sources`, `drop_answers`, plans and
       reports.
     is_ranked: whether candidates have ranks and scores, by a search or a run.
       Then ranks and margins filter them, reports compare scores, and all

@@ -11,6 +11,7 @@ from neg_contrast.artifacts import artifact
 from neg_contrast.negatives import document_neighbours, drawing, half_table
 from neg_contrast.negatives import pool as pool_lib
 from neg_contrast.negatives.sources import listed_source, source
+from neg_contrast.settings import config as config_lib
 
 _HALVES = 'halves'
 
@@ -28,9 +29,11 @@ class Context(listed_source.ListedSource):
     self._halves: half_table.Halves = material.made[_HALVES]
 
   @staticmethod
-  def names(pool: pool_lib.Pool | None) -> tuple[str, ...]:
+  def names(
+      settings: config_lib.NegativesConfig, pool: pool_lib.Pool | None
+  ) -> tuple[str, ...]:
     """One."""
-    del pool
+    del settings, pool
     return ('context',)
 
   @staticmethod

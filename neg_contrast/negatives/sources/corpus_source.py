@@ -6,15 +6,18 @@ from neg_contrast.batches import batcher
 from neg_contrast.negatives import drawing
 from neg_contrast.negatives import pool as pool_lib
 from neg_contrast.negatives.sources import source
+from neg_contrast.settings import config as config_lib
 
 
 class Corpus(source.Source):
   """Draws from the worlds of the queries, by (seed, step, example)."""
 
   @staticmethod
-  def names(pool: pool_lib.Pool | None) -> tuple[str, ...]:
+  def names(
+      settings: config_lib.NegativesConfig, pool: pool_lib.Pool | None
+  ) -> tuple[str, ...]:
     """One."""
-    del pool
+    del settings, pool
     return ('corpus',)
 
   def draw(
@@ -26,6 +29,6 @@ class Corpus(source.Source):
     return drawing.draw_from_corpus(
         len(prepared.passages), prepared.passage_groups,
         self.excluded(query_rows),
-        material.settings.per_query, material.seed, step, numbers,
+        material.count, material.seed, step, numbers,
         material.among,
     )

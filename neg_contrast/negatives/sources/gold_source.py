@@ -11,15 +11,18 @@ from neg_contrast.batches import batcher
 from neg_contrast.negatives import drawing
 from neg_contrast.negatives import pool as pool_lib
 from neg_contrast.negatives.sources import source
+from neg_contrast.settings import config as config_lib
 
 
 class Gold(source.Source):
   """Draws from the positives of all examples, by (seed, step, example)."""
 
   @staticmethod
-  def names(pool: pool_lib.Pool | None) -> tuple[str, ...]:
+  def names(
+      settings: config_lib.NegativesConfig, pool: pool_lib.Pool | None
+  ) -> tuple[str, ...]:
     """One."""
-    del pool
+    del settings, pool
     return ('gold',)
 
   def draw(
@@ -31,7 +34,7 @@ class Gold(source.Source):
     return drawing.draw_from_corpus(
         len(prepared.passages), prepared.passage_groups,
         self.excluded(query_rows),
-        material.settings.per_query, material.seed, step, numbers,
+        material.count, material.seed, step, numbers,
         self._positives,
     )
 

@@ -13,6 +13,8 @@ from neg_contrast.negatives.sources import (
   pool_source,
   source,
 )
+from neg_contrast.settings import config as config_lib
+from neg_contrast.settings import source_list
 
 
 class Mixed(listed_source.ListedSource):
@@ -26,10 +28,12 @@ class Mixed(listed_source.ListedSource):
     self.refresh_steps = self._pool.refresh_steps
 
   @staticmethod
-  def names(pool: pool_lib.Pool | None) -> tuple[str, ...]:
+  def names(
+      settings: config_lib.NegativesConfig, pool: pool_lib.Pool | None
+  ) -> tuple[str, ...]:
     """The strategies that mined the pool, and `context`."""
-    return (*pool_source.FromPool.names(pool),
-            *context_source.Context.names(pool))
+    return (*pool_source.FromPool.names(settings, pool),
+            *context_source.Context.names(settings, pool))
 
   @property
   def halves(self) -> np.ndarray:
@@ -40,9 +44,9 @@ class Mixed(listed_source.ListedSource):
     """Makes the pool again; the context stays."""
     return self._pool.refresh(params, step)
 
-  def quotas(self, step: int) -> dict[str, int]:
+  def entries(self, step: int) -> list[source_list.Entry]:
     """Those of the pool, as it is at the step, and of the context."""
-    return self._pool.quotas(step)
+    return self._pool.entries(step)
 
   def listed(
       self, step: int, numbers: np.ndarray, query_rows: np.ndarray
@@ -60,7 +64,7 @@ class Mixed(listed_source.ListedSource):
   def draw(
       self, step: int, numbers: np.ndarray, query_rows: np.ndarray
   ) -> batcher.Drawn:
-    """As quotas say, or uniformly.
+    """So many of each entry, as far as it has them.
 
     A context passage that is drawn, and whose text the pool has too, is taken
     out and all are drawn again by the same random numbers: what comes out is

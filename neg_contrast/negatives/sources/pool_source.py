@@ -4,6 +4,7 @@ With `negatives.refresh_steps` the training makes the pool again by its model as
 it is, see `negatives/refresh.py`.
 """
 
+import dataclasses
 import functools
 from typing import Any
 
@@ -13,6 +14,8 @@ from neg_contrast.negatives import drawing
 from neg_contrast.negatives import pool as pool_lib
 from neg_contrast.negatives import refresh as refresh_lib
 from neg_contrast.negatives.sources import listed_source, source
+from neg_contrast.settings import config as config_lib
+from neg_contrast.settings import source_list
 
 
 class FromPool(listed_source.ListedSource):
@@ -24,9 +27,11 @@ class FromPool(listed_source.ListedSource):
     self.refresh_steps = material.settings.refresh_steps
 
   @staticmethod
-  def names(pool: pool_lib.Pool | None) -> tuple[str, ...]:
-    """The strategies that mined it; without a pool, none yet."""
-    return () if pool is None else pool.sources
+  def names(
+      settings: config_lib.NegativesConfig, pool: pool_lib.Pool | None
+  ) -> tuple[str, ...]:
+    """The strategies that mined it; without a pool, those that will."""
+    return settings.pooled if pool is None else pool.sources
 
   def refresh(self, params: Any, step: int) -> dict[str, Any] | None:
     """Makes the pool of the steps that come; before the first it is mined."""
@@ -37,17 +42,19 @@ class FromPool(listed_source.ListedSource):
     self._material.remake(params, moment)
     return refresh_lib.facts(moment)
 
-  def quotas(self, step: int) -> dict[str, int]:
-    """Where the model replaced several sources, the first has their quotas."""
-    quotas = super().quotas(step)
-    if quotas and self._moment(step) is not None:
-      first, *others = self._pool(step).manifest[refresh_lib.FACTS][
-          refresh_lib.REPLACED
-      ]
-      for name in others:
-        quotas[first] += quotas[name]
-        quotas[name] = 0
-    return quotas
+  def entries(self, step: int) -> list[source_list.Entry]:
+    """Where the model replaced several sources, the first has their numbers."""
+    entries = super().entries(step)
+    if self._moment(step) is None:
+      return entries
+    first, *others = self._pool(step).manifest[refresh_lib.FACTS][
+        refresh_lib.REPLACED
+    ]
+    empty = [entry for entry in entries if {*entry.names} <= {*others}]
+    more = sum(entry.count for entry in empty)
+    return [dataclasses.replace(
+        entry, count=entry.count + more * (first in entry.names)
+    ) for entry in entries if entry not in empty]
 
   def listed(
       self, step: int, numbers: np.ndarray, query_rows: np.ndarray

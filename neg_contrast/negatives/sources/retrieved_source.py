@@ -10,6 +10,7 @@ from neg_contrast import errors
 from neg_contrast.batches import batcher
 from neg_contrast.negatives import pool as pool_lib
 from neg_contrast.negatives.sources import source
+from neg_contrast.settings import config as config_lib
 
 
 class Retrieved(source.Source):
@@ -26,15 +27,17 @@ class Retrieved(source.Source):
     super().__init__(material)
     if material.dataset.prepared.manifest.get('worlds'):
       raise errors.UserError(
-          f'{errors.key("negatives.strategy")}=\'retrieved\': searches all '
+          f'{errors.key("negatives.sources")}: "retrieved" searches all '
           'passages, and here a query has candidates of its own world alone; '
           'choose "sampled", which draws from these'
       )
 
   @staticmethod
-  def names(pool: pool_lib.Pool | None) -> tuple[str, ...]:
+  def names(
+      settings: config_lib.NegativesConfig, pool: pool_lib.Pool | None
+  ) -> tuple[str, ...]:
     """One."""
-    del pool
+    del settings, pool
     return ('retrieved',)
 
   def draw(

@@ -39,16 +39,18 @@ class Sampled(source.Source):
     settings, pairs = material.settings, material.pairs
     self._folder = material.workdir / FOLDER
     self._sampling = sampling.mixed(
-        settings.per_query, settings.hard_percent, settings.greedy
+        material.count, settings.hard_percent, settings.greedy
     )
     self.refresh_steps = max(1, round(
         len(pairs) * settings.refresh_epochs / material.batch_size
     ))
 
   @staticmethod
-  def names(pool: pool_lib.Pool | None) -> tuple[str, ...]:
+  def names(
+      settings: config_lib.NegativesConfig, pool: pool_lib.Pool | None
+  ) -> tuple[str, ...]:
     """Two."""
-    del pool
+    del settings, pool
     return ('hard', 'random')
 
   @staticmethod

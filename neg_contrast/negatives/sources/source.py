@@ -5,7 +5,7 @@ import dataclasses
 import functools
 import pathlib
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from jax.sharding import Mesh
@@ -53,7 +53,7 @@ class Material:
   """What the sources of one training may draw from.
 
   Attributes:
-    settings: N, and how they are drawn.
+    settings: how they are drawn.
     loss: whether draws have to be independent, and the scale of scores.
     seed: of the run.
     batch_size: examples of a step.
@@ -66,6 +66,7 @@ class Material:
     workdir: of the run.
     remake: (parameters, moment) -> makes the pool again; None: nothing can.
     run: code of the run's identity.
+    count: N, hard negatives that a source gives a query.
   """
 
   settings: config_lib.NegativesConfig
@@ -81,6 +82,7 @@ class Material:
   workdir: pathlib.Path
   remake: Callable[[Any, refresh.Moment], None] | None = None
   run: str = ''
+  count: int = 0
 
   @functools.cached_property
   def among(self) -> np.ndarray | None:
@@ -98,7 +100,7 @@ class Source(abc.ABC):
   """
 
   refresh_steps: int = 0
-  in_steps: ClassVar[bool] = False
+  in_steps: bool = False
 
   def __init__(self, material: Material):
     """Draws nothing yet."""
@@ -106,7 +108,9 @@ class Source(abc.ABC):
 
   @staticmethod
   @abc.abstractmethod
-  def names(pool: pool_lib.Pool | None) -> tuple[str, ...]:
+  def names(
+      settings: config_lib.NegativesConfig, pool: pool_lib.Pool | None
+  ) -> tuple[str, ...]:
     """What `Drawn.sources` numbers; known before there is any data."""
 
   @staticmethod

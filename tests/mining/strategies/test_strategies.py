@@ -54,8 +54,7 @@ def toy(monkeypatch):
 
 def make_job(folder, **overrides):
   config = tiny.make_config(folder, **{
-      'job': 'mine', 'negatives__strategy': 'mixed',
-      'negatives__per_query': 0, 'negatives__members': ('bm25', 'toy'),
+      'job': 'mine', 'negatives__sources': ('bm25+toy:2',),
       'negatives__depth': 9, 'negatives__pool_size': 4,
       'negatives__drop_answers': ('toy',),
       'negatives__mined_dir': str(folder / 'mined'), **overrides,
@@ -85,8 +84,8 @@ def test_a_line_is_enough(toy, tmp_path, capsys):
 
 
 def test_errors_offer_it_and_tell_what_is_missing(toy, tmp_path):
-  with pytest.raises(errors.UserError, match='must be one of .*run, toy'):
-    make_job(tmp_path, negatives__strategy='bogus')
+  with pytest.raises(errors.UserError, match='"bogus" must be .*run, toy'):
+    make_job(tmp_path, negatives__sources=('bogus:2',))
   targets = make_job(tmp_path, checkpoint='some').targets()
   assert 'toy needs no checkpoint' in plan.describe(targets)
 
@@ -95,22 +94,23 @@ def test_what_reads_the_same_is_the_same(tmp_path):
   """Whatever else differs between the configs of two trainings."""
   def folders_of(**overrides):
     config = config_lib.parse(tiny.make_config(
-        tmp_path, **{'negatives__strategy': 'mixed', **overrides}))
+        tmp_path, **{
+            'negatives__sources': ('coarse+fine+bm25+context:2',),
+            **overrides}))
     data = dataset_lib.data_of(config.data)
     pool = declared_pools.negatives(config, tmp_path / 'work', data, data)
     return pool.needs()
 
   ours = folders_of()
   theirs = folders_of(
-      negatives__members=('bm25', 'coarse', 'context'),
-      negatives__per_query=3, negatives__quotas=(1, 1, 1),
+      negatives__sources=('bm25:1', 'coarse:1', 'context:1'),
       negatives__pool_size=7, negatives__margin=0.5,
       negatives__fine_dim=7)
   assert list(ours) == ['bm25', 'context', 'coarse', 'fine']
   assert all(theirs[name] == ours[name] for name in theirs)
   assert len(artifact.closure([*ours.values(), *theirs.values()])) == len(
       artifact.closure(list(ours.values())))
-  alone = folders_of(negatives__strategy='bm25', loss__scale=3.0)
+  alone = folders_of(negatives__sources=('bm25:2',), loss__scale=3.0)
   assert alone['bm25'] == ours['bm25']
   other = folders_of(evaluation__bm25_k1=0.5, loss__scale=3.0)
   assert other['bm25'] != ours['bm25'] and other['coarse'] != ours['coarse']

@@ -8,7 +8,6 @@ from neg_contrast.artifacts import plan
 from neg_contrast.batches import batcher
 from neg_contrast.negatives import sources
 from neg_contrast.settings import config as config_lib
-from neg_contrast.settings import reference
 from neg_contrast.training import run_log
 from tests import tiny
 
@@ -17,11 +16,11 @@ class Last(sources.Source):
   """The last passages of the corpus, positive or not."""
 
   @staticmethod
-  def names(pool):
+  def names(settings, pool):
     return ('last',)
 
   def draw(self, step, numbers, query_rows):
-    count = self._material.settings.per_query
+    count = self._material.count
     last = len(self._material.dataset.prepared.passages) - 1
     rows = np.tile(last - np.arange(count, dtype=np.int32), (len(numbers), 1))
     return batcher.Drawn(rows, np.zeros_like(rows))
@@ -34,7 +33,7 @@ def last(monkeypatch):
 
 def make(root, **settings):
   return config_lib.parse(tiny.make_config(root, **{
-      'negatives__strategy': 'last', 'negatives__per_query': 2,
+      'negatives__sources': ('last:2',),
       'optim__steps': 2, 'evaluation__bm25': False,
       'checkpointing__log_steps': 1, **settings}))
 
@@ -50,15 +49,14 @@ def test_a_line_is_enough(last, tmp_path):
   lines = [one for one in run_log.read(work / run_log.FILE) if 'loss' in one]
   assert len(lines) == 2
   assert all('last' in str(line) for line in lines)  # Scores by source.
-  assert '2 last' in (work / 'report.html').read_text()
+  assert 'last (2)' in (work / 'report.html').read_text()
 
 
 def test_errors_and_the_reference_offer_it(last, tmp_path):
-  with pytest.raises(errors.UserError, match='must be one of random, corpus, '
-                     'gold, sampled, context, retrieved, last, mixed, given'):
-    make(tmp_path, negatives__strategy='bogus')
-  assert '`retrieved`, `last`, `mixed`' in reference.reference()
-  with pytest.raises(errors.UserError, match='draws nothing from'):
+  with pytest.raises(errors.UserError, match='"bogus" must be one of corpus, '
+                     'gold, sampled, context, retrieved, last, given'):
+    make(tmp_path, negatives__sources=('bogus:2',))
+  with pytest.raises(errors.UserError, match='draw nothing from'):
     jobs.check(make(tmp_path, negatives__pool='some'))
   with pytest.raises(errors.UserError, match='needs the chance by which'):
     jobs.check(make(tmp_path, loss__adjusted=True, loss__candidates='own',

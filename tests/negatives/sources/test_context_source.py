@@ -5,9 +5,8 @@ import pathlib
 import types
 
 import numpy as np
-import pytest
 
-from neg_contrast import errors, sharding
+from neg_contrast import sharding
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import examples
 from neg_contrast.negatives import half_table, sources
@@ -26,7 +25,8 @@ class Documents(dataset_lib.Dataset):
     self.documents = np.array(documents, np.int32)
     self.prepared = types.SimpleNamespace(
         passages=range(len(documents)),
-        passage_groups=np.array(groups, np.int32))
+        passage_groups=np.array(groups, np.int32),
+        rows_of_worlds=lambda rows: None)
 
 
 def make_pairs(pairs, groups):
@@ -41,14 +41,14 @@ def make_source(documents, pairs, groups=None, pool=None,
                 halves=NO_HALVES, given='', **settings):
   groups = range(len(documents)) if groups is None else groups
   settings = config_lib.NegativesConfig(**{
-      'strategy': 'context', 'per_query': 2, 'pool_size': 10, 'pool': given,
+      'sources': ('context:2',), 'pool_size': 10, 'pool': given,
       **settings})
   material = sources.Material(
       settings, config_lib.LossConfig(), 3, 4, Documents(documents, groups),
       make_pairs(pairs, list(groups)), pool, {'halves': halves},
       sharding.make_local_mesh(config_lib.MeshConfig()),
       lambda params, rows: None, pathlib.Path())
-  return sources.source_of(settings, pool)(material), material.pairs
+  return sources.make(material), material.pairs
 
 
 def draw(source, pairs, step=0, numbers=None):
@@ -110,7 +110,7 @@ def make_pool(rows, names=('bm25', 'given')):
       {})
 
 
-MIXED = {'strategy': 'mixed', 'members': ('context', 'bm25', 'given')}
+MIXED = ('context+bm25+given:2',)
 
 
 def test_mixed_draws_uniformly_from_the_union():
@@ -118,8 +118,10 @@ def test_mixed_draws_uniformly_from_the_union():
   documents, groups = [0] * 5 + [1] * 5, [0, 1, 2, 3, 4, 5, 6, 7, 3, 9]
   pool = make_pool([[9, 8, 2, -1]] * 1500)
   source, pairs = make_source(
-      documents, [(query, 1) for query in range(1500)], groups, pool, **MIXED)
-  assert source.names(pool) == ('bm25', 'given', 'context')
+      documents, [(query, 1) for query in range(1500)], groups, pool,
+      sources=MIXED)
+  names = sources.names_of(config_lib.NegativesConfig(MIXED), pool)
+  assert names == ('bm25', 'given', 'context')
   drawn = draw(source, pairs)
   assert (drawn.rows[:, 0] != drawn.rows[:, 1]).all()
   # Of five texts two are drawn: 600 each, standard deviation 19.
@@ -134,7 +136,7 @@ def test_mixed_keeps_quotas_by_name():
   documents = [0] * 5 + [1] * 5
   source, pairs = make_source(
       documents, [(0, 1), (1, 0)], None, make_pool([[9, 8, 7, 2]] * 2),
-      per_query=3, quotas=(2, 0, 1), **MIXED)
+      sources=('context:2', 'given:1'))
   for step in range(30):
     drawn = draw(source, pairs, step)
     assert sorted(drawn.sources[0].tolist()) == [1, 2, 2]
@@ -145,8 +147,21 @@ def test_mixed_keeps_quotas_by_name():
 def test_a_pool_that_was_mined_is_drawn_from_as_it_is():
   pool = make_pool([[9, 8, 7, 2]] * 2, ('context', 'given'))
   source, pairs = make_source(
-      [0] * 10, [(0, 1), (1, 0)], None, pool, given='somewhere')
+      [0] * 10, [(0, 1), (1, 0)], None, pool, given='somewhere',
+      sources=('pool:2',))
   assert {int(row) for step in range(20)
           for row in draw(source, pairs, step).rows.flat} == {2, 7, 8, 9}
-  with pytest.raises(errors.SettingError, match='alone choose'):
-    config_lib.NegativesConfig(strategy='mixed', members=('context',))
+
+
+def test_of_a_given_pool_only_what_is_named():
+  pool = make_pool([[9, 8, 7, 2]] * 2, ('context', 'given'))
+  source, pairs = make_source(
+      [0] * 10, [(0, 1), (1, 0)], None, pool, given='somewhere',
+      sources=('given:2',))
+  drawn = [draw(source, pairs, step) for step in range(20)]
+  assert {int(row) for one in drawn for row in one.rows.flat} == {7, 2}
+  rest, _ = make_source(
+      [0] * 10, [(0, 1), (1, 0)], None, pool, given='somewhere',
+      sources=('given:1', 'pool:1'))
+  for step in range(20):
+    assert (draw(rest, pairs, step).sources == 1).sum(axis=1).tolist() == [1, 1]

@@ -13,18 +13,11 @@ from neg_contrast.settings import config as config_lib
 from tests.negatives.sources import test_context_source as context
 
 
-class Plain(context.Documents):
-  """No worlds."""
-
-  def __init__(self, groups):
-    super().__init__(np.zeros(len(groups), np.int32), groups)
-    self.prepared.rows_of_worlds = lambda rows: None
-
-
 def make(name, pairs, groups, count):
-  settings = config_lib.NegativesConfig(strategy=name, per_query=count)
-  return sources.source_of(settings, None)(sources.Material(
-      settings, config_lib.LossConfig(), 3, 4, Plain(groups), pairs, None, {},
+  settings = config_lib.NegativesConfig((f'{name}:{count}',))
+  return sources.make(sources.Material(
+      settings, config_lib.LossConfig(), 3, 4, context.Documents(
+          np.zeros(len(groups), np.int32), groups), pairs, None, {},
       sharding.make_local_mesh(config_lib.MeshConfig()),
       lambda params, rows: None, pathlib.Path()))
 
