@@ -13,10 +13,11 @@ Estimation", Table 4: test accuracy (`accuracy@1`) over 5.9 million pages:
     MULTI-3 with p = 50       87.94
 
 The model and the training of configs/zeshel_retriever.py. The paper starts from
-BLINK's dual encoder, trained on Wikipedia; name such a folder with
-`--config.model.init`, or this starts from BERT-base and is not comparable. KILT
-publishes no answers of its test split, so `dev` is reported; a tenth of the
-pages of `train`, with their mentions, is set apart for tuning. A page is its
+BLINK's dual encoder, trained on Wikipedia; make a folder of it
+(neg_contrast/models/README.md) and name it with `--config.model.init`, or this
+starts from BERT-base and is not comparable. KILT publishes no answers of its
+test split, so `dev` is reported; a tenth of the pages of `train`, with their
+mentions, is set apart for tuning. A page is its
 first 512 words. Hours and numbers here: not measured.
 
 Arguments, as in `aida_retriever.py:size=small`:

@@ -33,7 +33,8 @@ on val of 5e-5, 2e-5 and 1e-5 (`--config.optim.learning_rate`).
 A mention is `[CLS] left [unused0] mention [unused1] right [SEP]`, an entity
 `[CLS] title [SEP] text [SEP]`. The paper says neither which symbols mark the
 mention nor how title and text are joined; its code, like BLINK, has these
-symbols, and [unused2] between title and text. A mention is searched among the
+symbols, and [unused2] between title and text
+(`--config.model.title_end=[unused2]`). A mention is searched among the
 entities of its own world; the paper's code searches those of all four val (or
 test) worlds together, which is harder. Hours and numbers here: not measured.
 

@@ -164,7 +164,7 @@ class Dataset:
     """The `query` or `passage` texts as input of a model."""
     return tokenized.tokenize(
         self.prepared, role, model.tokenizer, model.text.length(role),
-        model.text.prefix(role), model.text.markers,
+        model.text.prefix(role), model.text.markers, model.text.title_end,
     )
 
 

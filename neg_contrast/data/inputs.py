@@ -79,6 +79,7 @@ def input_sequences(
     sep_id: int,
     max_length: int,
     prefix_ids: tuple[int, ...] = (),
+    title_end_id: int | None = None,
 ) -> sequences.Chained:
   """`[CLS] prefix title [SEP] text [SEP]`; without title, `[CLS] prefix text
   [SEP]` (Lu et al., section 3).
@@ -94,6 +95,7 @@ def input_sequences(
     sep_id: id of [SEP].
     max_length: tokens of a result, at most.
     prefix_ids: put after [CLS].
+    title_end_id: id of what stands between title and text; None: `sep_id`.
 
   Returns:
     Views: ids are read when they are taken out.
@@ -102,7 +104,10 @@ def input_sequences(
   end = sequences.repeated((sep_id,), len(titles))
   title_ends = np.minimum(titles.lengths, 1)  # Whether there is a [SEP].
   pieces = fit((head, titles, *texts), max_length - 1 - title_ends)
-  pieces.insert(2, end.cut(0, title_ends))
+  between = sequences.repeated(
+      (sep_id if title_end_id is None else title_end_id,), len(titles)
+  )
+  pieces.insert(2, between.cut(0, title_ends))
   return sequences.Chained((*pieces, end))
 
 

@@ -22,6 +22,7 @@ class TokenizedTexts:
     max_length: tokens a sequence is cut to.
     prefix_ids: put after [CLS].
     marker_ids: put before and after a mention; of others, none.
+    title_end_id: put between title and text; None: [SEP].
   """
 
   store: token_store.TokenStore
@@ -29,6 +30,7 @@ class TokenizedTexts:
   max_length: int
   prefix_ids: tuple[int, ...]
   marker_ids: tuple[int, int] | None = None
+  title_end_id: int | None = None
 
   def tokens(
       self,
@@ -62,6 +64,7 @@ class TokenizedTexts:
         sep_id=self.tokenizer.sep_id,
         max_length=self.max_length,
         prefix_ids=self.prefix_ids,
+        title_end_id=self.title_end_id,
     )
 
   def lengths(self) -> Int[np.ndarray, ' rows']:
@@ -116,6 +119,7 @@ def tokenize(
     max_length: int,
     prefix: str,
     markers: tuple[str, str] = ('[unused0]', '[unused1]'),
+    title_end: str = '',
 ) -> TokenizedTexts:
   """Tokenizes `passage` or `query` texts once, beside the prepared corpus.
 
@@ -126,10 +130,11 @@ def tokenize(
     max_length: tokens a sequence is cut to when it is used.
     prefix: text put before each when it is used.
     markers: tokens put before and after a mention when it is used.
+    title_end: token put between title and text; empty: [SEP].
 
   Raises:
-    UserError: the queries are mentions, and the tokenizer lacks a marker or the
-      length leaves no room.
+    UserError: the tokenizer lacks the title's end; or the queries are mentions,
+      and it lacks a marker or the length leaves no room.
   """
   prefix_ids = tuple(tokenizer.encode(prefix)) if prefix else ()
   marker_ids = None
@@ -143,7 +148,7 @@ def tokenize(
       )
   return TokenizedTexts(
       store_of(prepared, role, tokenizer), tokenizer, max_length, prefix_ids,
-      marker_ids,
+      marker_ids, _title_end_id(tokenizer, title_end),
   )
 
 
@@ -163,11 +168,27 @@ def _marker_ids(
   return start, end
 
 
+def _title_end_id(
+    tokenizer: tokenizer_lib.Tokenizer, token: str
+) -> int | None:
+  if not token:
+    return None
+  found = tokenizer.token_id(token)
+  if found is None:
+    raise errors.UserError(
+        f'{errors.key("model.title_end")}=\'{token}\': the tokenizer has no '
+        'such token; name one of its vocabulary, best one that no text holds, '
+        'or leave it empty for [SEP]'
+    )
+  return found
+
+
 def tokenize_in_memory(
     texts: Sequence[tuple[str, str]],
     tokenizer: tokenizer_lib.Tokenizer,
     max_length: int,
     prefix: str,
+    title_end: str = '',
 ) -> TokenizedTexts:
   """Tokenizes a few (title, text) pairs; other arguments as `tokenize`."""
   titles, bodies = zip(*texts, strict=True) if texts else ((), ())
@@ -177,4 +198,5 @@ def tokenize_in_memory(
   return TokenizedTexts(
       token_store.TokenStore(encode(titles), encode(bodies)), tokenizer,
       max_length, tuple(tokenizer.encode(prefix)) if prefix else (),
+      title_end_id=_title_end_id(tokenizer, title_end),
   )

@@ -37,6 +37,21 @@ def read(
   Raises:
     UserError: it is not supported, or weights do not fit it.
   """
+  config, folder = config_of(values), values.path.parent
+  return config, convert_bert(
+      tensor_files.read_tensors(folder), config, str(folder)
+  )
+
+
+def config_of(values: json_objects.JsonObject) -> bert.BertConfig:
+  """Shapes of a folder.
+
+  Args:
+    values: of its config.json.
+
+  Raises:
+    UserError: it is not supported.
+  """
   embedding = values.text('position_embedding_type', 'absolute')
   if embedding != 'absolute':
     raise errors.UserError(
@@ -44,7 +59,7 @@ def read(
         'supported; "absolute" is'
     )
   try:
-    config = bert.BertConfig(
+    return bert.BertConfig(
         vocab_size=values.integer('vocab_size'),
         hidden_size=values.integer('hidden_size'),
         num_layers=values.integer('num_hidden_layers'),
@@ -60,10 +75,6 @@ def read(
     )
   except ValueError as e:
     raise values.error(str(e)) from None
-  folder = values.path.parent
-  return config, convert_bert(
-      tensor_files.read_tensors(folder), config, str(folder)
-  )
 
 
 def convert_bert(

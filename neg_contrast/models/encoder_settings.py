@@ -91,6 +91,7 @@ def text_of(
       passage_prefix=_first(config.passage_prefix, passage.passage_prompt, ''),
       mention_start=_first(config.mention_start, text_spec.MENTION_MARKERS[0]),
       mention_end=_first(config.mention_end, text_spec.MENTION_MARKERS[1]),
+      title_end=_first(config.title_end, passage.title_end, ''),
   )
   for role in ('query', 'passage'):
     if text.length(role) > query.bert.max_positions:
@@ -131,7 +132,7 @@ def refuse_other_settings(
   own = {**spec.to_json(), **dataclasses.asdict(text)}
   for key in ('pooling', 'projection_dim', 'normalize', 'query_length',
               'passage_length', 'query_prefix', 'passage_prefix',
-              'mention_start', 'mention_end'):
+              'mention_start', 'mention_end', 'title_end'):
     wanted = getattr(config, key)
     if wanted is not None and (wanted or None) != (own[key] or None):
       raise errors.UserError(

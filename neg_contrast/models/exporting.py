@@ -104,10 +104,18 @@ def write_model(
     card: text of each README.md.
 
   Raises:
-    UserError: sentence-transformers could not use its tokenizer, or what was
-      read back is not what was written.
+    UserError: sentence-transformers could not use its tokenizer, has no place
+      for what the model puts between title and text, or what was read back is
+      not what was written.
     OSError: the disk is full, or the like.
   """
+  if model.text.title_end:
+    raise errors.UserError(
+        f'{model.name}: was trained with {errors.key("model.title_end")}='
+        f'{model.text.title_end!r} between title and text; in the one text '
+        'that sentence-transformers takes that is no token, so that it can\'t '
+        'be exported. Train with the usual [SEP] (an empty key) for that'
+    )
   for tower, place in tower_folders(model, folder).items():
     place.mkdir(exist_ok=True)
     length = max_length(model.text, tower)
@@ -207,7 +215,8 @@ def _tokens(
 ) -> sequences.AnySequences:
   """The input of a model."""
   return tokenized.tokenize_in_memory(
-      probes, model.tokenizer, model.text.length(role), model.text.prefix(role)
+      probes, model.tokenizer, model.text.length(role), model.text.prefix(role),
+      model.text.title_end,
   ).tokens(np.arange(len(probes)))
 
 

@@ -11,6 +11,7 @@ from neg_contrast import errors
 from neg_contrast.artifacts import folders
 from neg_contrast.models import (
   bert,
+  blink_pretrained,
   exported,
   families,
   json_objects,
@@ -42,6 +43,7 @@ class Pretrained:
     passage_length: the same of a passage.
     query_prompt: put before queries.
     passage_prompt: put before passages.
+    title_end: token between title and text.
   """
 
   folder: pathlib.Path
@@ -57,6 +59,7 @@ class Pretrained:
   passage_length: int | None = None
   query_prompt: str | None = None
   passage_prompt: str | None = None
+  title_end: str | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -77,11 +80,11 @@ class PretrainedT5:
 
 
 def load_towers(name: str) -> dict[str, Pretrained]:
-  """Reads a model: `{'shared': ...}`, or an exported `query` and `passage`.
+  """Reads a model: `{'shared': ...}`, or `query` and `passage` apart.
 
   Args:
     name: a folder, a hub name, or `minilm` (see `packaged_minilm`); also a
-      folder of two such folders.
+      folder of two such folders, or with the weights of BLINK.
 
   Raises:
     UserError: it is missing, of another architecture, or does not fit its own
@@ -89,9 +92,15 @@ def load_towers(name: str) -> dict[str, Pretrained]:
   """
   folder = model_names.locate(name)
   towers = {role: folder / role for role in ('query', 'passage')}
-  if not all((f / 'modules.json').exists() for f in towers.values()):
-    return {'shared': _load_folder(folder)}
-  return {role: _load_folder(f) for role, f in towers.items()}
+  if all((f / 'modules.json').exists() for f in towers.values()):
+    return {role: _load_folder(f) for role, f in towers.items()}
+  if blink_pretrained.is_blink(folder):
+    fingerprint = tensor_files.fingerprint_of(folder)
+    return {role: Pretrained(
+        folder, fingerprint, *tower, pooling='cls', normalize=False,
+        title_end=blink_pretrained.TITLE_END,
+    ) for role, tower in blink_pretrained.read(folder).items()}
+  return {'shared': _load_folder(folder)}
 
 
 def projection_features(name: str) -> int | None:

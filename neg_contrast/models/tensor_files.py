@@ -50,6 +50,24 @@ def read_tensors(
   return tensors
 
 
+def names(folder: pathlib.Path) -> list[str]:
+  """Names of all tensors of a folder; none, where it has no safetensors.
+
+  Raises:
+    UserError: a file is broken.
+  """
+  found = []
+  for file in filter(pathlib.Path.exists, _files(folder)):
+    try:
+      with safetensors.safe_open(file, framework='flax') as f:
+        found += f.keys()
+    except (safetensors.SafetensorError, OSError) as e:
+      raise errors.UserError(
+          f'{file}: not a safetensors file: {e}; {json_objects.REMEDY}'
+      ) from None
+  return found
+
+
 def take(
     tensors: Mapping[str, np.ndarray],
     name: str,

@@ -19,6 +19,7 @@ class TextSpec:
     passage_prefix: text put before every passage.
     mention_start: token put before a mention in its context.
     mention_end: token put after it.
+    title_end: token put between title and text; empty: [SEP].
   """
 
   query_length: int
@@ -27,6 +28,7 @@ class TextSpec:
   passage_prefix: str = ''
   mention_start: str = MENTION_MARKERS[0]
   mention_end: str = MENTION_MARKERS[1]
+  title_end: str = ''
 
   @property
   def markers(self) -> tuple[str, str]:
@@ -35,10 +37,12 @@ class TextSpec:
 
   @property
   def identity(self) -> dict[str, Any]:
-    """The values that embeddings depend on, without the usual markers."""
+    """The values that embeddings depend on, without usual marks."""
     values = dataclasses.asdict(self)
     if self.markers == MENTION_MARKERS:
       del values['mention_start'], values['mention_end']
+    if not self.title_end:
+      del values['title_end']
     return values
 
   def length(self, role: str) -> int:

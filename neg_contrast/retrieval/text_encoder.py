@@ -163,7 +163,8 @@ class TextEncoder(vectors.Encoder):
   ) -> tokenized.TokenizedTexts:
     text, tokenizer = self._model.text, self._model.tokenizer
     return tokenized.tokenize_in_memory(
-        texts, tokenizer, text.length(role), text.prefix(role)
+        texts, tokenizer, text.length(role), text.prefix(role),
+        text.title_end,
     )
 
   def _placed(self, params: Any) -> Any:

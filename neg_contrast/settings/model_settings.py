@@ -59,6 +59,8 @@ class ModelConfig(keys.Section):
     mention_start: token of the vocabulary that begins a mention in its context,
       where the queries are mentions; None: [unused0].
     mention_end: token of the vocabulary that ends it; None: [unused1].
+    title_end: token of the vocabulary between a passage's title and text, such
+      as [unused2], which BLINK has; empty: [SEP].
     hidden_dropout: rate on embeddings and layer outputs.
     attention_dropout: rate on attention probabilities.
     dtype: compute type, `float32` or `bfloat16`; `auto`: bfloat16 on
@@ -104,6 +106,7 @@ class ModelConfig(keys.Section):
   passage_prefix: str | None = keys.key(None)
   mention_start: str | None = keys.key(None, counts=False)
   mention_end: str | None = keys.key(None, counts=False)
+  title_end: str | None = keys.key(None, counts=False)
   hidden_dropout: float | None = keys.key(None, _RATE)
   attention_dropout: float | None = keys.key(None, _RATE)
   dtype: str = keys.key('auto', keys.one_of('auto', 'float32', 'bfloat16'))

@@ -30,6 +30,15 @@ def test_form():
   assert tokens([7], [8], prefix=(5, 6)) == [CLS, 5, 6, 7, SEP, 8, SEP]
 
 
+def test_another_token_between_title_and_text():
+  one = lambda ids: sequences.listed([np.array(ids, np.uint16)])
+  made = lambda title, text: inputs.input_sequences(
+      one(title), (one(text),), cls_id=CLS, sep_id=SEP, max_length=6,
+      title_end_id=9)[0].tolist()
+  assert made([7], [8] * 9) == [CLS, 7, 9, 8, 8, SEP]
+  assert made([], [8]) == [CLS, 8, SEP]
+
+
 def test_only_the_text_is_cut_and_the_last_sep_stays():
   assert tokens([7, 7], [8] * 9, 7) == [CLS, 7, 7, SEP, 8, 8, SEP]
   assert tokens([7] * 9, [8] * 9, 5) == [CLS, 7, 7, SEP, SEP]

@@ -6,7 +6,7 @@ from neg_contrast.settings import config as config_lib
 _SAME_MODEL = (
     'shared', 'layers', 'pooling', 'projection_dim', 'normalize',
     'query_length', 'passage_length', 'query_prefix', 'passage_prefix',
-    'mention_start', 'mention_end',
+    'mention_start', 'mention_end', 'title_end',
 )  # Keys of stage 1's model that stage 2 can't change.
 
 
