@@ -6,7 +6,12 @@ from typing import Any
 
 from neg_contrast.artifacts import folders
 from neg_contrast.data import dataset as dataset_lib
-from neg_contrast.evaluation import evaluations, per_query, significance
+from neg_contrast.evaluation import (
+  evaluations,
+  mention_categories,
+  per_query,
+  significance,
+)
 from neg_contrast.evaluation import worlds as worlds_lib
 
 FILE = 'metrics.json'
@@ -56,7 +61,8 @@ def gather(
 
   Where a split has several systems, `significance-<dataset>-<split>.tsv` holds
   the differences of all pairs. Where a data set has worlds,
-  `worlds-<dataset>-<split>.tsv` holds the means of each.
+  `worlds-<dataset>-<split>.tsv` holds the means of each; where its queries are
+  mentions, `categories-<dataset>-<split>.tsv` those of each category.
 
   Args:
     workdir: of the job.
@@ -93,6 +99,7 @@ def gather(
                      f'finds in the top {manifest["index"]["depth"]}')
   folders.write_json(workdir / FILE, values)
   for group, systems in by_query.items():
+    _write_categories(workdir, dataset, group, systems)
     if len(systems) > 1:
       significance.write(
           workdir / f'significance-{group.replace("/", "-")}.tsv',
@@ -107,6 +114,25 @@ def gather(
   if recalls and say:
     print('\n'.join(recalls))
   return values
+
+
+def _write_categories(
+    workdir: pathlib.Path, dataset: dataset_lib.Dataset, group: str,
+    systems: Mapping[str, Mapping[str, Mapping[str, float]]],
+) -> None:
+  """Means by category of mention, where the queries at hand are mentions."""
+  name, _, split = group.partition('/')
+  prepared = dataset.prepared
+  if name != dataset.name or not prepared.has_mentions:
+    return
+  categories = mention_categories.of_split(prepared, split)
+  worlds_lib.write_worlds(
+      workdir / f'categories-{group.replace("/", "-")}.tsv',
+      {system: worlds_lib.by_world({
+          metric: {query: value for query, value in of.items()
+                   if query in categories} for metric, of in values.items()
+      }, categories) for system, values in systems.items()}, 'category',
+  )
 
 
 def format_table(rows: Mapping[str, Mapping[str, float]]) -> str:

@@ -50,18 +50,20 @@ def over_worlds(
 def write_worlds(
     path: pathlib.Path,
     systems: Mapping[str, Mapping[str, Mapping[str, float]]],
+    kind: str = 'world',
 ) -> None:
   """Writes a table: a line for each system and world, a column a metric.
 
   Args:
     path: of the tab-separated file, written atomically.
     systems: system -> world -> metric -> value, as `by_world` gives them.
+    kind: what the worlds are, for the head of the table.
   """
   names = dict.fromkeys(name for worlds in systems.values()
                         for values in worlds.values() for name in values)
   with atomic.writing(path) as f:
     lines = csv.writer(f, delimiter='\t', lineterminator='\n')
-    lines.writerow(('system', 'world', *names))
+    lines.writerow(('system', kind, *names))
     for system, worlds in systems.items():
       for world, values in worlds.items():
         lines.writerow((system, world, *(

@@ -111,6 +111,21 @@ def test_numbers_of_each_world(evaluated):
           np.mean([float(row[metric]) for row in ours]))
 
 
+def test_numbers_of_each_category(evaluated):
+  root, _ = evaluated
+  values = json.loads((root / 'work' / 'metrics.json').read_text())
+  with open(root / 'work' / 'categories-zeshel-test.tsv') as f:
+    rows = [row for row in csv.DictReader(f, delimiter='\t')
+            if row['system'] == 'initial']
+  assert {row['category'] for row in rows} <= {
+      'high overlap', 'multiple categories', 'ambiguous substring',
+      'low overlap'}
+  counts = [float(row['queries']) for row in rows]
+  assert sum(counts) == 12
+  assert values['zeshel/test/initial/accuracy@4'] == pytest.approx(np.average(
+      [float(row['accuracy@4']) for row in rows], weights=counts))
+
+
 def test_worlds_are_not_searched_by_scann(evaluated, tmp_path):
   root, _ = evaluated
   config = tiny.make_linking_config(

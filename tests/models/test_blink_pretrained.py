@@ -84,7 +84,7 @@ def test_what_is_missing_is_told(tmp_path):
   config = tmp_path / 'config.json'
   values = json.loads(config.read_text())
   config.write_text(json.dumps({**values, 'hidden_size': 32}))
-  with pytest.raises(errors.UserError, match='context_encoder.bert_model: .* asks'):
+  with pytest.raises(errors.UserError, match='context_encoder.*: .* asks for'):
     pretrained.load_towers(str(tmp_path))
 
 
