@@ -300,6 +300,20 @@ def test_papers_tables_of_linking(name, table, rows):
       for (model, negatives), values in wanted.items()]
 
 
+def test_papers_percentages_of_hard_negatives():
+  """Appendix A; what Table 1 has too is the same there."""
+  with open(ROOT / 'configs' / 'zhang_stratos.csv', newline='') as f:
+    cells = [row for row in csv.DictReader(f)
+             if row['metric'] == 'accuracy@64' and row['split'] == 'val']
+  of = {table: {(row['model'], row['negatives']): row['value']
+                for row in cells if row['table'] == table} for table in '1A'}
+  assert len(of['A']) == 15
+  both = of['1'].keys() & of['A'].keys()
+  assert len(both) >= 7
+  differing = {key for key in both if of['1'][key] != of['A'][key]}
+  assert differing <= {('DUAL', 'Hard'), ('MULTI-8', 'Hard'), ('SOM', 'Hard')}
+
+
 def test_papers_values_of_rerankers():
   with open(ROOT / 'configs' / 'zhang_stratos.csv', newline='') as f:
     cells = [row for row in csv.DictReader(f) if row['table'] == '2'

@@ -136,6 +136,33 @@ def test_at_the_population_only_uniform_negatives_are_unbiased(law):
   assert difference < 1e-6 if law is uniform else difference > 0.01
 
 
+@pytest.mark.parametrize(('negatives', 'gamma'), [
+    (1, (0.657, 0.293, 0.050)), (2, (0.6, 0.3, 0.1)),
+])
+def test_three_labels_under_equation_8(negatives, gamma):
+  """bias/README.md has these; by the definition, and by what is drawn here."""
+  p = np.array([0.6, 0.3, 0.1])
+  exact = np.zeros(3)
+  for gold in range(3):
+    others = [law for law in itertools.permutations(range(3), negatives)
+              if gold not in law]
+    chances = np.array([np.prod(p[list(law)]) for law in others])
+    for law, chance in zip(others, chances / chances.sum(), strict=True):
+      candidates = [gold, *law]
+      exact[candidates] += p[gold] * chance * p[candidates] / p[
+          candidates].sum()
+  np.testing.assert_allclose(exact, gamma, atol=5e-4)
+  golds = np.arange(3)
+  usable = jnp.asarray(golds != golds[:, None])
+  scores = jnp.tile(jnp.log(jnp.asarray(p, jnp.float32)), (3, 1))
+  chosen = sampling.mixed(negatives, 100)
+  bias = score_bias.score_bias(
+      scores, golds, jnp.ones_like(usable),
+      lambda key: sampling.draw(key, golds, scores, usable, chosen).rows,
+      jax.random.split(jax.random.key(0), 20_000), jnp.asarray(p, jnp.float32))
+  np.testing.assert_allclose(p - bias.mean.sum(axis=0), gamma, atol=5e-3)
+
+
 @pytest.mark.parametrize('p', [0.5, 0.9, 0.999])
 def test_theorem_3_2_has_a_counterexample(p):
   """Two labels, K = 2, gold and negative iid from p = pop."""
