@@ -228,23 +228,25 @@ class Checkpoints:
     self._best.step = progress.best_step
     return state, progress
 
-  def restore_params(self, name: str, like: Any, step: int) -> Any:
+  def restore_params(
+      self, name: str, like: Any, step: int, averaged: bool = True
+  ) -> Any:
     """Restores a model's parameters only, as host arrays.
-
-    Where there is an average of them, that counts as trained.
 
     Args:
       name: `encoder` (the towers), `generator` or `reranker`.
       like: abstract parameters.
       step: a saved step.
+      averaged: whether an average of them, where there is one, counts as
+        trained.
 
     Raises:
       UserError: shapes or names differ, or a file is damaged.
     """
     with checkpoint_errors.refusing_damage(self._folder, step):
-      return self._restore_params(name, like, step)
+      return self._restore_params(name, like, step, averaged)
 
-  def _restore_params(self, name, like, step):
+  def _restore_params(self, name, like, step, averaged):
     self._verify(step, ('params',))
     item, saved = 'params', self._manager.item_metadata(step)['params']
     if name not in saved:
@@ -254,7 +256,7 @@ class Checkpoints:
       )
     read = lambda restored: restored[name]
     wanted = {name: like}
-    if (self._folder / str(step) / _MEMORY).exists():
+    if averaged and (self._folder / str(step) / _MEMORY).exists():
       memory = self._manager.item_metadata(step)[_MEMORY]
       if _AVERAGE in memory:
         self._verify(step, (_MEMORY,))

@@ -43,7 +43,8 @@ __all__ = [
     'DataConfig', 'EnsembleConfig', 'EvaluationConfig', 'IndexConfig',
     'LossConfig', 'MeshConfig', 'ModelConfig', 'NceConfig', 'NegativesConfig',
     'OptimConfig', 'StudyConfig', 'SyntheticConfig', 'TableConfig',
-    'arguments', 'base_config', 'flat', 'inner_configs', 'parse', 'set_key',
+    'arguments', 'base_config', 'flat', 'from_dict',
+    'inner_configs', 'parse', 'set_key',
     'to_dict', 'unknown_argument',
 ]
 
@@ -142,6 +143,15 @@ def parse(config: ml_collections.ConfigDict) -> Config:
   return _build(Config, config.to_dict())
 
 
+def from_dict(values: dict[str, Any]) -> Config:
+  """The config that a json of `to_dict` holds, its lists as tuples.
+
+  Raises:
+    UserError: as `parse`.
+  """
+  return _build(Config, _with_tuples(values))
+
+
 def inner_configs(config: Config) -> Iterator[tuple[str, Config]]:
   """The configs that a config holds, each with its key."""
   for name in _WITHIN:
@@ -234,6 +244,12 @@ def _defaults(cls: type) -> dict[str, Any]:
     else:
       values[field.name] = field.default
   return values
+
+
+def _with_tuples(value: Any) -> Any:
+  if isinstance(value, dict):
+    return {key: _with_tuples(one) for key, one in value.items()}
+  return tuple(map(_with_tuples, value)) if isinstance(value, list) else value
 
 
 def _build(cls: type[keys.Section], values: Any) -> Any:

@@ -18,6 +18,9 @@ def _if_named(name: str) -> keys.Where:
 _IF_SAMPLED = _if_named('sampled')
 
 
+_SYNCHRONOUS, _ASYNCHRONOUS = 'synchronous', 'asynchronous'
+
+
 @dataclasses.dataclass(frozen=True)
 class NegativesConfig(source_list.NamedSources, keys.Section):
   """Hard negatives, beside the other rows of the batch (Lu et al., section 4).
@@ -56,6 +59,9 @@ class NegativesConfig(source_list.NamedSources, keys.Section):
     refresh_steps: steps after which the mined pool is made again by the model
       as it is (ANCE, Xiong et al., 2021): candidates of `coarse`, `fine` and
       `model` are replaced by its nearest passages; all filters apply. 0: never.
+    refresh: who makes it again: `synchronous`, the training itself, which waits
+      for it; or `asynchronous`, another program (configs/refresh.py) by the
+      checkpoints, of which the training takes what is ready then.
     checkpoint: the model that `model` mines with; empty: `checkpoint` of the
       top level.
     runs: files that `run` reads: TREC run files, and files of Zeshel's
@@ -101,6 +107,10 @@ class NegativesConfig(source_list.NamedSources, keys.Section):
   greedy: bool = keys.key(False, counts=_IF_SAMPLED)
   refresh_epochs: float = keys.key(1.0, keys.above(0), counts=_IF_SAMPLED)
   refresh_steps: int = keys.key(0, keys.at_least(0), counts=keys.Changed())
+  refresh: str = keys.key(
+      _SYNCHRONOUS, keys.one_of(_SYNCHRONOUS, _ASYNCHRONOUS),
+      counts=keys.Changed(),
+  )
   checkpoint: str = keys.key('', counts=False)
   runs: tuple[str, ...] = keys.key((), counts=False)
   coarse_dim: int = keys.key(25, keys.at_least(1), counts=False)
@@ -126,10 +136,18 @@ class NegativesConfig(source_list.NamedSources, keys.Section):
       (), each=keys.one_of(*FORMATS), counts=False
   )
 
+  @property
+  def is_asynchronous(self) -> bool:
+    """Whether another program makes the pool again."""
+    return self.refresh == _ASYNCHRONOUS
+
   def __post_init__(self):
     """Checks ranges and that the keys agree."""
     super().__post_init__()
     self._check_names()
+    if self.is_asynchronous and not self.refresh_steps:
+      raise self.error('refresh_steps', 'is needed by refresh=asynchronous: '
+                       'steps after which the newest pool is taken')
     if 'run' in self.names and not (self.runs or self.pool):
       raise self.error('runs', 'is needed by source "run": a TREC run file, '
                        "such as ('bm25.trec',)")

@@ -40,8 +40,13 @@ class PooledTraining(run.Training):
         self._dataset, pairs, self._pool,
         {role: need.load() for role, need in self._given.drawn_from.items()},
         sharding.make_local_mesh(config.mesh), self._embed, self.workdir,
-        self._remake, folders.sha256_json(self._identity)[:12],
+        self.remake, self.code,
     ))
+
+  @property
+  def code(self) -> str:
+    """Of its identity, for what it makes beside its checkpoints."""
+    return folders.sha256_json(self._identity)[:12]
 
   @property
   def _refresh_steps(self):
@@ -51,8 +56,13 @@ class PooledTraining(run.Training):
     return (None if self._source is None
             else self._source.refresh(params, step))
 
-  def _remake(self, params: Any, moment: refresh.Moment) -> None:
-    """Makes the pool again by the model as it is."""
+  def remake(self, params: Any, moment: refresh.Moment) -> None:
+    """Makes the pool again by the model as it is.
+
+    Args:
+      params: of the training; of these `encoder` counts.
+      moment: when they are these.
+    """
     pool = self._given.pool
     assert isinstance(pool, refresh.Remakes)  # The checks saw to that.
     pool.remake(moment, functools.partial(self._retriever, params, moment))

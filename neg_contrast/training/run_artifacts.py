@@ -139,6 +139,9 @@ class EncoderRun(Run):
                     self.config.optim.steps)
     if not every:
       return ''
+    if self.config.negatives.is_asynchronous:
+      return (f'; every {every:,} steps it takes the newest negatives of '
+              'configs/refresh.py')
     what, each = f'; negatives made again every {every:,} steps', ''
     if self.data.contents('texts') is not None:
       prepared = self.data.load().prepared

@@ -94,7 +94,7 @@ def use_small_parts(change=setattr):
 def whole(tmp_path_factory):
   """A finished training, and the parameters that made its pools, by step."""
   root = tmp_path_factory.mktemp('refresh')
-  params, remake = {}, encoder_run.DualEncoderTraining._remake
+  params, remake = {}, encoder_run.DualEncoderTraining.remake
 
   def note(self, given, moment):
     params[moment.step] = jax.tree.map(np.asarray, given['encoder'])
@@ -102,7 +102,7 @@ def whole(tmp_path_factory):
 
   with pytest.MonkeyPatch.context() as patch:
     use_small_parts(patch.setattr)
-    patch.setattr(encoder_run.DualEncoderTraining, '_remake', note)
+    patch.setattr(encoder_run.DualEncoderTraining, 'remake', note)
     train(root, root / 'whole')
   return root, params
 
@@ -210,7 +210,7 @@ def test_beyond_the_end_it_is_the_mined_pool(whole, tmp_path):
 @pytest.mark.parametrize('where', [
     (kept_parts.KeptParts, '_write', 2),
     (refreshed_pool.RefreshedPool, 'write', 1),
-    (encoder_run.DualEncoderTraining, '_remake', 1),
+    (encoder_run.DualEncoderTraining, 'remake', 1),
     (run_log.RunLog, 'write_refresh', 1),
 ])
 def test_interrupted_refreshes_go_on_the_same(

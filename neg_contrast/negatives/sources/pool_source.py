@@ -9,8 +9,9 @@ import functools
 from typing import Any
 
 import numpy as np
+from absl import logging
 
-from neg_contrast.negatives import drawing
+from neg_contrast.negatives import drawing, served
 from neg_contrast.negatives import pool as pool_lib
 from neg_contrast.negatives import refresh as refresh_lib
 from neg_contrast.negatives.sources import listed_source, source
@@ -25,6 +26,7 @@ class FromPool(listed_source.ListedSource):
     """Reads nothing yet."""
     super().__init__(material)
     self.refresh_steps = material.settings.refresh_steps
+    self._served = served.Served(material.workdir, material.run)
 
   @staticmethod
   def names(
@@ -34,13 +36,32 @@ class FromPool(listed_source.ListedSource):
     return settings.pooled if pool is None else pool.sources
 
   def refresh(self, params: Any, step: int) -> dict[str, Any] | None:
-    """Makes the pool of the steps that come; before the first it is mined."""
+    """Makes the pool of the steps that come; before the first it is mined.
+
+    Or takes the newest that another program made; says so where it is another
+    than before.
+    """
+    if self._material.settings.is_asynchronous:
+      return self._take(step)
     moment = self._moment(step)
     if moment is None:
       return None
     assert self._material.remake is not None  # The checks saw to that.
     self._material.remake(params, moment)
     return refresh_lib.facts(moment)
+
+  def _take(self, step: int) -> dict[str, Any] | None:
+    every = self.refresh_steps
+    made = self._served.choose(step)
+    if not made or step >= every and self._served.at(step - every) == made:
+      if step:
+        logging.info('no newer negatives at step %d: those of step %d stay; is '
+                     'configs/refresh.py running?', step, made)
+      return None
+    moment = self._moment(step)
+    assert moment is not None
+    return {**refresh_lib.facts(moment), 'generation': made,
+            'age': step - made}
 
   def entries(self, step: int) -> list[source_list.Entry]:
     """Where the model replaced several sources, the first has their numbers."""
@@ -72,9 +93,12 @@ class FromPool(listed_source.ListedSource):
     material, every = self._material, self.refresh_steps
     if not every or step < every:
       return None
+    made = step // every * every
+    if material.settings.is_asynchronous:
+      made = self._served.at(made)
     return refresh_lib.Moment(
-        material.workdir, step // every * every, every, material.run
-    )
+        material.workdir, made, every, material.run
+    ) if made else None
 
   def _pool(self, step: int) -> pool_lib.Pool:
     pool, moment = self._material.pool, self._moment(step)
