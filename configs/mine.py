@@ -34,7 +34,7 @@ def get_config(arg=None):
   args = config_lib.arguments(arg, negatives='bm25')
   config = config_lib.base_config()
   config.job = 'mine'
-  presets.set_negatives(config, args['negatives'])
+  presets.set_negatives(config, args['negatives'], 1)
   config.model.init = 'minilm'
   config.model.passage_length = 256
   config.optim.optimizer = 'adamw'

@@ -27,5 +27,5 @@ def get_config(arg=None):
   """Takes no argument."""
   config_lib.arguments(arg)
   config = config_lib.base_config()
-  config.job = 'refresh'
+  config.job = 'follow'
   return config

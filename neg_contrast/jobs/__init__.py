@@ -29,7 +29,7 @@ JOBS = {
     'rerank': 'RerankJob',
     'compare': 'CompareJob',
     'study': 'StudyJob',
-    'refresh': 'RefreshJob',
+    'follow': 'FollowJob',
 }
 """Value of `config.job` -> class, in the module of the job's name.
 

@@ -6,6 +6,7 @@ is taken again: by a run that was stopped, and by one in another workdir that
 `refreshed/` was copied to, which so repeats the first to the last bit.
 """
 
+import functools
 import pathlib
 from typing import Any
 
@@ -42,7 +43,7 @@ class Served:
     Returns:
       The step that it was made at; 0: it is the mined pool.
     """
-    hosts.on_first(lambda: self._write(step))
+    hosts.on_first(functools.partial(self._write, step))
     self._by_step = None
     return self.at(step)
 

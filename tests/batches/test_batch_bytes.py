@@ -78,7 +78,7 @@ def make_batcher(folder, seed, towers=False, cuts=False, halves=False,
       row_lengths={'query': 9, 'passage': 40} if towers else {'shared': 24},
       seed=seed,
       draw=lambda step, numbers, rows: pool.listed(rows).draw(
-          negatives, seed, step, numbers, quotas
+          negatives, seed, step, numbers, range(len(quotas)), quotas
       ),
       query_tokens=queries.tokens,
       passage_tokens=encoder_run.passage_tokens(passages, parts),

@@ -22,7 +22,7 @@ READABLE = ('dpr', 'tevatron', 'flag_embedding')
 def make_job(root, workdir, strategy, **overrides):
   config = tiny.make_config(
       root, job='mine',
-      negatives__sources=(f'{MIXED if strategy == "mixed" else strategy}:2',),
+      negatives__sources=(f'{MIXED if strategy == "mixed" else strategy}:1',),
       negatives__mined_dir=str(root / 'mined'),
       **{'negatives__formats': config_lib.FORMATS, **overrides},
   )

@@ -116,16 +116,17 @@ def test_early_stopping_judges_the_average(finished, tmp_path, monkeypatch):
 @pytest.mark.parametrize(('settings', 'message'), [
     ({'negatives__sources': ('queue:12',)},
      r'have a queue of whole batches: a multiple of data.batch_size=8, '
-     'such as 16'),
-    ({'negatives__sources': ('queue:3',)}, 'such as 8'),
+     'such as queue:16'),
+    ({'negatives__sources': ('queue:3',)}, 'such as queue:8'),
     ({'negatives__momentum': 0.9},
      'fills a queue; name one in negatives.sources'),
     ({'negatives__sources': ('queue:8',), 'negatives__momentum': 1.0},
      'below 1'),
-    ({'negatives__sources': ('queue:8',), 'loss__candidates': 'own',
+    ({'negatives__sources': ('given:1', 'queue:8'), 'loss__candidates': 'own',
       'loss__bidirectional': False}, 'compares a query with its own alone'),
-    ({'negatives__sources': ('shared_corpus:8',), 'loss__candidates': 'own',
-      'loss__bidirectional': False}, 'compares a query with its own alone'),
+    ({'negatives__sources': ('given:1', 'shared_corpus:8'),
+      'loss__candidates': 'own', 'loss__bidirectional': False},
+     'compares a query with its own alone'),
     ({'optim__ema': -0.1}, 'at least 0'),
 ])
 def test_refused(tmp_path, settings, message):

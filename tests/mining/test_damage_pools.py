@@ -116,6 +116,7 @@ def read_draws(folder):
   for name, value in {
       'settings': config_lib.NegativesConfig(sources=('sampled:3',)),
       'pairs': range(QUERIES), 'batch_size': QUERIES, 'workdir': folder,
+      'count': 3,
       'dataset': types.SimpleNamespace(
           prepared=types.SimpleNamespace(passages=range(PASSAGES))),
   }.items():

@@ -49,7 +49,7 @@ class Parts:
         config.negatives, config.loss, config.seed, config.data.batch_size,
         self.dataset, self.pairs, None, {},
         sharding.make_local_mesh(config.mesh),
-        self.embed, folder / 'work',
+        self.embed, folder / 'work', count=config.negatives.per_query,
     ))
     self.params = state.dual_encoder_params(self.model.params, None)
 

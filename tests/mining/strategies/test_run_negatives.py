@@ -32,7 +32,7 @@ def mine(tmp_path):
 
   def make(runs=('run.trec',), **settings):
     config = config_lib.NegativesConfig(**{
-        'sources': ('run:2',), 'depth': 4, 'pool_size': 4,
+        'sources': ('run:1',), 'depth': 4, 'pool_size': 4,
         'runs': tuple(str(tmp_path / name) for name in runs), **settings})
     task = task_lib.Task(data, 'train', config.depth, tmp_path / 'mined',
                          tokenizer=given.Tokenizer('minilm'), runs=config.runs)

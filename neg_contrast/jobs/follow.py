@@ -11,14 +11,14 @@ from neg_contrast.training import follower
 
 
 def check(config: config_lib.Config) -> None:
-  """Refuses a config that does not suit `job=refresh`."""
+  """Refuses a config that does not suit `job=follow`."""
   if not config.checkpoint:
     raise config.error('checkpoint', 'is needed: the workdir of the training '
                        'that is followed')
 
 
-class RefreshJob:
-  """`job=refresh`: follows the checkpoints of a training to its end."""
+class FollowJob:
+  """`job=follow`: follows the checkpoints of a training to its end."""
 
   def __init__(self, config: config_lib.Config, workdir: pathlib.Path):
     """Reads nothing yet; writes into the workdir of the training alone."""
@@ -38,7 +38,7 @@ class RefreshJob:
         folder; or several processes are asked to follow.
     """
     if hosts.are_several():
-      raise errors.UserError('job=refresh: is one process, with all devices of '
+      raise errors.UserError('job=follow: is one process, with all devices of '
                              'its machine; start it once')
     record = follower.begun(self._place)
     config = config_lib.from_dict(record['config'])
