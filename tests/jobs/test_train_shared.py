@@ -12,7 +12,8 @@ from neg_contrast.jobs import train, train_reranker
 from neg_contrast.models import by_name
 from neg_contrast.settings import config as config_lib
 from neg_contrast.training import run_log
-from tests import tiny
+from tests import processes, tiny
+from tests.jobs import test_train
 
 ALL = {'negatives__sources': ('given:2', 'queue:16', 'shared_corpus:5'),
        'negatives__momentum': 0.9, 'optim__ema': 0.5, 'optim__steps': 7}
@@ -100,6 +101,31 @@ def test_the_average_counts_as_trained(finished):
   apart = jax.tree.map(lambda a, b: float(np.abs(a - b).max()),
                        params['encoder'], memory['average']['encoder'])
   assert max(jax.tree.leaves(apart)) > 1e-4
+
+
+_TRAINS = '''
+import pathlib, sys
+from tests import tiny
+from tests.jobs import test_train_shared
+root, work = map(pathlib.Path, sys.argv[1:])
+tiny.train_only(root, work, **test_train_shared.ALL)
+'''
+
+
+def test_killed_while_it_saves_it_ends_the_same(finished, tmp_path):
+  """kill -9, twice: queue, momentum and average are those of a whole run."""
+  rng, work = np.random.default_rng(0), tmp_path / 'work'
+  start = lambda: processes.Process(_TRAINS, [finished, work])
+  killed = [test_train.kill_at(start(), 'saving', work, rng) for _ in range(2)]
+  process = start()
+  assert process.wait(240) == 0, process.communicate(1)
+  assert any(killed)
+  whole = tmp_path / 'whole'
+  tiny.train_only(finished, whole, **ALL)
+  test_train.assert_same_run(whole, work, ALL['optim__steps'])
+  for one, other in zip(*(restored(place, ALL['optim__steps'])
+                          for place in (whole, work)), strict=True):
+    jax.tree.map(np.testing.assert_array_equal, one, other)
 
 
 def test_early_stopping_judges_the_average(finished, tmp_path, monkeypatch):
