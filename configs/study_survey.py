@@ -20,7 +20,8 @@ beside the positives of the batch:
   `queue_960`), and these by a momentum encoder (`moco_960`);
 - an average of the parameters is evaluated (`ema`);
 - the hardest of the batch alone (`hardest_1`, `hardest_4`); another loss, with
-  dot products (`triplet` of the hardest, `hinge`, `bce`);
+  dot products (`triplet` of the hardest, `hinge`, `bce`; `bce_offset`: with the
+  mean of all scores as probability 1/2);
 - queries alone are trained, against the 100 that each step finds in the whole
   corpus (`ltre`).
 
@@ -72,6 +73,8 @@ def get_config(arg=None):
           _set_loss, kind='triplet', distance='dot', margin=5.0, hardest=1),
       'hinge': functools.partial(_set_loss, kind='hinge', margin=5.0),
       'bce': functools.partial(_set_loss, kind='bce', positive_weight=15.0),
+      'bce_offset': functools.partial(
+          _set_loss, kind='bce', positive_weight=15.0, offset=34.0),
       'ltre': _set_retrieved,
   }}, seeds=(0, 1))
 

@@ -38,6 +38,8 @@ class LossConfig(keys.Section):
       scaled scores.
     distance: of `triplet`: `cosine`, `euclidean`, or `dot`, minus the score.
     positive_weight: of the positive in `bce`, in units of a negative's.
+    offset: scaled score that `bce` takes for probability 1/2; where plain dot
+      products of any pair are about 30, these 30.
     adjusted: the score-adjusted loss (Zhang and Stratos, equation 10):
       negatives are drawn independently, with replacement, and the logarithm of
       their expected count is subtracted from their scores; for
@@ -64,6 +66,7 @@ class LossConfig(keys.Section):
   positive_weight: float = keys.key(
       1.0, keys.above(0), counts=keys.Changed()
   )
+  offset: float = keys.key(0.0, counts=keys.Changed())
   adjusted: bool = keys.key(False)
   mask_known_positives: bool = keys.key(True)
   label_smoothing: float = keys.key(0.0, keys.at_least_below(0, 1))

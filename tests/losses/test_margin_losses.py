@@ -26,6 +26,8 @@ LOSSES = {
         True, positive_weight=3.0),
     'own bce': binary_cross_entropy.BinaryCrossEntropyLoss(
         False, candidates='own', hardest=1),
+    'bce with an offset': binary_cross_entropy.BinaryCrossEntropyLoss(
+        True, offset=1.5),
     'own hinge': hinge.HingeLoss(False, candidates='own', margin=2.0),
 }
 SCALE = 1.3
@@ -50,9 +52,9 @@ def by_loop(loss, vectors, batch):
     others = sorted(compare(query, one) for one in negatives)[::-1]
     others = others[:loss.hardest or None]
     if isinstance(loss, binary_cross_entropy.BinaryCrossEntropyLoss):
-      terms = [np.log1p(np.exp(other)) for other in others]
-      return (loss.positive_weight * np.log1p(np.exp(-own)) + sum(terms)) / (
-          1 + len(terms))
+      terms = [np.log1p(np.exp(other - loss.offset)) for other in others]
+      return (loss.positive_weight * np.log1p(np.exp(loss.offset - own))
+              + sum(terms)) / (1 + len(terms))
     return np.mean([max(0.0, loss.margin - own + other) for other in others]
                    ) if others else 0.0
 
