@@ -28,4 +28,5 @@ def get_config(arg=None):
   config_lib.arguments(arg)
   config = config_lib.base_config()
   config.job = 'follow'
+  config.workdir = config.get_oneway_ref('checkpoint')
   return config

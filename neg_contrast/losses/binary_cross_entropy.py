@@ -15,9 +15,9 @@ class BinaryCrossEntropyLoss(candidate_loss.CandidateLoss):
   One of the three losses that the survey names. Scores count by themselves, not
   beside others: they become probabilities that can be compared over queries.
   Among very many negatives the positive needs a weight, and scores that are far
-  from 0 for any pair, as plain dot products are, an offset (as in SigLIP, Zhai et
-  al., 2023, where it is learned): without one a model first learns to lower all
-  scores, and forgets the rest.
+  from 0 for any pair, as plain dot products are, an offset (as in SigLIP, Zhai
+  et al., 2023, where it is learned): without one a model first learns to lower
+  all scores, and forgets the rest.
 
   Attributes:
     positive_weight: of the positive, in units of a negative's.

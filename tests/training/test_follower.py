@@ -255,7 +255,7 @@ def test_other_data_is_refused(late, tmp_path):
 
 
 @pytest.mark.parametrize(('damage', 'told'), [
-    (lambda path: path.write_text('{'), 'served.json:1: .*Put it back, or train'),
+    (lambda path: path.write_text('{'), 'served.json:1: .*Put it back, or tr'),
     (lambda path: folders.write_sealed(path, {'run': 'x', 'served': []}),
      'is of another training; remove'),
     (lambda path: folders.write_sealed(path, {
