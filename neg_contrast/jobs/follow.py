@@ -53,10 +53,12 @@ class FollowJob:
     job = train.TrainJob(config, self._place)
     here = job.run.identity
     if here != record['identity']:
-      differing = folders.differences(record['identity'], here)
+      differing = ['they are not there'] if here is None else (
+          folders.differences(record['identity'], here)
+      )
       raise errors.UserError(
           f'{self._place}: its training was begun with other data, models or '
-          'negatives than are found from this folder; start both programs in '
-          f'the same one ({"; ".join(differing)})'
+          'negatives than are found from this folder '
+          f'({"; ".join(differing)}); start both programs in the same one'
       )
     follower.Follower(self._place, job.run.training()).follow()
