@@ -53,6 +53,7 @@ def check(config: config_lib.Config) -> None:
       check(inner)
   loss_table.make(config.loss)
   checks.check_models_before(config)
+  checks.check_head(config)
   _module(config.job).check(config)
 
 

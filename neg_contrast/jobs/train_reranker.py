@@ -5,7 +5,7 @@ import pathlib
 
 from neg_contrast.artifacts import artifact, folders
 from neg_contrast.data import dataset as dataset_lib
-from neg_contrast.evaluation import judged, metrics, summary
+from neg_contrast.evaluation import calibrated, judged, metrics, summary
 from neg_contrast.jobs.common import (
   checks,
   declared_candidates,
@@ -14,6 +14,7 @@ from neg_contrast.jobs.common import (
   reporting,
   settings_of_rooms,
 )
+from neg_contrast.losses import loss_table
 from neg_contrast.mining import pool_folder
 from neg_contrast.models import given
 from neg_contrast.retrieval import retriever as retriever_lib
@@ -46,6 +47,7 @@ def check(config: config_lib.Config) -> None:
                        'known of sources bm25, model and run only; name '
                        '"bm25", a TREC run file, or the checkpoint of a '
                        'retriever')
+  loss_table.make_of_pairs(config.loss)
   metrics.check_criterion(config.evaluation.criterion, has_candidates=True)
   config.evaluation.check_depth()
   negatives_checks.check_unfiltered(config)
@@ -74,7 +76,8 @@ class TrainRerankerJob:
     before, after = declared_candidates.reranked(
         config, self._candidates(test), self.run, self._workdir
     )
-    return [self._data, before, self.run, after]
+    fitted = [] if self._calibration is None else [self._calibration]
+    return [self._data, before, self.run, after, *fitted]
 
   @functools.cached_property
   def run(self) -> reranker_runs.RerankerRun:
@@ -100,8 +103,22 @@ class TrainRerankerJob:
         'environment': folders.environment(),
         'metrics': values,
     })
+    fitted = None if self._calibration is None else self._calibration.load()
+    if fitted is not None:
+      print(f'\n{calibrated.describe(fitted)}')
     reporting.write_report(
-        self._workdir, self._config, dataset, negatives=self._pool
+        self._workdir, self._config, dataset, negatives=self._pool,
+        calibration=fitted,
+    )
+
+  @functools.cached_property
+  def _calibration(self) -> calibrated.FittedCalibration | None:
+    """Of a training by `bce`, whose scores are to be probabilities."""
+    if self._config.loss.kind != 'bce':
+      return None
+    return calibrated.FittedCalibration(
+        self.run, self.run.candidates,
+        settings_of_rooms.encoding(self._config), self._workdir,
     )
 
   def _candidates(self, queries: judged.Judged) -> judged.Ranking:

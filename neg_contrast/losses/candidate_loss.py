@@ -2,6 +2,7 @@
 
 import abc
 import dataclasses
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -30,6 +31,7 @@ class CandidateLoss(dual_encoder_loss.DualEncoderLoss):
   """
 
   directions = (True, False)
+  compares_scores: ClassVar[bool] = True  # Whether any scores do, not vectors'.
 
   @abc.abstractmethod
   def per_query(

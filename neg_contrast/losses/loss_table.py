@@ -6,6 +6,7 @@ from collections.abc import Collection
 from neg_contrast import errors
 from neg_contrast.losses import (
   binary_cross_entropy,
+  candidate_loss,
   dual_encoder_loss,
   hinge,
   softmax,
@@ -79,6 +80,39 @@ def make(settings: config_lib.LossConfig) -> dual_encoder_loss.DualEncoderLoss:
     )
   _check_foreign(settings, kind)
   return kind(**{name: getattr(settings, name) for name in _keys(kind)})
+
+
+def make_of_pairs(
+    settings: config_lib.LossConfig,
+) -> candidate_loss.CandidateLoss:
+  """The loss of a cross-encoder: of each query's own candidates.
+
+  Directions, candidates and scale are those of dual encoders; they are not
+  looked at.
+
+  Args:
+    settings: `config.loss`.
+
+  Raises:
+    UserError: the loss is one of vectors; says which are of scores.
+  """
+  able = [name for name, kind in LOSSES.items() if _is_of_scores(kind)]
+  if settings.kind not in able:
+    raise errors.UserError(
+        f'{errors.key("loss.kind")}={settings.kind!r}: compares vectors, and a '
+        f'reranker has scores alone; choose {" or ".join(able)}'
+    )
+  loss = make(dataclasses.replace(
+      settings, candidates=dual_encoder_loss.OWN, bidirectional=False,
+      adjusted=False, learn_scale=False,
+  ))
+  assert isinstance(loss, candidate_loss.CandidateLoss)
+  return loss
+
+
+def _is_of_scores(kind: type[dual_encoder_loss.DualEncoderLoss]) -> bool:
+  return (issubclass(kind, candidate_loss.CandidateLoss)
+          and kind.compares_scores)
 
 
 def check(

@@ -1,4 +1,4 @@
-"""Hard-negative NCE of a cross-encoder. Pure."""
+"""A loss of the scores of a cross-encoder. Pure."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -7,23 +7,33 @@ import jax
 import jax.numpy as jnp
 
 from neg_contrast import losses
+from neg_contrast.losses import (
+  candidate_loss,
+  contrast,
+  gradient_cache,
+  own_candidates,
+)
 from neg_contrast.losses import candidate_softmax as candidates
-from neg_contrast.losses import contrast, gradient_cache, own_candidates
 from neg_contrast.models import cross_encoder
 
 
 def make_loss(
-    module: cross_encoder.CrossEncoder, sources: Sequence[str] = (),
+    module: cross_encoder.CrossEncoder,
+    loss: candidate_loss.CandidateLoss,
+    sources: Sequence[str] = (),
     chunks: gradient_cache.Chunks | None = None,
 ) -> losses.Loss:
-  """Hard-negative NCE of a cross-encoder: Zhang and Stratos, equation 11.
+  """The mean of a loss over queries, each against candidates of its own.
 
-  Scores have no scale: the score layer learns its own. Dropout keys are a
-  function of (seed, step, group). Metrics: `accuracy`, `effective_negatives`
-  and `contrast`, see `contrast.of_batch`.
+  By `softmax` it is hard-negative NCE (Zhang and Stratos, equation 11), by
+  `bce` each pair is judged by itself (Nogueira and Cho, "Passage Re-ranking
+  with BERT", 2019, equation 1). Scores have no scale: the score layer learns
+  its own. Dropout keys are a function of (seed, step, group). Metrics:
+  `accuracy`, `effective_negatives` and `contrast`, see `contrast.of_batch`.
 
   Args:
     module: the module.
+    loss: of scores, see `loss_table.make_of_pairs`.
     sources: names of the sources of negatives, by number.
     chunks: score the batch in chunks; None: at once.
   """
@@ -33,12 +43,12 @@ def make_loss(
         module, params['reranker'], batch.sequences, key, chunks
     )
     scores = table.reshape(-1)[batch.candidate_slots]
-    of_scores = lambda scores: jnp.mean(
-        candidates.candidate_softmax(scores, batch.is_candidate)
-    )
     own = dataclasses.replace(own_candidates.of_scores(
         scores, batch.negative_sources, 1.0, sources
-    ), is_candidate=batch.is_candidate)
+    ), is_candidate=batch.is_candidate).hardest(loss.hardest)
+    of_scores = lambda scores: jnp.mean(loss.per_query(
+        dataclasses.replace(own, scores=scores)
+    ))
     return of_scores(scores), {
         'accuracy': jnp.mean(own.is_best.astype(jnp.float32)),
         'effective_negatives': candidates.mean_effective_negatives(

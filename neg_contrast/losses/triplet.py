@@ -23,6 +23,7 @@ class TripletLoss(candidate_loss.CandidateLoss):
   """
 
   has_scale = False
+  compares_scores = False
 
   margin: float = 1.0
   distance: str = 'cosine'

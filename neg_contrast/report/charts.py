@@ -23,9 +23,18 @@ def series_of(groups: Sequence[contents.Group]) -> dict[str, int]:
 
 
 def draw_charts(report: contents.Report) -> dict[str, list[str]]:
-  """SVG of the parts `results`, `training` and `lengths`."""
+  """SVG of the parts `results`, `training`, `lengths` and `calibration`."""
   colours = series_of(report.groups)
-  charts: dict[str, list[str]] = {'results': [], 'training': [], 'lengths': []}
+  charts: dict[str, list[str]] = {
+      'results': [], 'training': [], 'lengths': [], 'calibration': []
+  }
+  if report.calibration is not None:
+    charts['calibration'] = [
+        figures.reliability(f'calibration-{name}', title,
+                            report.calibration[name]['bins'])
+        for name, title in (('before', 'Before calibration'),
+                            ('after', 'After calibration'))
+    ]
   for base, systems in cut_families(report.groups[:1]).items():
     charts['results'].append(figures.cuts(
         f'cuts-{len(charts["results"])}', base, systems, colours

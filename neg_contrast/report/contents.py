@@ -213,6 +213,8 @@ class Report:
     environment: versions and settings.
     negatives: None where there is no pool of them.
     tables: of a grid of trainings, as HTML.
+    calibration: of a cross-encoder, as `evaluation.calibrated` has it; None:
+      there is none.
   """
 
   job: str
@@ -228,3 +230,4 @@ class Report:
   environment: Mapping[str, Any]
   negatives: negatives_page.Negatives | None = None
   tables: tuple[str, ...] = ()
+  calibration: Mapping[str, Any] | None = None

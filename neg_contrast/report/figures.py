@@ -247,6 +247,35 @@ def bars(
   return svg.draw(name, title, draw, (3.1, 2.0))
 
 
+def reliability(
+    name: str, title: str, bins: Sequence[Mapping[str, float]]
+) -> str:
+  """A reliability diagram: what is positive, by how probable it was said to be.
+
+  Calibrated probabilities lie on the diagonal (Guo et al., 2017, figure 1).
+
+  Args:
+    name: of the figure, unique in its page.
+    title: above it.
+    bins: each with `probability`, `positive` and `pairs`.
+  """
+
+  def draw(axes):
+    axes.plot([0, 1], [0, 1], color=svg.INK, linewidth=1,
+              linestyle=(0, (4, 2)))
+    axes.plot(
+        [one['probability'] for one in bins],
+        [one['positive'] for one in bins], marker='o', markersize=4,
+        color=svg.series_color(2),
+    )
+    axes.set_xlim(-0.02, 1.02)
+    axes.set_ylim(-0.02, 1.02)
+    axes.set_xlabel('probability')
+    axes.set_ylabel('positive')
+
+  return svg.draw(name, title, draw, (3.1, 2.6))
+
+
 def heat_map(
     name: str,
     title: str,

@@ -61,6 +61,7 @@ def write_report(
     model: loading.Model | None = None,
     negatives: negatives_facts.Mined | None = None,
     tables: tuple[str, ...] = (),
+    calibration: Mapping[str, Any] | None = None,
 ) -> pathlib.Path:
   """Writes `report.html` from the finished evaluations of a workdir.
 
@@ -78,6 +79,7 @@ def write_report(
       lengths of texts are not shown.
     negatives: a finished pool of hard negatives, to be explained.
     tables: of a grid of trainings, as HTML.
+    calibration: of a cross-encoder, as `evaluation.calibrated` has it.
 
   Returns:
     The file.
@@ -85,9 +87,9 @@ def write_report(
   Raises:
     UserError: a file of the workdir is damaged.
   """
-  page = page_lib.render(_gather(
+  page = page_lib.render(dataclasses.replace(_gather(
       workdir, about, data, evaluation, dataset, model, negatives, tables
-  ))
+  ), calibration=calibration))
   path = workdir / FILE
   with atomic.writing(path) as f:  # Names of files need not be UTF-8.
     f.write(page.encode('utf-8', 'backslashreplace').decode())

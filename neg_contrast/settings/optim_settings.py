@@ -13,6 +13,9 @@ class OptimConfig(keys.Section):
     optimizer: `adam`, `adamw` or `adafactor`, which keeps factored second
       moments and no first ones.
     learning_rate: its peak.
+    head_learning_rate: the peak for a reranker's layers above the transformer
+      (score layer and pooler), in the place of `learning_rate`; 0: the same.
+      A new score layer learns little in some hundred steps of 1e-5.
     schedule: `constant`, or `linear` or `cosine` decay to 0 at the last step.
     warmup_steps: steps of linear rise from 0.
     weight_decay: rate of `adamw`; not applied to biases and norms.
@@ -32,6 +35,9 @@ class OptimConfig(keys.Section):
       'adam', keys.one_of('adam', 'adamw', 'adafactor')
   )
   learning_rate: float = keys.key(1e-5, keys.above(0))
+  head_learning_rate: float = keys.key(
+      0.0, keys.at_least(0), counts=keys.Changed()
+  )
   schedule: str = keys.key(
       'constant', keys.one_of('constant', 'linear', 'cosine')
   )

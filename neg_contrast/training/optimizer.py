@@ -32,6 +32,8 @@ def make_optimizer(
   is as T5's authors use it: without first moment, and with updates that are
   scaled by the size of the parameters (the learning rate is a part of it),
   which suits a T5, whose embeddings are of size 1 and its matrices are not.
+  The head of a cross-encoder may have a learning rate of its own, with the same
+  schedule.
 
   Args:
     config: the settings.
@@ -54,6 +56,11 @@ def make_optimizer(
         config.weight_decay, mask=state_lib.decay_mask
     ))
   parts.append(optax.scale_by_learning_rate(schedule))
+  if config.head_learning_rate:
+    parts.append(optax.masked(
+        optax.scale(config.head_learning_rate / config.learning_rate),
+        state_lib.head_mask,
+    ))
   chain = optax.chain(*parts)
   if not frozen:
     return chain

@@ -18,7 +18,7 @@ from neg_contrast.batches import pair_batches, text_pairs
 from neg_contrast.batches import row_length as row_length_lib
 from neg_contrast.data import examples
 from neg_contrast.evaluation import candidate_scores
-from neg_contrast.losses import reranker_loss
+from neg_contrast.losses import loss_table, reranker_loss
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.models import cross_encoder, loading, model_names, reranker
 from neg_contrast.retrieval import hits, pair_scorer
@@ -49,6 +49,7 @@ class RerankerTraining(pooled_run.PooledTraining):
     """What is minimised, for a model of some shape."""
     return reranker_loss.make_loss(
         model_lib.make_cross_encoder(spec, self._config.model),
+        loss_table.make_of_pairs(self._config.loss),
         self._sources,
         chunking.make_chunks(self._config, chunk_groups, self._mesh),
     )

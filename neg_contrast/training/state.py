@@ -58,6 +58,15 @@ def init_state(
   )
 
 
+def head_mask(params: Any) -> Any:
+  """True for the leaves of a cross-encoder above its transformer."""
+  return jax.tree_util.tree_map_with_path(
+      lambda path, _: [getattr(key, 'key', '') for key in path[:2]] in (
+          ['reranker', 'pooler'], ['reranker', 'score']
+      ), params,
+  )
+
+
 def decay_mask(params: Any) -> Any:
   """True for the leaves that weight decay applies to: kernels, embeddings."""
   return jax.tree_util.tree_map_with_path(

@@ -10,17 +10,24 @@ import numpy as np
 import pytest
 
 from neg_contrast import errors, jobs
-from neg_contrast.artifacts import checkpoints, plan
+from neg_contrast.artifacts import artifact, checkpoints, folders, plan
 from neg_contrast.batches import packed, text_pairs
 from neg_contrast.data import dataset
-from neg_contrast.evaluation import candidate_scores, metrics, runs, trec
+from neg_contrast.evaluation import (
+  calibrated,
+  calibration,
+  candidate_scores,
+  metrics,
+  runs,
+  trec,
+)
 from neg_contrast.evaluation.metrics import metric
 from neg_contrast.jobs import evaluate, rerank, train, train_reranker
 from neg_contrast.jobs.common import settings_of_rooms
 from neg_contrast.mining import candidates as candidates_lib
 from neg_contrast.models import by_name as model_lib
-from neg_contrast.models import cross_encoder, loading
-from neg_contrast.retrieval import embedder, text_encoder
+from neg_contrast.models import cross_encoder, given, loading
+from neg_contrast.retrieval import embedder, pair_scorer, text_encoder
 from neg_contrast.settings import config as config_lib
 from neg_contrast.training import loop, reranker_run
 from tests import test_configs, tiny
@@ -362,6 +369,9 @@ def test_other_kinds_of_models_are_refused(trained, tmp_path):
     ({'job': 'rerank', 'checkpoint': 'x'}, 'config.candidates'),
     ({'job': 'rerank', 'candidates': 'bm25'}, 'config.checkpoint'),
     ({'evaluation__metrics': ('accuracy@6',)}, 'evaluation.depth'),
+    ({'loss__kind': 'triplet'}, 'compares vectors'),
+    ({'job': 'train', 'negatives__sources': (), 'evaluation__metrics': (),
+      'optim__head_learning_rate': 1e-3}, 'is for rerankers'),
 ])
 def test_what_does_not_go_together_is_refused(tmp_path, overrides, told):
   config = make_config(tmp_path, **overrides)
@@ -385,3 +395,86 @@ def test_chunks_change_nothing(trained):
   np.testing.assert_allclose(loss, grads[1][0][0], rtol=1e-5)
   jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=1e-5),
                grads[0][1], grads[1][1])
+
+
+@pytest.fixture(scope='module')
+def calibrated_run(trained):
+  """A reranker that learned by binary cross-entropy."""
+  root, _ = trained
+  config = make_config(
+      root, loss__kind='bce', optim__head_learning_rate=3e-2,
+      optim__steps=30, evaluation__eval_steps=10, model__hidden_dropout=None)
+  tiny.run(train_reranker.TrainRerankerJob, config, root / 'bce')
+  return root, config
+
+
+def test_binary_cross_entropy_is_calibrated(calibrated_run):
+  root, config = calibrated_run
+  values = folders.read_sealed(
+      root / 'bce' / calibrated.FILE, root / 'bce' / calibrated.FILE)
+  assert values['after']['cross_entropy'] < values['before']['cross_entropy']
+  assert sum(one['pairs'] for one in values['after']['bins']) == (
+      values['pairs'])
+  page = (root / 'bce' / 'report.html').read_text()
+  assert 'Expected calibration error' in page
+  assert page.count('calibration-after') and 'Before calibration' in page
+  model = model_lib.load_reranker_workdir(root / 'bce')
+  assert values['model'] == model.fingerprint
+  parsed = config_lib.parse(config)
+  job = train_reranker.TrainRerankerJob(parsed, root / 'bce')
+  found = job.run.candidates.load().found
+  queries = job.run.candidates.judged.open().query_rows
+  data = job.run.candidates.judged.dataset
+  scores = candidate_scores.cross_scores(
+      pair_scorer.PairScorer(model, settings_of_rooms.encoding(parsed)), data,
+      queries, found.rows)
+  judged = {(int(query), int(row)) for split in data.prepared.splits
+            for query, row, grade in zip(
+                data.prepared.judgements(split).query_rows,
+                data.prepared.judgements(split).passage_rows,
+                data.prepared.judgements(split).grades, strict=True)
+            if grade > 0}
+  pairs = [(scores[line, place], (int(query), int(row)) in judged)
+           for line, query in enumerate(queries)
+           for place, row in enumerate(found.rows[line]) if row >= 0]
+  assert values['positives'] == sum(is_positive for _, is_positive in pairs)
+  want = calibration.fit(*map(np.array, zip(*pairs, strict=True)))
+  assert values['temperature'] == pytest.approx(want.temperature, rel=1e-4)
+  assert values['bias'] == pytest.approx(want.bias, rel=1e-4)
+
+
+def test_the_head_has_a_learning_rate_of_its_own(calibrated_run):
+  """After a step of Adam every weight moved by its rate, to begin with."""
+  root, _ = calibrated_run
+  moved = {}
+  for name, rate in (('plain', 0.0), ('own', 3e-2)):
+    config = config_lib.parse(make_config(
+        root, optim__learning_rate=1e-3, optim__head_learning_rate=rate))
+    job = train_reranker.TrainRerankerJob(config, root / 'bce')
+    training = job.run.training()
+    ready = training.set_up()
+    state = training.first_state(ready)
+    before = jax.tree.map(np.asarray, state.params['reranker'])
+    state, _ = ready.step(state, ready.put(0)[0])
+    moved[name] = jax.tree.map(
+        lambda a, b: float(np.abs(np.asarray(a) - b).max()),
+        state.params['reranker'], before)
+  assert moved['plain']['score']['kernel'] == pytest.approx(1e-3, rel=0.02)
+  assert moved['own']['score']['kernel'] == pytest.approx(3e-2, rel=0.02)
+  assert moved['own']['bert'] == moved['plain']['bert']
+
+
+def test_a_calibration_of_other_weights_is_refused(calibrated_run, tmp_path):
+  root, _ = calibrated_run
+  path = tmp_path / calibrated.FILE
+  shutil.copy(root / 'bce' / calibrated.FILE, path)
+  config = config_lib.parse(make_config(root)).model
+  of = lambda name: calibrated.GivenCalibration(
+      given.RerankerStart(str(root / name), 0, config), path)
+  assert of('bce').load()['temperature'] > 0
+  with pytest.raises(errors.UserError, match='calibrates other weights'):
+    of('work').load()
+  path.write_text(path.read_text().replace('"bias"', '"bios"'))
+  artifact.forget()
+  with pytest.raises(errors.UserError, match=calibrated.FILE):
+    of('bce').load()

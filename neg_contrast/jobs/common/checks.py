@@ -103,6 +103,14 @@ def check_no_bias_log(config: config_lib.Config) -> None:
                        f'this is job={config.job}; leave it out')
 
 
+def check_head(config: config_lib.Config) -> None:
+  """Refuses a learning rate of a head that the job does not train."""
+  if config.optim.head_learning_rate and config.job != 'train_reranker':
+    raise config.error('optim.head_learning_rate', 'is for rerankers '
+                       f'(job=train_reranker), and this is job={config.job}; '
+                       'leave it out')
+
+
 def check_steps(config: config_lib.Config) -> None:
   """Refuses a job without epochs to run for no steps."""
   if not config.optim.steps:

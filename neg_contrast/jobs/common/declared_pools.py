@@ -121,6 +121,7 @@ def _miners(
       synthetic=config_lib.SyntheticConfig(),
       negatives=config_lib.NegativesConfig(),
       nce=config_lib.NceConfig(),
+      loss=_miner_loss(config),
       evaluation=dataclasses.replace(
           config.evaluation, criterion=config_lib.EvaluationConfig.criterion
       ),
@@ -128,10 +129,22 @@ def _miners(
           config.model, init=settings.miner_init or config.model.init
       ),
       optim=dataclasses.replace(
-          config.optim, steps=settings.miner_steps or config.optim.steps,
+          config.optim, head_learning_rate=0.0,
+          steps=settings.miner_steps or config.optim.steps,
           epochs=settings.miner_epochs or config.optim.epochs,
       ),
   )
   return miners.Miners(
       settings_of_rooms.training(miner), gold, pathlib.Path(settings.mined_dir)
   )
+
+
+def _miner_loss(config: config_lib.Config) -> config_lib.LossConfig:
+  """That of the training; of a reranker the default kind: its is of pairs."""
+  if config.job != 'train_reranker':
+    return config.loss
+  plain = config_lib.LossConfig()
+  return dataclasses.replace(config.loss, **{
+      name: getattr(plain, name)
+      for name in ('kind', 'hardest', 'margin', 'positive_weight')
+  })

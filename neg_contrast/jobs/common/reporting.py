@@ -1,6 +1,8 @@
 """What jobs say of themselves in `report.html`."""
 
 import pathlib
+from collections.abc import Mapping
+from typing import Any
 
 from neg_contrast.artifacts import folders
 from neg_contrast.data import dataset as dataset_lib
@@ -21,11 +23,12 @@ def write_report(
     model: loading.Model | None = None,
     negatives: negatives_facts.Mined | None = None,
     tables: tuple[str, ...] = (),
+    calibration: Mapping[str, Any] | None = None,
 ) -> pathlib.Path:
   """Writes the report of a job: see `workdir_report.write_report`."""
   return workdir_report.write_report(
       workdir, _about(config, model), config.data, config.evaluation, dataset,
-      model, negatives, tables,
+      model, negatives, tables, calibration,
   )
 
 
