@@ -37,6 +37,8 @@ class Drawn:
 Draw = Callable[[int, np.ndarray, np.ndarray], Drawn]
 # Draws what all queries share: step -> `[C] int32` passage rows.
 DrawShared = Callable[[int], np.ndarray]
+# A teacher's scores: (query rows, `[batch, K]` passage rows) -> [batch, K].
+Teacher = Callable[[np.ndarray, np.ndarray], np.ndarray]
 # Rows -> their input sequences, [CLS] and [SEP] included.
 Tokens = Callable[[np.ndarray], sequences_lib.AnySequences]
 # The same of parts of texts: (rows, `[rows, 3]` cuts, see `inputs.cut`).
@@ -65,6 +67,8 @@ class Batch:
       of queries alone have it, and the next two; None: others.
     positive_rows: `[B] int32`, rows of the corpus.
     excluded: `[B, positives] int32`, groups that are not found; -1 pads.
+    teacher_scores: `[B, 1 + N] float32`, a teacher's, of the positive and the
+      hard negatives of each query; nan: it has none. None: there is no teacher.
   """
 
   sequences: dict[str, packed.PackedSequences]
@@ -80,6 +84,7 @@ class Batch:
   table: Any = None
   positive_rows: Any = None
   excluded: Any = None
+  teacher_scores: Any = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,6 +128,7 @@ class Batcher:
     held: length of an axis that is split over devices, groups or queries -> the
       numbers of those that are filled in, ascending. What the others would hold
       is 0 or False, and their tokens are not read.
+    teacher: scores the candidates of some queries; None: there is none.
   """
 
   examples: examples_lib.Examples
@@ -143,6 +149,7 @@ class Batcher:
   shared: int = 0
   queue_steps: int = 0
   held: Callable[[int], np.ndarray] = np.arange
+  teacher: Teacher | None = None
 
   def example_numbers(self, step: int) -> Int[np.ndarray, ' batch']:
     """The examples of a step."""
@@ -224,6 +231,10 @@ class Batcher:
         backward_mask=backward_mask,
         log_proposal=drawn.log_proposal,
         corpus_slots=corpus_slots if self.shared else None,
+        teacher_scores=None if self.teacher is None else self.teacher(
+            query_rows,
+            np.concatenate([positive_rows[:, None], drawn.rows], axis=1),
+        ),
     )
     values: dict[str, float] = {
         'missing_negatives': int((negative_rows < 0).sum())

@@ -23,12 +23,14 @@ class PairBatch:
     is_candidate: `[B, K] bool`.
     negative_sources: `[B, K - 1] int32`, number of the source of each negative;
       -1: there is none.
+    teacher_scores: `[B, K] float32`, as of `batcher.Batch`.
   """
 
   sequences: packed.PackedSequences
   candidate_slots: Any
   is_candidate: Any
   negative_sources: Any
+  teacher_scores: Any = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,6 +46,7 @@ class PairBatcher:
     draw: draws K - 1 negatives of each query.
     query_tokens: input sequences of query rows.
     passage_tokens: input sequences of passage rows, whole or cut.
+    teacher: scores the candidates of some queries; None: there is none.
   """
 
   examples: examples_lib.Examples
@@ -54,6 +57,7 @@ class PairBatcher:
   draw: batcher.Draw
   query_tokens: batcher.Tokens
   passage_tokens: batcher.CutTokens
+  teacher: batcher.Teacher | None = None
 
   def with_fitted_rows(
       self, longest: int, even_row_length: int
@@ -78,7 +82,7 @@ class PairBatcher:
 
   def __call__(self, step: int) -> tuple[PairBatch, batcher.BatchStats]:
     """The batch of a step, as numpy arrays."""
-    rows, sources, parts = self._candidates(step)
+    query_rows, rows, sources, parts = self._candidates(step)
     is_candidate = rows >= 0
     pairs = text_pairs.join(*parts)
     layout = packing.plan(
@@ -92,6 +96,9 @@ class PairBatcher:
         candidate_slots=slots,
         is_candidate=is_candidate,
         negative_sources=sources,
+        teacher_scores=None if self.teacher is None else self.teacher(
+            query_rows, rows
+        ),
     ), batcher.BatchStats(
         useful_tokens=int(pairs.lengths.sum()),
         processed_tokens=layout.tokens,
@@ -99,7 +106,7 @@ class PairBatcher:
     )
 
   def _candidates(self, step):
-    """Passage rows `[B, K]`, sources of the negatives, and both of every pair.
+    """Queries, passage rows `[B, K]`, sources of the negatives, and the texts.
     """
     numbers = batcher.example_numbers(
         len(self.examples), self.batch_size, self.seed, step
@@ -112,7 +119,7 @@ class PairBatcher:
     is_candidate = rows >= 0
     queries, _ = np.nonzero(is_candidate)
     whole = np.tile(np.array(inputs.WHOLE, np.int32), (len(queries), 1))
-    return rows, drawn.sources, (
+    return query_rows, rows, drawn.sources, (
         self.query_tokens(query_rows).take(queries),
         self.passage_tokens(rows[is_candidate], whole),
     )

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Bool, Int, Integer
 
 from neg_contrast import errors
+from neg_contrast.data import inputs
 from neg_contrast.data import prepared as prepared_lib
 
 
@@ -50,6 +51,13 @@ class Positives:
     table = np.full(places.shape, -1, np.int32)
     table[is_there] = self._groups[places[is_there]]
     return table
+
+  def joined(self, pairs: Int[np.ndarray, 'pairs 2']) -> 'Positives':
+    """These and more: (query row, group) pairs, in any order."""
+    queries = np.repeat(np.arange(len(self)), np.diff(self._ends, prepend=0))
+    known = np.stack([queries, self._groups], axis=1)
+    return Positives(np.unique(np.concatenate([known, pairs]), axis=0),
+                     len(self))
 
   def holds(
       self,
@@ -104,6 +112,34 @@ class Examples:
 
   def __len__(self) -> int:
     return len(self.query_rows)
+
+  def relabelled(
+      self, pairs: Int[np.ndarray, 'pairs 2'],
+      groups: Int[np.ndarray, ' passages'],
+  ) -> 'Examples':
+    """These, and what a judge believes positive; that is known from then on.
+
+    Pairs of queries without an example are left out: those of the tune split.
+    So are copies of known positives.
+
+    Args:
+      pairs: `[pairs, 2] int32`, query and passage rows.
+      groups: of equal text, of all passages.
+    """
+    pairs = pairs[np.isin(pairs[:, 0], self.query_rows)]
+    found = np.stack([pairs[:, 0], groups[pairs[:, 1]]], axis=1)
+    is_new = ~self.positive_groups.holds(
+        found[:, 0], found[:, 1, None]
+    )[:, 0] if len(found) else np.zeros(0, bool)
+    _, first = np.unique(found[is_new], axis=0, return_index=True)
+    added = pairs[is_new][np.sort(first)].astype(np.int32)
+    whole = np.tile(np.array(inputs.WHOLE, np.int32), (len(added), 1))
+    return Examples(
+        np.concatenate([self.query_rows, added[:, 0]]),
+        np.concatenate([self.positive_rows, added[:, 1]]),
+        self.positive_groups.joined(found[is_new]),
+        None if self.cuts is None else np.concatenate([self.cuts, whole]),
+    )
 
 
 def make_examples(

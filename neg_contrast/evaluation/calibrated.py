@@ -63,9 +63,12 @@ class FittedCalibration(artifact.Json):
   def build(self) -> None:
     """Scores the pairs with all processes; the first writes the file."""
     values = self.compute()
-    hosts.on_first(lambda: folders.write_sealed(
-        self.path, {'identity': self.identity, **values}
-    ))
+
+    def write() -> None:
+      folders.make_folder(self.folder)
+      folders.write_sealed(self.path, {'identity': self.identity, **values})
+
+    hosts.on_first(write)
 
   def compute(self) -> dict[str, Any]:
     """Scores the candidates of the tune queries, and fits.

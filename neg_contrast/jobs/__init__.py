@@ -27,6 +27,7 @@ JOBS = {
     'nce_bias': 'NceBiasJob',
     'train_reranker': 'TrainRerankerJob',
     'rerank': 'RerankJob',
+    'judge': 'JudgeJob',
     'compare': 'CompareJob',
     'study': 'StudyJob',
     'follow': 'FollowJob',

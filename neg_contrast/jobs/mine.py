@@ -36,22 +36,22 @@ class MineJob:
       ))
     self._config, self._workdir = config, workdir
     self._data = dataset_lib.data_of(config.data)
-    self._pool = declared_pools.negatives(
+    self.pool = declared_pools.negatives(
         config, workdir, self._data, self._data
     )
     formats = tuple(sorted(set(config.negatives.formats)))
     self._files = trainer_files.TrainerFiles(
-        self._pool, formats, workdir
+        self.pool, formats, workdir
     ) if formats else None
 
   def targets(self) -> list[artifact.Artifact]:
     """The pool, and its files."""
     files = [] if self._files is None else [self._files]
-    return [self._data, self._pool, *files]
+    return [self._data, self.pool, *files]
 
   def finish(self) -> None:
     """Says what came out and how to train with it."""
-    pool, place = self._pool.load(), self._pool.folder
+    pool, place = self.pool.load(), self.pool.folder
     folders.write_sealed(self._workdir / folders.MANIFEST, {
         'config': config_lib.to_dict(self._config),
         'environment': folders.environment(),
@@ -67,5 +67,7 @@ class MineJob:
         path = self._files.folder / name
         print(f'{path}: {rows["rows"]} rows, '
               f'{path.stat().st_size / 1000:,.0f} kB')
+    judged = self.pool.verdicts
+    values = None if judged is None else judged.judge.calibration.load()
     reporting.write_report(self._workdir, self._config, self._data.load(),
-                           negatives=self._pool)
+                           negatives=self.pool, calibration=values)

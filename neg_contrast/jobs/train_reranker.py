@@ -48,9 +48,14 @@ def check(config: config_lib.Config) -> None:
                        '"bm25", a TREC run file, or the checkpoint of a '
                        'retriever')
   loss_table.make_of_pairs(config.loss)
+  if config.loss.distil and not (negatives.judge or negatives.pool):
+    raise config.error('loss.distil', 'needs the scores of a judge; set '
+                       'negatives.judge, or negatives.pool to a pool that '
+                       'job=judge made')
   metrics.check_criterion(config.evaluation.criterion, has_candidates=True)
   config.evaluation.check_depth()
   negatives_checks.check_unfiltered(config)
+  negatives_checks.check_judged(config)
   negatives_checks.check_mined(config)
   negatives_checks.check_refreshed(config)
 

@@ -20,8 +20,10 @@ from neg_contrast.models import dual_encoder
 HARD_NEGATIVES = 'hard_negatives'
 LOG_PROPOSAL = 'log_proposal'
 ONE_VECTOR = 'one_vector'
+TEACHER = 'teacher'
 """What a batch may hold, or not: hard negatives of each query, with what chance
-each of them was drawn, and one vector of each text."""
+each of them was drawn, one vector of each text, and a teacher's scores of a
+query's own candidates."""
 
 BATCH, OWN = 'batch', 'own'
 """A query's candidates: those of the whole batch, or its own alone."""

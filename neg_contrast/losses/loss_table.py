@@ -1,14 +1,19 @@
-"""The losses of a dual encoder, by `config.loss.kind`."""
+"""Losses by `config.loss.kind`, and a teacher's by `config.loss.distil`."""
 
 import dataclasses
-from collections.abc import Collection
+from collections.abc import Callable, Collection
+
+from jaxtyping import Array, Float
 
 from neg_contrast import errors
 from neg_contrast.losses import (
   binary_cross_entropy,
   candidate_loss,
+  distillation,
   dual_encoder_loss,
   hinge,
+  kl_divergence,
+  margin_mse,
   softmax,
   triplet,
 )
@@ -21,7 +26,17 @@ LOSSES: dict[str, type[dual_encoder_loss.DualEncoderLoss]] = {
     'bce': binary_cross_entropy.BinaryCrossEntropyLoss,
 }
 
+DISTILLATIONS: dict[str, Callable[..., Float[Array, '']]] = {
+    'margin_mse': margin_mse.margin_mse,
+    'kl': kl_divergence.kl_divergence,
+}
+"""`config.loss.distil` -> (scores, teacher's, which count) -> a loss."""
+
 _REASONS = {
+    dual_encoder_loss.TEACHER: (
+        'loss.distil',
+        'needs the scores of a judge; set negatives.judge, or negatives.pool '
+        'to a pool that job=judge made'),
     dual_encoder_loss.HARD_NEGATIVES: (
         'loss.candidates',
         'compares a query with hard negatives, and there are none; name '
@@ -39,7 +54,32 @@ _REASONS = {
 
 
 def make(settings: config_lib.LossConfig) -> dual_encoder_loss.DualEncoderLoss:
-  """The loss that a config names.
+  """The loss that a config names, with a teacher's if it names one.
+
+  Raises:
+    UserError: as `make_contrastive`.
+  """
+  contrastive, added = make_contrastive(settings), distillation_of(settings)
+  return contrastive if added is None else distillation.of_loss(
+      contrastive, added
+  )
+
+
+def distillation_of(
+    settings: config_lib.LossConfig,
+) -> distillation.Distillation | None:
+  """What a teacher adds to a loss; None: there is no teacher."""
+  if not settings.distil:
+    return None
+  return distillation.Distillation(
+      DISTILLATIONS[settings.distil], settings.distil_weight
+  )
+
+
+def make_contrastive(
+    settings: config_lib.LossConfig,
+) -> dual_encoder_loss.DualEncoderLoss:
+  """The loss without a teacher's.
 
   Args:
     settings: `config.loss`.
@@ -102,7 +142,7 @@ def make_of_pairs(
         f'{errors.key("loss.kind")}={settings.kind!r}: compares vectors, and a '
         f'reranker has scores alone; choose {" or ".join(able)}'
     )
-  loss = make(dataclasses.replace(
+  loss = make_contrastive(dataclasses.replace(
       settings, candidates=dual_encoder_loss.OWN, bidirectional=False,
       adjusted=False, learn_scale=False,
   ))

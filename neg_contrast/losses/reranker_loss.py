@@ -9,11 +9,12 @@ import jax.numpy as jnp
 from neg_contrast import losses
 from neg_contrast.losses import (
   candidate_loss,
+  candidate_softmax,
   contrast,
   gradient_cache,
   own_candidates,
 )
-from neg_contrast.losses import candidate_softmax as candidates
+from neg_contrast.losses import distillation as distillation_lib
 from neg_contrast.models import cross_encoder
 
 
@@ -22,6 +23,7 @@ def make_loss(
     loss: candidate_loss.CandidateLoss,
     sources: Sequence[str] = (),
     chunks: gradient_cache.Chunks | None = None,
+    distillation: distillation_lib.Distillation | None = None,
 ) -> losses.Loss:
   """The mean of a loss over queries, each against candidates of its own.
 
@@ -36,6 +38,7 @@ def make_loss(
     loss: of scores, see `loss_table.make_of_pairs`.
     sources: names of the sources of negatives, by number.
     chunks: score the batch in chunks; None: at once.
+    distillation: what a teacher adds; None: there is none.
   """
 
   def loss_fn(params, batch, key):
@@ -43,15 +46,21 @@ def make_loss(
         module, params['reranker'], batch.sequences, key, chunks
     )
     scores = table.reshape(-1)[batch.candidate_slots]
-    own = dataclasses.replace(own_candidates.of_scores(
+    candidates = dataclasses.replace(own_candidates.of_scores(
         scores, batch.negative_sources, 1.0, sources
-    ), is_candidate=batch.is_candidate).hardest(loss.hardest)
+    ), is_candidate=batch.is_candidate)
+    own = candidates.hardest(loss.hardest)
     of_scores = lambda scores: jnp.mean(loss.per_query(
         dataclasses.replace(own, scores=scores)
     ))
-    return of_scores(scores), {
+    value = of_scores(scores)
+    more: dict[str, jax.Array] = {}
+    if distillation is not None:
+      value, more = distillation.add(value, candidates, batch.teacher_scores)
+    return value, {
+        **more,
         'accuracy': jnp.mean(own.is_best.astype(jnp.float32)),
-        'effective_negatives': candidates.mean_effective_negatives(
+        'effective_negatives': candidate_softmax.mean_effective_negatives(
             own.candidate_scores, own.is_candidate
         ),
         'contrast': contrast.of_batch(

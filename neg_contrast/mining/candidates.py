@@ -99,6 +99,15 @@ def listed(rows, scores, depth: int) -> Candidates:
   return found
 
 
+def of_pool(pool: pool_lib.Pool, number: int) -> Candidates:
+  """Those of a source, as a pool keeps them: in the same columns."""
+  columns = np.flatnonzero(pool.source[0] == number)
+  return Candidates(
+      pool.rows[:, columns], pool.score[:, columns],
+      pool.positive_scores[:, number],
+  )
+
+
 def join(parts: Sequence[Candidates]) -> Candidates:
   """Those of some queries after those of others; of the same depth."""
   return Candidates(*(

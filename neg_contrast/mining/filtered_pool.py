@@ -22,6 +22,9 @@ from neg_contrast.mining import mining_task as task_lib
 from neg_contrast.mining import texts as texts_lib
 from neg_contrast.negatives import pool as pool_lib
 
+FILTERS = ('pool_size', 'first_rank', 'last_rank', 'margin', 'relative_margin',
+           'drop_duplicates')
+"""Keys of `config.negatives` that a pool depends on."""
 _DROPPED = 'dropped_by'
 
 
@@ -42,7 +45,7 @@ class FilteredPool(pool_folder.PoolFolder, artifact.Named):
     task = self.task.open()
     queries, (found, halves) = task.query_rows, self._candidates()
     blocks = self._blocks(task)
-    corpus = self._corpus(task, halves)
+    corpus, judged = self._corpus(task, halves), self.verdicts
     say = progress.Ticker('filtering', len(queries))
 
     def fill(
@@ -50,7 +53,8 @@ class FilteredPool(pool_folder.PoolFolder, artifact.Named):
     ) -> None:
       del manifest
       np.save(scratch / f'{_DROPPED}.npy', pool_files.drop(
-          blocks[part], queries, found, corpus, self.config
+          blocks[part], queries, found, corpus, self.config,
+          judged.probabilities(blocks[part]) if judged else {},
       ))
       say(blocks[part].stop)
 
@@ -69,6 +73,8 @@ class FilteredPool(pool_folder.PoolFolder, artifact.Named):
             part, _DROPPED, (lines.stop - lines.start, None), np.uint8
         )) for part, lines in enumerate(blocks)),
     )
+    if self.verdicts is not None:
+      self.verdicts.write(scratch, manifest, self.config)
     manifest['unscored_queries'] = self._count_unscored(found)
     manifest['checkpoints'] = self._checkpoints()
     _log({source: by_filter for source, by_filter in manifest['counts'].items()

@@ -7,7 +7,7 @@ drops a candidate is noted.
 from collections.abc import Callable
 
 import numpy as np
-from jaxtyping import Bool, Int, Shaped, UInt8
+from jaxtyping import Bool, Float, Int, Shaped, UInt8
 
 from neg_contrast.mining import candidates as candidates_lib
 from neg_contrast.mining import strategies
@@ -26,6 +26,7 @@ def drop(
     positive_groups: Int[np.ndarray, 'queries positives'],
     config: config_lib.NegativesConfig,
     has_answer: Answers,
+    probabilities: Float[np.ndarray, 'queries depth'] | None = None,
 ) -> UInt8[np.ndarray, 'queries depth']:
   """Runs every filter over the candidates of a source.
 
@@ -37,6 +38,8 @@ def drop(
     positive_groups: `[queries, positives] int32` of all known positives.
     config: which filters, and their limits.
     has_answer: looks answers up; called once at most.
+    probabilities: `[queries, depth] float32` that a candidate is a positive;
+      nan: it was not judged. None: there is no judge.
 
   Returns:
     `[queries, depth] uint8`, places in `pool.DROPPED_BY`; padding has 0.
@@ -51,6 +54,9 @@ def drop(
   for column in positive_groups.T:
     is_positive |= groups == column[:, None]
   drop_where('positive', is_positive)
+  if probabilities is not None:
+    drop_where('judge_above', probabilities > config.judge_above)
+    drop_where('judge_below', probabilities >= config.judge_below)
   if strategies.is_ranked(source):
     ranks = np.arange(1, found.rows.shape[1] + 1)[None, :]
     last = config.last_rank or len(ranks[0])

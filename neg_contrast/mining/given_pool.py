@@ -73,7 +73,9 @@ class GivenPool(pool_folder.PoolFolder):
   def _differences(self, pool: pool_lib.Pool) -> list[str]:
     """Where it does not belong to the data at hand, a line each."""
     made, lines = pool.manifest, list[str]()
-    for source, there in made['identity']['needs'].items():
+    identity = made['identity']['needs'].get('given', made['identity'])
+    for source in made['sources']:
+      there = identity['needs'][source]
       for role in ('texts', 'data'):
         lines += folders.differences(
             there['needs'][role], self.task.data.contents(role)

@@ -13,15 +13,15 @@ from neg_contrast.mining import (
   candidate_folder,
   candidates,
   filtered_pool,
+  pool_verdicts,
   refreshed_pool,
   strategies,
 )
+from neg_contrast.mining import judge_model as judge_lib
 from neg_contrast.mining.strategies import strategy as strategy_lib
 from neg_contrast.negatives import pool as pool_lib
 from neg_contrast.negatives import refresh
 
-_FILTERS = ('pool_size', 'first_rank', 'last_rank', 'margin', 'relative_margin',
-            'drop_duplicates')
 _TEXTS, _DATA, _EMBEDDINGS = 'texts', 'data', 'embeddings'  # Roles.
 
 
@@ -31,9 +31,11 @@ class MinedPool(filtered_pool.FilteredPool):
 
   Attributes:
     workdir: the pool goes to its folder `pool`.
+    judge: of the candidates; None: nobody judges.
   """
 
   workdir: pathlib.Path
+  judge: judge_lib.Judge | None = None
 
   @property
   def folder(self) -> pathlib.Path:
@@ -64,17 +66,28 @@ class MinedPool(filtered_pool.FilteredPool):
     """Candidates by source; those that a miner is trained for come last."""
     ordered = sorted(self.sources,
                      key=operator.attrgetter('strategy.trains_miner'))
-    return {source.name: source for source in ordered}
+    judged = self.verdicts
+    return {**{source.name: source for source in ordered},
+            **(judged.needs() if judged else {})}
+
+  @property
+  def verdicts(self) -> pool_verdicts.PoolVerdicts | None:
+    """On the candidates of all sources, and on the positives."""
+    return pool_verdicts.of(
+        self.judge, self.task, {one.name: one for one in self.sources}
+    )
 
   def settings(self) -> dict[str, Any]:
     """Sources and filters."""
     names = [source.name for source in self.sources]
     return {
         'sources': names,
-        **{key: getattr(self.config, key) for key in _FILTERS},
+        **{key: getattr(self.config, key) for key in filtered_pool.FILTERS},
         'drop_answers': [name for name in names
                          if name in self.config.drop_answers],
         'answer_rule': self.task.answer_rule,
+        **({'judge': pool_verdicts.settings(self.config)}
+           if self.judge else {}),
     }
 
   def check(self, made: Any, wanted: dict[str, Any] | None) -> None:
@@ -86,6 +99,8 @@ class MinedPool(filtered_pool.FilteredPool):
       return
     lines = []
     for source in made['needs'].keys() & wanted['needs'].keys():
+      if source not in wanted['settings']['sources']:
+        continue  # A judge, whose change makes the pool again.
       there, here = (one['needs'][source]['needs'] for one in (made, wanted))
       for role in (_TEXTS, _DATA):
         lines += folders.differences(there[role], here[role])

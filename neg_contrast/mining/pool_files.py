@@ -7,7 +7,8 @@ comes of it is a byte a candidate; the rest of a pool is copied from candidates.
 import dataclasses
 import functools
 import pathlib
-from collections.abc import Callable, Iterable, Iterator
+import types
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,7 @@ def drop(
     mined: dict[str, candidates_lib.Candidates],
     corpus: Corpus,
     config: config_lib.NegativesConfig,
+    probabilities: Mapping[str, np.ndarray] = types.MappingProxyType({}),
 ) -> UInt8[np.ndarray, 'lines depth']:
   """Filters the candidates of some queries.
 
@@ -58,6 +60,8 @@ def drop(
     mined: candidates by source.
     corpus: groups, positives and answers.
     config: the filters and M.
+    probabilities: source -> `[lines, depth] float32`, what a judge says of
+      these queries' candidates; without a judge there are none.
 
   Returns:
     `[lines, depth] uint8`, of all sources together, places in
@@ -71,6 +75,7 @@ def drop(
         source, found, pool_lib.groups_of(corpus.groups, rows[-1]),
         corpus.positive_groups[queries], config,
         functools.partial(corpus.has_answer, queries, rows[-1]),
+        probabilities.get(source),
     ))
   joined, codes = (np.concatenate(some, axis=1) for some in (rows, dropped))
   if len(mined) > 1:
@@ -142,6 +147,7 @@ def write(
       )
     files['dropped_by'][lines] = codes
   manifest['counts'] = pool_lib.Pool(
-      query_rows, **files, positive_scores=np.zeros((count, len(mined))),
+      query_rows, **files, verdicts=None,
+      positive_scores=np.zeros((count, len(mined))),
       halves=halves, sources=tuple(mined), manifest=manifest,
   ).counts()

@@ -9,6 +9,7 @@ from neg_contrast import errors
 from neg_contrast.artifacts import artifact
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.mining import mining_task as task_lib
+from neg_contrast.mining import pool_verdicts
 from neg_contrast.mining import texts as texts_lib
 from neg_contrast.negatives import pool as pool_lib
 from neg_contrast.settings import config as config_lib
@@ -48,6 +49,11 @@ class PoolFolder(artifact.Artifact):
         else.
     """
     return self.load()
+
+  @property
+  def verdicts(self) -> pool_verdicts.PoolVerdicts | None:
+    """What a judge says of its candidates; None: none was asked."""
+    return None
 
   @property
   def dataset(self) -> dataset_lib.Dataset:

@@ -8,12 +8,12 @@ from neg_contrast.negatives import pool as pool_lib
 def format_counts(counts: dict[str, dict[str, int]], queries: int) -> str:
   """Sources, their negatives, and what the filters dropped, if anything."""
   used = [name for name in pool_lib.DROPPED_BY[1:]
-          if any(source[name] for source in counts.values())]
+          if any(source.get(name, 0) for source in counts.values())]
   rows: list[Sequence[str]] = [
       ('source', 'negatives', 'a query', *used),
       *((name, str(source['negatives']),
          f'{source["negatives"] / max(1, queries):.1f}',
-         *(str(source[key]) for key in used))
+         *(str(source.get(key, 0)) for key in used))
         for name, source in counts.items()),
   ]
   widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

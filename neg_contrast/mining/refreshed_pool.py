@@ -25,7 +25,6 @@ from neg_contrast.mining import (
 )
 from neg_contrast.mining import mining_task as task_lib
 from neg_contrast.negatives import hubness, refresh
-from neg_contrast.negatives import pool as pool_lib
 from neg_contrast.settings import config as config_lib
 
 _FOUND, _VECTORS = 'found', 'vectors'  # Parts.
@@ -133,7 +132,7 @@ class RefreshedPool(filtered_pool.FilteredPool):
       self,
   ) -> tuple[dict[str, candidates.Candidates], np.ndarray]:
     pool, (first, *others) = self.mined.pool, self.replaced
-    found = {name: _mined(pool, number)
+    found = {name: candidates.of_pool(pool, number)
              for number, name in enumerate(pool.sources)}
     found[first] = self._fresh(self.task.open())
     for name in others:
@@ -216,15 +215,6 @@ def settings_of(
     return config
   return dataclasses.replace(
       config, drop_answers=(*config.drop_answers, first)
-  )
-
-
-def _mined(pool: pool_lib.Pool, number: int) -> candidates.Candidates:
-  """The candidates of a source, as a pool keeps them: in the same columns."""
-  columns = np.flatnonzero(pool.source[0] == number)
-  return candidates.Candidates(
-      pool.rows[:, columns], pool.score[:, columns],
-      pool.positive_scores[:, number],
   )
 
 

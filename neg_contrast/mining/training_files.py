@@ -12,7 +12,9 @@ folders that we write (`models/exporting.py`): `title [SEP] text`.
 | `flag_embedding` | lines, a query each | is left out: it divides by none |
 | `triplets` | lines, a negative each, for sentence-transformers | is left out |
 
-Scores are written where all are of one kind: one source, and that a search.
+Scores are those of a judge, where the pool has one, which a student is taught
+by, with `probability`, calibrated, in `dpr`; else those of a search, where all
+are of one. What a judge made a positive stands behind the others.
 Keys that the libraries do not ask for are the ids: `question_id` in `dpr`;
 `query_id`, `pos_id` and `neg_id` in `flag_embedding`. All text is ASCII with
 json's escapes, so that no locale and no line separator in it can break a file.
@@ -33,6 +35,7 @@ from neg_contrast.data import records
 from neg_contrast.mining import strategies
 from neg_contrast.models import exporting
 from neg_contrast.negatives import pool as pool_lib
+from neg_contrast.negatives import verdicts as verdicts_lib
 
 Row = dict[str, Any]
 
@@ -46,14 +49,18 @@ class Item:
     positives: those trained on, then others that are known; none twice.
     negatives: in the order of the pool.
     scores: of the negatives; empty: they can't be compared.
-    positive_score: of every positive, comparable with `scores`; None: unknown.
+    positive_scores: of the positives, comparable with `scores`; empty: unknown;
+      None: that of one is.
+    probabilities: of the negatives, by a judge, that they are positives; empty:
+      there is none. None: of one it has no verdict.
   """
 
   query: records.Query
   positives: Sequence[records.Passage]
   negatives: Sequence[records.Passage]
-  scores: Sequence[float] = ()
-  positive_score: float | None = None
+  scores: Sequence[float | None] = ()
+  positive_scores: Sequence[float | None] = ()
+  probabilities: Sequence[float | None] = ()
 
 
 def read_items(
@@ -76,16 +83,41 @@ def read_items(
   """
   has_scores = (len(pool.sources) == 1
                 and strategies.is_ranked(pool.sources[0]))
+  relabelled = pool.relabelled()
   for line, query in enumerate(pool.query_rows.tolist()):
     places = np.flatnonzero(pool.is_negative(slice(line, line + 1))[0])
+    more = relabelled[slice(*np.searchsorted(
+        relabelled[:, 0], [query, query + 1]
+    )), 1]
+    rows = np.concatenate([positives(query), more])
+    scores: Sequence[float | None] = ()
+    of_positives: Sequence[float | None] = ()
+    if pool.verdicts is not None:
+      scores = list(map(_known, pool.verdicts.logit[line, places]))
+      of_positives = _judged(pool, pool.verdicts, line, rows)
+    elif has_scores:
+      scores = _decimals(pool.score[line, places])
+      own = _known(pool.positive_scores[line, 0]) if one_positive else None
+      of_positives = [own] * len(rows)
     yield Item(
         queries[query],
-        [texts(row) for row in positives(query).tolist()],
+        [texts(row) for row in rows.tolist()],
         [texts(row) for row in pool.rows[line, places].tolist()],
-        _decimals(pool.score[line, places]) if has_scores else (),
-        _known(pool.positive_scores[line, 0])
-        if has_scores and one_positive else None,
+        scores, of_positives, () if pool.verdicts is None else list(
+            map(_known, pool.verdicts.probability[line, places])
+        ),
     )
+
+
+def _judged(
+    pool: pool_lib.Pool, verdicts: verdicts_lib.Verdicts, line: int,
+    rows: Int[np.ndarray, ' positives'],
+) -> list[float | None]:
+  """The judge's scores of the positives of a query."""
+  lines = np.array([line])
+  return list(map(_known, verdicts.scores_of(
+      lines, rows[None], pool.rows[lines]
+  )[0]))
 
 
 def _known(score: np.float32) -> float | None:
@@ -169,23 +201,33 @@ class _File:
 
 def _dpr(item: Item) -> Iterator[Row]:
   """DPR takes other negatives where a question has no hard ones."""
-  scores: Sequence[float | None] = item.scores or [None] * len(item.negatives)
+  nothing = [None] * len(item.negatives)
+  scores = item.scores or nothing
+  probabilities = item.probabilities or nothing
+  of_positives = item.positive_scores or [None] * len(item.positives)
   yield {
       'question_id': item.query.id,
       'question': item.query.text,
       'answers': list(item.query.answers),
-      'positive_ctxs': [_context(passage, item.positive_score)
-                        for passage in item.positives],
+      'positive_ctxs': [_context(passage, score)
+                        for passage, score in zip(
+                            item.positives, of_positives, strict=True)],
       'negative_ctxs': [],
-      'hard_negative_ctxs': list(map(_context, item.negatives, scores)),
+      'hard_negative_ctxs': list(map(
+          _context, item.negatives, scores, probabilities
+      )),
   }
 
 
-def _context(passage: records.Passage, score: float | None) -> Row:
+def _context(
+    passage: records.Passage, score: float | None,
+    probability: float | None = None,
+) -> Row:
   return {
       'title': passage.title,
       'text': passage.text,
       **({} if score is None else {'score': score}),
+      **({} if probability is None else {'probability': probability}),
       'passage_id': passage.id,
   }
 
@@ -212,7 +254,9 @@ def _document(passage: records.Passage) -> Row:
 def _flag_embedding(item: Item) -> Iterator[Row]:
   """Scores are the teacher's, which distillation needs of every passage."""
   if item.negatives:
-    has_scores = item.scores and item.positive_score is not None
+    has_scores = item.scores and item.positive_scores and not (
+        {None} & {*item.scores, *item.positive_scores}
+    )
     yield {
         'query_id': item.query.id,
         'query': item.query.text,
@@ -221,7 +265,7 @@ def _flag_embedding(item: Item) -> Iterator[Row]:
         'pos_id': [passage.id for passage in item.positives],
         'neg_id': [passage.id for passage in item.negatives],
         **({
-            'pos_scores': [item.positive_score] * len(item.positives),
+            'pos_scores': list(item.positive_scores),
             'neg_scores': list(item.scores),
         } if has_scores else {}),
     }

@@ -14,14 +14,17 @@ from jaxtyping import Bool, Float, Int, Integer, UInt8
 from neg_contrast import errors
 from neg_contrast.artifacts import arrays, checksums, folders
 from neg_contrast.negatives import drawing
+from neg_contrast.negatives import verdicts as verdicts_lib
 
 FOLDER = 'pool'  # Of a workdir.
 FORMAT = folders.Format('a pool of negatives', 3)
 DROPPED_BY = ('', 'positive', 'rank', 'margin', 'relative_margin', 'answer',
-              'duplicate', 'pool_size', 'unscored')
+              'duplicate', 'pool_size', 'unscored', 'judge_above',
+              'judge_below')
 """Names of filters by code; 0: it is in the pool. `pool_size`: M better ones
 are in it. `unscored`: a margin is set, and its source gives the positives of
-the query no score."""
+the query no score. `judge_above`: a judge believes it positive; `judge_below`:
+it does not believe it negative."""
 ARRAYS = {'rows': np.int32, 'source': np.uint8, 'rank': np.int32,
            'score': np.float32, 'dropped_by': np.uint8}
 """Files `[queries, depth]` and their types."""
@@ -50,6 +53,7 @@ class Pool:
     halves: `[halves, 3] int32`: parent row, first and end token.
     sources: their names.
     manifest: of the folder.
+    verdicts: of a judge; None: nobody judged.
   """
 
   query_rows: Int[np.ndarray, ' queries']
@@ -62,6 +66,7 @@ class Pool:
   halves: Int[np.ndarray, 'halves 3']
   sources: tuple[str, ...]
   manifest: dict[str, Any]
+  verdicts: verdicts_lib.Verdicts | None = None
 
   def __len__(self) -> int:
     return len(self.query_rows)
@@ -89,6 +94,35 @@ class Pool:
     usable = self.is_negative(known) & (lines >= 0)[:, None]
     return drawing.Listed(np.where(usable, self.rows[known], np.int32(-1)),
                           np.asarray(self.source[known]))
+
+  def relabelled(self) -> Int[np.ndarray, 'pairs 2']:
+    """(query row, passage row) of what a judge made a positive."""
+    if self.verdicts is None or not self.verdicts.facts['relabel']:
+      return np.zeros((0, 2), np.int32)
+    lines, places = np.nonzero(self.dropped_by == code('judge_above'))
+    pairs = np.stack(
+        [self.query_rows[lines], self.rows[lines, places]], axis=1
+    )
+    return np.unique(pairs, axis=0)  # Several sources may have it.
+
+  def teacher_scores(
+      self, query_rows: Int[np.ndarray, ' batch'],
+      rows: Int[np.ndarray, 'batch candidates'],
+  ) -> Float[np.ndarray, 'batch candidates']:
+    """A judge's scores of candidates and positives of some queries.
+
+    Args:
+      query_rows: `[batch] int32`.
+      rows: `[batch, candidates] int32` passages; -1: none.
+
+    Returns:
+      `[batch, candidates] float32`; nan where nothing was judged.
+    """
+    lines = self.lines_of(query_rows)
+    known = np.maximum(lines, 0)
+    assert self.verdicts is not None, 'nobody has judged'
+    scores = self.verdicts.scores_of(known, rows, self.rows[known])
+    return np.where((lines >= 0)[:, None], scores, np.float32(np.nan))
 
   def counts(self) -> dict[str, dict[str, int]]:
     """Source -> `negatives` and each filter -> candidates; for logs."""
@@ -137,6 +171,7 @@ def read(folder: pathlib.Path) -> Pool:
       halves=load('halves', np.int32, None, 3),
       sources=sources,
       manifest=manifest,
+      verdicts=verdicts_lib.read(folder, manifest),
   )
   _check_ranges(pool, folder)
   return pool

@@ -56,8 +56,8 @@ class Config(keys.Section):
   Attributes:
     job: `train`, `evaluate`, `search`, `export`, `split`, `mine`, `audit`,
       `train_generator`, `generate_questions`, `ensemble`, `table`, `benchmark`,
-      `nce_synthetic`, `nce_bias`, `train_reranker`, `rerank`, `compare`,
-      `study` or `follow`.
+      `nce_synthetic`, `nce_bias`, `train_reranker`, `rerank`, `judge`,
+      `compare`, `study` or `follow`.
     workdir: folder of the results, unless `--workdir` names one; empty:
       `workdirs/<config name>`.
     stage1: the config of the training whose checkpoint this one starts from,

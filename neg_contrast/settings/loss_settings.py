@@ -5,6 +5,7 @@ import dataclasses
 from neg_contrast.settings import keys
 
 LOSSES = keys.Table('losses.loss_table', 'LOSSES')
+DISTILLATIONS = keys.Table('losses.loss_table', 'DISTILLATIONS')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -13,9 +14,9 @@ class LossConfig(keys.Section):
 
   Lu et al., section 3, equations 1 to 3.
 
-  A reranker uses `kind` (not `triplet`), `hardest`, `margin` and
-  `positive_weight` alone: its scores are unscaled, and a positive competes with
-  its query's own negatives only.
+  A reranker uses `kind` (not `triplet`), `hardest`, `margin`, `positive_weight`
+  and `distil` alone: its scores are unscaled, and a positive competes with its
+  query's own negatives only.
 
   Attributes:
     kind: `softmax`: cross-entropy of the positive among its candidates; with
@@ -45,6 +46,12 @@ class LossConfig(keys.Section):
       negatives are drawn independently, with replacement, and the logarithm of
       their expected count is subtracted from their scores; for
       `candidates=own` with source `sampled` alone, all of them hard.
+    distil: learn the scores of `negatives.judge` too, of a query's positive and
+      its own negatives, as far as that has judged them. `margin_mse`: squared
+      difference of margins (Hofstätter et al., 2020); `kl`: divergence of
+      distributions (RocketQAv2); empty: no teacher.
+    distil_weight: part of the loss that is the teacher's; the rest is
+      contrastive. 1: it learns from the teacher alone.
     mask_known_positives: another row's passage that is a known positive of a
       query is not a negative of it; off reproduces the paper's text.
     label_smoothing: part of the target's mass that is spread evenly over the
@@ -69,5 +76,18 @@ class LossConfig(keys.Section):
   )
   offset: float = keys.key(0.0, counts=keys.Changed())
   adjusted: bool = keys.key(False)
+  distil: str = keys.key(
+      '', keys.one_of('', DISTILLATIONS), counts=keys.Changed()
+  )
+  distil_weight: float = keys.key(
+      0.5, keys.above_at_most(0, 1), counts=keys.Changed()
+  )
   mask_known_positives: bool = keys.key(True)
   label_smoothing: float = keys.key(0.0, keys.at_least_below(0, 1))
+
+  def __post_init__(self):
+    """Checks ranges, and that a weight is of something."""
+    super().__post_init__()
+    if self.distil_weight != LossConfig.distil_weight and not self.distil:
+      raise self.error('distil_weight', 'is of what a teacher adds; set '
+                       'loss.distil, or leave it out')

@@ -83,9 +83,17 @@ class NegativesConfig(source_list.NamedSources, keys.Section):
     relative_margin: `margin` as a part of the positive's absolute score.
     drop_answers: sources whose passages with an answer are dropped.
     drop_duplicates: of passages with equal title and text, keep the best.
+    judge: a trained cross-encoder (a workdir, or a folder or hub name of one
+      label) whose calibrated probabilities decide which mined candidates are
+      negatives; empty: nobody judges. Verdicts are kept in `mined_dir`.
+    judge_below: candidates of at least this probability are dropped (RocketQA,
+      Qu et al., 2021).
+    judge_above: those above this are believed positives.
+    judge_relabel: believed positives are trained on as positives (RLHN, Thakur
+      et al., 2025), and are negatives of no source; else they are left out.
     pool: a pool made by `job=mine` to train with, such as workdirs/mine/pool;
       its own filters count then, and of the keys above only `sources`, which
-      name what it has, or `pool`.
+      name what it has, or `pool`; with a `judge` all filters apply again.
     mined_dir: folder of trained miners and mined candidates, kept for reuse.
     momentum: decay of an average of the passage tower that encodes the
       positives again, for the queue, such as 0.999 (MoCo, He et al., 2020); 0:
@@ -127,6 +135,10 @@ class NegativesConfig(source_list.NamedSources, keys.Section):
       ('bm25',), each=keys.one_of(source_list.MINED), counts=False
   )
   drop_duplicates: bool = keys.key(True, counts=False)
+  judge: str = keys.key('', counts=False)
+  judge_below: float = keys.key(0.1, keys.above_at_most(0, 1), counts=False)
+  judge_above: float = keys.key(0.9, keys.above_at_most(0, 1), counts=False)
+  judge_relabel: bool = keys.key(False, counts=False)
   pool: str = keys.key('', counts=False)
   mined_dir: str = keys.key('workdirs/mined', counts=False)
   momentum: float = keys.key(
@@ -157,6 +169,12 @@ class NegativesConfig(source_list.NamedSources, keys.Section):
     number = sum(entry.count for entry in self.listed)
     if self.pool_size < number:
       raise self.error('pool_size', keys.at_least(number).rule)
+    if self.judge_below > self.judge_above:
+      raise self.error('judge_below', 'must be at most negatives.judge_above='
+                       f'{self.judge_above}')
+    if self.judge_relabel and not self.judge:
+      raise self.error('judge_relabel', 'is of what a judge believes positive; '
+                       'name one in negatives.judge')
     self._check_ranks()
 
   def _check_names(self) -> None:

@@ -82,7 +82,9 @@ class DualEncoderTraining(pooled_run.PooledTraining):
     spec, text = loading.shape_by_name(config.model.init, config.model)
     lengths = outline_lib.lengths_of(config, text)
     batch, stats = self._batcher(
-        text, **lengths.batcher_arguments(config.loss.adjusted),
+        text, **lengths.batcher_arguments(
+            config.loss.adjusted, bool(config.loss.distil)
+        ),
         draw_shared=lengths.draw_shared,
         passage_groups=np.arange(len(lengths.passages), dtype=np.int32),
     )(0)
@@ -125,10 +127,10 @@ class DualEncoderTraining(pooled_run.PooledTraining):
 
   def _make_batch(self):
     dataset = self._dataset
-    pairs = examples.make_examples(
+    pairs = self._relabelled(examples.make_examples(
         dataset.prepared, dataset.train_and_tune[0],
         synthetic_pairs.read_cuts(dataset.prepared),
-    )
+    ))
     self._warn_of_small_pools(pairs.query_rows)
     self._source = self._source_for(pairs)
     halves = self._source.halves
@@ -145,6 +147,7 @@ class DualEncoderTraining(pooled_run.PooledTraining):
         passage_groups=dataset.prepared.passage_groups,
         parents=np.array(halves[:, 0]),
         held=functools.partial(sharding.held, mesh=self._mesh),
+        teacher=self._teacher(),
     )
     if not self._config.data.row_length:
       batcher = batcher.with_fitted_rows(
@@ -293,6 +296,8 @@ def held_by(
       *[dual_encoder_loss.HARD_NEGATIVES] * bool(negatives.per_query),
       *[dual_encoder_loss.LOG_PROPOSAL] * (
           knows and bool(negatives.per_query)),
+      *[dual_encoder_loss.TEACHER] * bool(
+          negatives.judge or negatives.pool),
   )
 
 

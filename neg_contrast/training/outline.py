@@ -60,11 +60,14 @@ class Lengths:
   passages: Int[np.ndarray, ' passages']
   shared: int = 0
 
-  def batcher_arguments(self, has_chances: bool = False) -> dict[str, Any]:
+  def batcher_arguments(
+      self, has_chances: bool = False, has_teacher: bool = False
+  ) -> dict[str, Any]:
     """What batchers of pairs take of the data.
 
     Args:
       has_chances: whether batches say how likely each negative was drawn.
+      has_teacher: whether they hold a teacher's scores.
     """
     size = len(self.queries)
     rows = np.arange(size, dtype=np.int32)
@@ -78,6 +81,7 @@ class Lengths:
         'draw': lambda *_: batcher.Drawn(
             negatives, np.zeros_like(negatives), chances
         ),
+        'teacher': _no_scores if has_teacher else None,
         'query_tokens': lambda rows: blank(self.queries[rows]),
         'passage_tokens': lambda rows, cuts: blank(self.passages[rows]),
     }
@@ -118,3 +122,11 @@ def describe(name: str, params: Any) -> str:
   """A model in words, by its name and its ShapeDtypeStructs."""
   count = sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(params))
   return f'{name}, {count:,} parameters'
+
+
+def _no_scores(
+    query_rows: np.ndarray, rows: np.ndarray
+) -> np.ndarray:
+  """The shape of a teacher's scores."""
+  del query_rows
+  return np.zeros(rows.shape, np.float32)

@@ -9,6 +9,7 @@ from absl import logging
 
 from neg_contrast import errors, sharding
 from neg_contrast.artifacts import folders
+from neg_contrast.batches import batcher
 from neg_contrast.data import examples
 from neg_contrast.negatives import pool as pool_lib
 from neg_contrast.negatives import refresh, sources
@@ -31,6 +32,33 @@ class PooledTraining(run.Training):
   def _sources(self) -> tuple[str, ...]:
     """Names of the sources of hard negatives, by number."""
     return sources.names_of(self._config.negatives, self._pool)
+
+  def _teacher(self) -> batcher.Teacher | None:
+    """Scores candidates where the loss distils; None: it does not.
+
+    Raises:
+      UserError: nobody has judged the pool.
+    """
+    if not self._config.loss.distil:
+      return None
+    if self._pool is None or self._pool.verdicts is None:
+      raise errors.UserError(
+          f'{errors.key("loss.distil")}={self._config.loss.distil!r}: nobody '
+          f'has judged {self._config.negatives.pool or "the pool"}; name one '
+          f'that job=judge made, or set {errors.key("negatives.judge")}'
+      )
+    return self._pool.teacher_scores
+
+  def _relabelled(self, pairs: examples.Examples) -> examples.Examples:
+    """Examples, with those that the pool's judge made positives."""
+    pool = self._pool
+    added = None if pool is None else pool.relabelled()
+    if added is None or not len(added):
+      return pairs
+    more = pairs.relabelled(added, self._dataset.prepared.passage_groups)
+    logging.info('a judge added %d positives to %d', len(more) - len(pairs),
+                 len(pairs))
+    return more
 
   def _source_for(self, pairs: examples.Examples) -> sources.Source:
     """What draws hard negatives of the training's examples."""

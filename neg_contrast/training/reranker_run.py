@@ -52,6 +52,7 @@ class RerankerTraining(pooled_run.PooledTraining):
         loss_table.make_of_pairs(self._config.loss),
         self._sources,
         chunking.make_chunks(self._config, chunk_groups, self._mesh),
+        loss_table.distillation_of(self._config.loss),
     )
 
   def outline(self):
@@ -64,7 +65,9 @@ class RerankerTraining(pooled_run.PooledTraining):
     )
     longest = text.query_length + text.passage_length - 1
     lengths = outline_lib.lengths_of(config, text)
-    batch, stats = self._batcher(longest, **lengths.batcher_arguments())(0)
+    batch, stats = self._batcher(longest, **lengths.batcher_arguments(
+        has_teacher=bool(config.loss.distil)
+    ))(0)
     pairs = text_pairs.pair_lengths(
         np.resize(lengths.queries, len(lengths.passages)), lengths.passages
     )
@@ -87,7 +90,9 @@ class RerankerTraining(pooled_run.PooledTraining):
 
   def _make_batch(self):
     dataset = self._dataset
-    pairs = examples.make_examples(dataset.prepared, dataset.train_and_tune[0])
+    pairs = self._relabelled(examples.make_examples(
+        dataset.prepared, dataset.train_and_tune[0]
+    ))
     self._warn_of_small_pools(pairs.query_rows)
     queries, passages = candidate_scores.texts_of(dataset, self.model)
     source = self._source_for(pairs)
@@ -95,6 +100,7 @@ class RerankerTraining(pooled_run.PooledTraining):
         self.model.longest,
         examples=pairs,
         draw=source.draw,
+        teacher=self._teacher(),
         query_tokens=queries.tokens,
         passage_tokens=encoder_run.passage_tokens(
             passages, source.halves

@@ -44,10 +44,10 @@ def make(seed, batch=5, candidates=4):
       sequences, np.where(is_candidate, slots, 0), is_candidate, sources)
 
 
-def loss_of(scores, batch, **settings):
+def loss_of(scores, batch, distillation=None, **settings):
   loss = reranker_loss.make_loss(
       Lookup(SPEC), loss_table.make_of_pairs(config_lib.LossConfig(**settings)),
-      SOURCES)
+      SOURCES, distillation=distillation)
   params = {'reranker': {'table': jnp.asarray(scores)}}
   return jax.value_and_grad(loss, has_aux=True)(
       params, batch, jax.random.key(0))

@@ -18,7 +18,7 @@ HARD = records.Passage('h[0:2]', 'Hard', 'Hard half')
 NAMED = records.Passage('n', 'Only a name', ' ')
 ITEM = training_files.Item(
     records.Query('q', 'What\u2029?', ('one', 'two')), (GOLD, OTHER),
-    (HARD, NAMED), (2.5, -1.25), 3.125,
+    (HARD, NAMED), (2.5, -1.25), (3.125, 3.125),
 )
 ALONE = training_files.Item(records.Query('r', 'Alone?'), (OTHER,), ())
 NOTHING = training_files.Item(records.Query('s', 'Nothing?'), (), (HARD,))
@@ -149,7 +149,7 @@ def test_survivors_in_the_order_of_the_pool():
   assert ids(first.positives) == ['2', '12']
   assert first.scores == [0.1, 0.3, 0.4]  # And not 0.10000000149...
   assert second.scores == [1.2, 1.4]
-  assert first.positive_score == 7.7
+  assert first.positive_scores == [7.7] * 2
 
 
 @pytest.mark.parametrize('sources, one_positive, has_scores, has_own', [
@@ -164,14 +164,16 @@ def test_scores_where_they_can_be_compared(
 ):
   for item in read(make_pool(*sources), one_positive):
     assert bool(item.scores) == has_scores
-    assert (item.positive_score is not None) == has_own
+    known = bool(item.positive_scores) and None not in item.positive_scores
+    assert known == has_own
 
 
 def test_a_run_may_not_score_the_positive():
   some = make_pool('run')
   some.positive_scores[0] = np.nan
   first, second = read(some)
-  assert (first.positive_score, second.positive_score) == (None, 7.7)
+  assert (first.positive_scores, second.positive_scores) == (
+      [None] * 2, [7.7] * len(second.positives))
   assert first.scores == [0.1, 0.3, 0.4]
 
 

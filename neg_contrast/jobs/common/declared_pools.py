@@ -6,12 +6,16 @@ import pathlib
 from neg_contrast.artifacts import artifact
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import synthetic_pairs
-from neg_contrast.jobs.common import settings_of_rooms
+from neg_contrast.jobs.common import (
+  declared_judges,
+  declared_miners,
+  settings_of_rooms,
+)
 from neg_contrast.mining import (
   audited_pool,
   given_pool,
+  judged_pool,
   mined_pool,
-  miners,
   pool_folder,
 )
 from neg_contrast.mining import mining_task as task_lib
@@ -38,9 +42,13 @@ def negatives(
     max_queries: where there are more, so many of them, drawn at random; 0: all.
   """
   task = task_of(config, data, gold, max_queries)
-  if config.negatives.pool:
-    return given_pool.GivenPool(task, config.negatives)
-  return mined_pool.MinedPool(task, config.negatives, workdir)
+  judge = declared_judges.judge_of(config, gold)
+  if not config.negatives.pool:
+    return mined_pool.MinedPool(task, config.negatives, workdir, judge)
+  given = given_pool.GivenPool(task, config.negatives)
+  return given if judge is None else judged_pool.JudgedPool(
+      task, config.negatives, workdir, given, judge
+  )
 
 
 def audited(
@@ -99,52 +107,9 @@ def task_of(
       runs=settings.runs,
       coarse_dim=settings.coarse_dim,
       fine_dim=settings.fine_dim,
-      miners=_miners(config, gold),
+      miners=declared_miners.of(config, gold),
       encoding=settings_of_rooms.encoding(config),
       search=dataclasses.replace(
           settings_of_rooms.search(config), depth=settings.depth
       ),
   )
-
-
-def _miners(
-    config: config_lib.Config, gold: dataset_lib.Data
-) -> miners.Miners:
-  """The trainings of miners: gold pairs, in-batch negatives, no stage 1."""
-  settings = config.negatives
-  miner = dataclasses.replace(
-      config,
-      job='train',
-      seed=(config.seed if settings.miner_seed is None
-            else settings.miner_seed),
-      stage1=None,
-      synthetic=config_lib.SyntheticConfig(),
-      negatives=config_lib.NegativesConfig(),
-      nce=config_lib.NceConfig(),
-      loss=_miner_loss(config),
-      evaluation=dataclasses.replace(
-          config.evaluation, criterion=config_lib.EvaluationConfig.criterion
-      ),
-      model=dataclasses.replace(
-          config.model, init=settings.miner_init or config.model.init
-      ),
-      optim=dataclasses.replace(
-          config.optim, head_learning_rate=0.0,
-          steps=settings.miner_steps or config.optim.steps,
-          epochs=settings.miner_epochs or config.optim.epochs,
-      ),
-  )
-  return miners.Miners(
-      settings_of_rooms.training(miner), gold, pathlib.Path(settings.mined_dir)
-  )
-
-
-def _miner_loss(config: config_lib.Config) -> config_lib.LossConfig:
-  """That of the training; of a reranker the default kind: its is of pairs."""
-  if config.job != 'train_reranker':
-    return config.loss
-  plain = config_lib.LossConfig()
-  return dataclasses.replace(config.loss, **{
-      name: getattr(plain, name)
-      for name in ('kind', 'hardest', 'margin', 'positive_weight')
-  })

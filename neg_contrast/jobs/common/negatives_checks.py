@@ -39,6 +39,27 @@ def check_unfiltered(config: config_lib.Config) -> None:
     )
 
 
+def check_judged(config: config_lib.Config) -> None:
+  """Refuses a judge of what is not in a pool, or changes while training."""
+  negatives = config.negatives
+  if not negatives.judge:
+    return
+  if not (negatives.pooled or negatives.pool):
+    raise config.error('negatives.judge', 'judges mined candidates, and '
+                       f'negatives.sources={negatives.sources} have none; name '
+                       'bm25 or another that is mined, or leave it out')
+  if negatives.drawn:
+    raise config.error(
+        'negatives.judge', f'looks at pools, and "{negatives.drawn[0]}" is '
+        'drawn for each example without one. Leave that out; or have a pool '
+        'made by job=judge, and name that as negatives.pool'
+    )
+  if negatives.refresh_steps:
+    raise config.error('negatives.judge', 'has judged what was mined, and '
+                       'negatives.refresh_steps replaces that; leave one of '
+                       'them out')
+
+
 def check_shared(config: config_lib.Config) -> None:
   """Refuses shared candidates that can't be, or that no loss looks at."""
   negatives = config.negatives
@@ -111,5 +132,6 @@ def check_trained_with(config: config_lib.Config) -> None:
   check_shared(config)
   check_frozen(config)
   check_unfiltered(config)
+  check_judged(config)
   check_mined(config)
   check_refreshed(config)

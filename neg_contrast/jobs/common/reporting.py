@@ -10,7 +10,9 @@ from neg_contrast.models import loading
 from neg_contrast.report import negatives_facts, workdir_report
 from neg_contrast.settings import config as config_lib
 
-_MINING = {'mine': 'mining', 'audit': 'audit'}  # Jobs, and their splits' use.
+_MINING = {  # Jobs, and their splits' use.
+    'mine': 'mining', 'judge': 'mining', 'audit': 'audit',
+}
 _TRAINING = ('train', 'train_reranker')
 _TUNED = (*_TRAINING, 'table')
 _REPORTING = (*_TUNED, 'ensemble')  # Jobs that report on the test split.
@@ -58,7 +60,7 @@ def _facts(
   """What was run."""
   if config.job == 'audit':
     return {'judge': config.checkpoint}
-  if config.job == 'mine':
+  if config.job in ('mine', 'judge'):
     return _mined(config)
   if config.job in _TRAINING:
     return _trained(config)
@@ -76,6 +78,8 @@ def _mined(config: config_lib.Config) -> dict[str, str]:
   facts = {'sources': ', '.join(negatives.strategies) or negatives.label}
   if 'model' in negatives.names:
     facts['model'] = negatives.checkpoint or config.checkpoint
+  if negatives.judge:
+    facts['judge'] = negatives.judge
   facts['pool'] = negatives.pool or (
       f'best {negatives.pool_size} of {negatives.depth} of each source'
   )
