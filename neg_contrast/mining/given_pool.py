@@ -73,7 +73,9 @@ class GivenPool(pool_folder.PoolFolder):
   def _differences(self, pool: pool_lib.Pool) -> list[str]:
     """Where it does not belong to the data at hand, a line each."""
     made, lines = pool.manifest, list[str]()
-    identity = made['identity']['needs'].get('given', made['identity'])
+    identity = made['identity']
+    while 'given' in identity['needs']:  # A judge's pool is made from another.
+      identity = identity['needs']['given']
     for source in made['sources']:
       there = identity['needs'][source]
       for role in ('texts', 'data'):

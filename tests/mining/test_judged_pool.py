@@ -19,6 +19,7 @@ from neg_contrast.models import reranker
 from neg_contrast.negatives import pool as pool_lib
 from neg_contrast.retrieval import pair_scorer
 from neg_contrast.settings import config as config_lib
+from neg_contrast.training import run_artifacts
 from tests import tiny
 from tests.jobs import test_train_reranker
 from tests.mining import test_mined_pool
@@ -363,6 +364,21 @@ def test_trainings_are_taught_by_the_judge(root, tmp_path, job, distil):
   np.testing.assert_allclose(batch.teacher_scores[is_there][:5], by_hand(
       root, queries[lines][:5], rows[is_there][:5]), atol=2e-5)
   assert np.isnan(batch.teacher_scores[~is_there]).all()
+
+
+def test_miners_have_no_teacher(root, tmp_path):
+  for name, kind in (('train', 'bce'), ('train_reranker', 'bce')):
+    config = make_config(
+        root, job=name, negatives__sources=('fine:2',), loss__kind=kind,
+        loss__distil='kl', loss__distil_weight=0.3, candidates='bm25',
+        evaluation__metrics=('accuracy@1',))
+    jobs.check(config)
+    negatives = test_mined_pool.declare(config, tmp_path)
+    miner, = (one for one in artifact.closure([negatives])
+              if isinstance(one, run_artifacts.EncoderRun))
+    want = 'softmax' if name == 'train_reranker' else 'bce'
+    assert (miner.config.loss.distil, miner.config.loss.kind) == ('', want)
+    assert 'distil_weight' not in miner.config.counted['loss']
 
 
 def test_a_pool_that_nobody_judged_teaches_nothing(root, tmp_path):

@@ -42,11 +42,14 @@ def of(
 
 
 def _miner_loss(config: config_lib.Config) -> config_lib.LossConfig:
-  """That of the training; of a reranker the default kind: its is of pairs."""
-  if config.job != 'train_reranker':
-    return config.loss
+  """That of the training, without a teacher.
+
+  Of a reranker it is the default kind: its own is of pairs.
+  """
+  names = ['distil', 'distil_weight']
+  if config.job == 'train_reranker':
+    names += ['kind', 'hardest', 'margin', 'positive_weight']
   plain = config_lib.LossConfig()
-  return dataclasses.replace(config.loss, **{
-      name: getattr(plain, name)
-      for name in ('kind', 'hardest', 'margin', 'positive_weight')
-  })
+  return dataclasses.replace(
+      config.loss, **{name: getattr(plain, name) for name in names}
+  )
