@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import time
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from neg_contrast.negatives import pool as pool_lib
 from neg_contrast.retrieval import pair_scorer
 from neg_contrast.settings import config as config_lib
 from neg_contrast.training import run_artifacts
-from tests import tiny
+from tests import processes, tiny
 from tests.jobs import test_train_reranker
 from tests.mining import test_mined_pool
 from tests.models import test_cross_encoder
@@ -202,6 +203,64 @@ def test_an_interruption_loses_one_part(
   assert len(calls) == 8 + 1 + 1  # 8 parts, those of positives, the lost one.
   whole = pool.verdicts.logit[:, :12]
   np.testing.assert_allclose(again.verdicts.logit, whole, atol=1e-5)
+  assert not list(tmp_path.rglob('*.parts'))
+
+
+_SLOW = '''
+import pathlib, sys, time
+from neg_contrast.evaluation import calibration
+from neg_contrast.mining import verdict_folder
+from tests.mining import test_judged_pool as tests
+verdict_folder.PAIRS_AT_ONCE = 60
+calibration.fit = lambda *pairs: calibration.Calibration(
+    tests.TEMPERATURE, tests.BIAS)
+score = verdict_folder.score
+def slowly(*args):
+  time.sleep(0.3)
+  return score(*args)
+verdict_folder.score = slowly
+tests.make_alone(*map(pathlib.Path, sys.argv[1:]))
+'''
+
+
+def make_alone(root, folder):
+  """A pool of BM25 whose verdicts lie in a folder of its own."""
+  return make(root, folder / 'work', negatives__sources=('bm25:2',),
+              negatives__mined_dir=str(folder / 'mined'))[0]
+
+
+def test_killed_programs_go_on(root, tmp_path, monkeypatch):
+  """kill -9 of two that judge together; a third does what is left."""
+  monkeypatch.setattr(verdict_folder, 'PAIRS_AT_ONCE', 60)
+  whole = make_alone(root, tmp_path / 'alone')
+  for name in ('candidates', 'calibrations'):
+    shutil.copytree(tmp_path / 'alone' / 'mined' / name,
+                    tmp_path / 'mined' / name)
+  started = [processes.Process(_SLOW, [root, tmp_path]) for _ in range(2)]
+  parts = tmp_path / 'mined' / 'verdicts'
+  made = lambda: len(list(parts.glob(
+      '*-bm25-*.parts/*/logits/0*/manifest.json')))
+  for number, one in enumerate(started):
+    end = time.monotonic() + 300
+    while made() <= number:
+      assert time.monotonic() < end and one.poll() is None, one.communicate()
+      time.sleep(0.01)
+    one.kill()
+    one.wait()
+  left, calls, score = made(), [], verdict_folder.score
+  assert 1 < left < 8
+
+  def count(*args):
+    calls.append(args)
+    return score(*args)
+
+  monkeypatch.setattr(verdict_folder, 'score', count)
+  again = make_alone(root, tmp_path)
+  assert len(calls) == 8 - left + 1  # And the positives.
+  for name in ('logit', 'probability', 'positive_logits'):
+    np.testing.assert_array_equal(getattr(again.verdicts, name),
+                                  getattr(whole.verdicts, name))
+  np.testing.assert_array_equal(again.dropped_by, whole.dropped_by)
   assert not list(tmp_path.rglob('*.parts'))
 
 
