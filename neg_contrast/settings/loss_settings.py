@@ -14,9 +14,9 @@ class LossConfig(keys.Section):
 
   Lu et al., section 3, equations 1 to 3.
 
-  A reranker uses `kind` (not `triplet`), `hardest`, `margin`, `positive_weight`
-  and `distil` alone: its scores are unscaled, and a positive competes with its
-  query's own negatives only.
+  A reranker uses `kind` (not `triplet`), `hardest`, `margin`, `offset`,
+  `positive_weight`, `distil` and `distil_weight` alone: its scores are
+  unscaled, and a positive competes with its query's own negatives only.
 
   Attributes:
     kind: `softmax`: cross-entropy of the positive among its candidates; with

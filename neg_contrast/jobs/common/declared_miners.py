@@ -48,7 +48,7 @@ def _miner_loss(config: config_lib.Config) -> config_lib.LossConfig:
   """
   names = ['distil', 'distil_weight']
   if config.job == 'train_reranker':
-    names += ['kind', 'hardest', 'margin', 'positive_weight']
+    names += ['kind', 'hardest', 'margin', 'offset', 'positive_weight']
   plain = config_lib.LossConfig()
   return dataclasses.replace(
       config.loss, **{name: getattr(plain, name) for name in names}
