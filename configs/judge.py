@@ -1,8 +1,7 @@
 """Judges candidates by a cross-encoder: which are false negatives?
 
     python -m neg_contrast.main --config=configs/judge.py \\
-        --config.data.source=beir:DATA --config.data.train_split=split-train \\
-        --config.negatives.judge=workdirs/judge_reranker
+        --config.data.source=beir:DATA --config.data.train_split=split-train
 
 Arguments:
   negatives: whose candidates, as in configs/mine.py; `bm25` (default).
@@ -32,6 +31,7 @@ def get_config(arg=None):
   args = config_lib.arguments(arg, negatives='bm25')
   config = presets.beside(__file__, 'mine', negatives=args['negatives'])
   config.job = 'judge'
+  config.negatives.judge = 'workdirs/judge_reranker'
   config.negatives.depth = 64
   config.negatives.pool_size = 50
   return config
