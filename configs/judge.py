@@ -13,11 +13,11 @@ above `--config.negatives.judge_above` (0.9) are trained on as positives with
 `--config.negatives.mined_dir`: other thresholds, other filters and trainings
 with the same `negatives.judge` judge nothing again.
 
-The judge is a workdir of configs/judge_reranker.py, or any cross-encoder of one
-label (a folder or hub name), which is then calibrated on the tune split. A pool
-that is there already is judged with
-`--config.negatives.pool=workdirs/mine/pool`. The first 64 of a source are
-judged (`--config.negatives.depth`): 8,204 queries are 525,056 pairs.
+The judge is what configs/judge_reranker.py trains, or with
+`--config.negatives.judge` any cross-encoder of one label (a folder or hub
+name), which is then calibrated on the tune split. A pool that is there already
+is judged with `--config.negatives.pool=workdirs/mine/pool`. The first 64 of a
+source are judged (`--config.negatives.depth`): 8,204 queries are 525,056 pairs.
 
 Source: RocketQA (Qu et al., 2021), section 3.2; RLHN (Thakur et al., 2025).
 """
