@@ -11,11 +11,11 @@ from neg_contrast.settings import config as config_lib
 
 def check(config: config_lib.Config) -> None:
   """Refuses a config that does not suit `job=judge`."""
+  mine.check(config)
   if not config.negatives.judge:
     raise config.error('negatives.judge', 'is needed: the workdir of a trained '
                        'reranker (configs/judge_reranker.py), or a '
                        'cross-encoder of one label')
-  mine.check(config)
 
 
 class JudgeJob:

@@ -248,7 +248,7 @@ def test_negatives():
   assert 'bm25 200 120 3 3 0' in rows and f'{EVIL} 0 0 0 0 40 100.0%' in rows
   dropped = between(text, 'in the pool bm25', 'Percent')
   assert dropped.split('context')[0].split() == [
-      '10.0%', *'––––––', '30.0%', '60.0%']
+      '10.0%', *'––––––––', '30.0%', '60.0%']
   picture = between(text, 'Overlap of the sources', 'Of the passages')
   assert picture.split().count('25%') == 2 and picture.count(EVIL) == 2
   found = between(text, 'score above the positive', 'All negatives of')
