@@ -11,6 +11,7 @@ SUITABLE = {
     'evaluate': {'checkpoint': 'x'}, 'search': {'checkpoint': 'x'},
     'export': {'checkpoint': 'x', 'data.source': ''},
     'mine': {'negatives.sources': ('bm25:2',)},
+    'judge': {'negatives.sources': ('bm25:2',), 'negatives.judge': 'x'},
     'generate_questions': {'checkpoint': 'x'},
     'ensemble': {'ensemble.members': ('a', 'b')},
     'benchmark': {'data.source': ''},
