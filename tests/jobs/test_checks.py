@@ -7,7 +7,7 @@ from neg_contrast import errors, jobs
 from neg_contrast.settings import config as config_lib
 
 SUITABLE = {
-    'audit': {'checkpoint': 'x'},
+    'audit': {'checkpoint': 'x'}, 'follow': {'checkpoint': 'x'},
     'evaluate': {'checkpoint': 'x'}, 'search': {'checkpoint': 'x'},
     'export': {'checkpoint': 'x', 'data.source': ''},
     'mine': {'negatives.sources': ('bm25:2',)},
