@@ -64,7 +64,7 @@ def test_make_job_checks(tmp_path):
 
 @pytest.mark.parametrize('job', sorted(
     set(jobs.JOBS)
-    - {'export', 'benchmark', 'compare', 'study', 'nce_synthetic'}))
+    - {'export', 'benchmark', 'compare', 'study', 'nce_synthetic', 'follow'}))
 def test_data_is_needed(job):
   config = make_config(job, **{'data.source': ''})
   assert refused(config).startswith("config.data.source='': is needed")
