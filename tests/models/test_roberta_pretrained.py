@@ -1,5 +1,6 @@
 """RoBERTa, XLM-R and DistilBERT folders against the libraries they are of."""
 
+import dataclasses
 import json
 
 import jax
@@ -21,6 +22,7 @@ from neg_contrast.data import tokenized
 from neg_contrast.data import tokenizer as tokenizer_lib
 from neg_contrast.models import (
   cross_encoder,
+  dual_encoder,
   exporting,
   families,
   loading,
@@ -226,3 +228,6 @@ def test_old_descriptions_are_read_as_before():
   config = tiny.bert_config()
   assert 'model_type' not in config.to_json()
   assert type(config)(**config.to_json()) == config
+  spec = dual_encoder.EncoderSpec(
+      dataclasses.replace(config, model_type='roberta'))
+  assert dual_encoder.EncoderSpec.from_json(spec.to_json()) == spec
