@@ -80,6 +80,7 @@ def input_sequences(
     max_length: int,
     prefix_ids: tuple[int, ...] = (),
     title_end_id: int | None = None,
+    separators: int = 1,
 ) -> sequences.Chained:
   """`[CLS] prefix title [SEP] text [SEP]`; without title, `[CLS] prefix text
   [SEP]` (Lu et al., section 3).
@@ -96,17 +97,18 @@ def input_sequences(
     max_length: tokens of a result, at most.
     prefix_ids: put after [CLS].
     title_end_id: id of what stands between title and text; None: `sep_id`.
+    separators: how many of it; two in RoBERTa's pairs.
 
   Returns:
     Views: ids are read when they are taken out.
   """
   head = sequences.repeated((cls_id, *prefix_ids), len(titles))
   end = sequences.repeated((sep_id,), len(titles))
-  title_ends = np.minimum(titles.lengths, 1)  # Whether there is a [SEP].
+  most = min(separators, max_length - 2)  # [CLS] and the last [SEP] stay.
+  title_ends = np.where(titles.lengths > 0, most, 0)
   pieces = fit((head, titles, *texts), max_length - 1 - title_ends)
-  between = sequences.repeated(
-      (sep_id if title_end_id is None else title_end_id,), len(titles)
-  )
+  middle = sep_id if title_end_id is None else title_end_id
+  between = sequences.repeated((middle,) * separators, len(titles))
   pieces.insert(2, between.cut(0, title_ends))
   return sequences.Chained((*pieces, end))
 
@@ -134,7 +136,9 @@ def sequence_lengths(
     *,
     max_length: int,
     prefix_length: int = 0,
+    separators: int = 1,
 ) -> Int[np.ndarray, ' rows']:
   """`[rows] int64` lengths of what `input_sequences` would return."""
-  whole = 2 + prefix_length + title_lengths + text_lengths + (title_lengths > 0)
+  between = separators * (title_lengths > 0)
+  whole = 2 + prefix_length + title_lengths + text_lengths + between
   return np.minimum(whole, max_length)

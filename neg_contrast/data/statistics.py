@@ -85,6 +85,7 @@ def measure_lengths(texts: tokenized.TokenizedTexts) -> Lengths:
         bodies[rows],
         max_length=np.iinfo(np.int64).max,
         prefix_length=len(texts.prefix_ids),
+        separators=texts.separators,
     )
     found = np.bincount(lengths, minlength=len(counts))
     found[: len(counts)] += counts

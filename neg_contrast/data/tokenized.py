@@ -32,6 +32,11 @@ class TokenizedTexts:
   marker_ids: tuple[int, int] | None = None
   title_end_id: int | None = None
 
+  @property
+  def separators(self) -> int:
+    """Tokens between title and text."""
+    return 1 if self.title_end_id is not None else self.tokenizer.separators
+
   def tokens(
       self,
       rows: Integer[np.ndarray, ' rows'],
@@ -65,6 +70,7 @@ class TokenizedTexts:
         max_length=self.max_length,
         prefix_ids=self.prefix_ids,
         title_end_id=self.title_end_id,
+        separators=self.separators,
     )
 
   def lengths(self) -> Int[np.ndarray, ' rows']:
@@ -78,6 +84,7 @@ class TokenizedTexts:
         lengths,
         max_length=self.max_length,
         prefix_length=len(self.prefix_ids),
+        separators=self.separators,
     )
 
 
@@ -106,10 +113,15 @@ def _texts(
   """What a store holds of each record; opens nothing before it is read."""
   if role == 'passage':
     for passage in prepared.passages:
-      yield passage.title, passage.text
+      yield _title(passage.title), passage.text
   else:
     for query in prepared.queries:
       yield '', query.text, *(query.context or ())
+
+
+def _title(title: str) -> str:
+  """A blank one is none, also where a tokenizer makes tokens of spaces."""
+  return title if title.strip() else ''
 
 
 def tokenize(
@@ -196,7 +208,7 @@ def tokenize_in_memory(
       np.array(ids, np.int32) for ids in tokenizer.encode_batch(values)
   )
   return TokenizedTexts(
-      token_store.TokenStore(encode(titles), encode(bodies)), tokenizer,
-      max_length, tuple(tokenizer.encode(prefix)) if prefix else (),
+      token_store.TokenStore(encode(list(map(_title, titles))), encode(bodies)),
+      tokenizer, max_length, tuple(tokenizer.encode(prefix)) if prefix else (),
       title_end_id=_title_end_id(tokenizer, title_end),
   )

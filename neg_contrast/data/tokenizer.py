@@ -73,8 +73,11 @@ class Tokenizer(AnyTokenizer):
   """Makes token ids; never cuts, pads or adds special tokens.
 
   Attributes:
-    cls_id: id of [CLS].
-    sep_id: id of [SEP].
+    cls_id: id of the token before a text, such as [CLS] or `<s>`: that of the
+      tokenizer's own template, where it has one.
+    sep_id: id of the token after a text, such as [SEP] or `</s>`.
+    separators: how many of them its template puts between the texts of a pair:
+      two in RoBERTa's `<s> a </s></s> b </s>`.
     vocab_size: one more than the highest id.
   """
 
@@ -82,11 +85,26 @@ class Tokenizer(AnyTokenizer):
     """Takes over a tokenizer.
 
     Raises:
-      UserError: it has no [CLS] or [SEP].
+      UserError: neither its template nor its vocabulary has such tokens.
     """
     super().__init__(backend)
-    self.cls_id = self._special(['[CLS]'], 'a BERT model')
-    self.sep_id = self._special(['[SEP]'], 'a BERT model')
+    single, pair = backend.encode('').ids, backend.encode('', '').ids
+    if len(single) == 2:
+      self.cls_id, self.sep_id = single
+    else:
+      self.cls_id = self._special(['[CLS]', '<s>'], 'a BERT or RoBERTa model')
+      self.sep_id = self._special(['[SEP]', '</s>'], 'a BERT or RoBERTa model')
+    between = pair[1:-1]
+    self.separators = max(1, len(between))
+    if set(between) - {self.sep_id}:
+      self.separators = 1
+
+  @property
+  def separator(self) -> str:
+    """Put between title and text, it becomes `separators` tokens."""
+    token = str(self._backend.id_to_token(self.sep_id))
+    # A byte-level tokenizer makes tokens of spaces around it.
+    return f' {token} ' if token == '[SEP]' else token * self.separators
 
   def token_id(self, token: str) -> int | None:
     """The id of a token; None if the vocabulary lacks it."""

@@ -36,12 +36,14 @@ class BertConfig:
     intermediate_size: features inside the feed-forward blocks.
     max_positions: rows of the position embeddings: the longest sequence.
     type_vocab_size: rows of the token type embeddings; texts by themselves have
-      the first.
+      the first. 0: there are none, as in DistilBERT.
     hidden_act: a key of `ACTIVATIONS`; `gelu` is the exact one.
     hidden_dropout: rate on embeddings and on the output of each block.
     attention_dropout: rate on attention probabilities.
     layer_norm_eps: added to the variance.
     initializer_range: standard deviation of random weights.
+    model_type: of the folder that it came from and is exported as; the
+      computation does not depend on it.
   """
 
   vocab_size: int = 30522
@@ -56,6 +58,7 @@ class BertConfig:
   attention_dropout: float = 0.1
   layer_norm_eps: float = 1e-12
   initializer_range: float = 0.02
+  model_type: str = 'bert'
 
   @property
   def even_row_length(self) -> int:
@@ -69,9 +72,12 @@ class BertConfig:
       ValueError: names the field and its value.
     """
     for name in ('vocab_size', 'hidden_size', 'num_layers', 'num_heads',
-                 'intermediate_size', 'max_positions', 'type_vocab_size'):
+                 'intermediate_size', 'max_positions'):
       if getattr(self, name) < 1:
         raise ValueError(f'{name}={getattr(self, name)} must be at least 1')
+    if self.type_vocab_size < 0:
+      raise ValueError(f'type_vocab_size={self.type_vocab_size} must be at '
+                       'least 0')
     if self.hidden_size % self.num_heads:
       raise ValueError(f'hidden_size={self.hidden_size} must be a multiple of '
                        f'num_heads={self.num_heads}')
@@ -82,6 +88,13 @@ class BertConfig:
       if not 0 <= getattr(self, name) < 1:
         raise ValueError(f'{name}={getattr(self, name)} must be at least 0 and '
                          'below 1')
+
+  def to_json(self) -> dict[str, Any]:
+    """Plain values."""
+    values = dataclasses.asdict(self)
+    if self.model_type == 'bert':  # As it was before there were others.
+      del values['model_type']
+    return values
 
 
 BERT_SIZES = {
@@ -187,19 +200,19 @@ class _Embeddings(nn.Module):
   @nn.compact
   def __call__(self, token_ids, positions, token_types):
     c = self.config
-    if token_types is None:
-      token_types = jnp.zeros((1, 1), jnp.int32)
     embed = functools.partial(
         nn.Embed,
         features=c.hidden_size,
         embedding_init=nn.initializers.normal(c.initializer_range),
     )
-    of_type = embed(c.type_vocab_size, name='token_type')
     hidden = (
         embed(c.vocab_size, name='word')(token_ids)
         + embed(c.max_positions, name='position')(positions)
-        + of_type(token_types)
     )
+    if c.type_vocab_size:
+      if token_types is None:
+        token_types = jnp.zeros((1, 1), jnp.int32)
+      hidden += embed(c.type_vocab_size, name='token_type')(token_types)
     hidden = _norm(c, 'norm')(hidden)
     hidden = layers.Dropout(c.hidden_dropout, self.deterministic)(hidden)
     return hidden.astype(self.dtype)

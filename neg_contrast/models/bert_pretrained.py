@@ -10,8 +10,8 @@ from neg_contrast import errors
 from neg_contrast.models import bert, family, json_objects, tensor_files
 
 CLASSIFIER = 'BertForSequenceClassification'
-_PREFIXES = ('', 'bert.', 'electra.', 'question_encoder.bert_model.',
-             'ctx_encoder.bert_model.')
+_PREFIXES = ('', 'bert.', 'electra.', 'roberta.',
+             'question_encoder.bert_model.', 'ctx_encoder.bert_model.')
 _FIRST_KEY = 'embeddings.word_embeddings.weight'
 # Ours -> (theirs, is a matrix to transpose).
 _LAYER_NAMES = {
@@ -123,14 +123,13 @@ def convert_bert(
     for name in ours[:-1]:
       target = target.setdefault(name, {})
     target[ours[-1]] = layer(ours, theirs, is_matrix)
-  embedding = lambda name, rows: {
-      'embedding': take(f'embeddings.{name}_embeddings.weight', (rows, hidden))
-  }
+  rows = {'word': config.vocab_size, 'position': config.max_positions,
+          'token_type': config.type_vocab_size}
   return {
       'embeddings': {
-          'word': embedding('word', config.vocab_size),
-          'position': embedding('position', config.max_positions),
-          'token_type': embedding('token_type', config.type_vocab_size),
+          **{name: {'embedding': take(f'embeddings.{name}_embeddings.weight',
+                                      (count, hidden))}
+             for name, count in rows.items() if count},
           'norm': {
               'scale': take('embeddings.LayerNorm.weight', (hidden,)),
               'bias': take('embeddings.LayerNorm.bias', (hidden,)),
@@ -152,7 +151,7 @@ def _shapes(config: bert.BertConfig, ours: tuple[str, ...]):
 
 
 def bert_tensors(
-    params: Any, config: bert.BertConfig
+    params: Any, config: bert.BertConfig, pad_id: int = 0
 ) -> dict[str, np.ndarray]:
   """The tensors of transformers' `BertModel`: the inverse of `convert_bert`.
 
@@ -163,14 +162,16 @@ def bert_tensors(
   Args:
     params: the tree of a `bert.Bert`.
     config: its shapes.
+    pad_id: has no tensor of its own here.
 
   Returns:
     Name -> float32, contiguous; matrices are [out, in].
   """
+  del pad_id
   embeddings, hidden = params['embeddings'], config.hidden_size
   tensors = {
       f'embeddings.{name}_embeddings.weight': embeddings[name]['embedding']
-      for name in ('word', 'position', 'token_type')
+      for name in ('word', 'position', 'token_type') if name in embeddings
   }
   tensors['embeddings.LayerNorm.weight'] = embeddings['norm']['scale']
   tensors['embeddings.LayerNorm.bias'] = embeddings['norm']['bias']
@@ -242,6 +243,7 @@ def read_head(values: json_objects.JsonObject) -> dict[str, Any]:
 
 
 BERT = family.Family(
-    'bert', 'encoder', read, bert.BERT_SIZES, CLASSIFIER, read_head
+    'bert', 'encoder', read, bert.BERT_SIZES, CLASSIFIER, read_head,
+    to_json, bert_tensors,
 )
 DPR = family.Family('dpr', 'encoder', read)

@@ -37,7 +37,7 @@ class CrossEncoderSpec:
 
   def to_json(self) -> dict[str, Any]:
     """Plain values."""
-    return dataclasses.asdict(self)
+    return dataclasses.asdict(self) | {'bert': self.bert.to_json()}
 
   @classmethod
   def from_json(cls, values: Mapping[str, Any]) -> 'CrossEncoderSpec':

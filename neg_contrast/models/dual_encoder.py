@@ -83,7 +83,7 @@ class EncoderSpec:
 
   def to_json(self) -> dict[str, Any]:
     """Plain values."""
-    values = dataclasses.asdict(self)
+    values = dataclasses.asdict(self) | {'bert': self.bert.to_json()}
     if self.score == scoring.DUAL:  # As it was before there were others.
       del values['score']
     return values

@@ -20,8 +20,8 @@ from neg_contrast.artifacts import folders as folders_lib
 from neg_contrast.batches import packing
 from neg_contrast.data import sequences, tokenized
 from neg_contrast.models import (
-  bert_pretrained,
   dual_encoder,
+  families,
   loading,
   pretrained,
   tensor_files,
@@ -30,7 +30,8 @@ from neg_contrast.models import (
 from neg_contrast.settings import config as config_lib
 
 _TOLERANCE = 1e-5
-_TOKENS = ('unk', 'sep', 'pad', 'cls', 'mask')
+_TOKENS = {'unk': ('[UNK]', '<unk>'), 'pad': ('[PAD]', '<pad>'),
+           'mask': ('[MASK]', '<mask>')}
 _POOLING_MODES = ('cls_token', 'mean_tokens', 'max_tokens',
                   'mean_sqrt_len_tokens', 'weightedmean_tokens', 'lasttoken')
 _DENSE_ACTIVATIONS = {
@@ -48,13 +49,18 @@ _PROBES = (
 )
 
 
-def passage_text(title: str, text: str) -> str:
+def passage_text(title: str, text: str, separator: str = ' [SEP] ') -> str:
   """The one string that stands for a passage in sentence-transformers.
 
   Its tokens are those of `[CLS] title [SEP] text [SEP]`, but where a title is
   cut: there we keep a [SEP] for the text, and it keeps one more title token.
+
+  Args:
+    title: of the passage; blank: none.
+    text: of the passage.
+    separator: of the tokenizer.
   """
-  return f'{title} [SEP] {text}' if title.strip() else text
+  return f'{title}{separator}{text}' if title.strip() else text
 
 
 def prompt(prefix: str) -> str:
@@ -120,9 +126,11 @@ def write_model(
     place.mkdir(exist_ok=True)
     length = max_length(model.text, tower)
     pad_id = _write_tokenizer(model, place, length)
-    folders_lib.write_json(place / 'config.json', bert_pretrained.to_json(
-        model.spec.bert, pad_id
-    ))
+    family = families.FAMILIES[model.spec.bert.model_type]
+    assert family.to_json and family.to_tensors  # Those we compute have both.
+    folders_lib.write_json(
+        place / 'config.json', family.to_json(model.spec.bert, pad_id)
+    )
     folders_lib.write_json(place / 'sentence_bert_config.json', {
         'max_seq_length': length, 'do_lower_case': False,
     })
@@ -139,8 +147,8 @@ def write_model(
         },
     })
     params = model.params[tower]
-    tensor_files.save(place, bert_pretrained.bert_tensors(
-        params['bert'], model.spec.bert
+    tensor_files.save(place, family.to_tensors(
+        params['bert'], model.spec.bert, pad_id
     ))
     _write_modules(place, model.spec, params.get('projection'))
     (place / 'README.md').write_text(card, encoding='utf-8')
@@ -179,8 +187,8 @@ def check(model: loading.Model, folder: pathlib.Path) -> None:
     backend.enable_truncation(model.text.length(role))
     for probe in probes:
       _check_tokens(model, role, probe, backend)
-    difference = np.abs(_embed(model, role, probes)
-                        - _embed(again, role, probes)).max()
+    difference = np.abs(embed(model, role, probes)
+                        - embed(again, role, probes)).max()
     if not difference <= _TOLERANCE:
       raise errors.UserError(
           f'{model.name}: embeddings of {role} probes differ by {difference:g} '
@@ -198,9 +206,11 @@ def _check_tokens(
   prefix = model.text.prefix(role)
   title = model.tokenizer.encode(probe[0])
   head = 1 + len(model.tokenizer.encode(prefix)) + len(title)
-  if title and head > model.text.length(role) - 2:
+  if title and head > model.text.length(role) - 1 - model.tokenizer.separators:
     return  # See `passage_text`.
-  theirs = backend.encode(prompt(prefix) + passage_text(*probe)).ids
+  theirs = backend.encode(prompt(prefix) + passage_text(
+      *probe, model.tokenizer.separator
+  )).ids
   if theirs != _tokens(model, role, [probe])[0].tolist():
     raise errors.UserError(
         f'{model.name}: its tokenizer splits {probe[0][:40]!r} and '
@@ -220,7 +230,7 @@ def _tokens(
   ).tokens(np.arange(len(probes)))
 
 
-def _embed(
+def embed(
     model: loading.Model, role: str, probes: list[tuple[str, str]]
 ) -> Float[np.ndarray, 'probes features']:
   """Embeddings of probes, a row each: both roles need one compilation."""
@@ -282,29 +292,31 @@ def _write_modules(
 def _write_tokenizer(
     model: loading.Model, folder: pathlib.Path, length: int
 ) -> int:
-  """Writes the tokenizer as transformers reads it; returns the id of [PAD]."""
+  """Writes the tokenizer as transformers reads it; returns its padding id."""
   path = folder / 'tokenizer.json'
   try:
     model.tokenizer.save(folder)
   except Exception as e:  # The library raises nothing more special.
     raise OSError(f'{path}: {e}') from e
   backend = tokenizers.Tokenizer.from_file(str(path))
-  pad_id = backend.token_to_id('[PAD]')
+  specials = {f'{name}_token': token for name, known in _TOKENS.items()
+              for token in known if backend.token_to_id(token) is not None}
+  pad_id = backend.token_to_id(specials.get('pad_token', ''))
   if pad_id is None:
     raise errors.UserError(
-        f'{model.name}: its tokenizer has no [PAD], which '
-        'sentence-transformers needs; give the folder of a BERT model'
+        f'{model.name}: its tokenizer has no [PAD] or <pad>, which '
+        'sentence-transformers needs; give the folder of a model'
     )
   cls, sep = model.tokenizer.cls_id, model.tokenizer.sep_id
+  first, last = str(backend.id_to_token(cls)), str(backend.id_to_token(sep))
+  specials |= {'cls_token': first, 'sep_token': last}
   if backend.encode('').ids != [cls, sep]:
     backend.post_processor = processors.TemplateProcessing(
-        single='[CLS] $A [SEP]',
-        pair='[CLS] $A [SEP] $B:1 [SEP]:1',
-        special_tokens=[('[CLS]', cls), ('[SEP]', sep)],
+        single=f'{first} $A {last}',
+        pair=f'{first} $A {last} $B:1 {last}:1',
+        special_tokens=[(first, cls), (last, sep)],
     )
     path.write_text(backend.to_str(pretty=True), encoding='utf-8')
-  specials = {f'{name}_token': f'[{name.upper()}]' for name in _TOKENS
-              if backend.token_to_id(f'[{name.upper()}]') is not None}
   folders_lib.write_json(folder / 'special_tokens_map.json', specials)
   folders_lib.write_json(folder / 'tokenizer_config.json', {
       **specials,
@@ -312,5 +324,9 @@ def _write_tokenizer(
       'tokenizer_class': 'PreTrainedTokenizerFast',
       'model_max_length': length,
       'clean_up_tokenization_spaces': False,
+      # Without token types, as DistilBERT is, transformers' class takes none.
+      **({} if model.spec.bert.type_vocab_size else {
+          'model_input_names': ['input_ids', 'attention_mask'],
+      }),
   })
   return pad_id

@@ -14,9 +14,11 @@ from typing import Any
 from neg_contrast import errors
 from neg_contrast.models import (
   bert_pretrained,
+  distilbert_pretrained,
   electra_pretrained,
   family,
   json_objects,
+  roberta_pretrained,
   t5_pretrained,
 )
 
@@ -24,6 +26,9 @@ FAMILIES: dict[str, family.Family] = {f.model_type: f for f in (
     bert_pretrained.BERT,
     bert_pretrained.DPR,
     electra_pretrained.ELECTRA,
+    roberta_pretrained.ROBERTA,
+    roberta_pretrained.XLM_ROBERTA,
+    distilbert_pretrained.DISTILBERT,
     t5_pretrained.T5,
     t5_pretrained.MT5,
 )}

@@ -23,6 +23,8 @@ class Family:
     sizes: shapes that have a name, for `random:SIZE`.
     classifier: architecture in config.json of a cross-encoder of this family
       with one label; empty: none can be read.
+    to_json: (shapes, id of padding) -> values of config.json.
+    to_tensors: (parameters, shapes, id of padding) -> tensors of a folder.
     read_head: config.json of such a folder -> parameters of `pooler` and
       `score` of a `cross_encoder.CrossEncoder`.
   """
@@ -33,3 +35,5 @@ class Family:
   sizes: Mapping[str, Any] = dataclasses.field(default_factory=dict)
   classifier: str = ''
   read_head: Callable[[json_objects.JsonObject], dict[str, Any]] | None = None
+  to_json: Callable[[Any, int], dict[str, Any]] | None = None
+  to_tensors: Callable[[Any, Any, int], dict[str, Any]] | None = None

@@ -78,6 +78,7 @@ def from_pretrained(
         'another model'
     )
   text = encoder_settings.text_of(sources, config, name)
+  _check_prompts(text, tokenizer, config, name)
   spec = encoder_settings.with_score(
       encoder_settings.layers_of(source, config), text, config
   )
@@ -200,6 +201,23 @@ def from_workdir(
           'tokenizer': tokenizer.sha256,
       }),
   )
+
+
+def _check_prompts(text, tokenizer, config, name) -> None:
+  """Whether the prompts that a folder brings may be tokenized apart."""
+  for role in ('query', 'passage'):
+    key, prefix = f'{role}_prefix', text.prefix(role)
+    if not prefix or getattr(config, key) is not None:
+      continue
+    whole = prefix if prefix[-1].isspace() else f'{prefix} '
+    if tokenizer.encode(f'{whole}a') != [
+        *tokenizer.encode(prefix), *tokenizer.encode('a')
+    ]:
+      raise errors.UserError(
+          f'{name}: its tokenizer joins the prompt {prefix!r} with the text '
+          'after it, and here they are tokenized apart, so that its embeddings '
+          f'would be others; {errors.flag(f"model.{key}")}="" goes without'
+      )
 
 
 def _check_towers(

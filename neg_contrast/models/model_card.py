@@ -11,7 +11,7 @@ from typing import Any
 
 import jax
 
-from neg_contrast.models import loading, text_spec
+from neg_contrast.models import loading
 from neg_contrast.settings import source_list
 
 _TAGS = ('sentence-transformers', 'feature-extraction', 'dense-retrieval',
@@ -21,6 +21,8 @@ _SYSTEMS = {
     'initial': 'what training began with',
     'bm25': 'a ranking by words over title and text',
 }
+_NAMES = {'bert': 'BERT', 'roberta': 'RoBERTa', 'xlm-roberta': 'XLM-RoBERTa',
+          'distilbert': 'DistilBERT'}
 _POOLINGS = {
     'cls': 'the hidden state of [CLS]',
     'mean': 'the mean over all tokens, [CLS] and [SEP] included',
@@ -59,7 +61,7 @@ def model_card(model: loading.Model, facts: Facts) -> str:
       '## Use', *_usage(model),
       '## Model', _layers(model),
       *_data(facts), *_training(facts), *_scores(facts),
-      '## Limits', _limits(model.text, model.spec.shared),
+      '## Limits', _limits(model),
   ]
   return '\n\n'.join(paragraphs) + '\n'
 
@@ -90,7 +92,7 @@ def _introduction(model: loading.Model, facts: Facts) -> str:
 
 def _usage(model: loading.Model) -> list[str]:
   """How to embed queries and passages exactly as we do."""
-  text = model.text
+  text, separator = model.text, model.tokenizer.separator
   lines = ['from sentence_transformers import SentenceTransformer', '']
   cut = text.query_length != text.passage_length
   if model.spec.shared:
@@ -113,16 +115,17 @@ def _usage(model: loading.Model) -> list[str]:
       ')',
       *set_length('passage'),
       f'passage_vecs = {names["passage"]}.encode(',
-      "    ['Eiffel Tower [SEP] It is 330 metres tall.',  # With a title.",
+      f"    ['Eiffel Tower{separator}It is 330 metres tall.',"
+      '  # With a title.',
       "     'The Brooklyn Bridge was opened in 1883.'],  # Without.",
       "    prompt_name='document',",
       ')',
       'print(query_vecs @ passage_vecs.T)',
   ]
   notes = [
-      "A passage with a title is one string, `title + ' [SEP] ' + text`; one "
-      'without is its text alone. Do not pass pairs: their second part would '
-      'get a token type that the model was not trained with.'
+      f"A passage with a title is one string, `title + '{separator}' + text`; "
+      'one without is its text alone. Do not pass pairs: their second part '
+      'would get a token type that the model was not trained with.'
   ]
   prompts = [f'`{text.prefix(role)}` before every {role}'
              for role in ('query', 'passage') if text.prefix(role)]
@@ -147,7 +150,8 @@ def _layers(model: loading.Model) -> str:
   rows = [
       ('towers', towers),
       ('parameters', f'{count:,}'),
-      ('transformer', f'BERT, {bert.num_layers} layers, hidden size '
+      ('transformer', f'{_NAMES[bert.model_type]}, '
+       f'{bert.num_layers} layers, hidden size '
        f'{bert.hidden_size}, {bert.num_heads} heads, {bert.vocab_size:,} '
        'tokens'),
       ('pooling', _POOLINGS[spec.pooling]),
@@ -261,7 +265,8 @@ def _scores(facts: Facts) -> list[str]:
   return parts
 
 
-def _limits(text: text_spec.TextSpec, is_shared: bool) -> str:
+def _limits(model: loading.Model) -> str:
+  text, is_shared = model.text, model.spec.shared
   points = [
       f'Queries are cut after {text.query_length} tokens and passages after '
       f'{text.passage_length}, special tokens included; what follows is not '
@@ -278,8 +283,10 @@ def _limits(text: text_spec.TextSpec, is_shared: bool) -> str:
   points += [
       'A title too long to leave room for text is cut one token later here '
       'than in training.',
-      'A `[SEP]` inside a title or text counts as a separator.',
-      "The weights of BERT's pooler are zeros: it is no part of the model.",
+      f'A `{model.tokenizer.separator.strip()}` inside a title or text counts '
+      'as a separator.',
+      *(["The weights of BERT's pooler are zeros: it is no part of the model."]
+        if model.spec.bert.model_type != 'distilbert' else []),
       'Languages, domains and data that are not named above were not looked '
       'at.',
   ]

@@ -149,6 +149,12 @@ def from_workdir(
 
 
 def _make(spec, text, tokenizer, params, name, weights) -> Reranker:
+  if tokenizer.separators != 1:
+    raise errors.UserError(
+        f'{name}: its tokenizer puts {tokenizer.separators} separators into a '
+        'pair, as RoBERTa does, and rerankers are built for one; start from a '
+        'BERT or DistilBERT'
+    )
   longest = text.query_length + text.passage_length - 1
   if longest > spec.bert.max_positions:
     raise errors.UserError(

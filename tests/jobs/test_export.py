@@ -1,5 +1,6 @@
 """The export job: what it leaves, refuses and says; scores by other means."""
 
+import dataclasses
 import json
 import resource
 import shutil
@@ -15,6 +16,7 @@ from neg_contrast.models import (
   bert_pretrained,
   descriptions,
   exporting,
+  families,
   loading,
   model_names,
 )
@@ -259,12 +261,12 @@ def test_a_full_disk_leaves_nothing(root, tmp_path, limit_bytes):
 
 
 def test_a_wrong_folder_leaves_nothing(root, tmp_path, monkeypatch):
-  wrong = lambda params, config: {
+  wrong = lambda params, config, pad_id: {
       name: tensor + np.float32(1e-3) for name, tensor
-      in right(params, config).items()
+      in bert_pretrained.bert_tensors(params, config, pad_id).items()
   }
-  right = bert_pretrained.bert_tensors
-  monkeypatch.setattr(bert_pretrained, 'bert_tensors', wrong)
+  monkeypatch.setitem(families.FAMILIES, 'bert', dataclasses.replace(
+      bert_pretrained.BERT, to_tensors=wrong))
   with pytest.raises(errors.UserError, match='weights changed'):
     run(root / 'work', tmp_path)
   assert [p.name for p in tmp_path.iterdir()] == ['.locks']
