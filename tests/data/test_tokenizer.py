@@ -109,7 +109,7 @@ def test_faults(tmp_path, minilm):
   with pytest.raises(errors.UserError, match=r'no </s> or \[SEP\]'):
     tokenizer_lib.Seq2SeqTokenizer(tokenizers.Tokenizer(
         models.WordLevel({'a': 0}, unk_token='a')))
-  with pytest.raises(errors.UserError, match=r'no \[CLS\]; .* a BERT model'):
+  with pytest.raises(errors.UserError, match=r'no \[CLS\] or <s>; .* a BERT'):
     write_t5(tmp_path / 't')
     tokenizer_lib.load_tokenizer(str(tmp_path / 't'))
   (tmp_path / 't' / 'tokenizer.json').write_text('{')
