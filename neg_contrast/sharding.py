@@ -19,9 +19,9 @@ _Out = TypeVar('_Out')
 # Parameter name -> axes, for the last path entries of a leaf. Weights of
 # attention and feed-forward layers are split so that one all-reduce follows
 # each block; stacked layers come first. The first match counts, and every rule
-# must match something.
+# must match something, but for those of biases, which some models lack.
 PARAMETER_RULES: tuple[tuple[str, PartitionSpec], ...] = (
-    (r'layers/(attention/(query|key|value)|intermediate)/kernel',
+    (r'layers/(attention/(query|key|value)|intermediate|gate)/kernel',
      PartitionSpec(None, None, 'model')),
     (r'layers/(attention/(query|key|value)|intermediate)/bias',
      PartitionSpec(None, 'model')),
@@ -130,7 +130,7 @@ def parameter_shardings(
   Raises:
     UserError: a rule matches no leaf, or an axis does not divide.
   """
-  unused = {pattern for pattern, _ in rules[:-1]}
+  unused = {pattern for pattern, _ in rules[:-1] if 'bias' not in pattern}
 
   def sharding_of(path, leaf):
     name = '/'.join(_entry(entry) for entry in path)

@@ -84,7 +84,7 @@ def make_batch(size: int) -> batcher.Batch:
   slots = layout.flat_slot
   return batcher.Batch(
       sequences={'shared': packing.fill(layout, sequences.listed(
-          rng.integers(1000, _SPEC.bert.vocab_size, length)
+          rng.integers(1000, _SPEC.transformer.vocab_size, length)
           for length in lengths
       ))},
       query_slots=slots[:size],

@@ -68,8 +68,8 @@ class BiasMeter:
     self._place = sharding.replicated(self.mesh)
     # Dropout at rate 0 rather than none, for what makes gradients cheap.
     self._encoder = by_name.make_module(
-        dataclasses.replace(model.spec, bert=dataclasses.replace(
-            model.spec.bert, hidden_dropout=0.0, attention_dropout=0.0
+        dataclasses.replace(model.spec, transformer=dataclasses.replace(
+            model.spec.transformer, hidden_dropout=0.0, attention_dropout=0.0
         )), compute, row_length, self.mesh, is_training=True,
     )
     texts = {}

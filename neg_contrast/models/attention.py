@@ -12,7 +12,8 @@ from jax.sharding import Mesh
 
 from neg_contrast import errors, hosts, sharding
 from neg_contrast.batches import row_length as row_length_lib
-from neg_contrast.models import bert, flash_attention, layers
+from neg_contrast.models import flash_attention, layers
+from neg_contrast.models import shape as shape_lib
 from neg_contrast.settings import config as config_lib
 
 KERNELS: Mapping[str, Mapping[str, Callable[[int], flash_attention.Kernel]]] = {
@@ -29,7 +30,7 @@ _MOST_ERROR = 4  # Of a kernel, in errors of XLA's in the same dtype.
 
 
 def choose(
-    shape: bert.BertConfig,
+    shape: shape_lib.Shape,
     wanted: str,
     row_length: int,
     dtype: Any,
@@ -66,7 +67,7 @@ def choose(
 
 
 def make(
-    shape: bert.BertConfig,
+    shape: shape_lib.Shape,
     wanted: str,
     row_length: int,
     dtype: Any,
@@ -80,7 +81,7 @@ def make(
                'training' if is_training else 'encoding')
   if chosen == 'xla':
     return None
-  return _on_mesh(shape.hidden_size // shape.num_heads, mesh)
+  return _on_mesh(shape.head_features, mesh)
 
 
 def _on_mesh(head_features, mesh) -> flash_attention.Attention:
@@ -101,7 +102,7 @@ def _fails(shape, row_length, dtype, mesh) -> bool:
   at_hand = [device for device in mesh.devices.flat if device in own]
   return bool(at_hand) and _fails_on(
       at_hand[0], shape.num_heads // mesh.shape['model'],
-      shape.hidden_size // shape.num_heads, row_length, jnp.dtype(dtype),
+      shape.head_features, row_length, jnp.dtype(dtype),
   )
 
 
@@ -162,6 +163,8 @@ def _problem(shape, row_length, dtype, mesh, is_training) -> str | None:
   device = mesh.devices.flat[0]
   plain = f'--{errors.key("model.attention")}=auto'
   other = f'or {plain}'
+  if shape.kernel_problem:
+    return f'{shape.kernel_problem}; set {plain}'
   if device.platform not in ('tpu', 'gpu'):
     return f'there is no such kernel for {device.platform}; set {plain}'
   if device.device_kind in _WITHOUT_MOSAIC or _is_before_ampere(device):
@@ -182,7 +185,7 @@ def _problem(shape, row_length, dtype, mesh, is_training) -> str | None:
             f'{flash_attention.LONGEST_ROW}; set '
             f'--{errors.key("data.row_length")}={flash_attention.LONGEST_ROW}, '
             f'{other}')
-  features = shape.hidden_size // shape.num_heads
+  features = shape.head_features
   if device.platform == 'gpu':
     if jnp.dtype(dtype) == jnp.float32:
       return ('cuDNN has no such kernel for float32; set '

@@ -7,14 +7,15 @@ transformers' BertModel without its pooler.
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import flax.linen as nn
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int
 
 from neg_contrast.batches import packed
-from neg_contrast.models import flash_attention, layers
+from neg_contrast.models import flash_attention, layers, shape
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     'gelu': layers.gelu,
@@ -24,26 +25,16 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
 }
 
 
-@dataclasses.dataclass(frozen=True)
-class BertConfig:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BertConfig(shape.Shape):
   """Shapes and constants of a BERT; defaults are those of bert-base-uncased.
 
   Attributes:
-    vocab_size: rows of the word embeddings.
-    hidden_size: features of a token.
-    num_layers: transformer layers.
-    num_heads: attention heads; divides `hidden_size`.
-    intermediate_size: features inside the feed-forward blocks.
-    max_positions: rows of the position embeddings: the longest sequence.
-    type_vocab_size: rows of the token type embeddings; texts by themselves have
-      the first. 0: there are none, as in DistilBERT.
+    num_heads: divides `hidden_size`.
+    max_positions: rows of the position embeddings.
+    type_vocab_size: see `shape.Shape`; DistilBERT has none.
     hidden_act: a key of `ACTIVATIONS`; `gelu` is the exact one.
-    hidden_dropout: rate on embeddings and on the output of each block.
-    attention_dropout: rate on attention probabilities.
     layer_norm_eps: added to the variance.
-    initializer_range: standard deviation of random weights.
-    model_type: of the folder that it came from and is exported as; the
-      computation does not depend on it.
   """
 
   vocab_size: int = 30522
@@ -60,6 +51,8 @@ class BertConfig:
   initializer_range: float = 0.02
   model_type: str = 'bert'
 
+  architecture: ClassVar[str] = 'bert'
+
   @property
   def even_row_length(self) -> int:
     """Tokens of a row whose attention costs as much as its dense products."""
@@ -71,27 +64,28 @@ class BertConfig:
     Raises:
       ValueError: names the field and its value.
     """
-    for name in ('vocab_size', 'hidden_size', 'num_layers', 'num_heads',
-                 'intermediate_size', 'max_positions'):
-      if getattr(self, name) < 1:
-        raise ValueError(f'{name}={getattr(self, name)} must be at least 1')
-    if self.type_vocab_size < 0:
-      raise ValueError(f'type_vocab_size={self.type_vocab_size} must be at '
-                       'least 0')
+    super().__post_init__()
     if self.hidden_size % self.num_heads:
       raise ValueError(f'hidden_size={self.hidden_size} must be a multiple of '
                        f'num_heads={self.num_heads}')
     if self.hidden_act not in ACTIVATIONS:
       raise ValueError(f'hidden_act={self.hidden_act!r} is not one of '
                        + ', '.join(ACTIVATIONS))
-    for name in ('hidden_dropout', 'attention_dropout'):
-      if not 0 <= getattr(self, name) < 1:
-        raise ValueError(f'{name}={getattr(self, name)} must be at least 0 and '
-                         'below 1')
+
+  def flops(
+      self, lengths: Float[np.ndarray, ' sequences']
+  ) -> Float[np.ndarray, ' sequences']:
+    """Operations of a forward pass over sequences that attend to themselves."""
+    weights = self.hidden_size * (
+        4 * self.hidden_size + 2 * self.intermediate_size
+    )
+    return self.num_layers * (
+        2 * weights * lengths + 4 * self.hidden_size * lengths**2
+    )
 
   def to_json(self) -> dict[str, Any]:
     """Plain values."""
-    values = dataclasses.asdict(self)
+    values = super().to_json()
     if self.model_type == 'bert':  # As it was before there were others.
       del values['model_type']
     return values

@@ -243,7 +243,7 @@ def read_head(values: json_objects.JsonObject) -> dict[str, Any]:
 
 
 BERT = family.Family(
-    'bert', 'encoder', read, bert.BERT_SIZES, CLASSIFIER, read_head,
+    'bert', 'BERT', 'encoder', read, bert.BERT_SIZES, CLASSIFIER, read_head,
     to_json, bert_tensors,
 )
-DPR = family.Family('dpr', 'encoder', read)
+DPR = family.Family('dpr', 'DPR', 'encoder', read)

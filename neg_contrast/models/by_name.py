@@ -67,7 +67,7 @@ def make_module(
   return dual_encoder.Encoder(
       spec=spec,
       attention=attention.make(
-          spec.bert, config.attention, row_length,
+          spec.transformer, config.attention, row_length,
           compute_dtype(config, _platform(mesh)), mesh, is_training,
       ),
       by_row=_platform(mesh) == 'cpu',
@@ -93,7 +93,7 @@ def _computing(spec, config, platform) -> dict[str, Any]:
   return {
       'dtype': jnp.float32 if is_cpu else dtype,
       'remat': config.remat,
-      'scan_unroll': min(config.scan_unroll, spec.bert.num_layers),
+      'scan_unroll': min(config.scan_unroll, spec.transformer.num_layers),
       'operand_dtype': dtype,
   }
 
@@ -256,7 +256,8 @@ def load_reranker(
   if kinds.check(name, kinds.RERANKER) is None:
     return reranker.from_pretrained(name, config, seed)
   model = load_reranker_workdir(pathlib.Path(name))
-  own = {**dataclasses.asdict(model.text), 'layers': model.spec.bert.num_layers}
+  own = {**dataclasses.asdict(model.text),
+         'layers': model.spec.transformer.num_layers}
   for key, value in own.items():
     wanted = getattr(config, key)
     if wanted is not None and wanted != value:

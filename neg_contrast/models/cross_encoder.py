@@ -1,4 +1,4 @@
-"""The cross-encoder: BERT over query and passage together, one score. Pure.
+"""The cross-encoder: one score of query and passage together. Pure.
 
     s(x, y) = w^T E_1(x, y) + b
 
@@ -20,7 +20,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from neg_contrast.batches import packed
-from neg_contrast.models import bert, layers
+from neg_contrast.models import layers, transformer
+from neg_contrast.models import shape as shape_lib
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,21 +29,25 @@ class CrossEncoderSpec:
   """Shapes and layers of a cross-encoder.
 
   Attributes:
-    bert: of the transformer; with one row of token types, all tokens have it.
+    transformer: shapes and constants; with one row of token types, all tokens
+      have it.
     pooler: a square linear layer and tanh on [CLS] before the score.
   """
 
-  bert: bert.BertConfig
+  transformer: shape_lib.Shape
   pooler: bool = False
 
   def to_json(self) -> dict[str, Any]:
     """Plain values."""
-    return dataclasses.asdict(self) | {'bert': self.bert.to_json()}
+    return {transformer.KEY: transformer.to_json(self.transformer),
+            'pooler': self.pooler}
 
   @classmethod
   def from_json(cls, values: Mapping[str, Any]) -> 'CrossEncoderSpec':
     """The inverse of `to_json`."""
-    return cls(**{**values, 'bert': bert.BertConfig(**values['bert'])})
+    values = dict(values)
+    shape = transformer.from_json(values.pop(transformer.KEY))
+    return cls(shape, **values)
 
 
 class CrossEncoder(nn.Module):
@@ -81,10 +86,10 @@ class CrossEncoder(nn.Module):
     Returns:
       `[slots, 1] float32`; empty slots hold something finite.
     """
-    shape = self.spec.bert
-    hidden = bert.Bert(
-        shape, self.dtype, self.remat, self.scan_unroll, self.operand_dtype,
-        name='bert',
+    shape = self.spec.transformer
+    hidden = transformer.make(
+        shape, name=transformer.KEY, dtype=self.dtype, remat=self.remat,
+        scan_unroll=self.scan_unroll, operand_dtype=self.operand_dtype,
     )(
         sequences.token_ids, sequences.segment_ids, sequences.positions,
         deterministic,
@@ -109,8 +114,8 @@ def init_params(spec: CrossEncoderSpec, key: jax.Array) -> Any:
 
 def init_score(spec: CrossEncoderSpec, key: jax.Array) -> dict[str, Array]:
   """Random w and zero b."""
-  init = nn.initializers.normal(spec.bert.initializer_range)
-  return {'kernel': init(key, (spec.bert.hidden_size, 1)),
+  init = nn.initializers.normal(spec.transformer.initializer_range)
+  return {'kernel': init(key, (spec.transformer.hidden_size, 1)),
           'bias': jnp.zeros(1)}
 
 

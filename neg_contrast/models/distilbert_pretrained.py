@@ -123,7 +123,7 @@ def _bert_name(name: str) -> str:
 
 
 DISTILBERT = family.Family(
-    'distilbert', 'encoder', read, {
+    'distilbert', 'DistilBERT', 'encoder', read, {
         'distilbert': bert.BertConfig(
             num_layers=6, type_vocab_size=0, model_type='distilbert'
         ),

@@ -1,4 +1,4 @@
-"""The dual encoder: BERT, pooling, projection, normalisation. Pure.
+"""The dual encoder: transformer, pooling, projection, length 1. Pure.
 
 A text has one vector, or several for a score function that compares more than
 one, side by side in a row of features (see `scoring`).
@@ -15,10 +15,10 @@ from jaxtyping import Array, Bool, Float, Int
 
 from neg_contrast import scoring
 from neg_contrast.batches import packed
-from neg_contrast.models import bert, flash_attention
+from neg_contrast.models import flash_attention, pooling, transformer
+from neg_contrast.models import shape as shape_lib
 
 _ACTIVATIONS = {'identity': lambda x: x, 'tanh': jnp.tanh}
-POOLINGS = ('cls', 'mean')
 _CODES_RANGE = 0.02  # Standard deviation of new codes, as of BERT's weights.
 
 
@@ -27,9 +27,9 @@ class EncoderSpec:
   """Shapes and layers of an encoder tower.
 
   Attributes:
-    bert: of the transformer.
-    pooling: `cls` (hidden state of the first token) or `mean` (over all tokens
-      of the sequence, [CLS] and [SEP] included).
+    transformer: shapes and constants of the transformer.
+    pooling: a key of `pooling.POOLINGS`, over all tokens of the sequence,
+      [CLS] and [SEP] included.
     projection_dim: features of a linear layer after pooling; None: no layer.
     projection_bias: whether that layer has a bias.
     projection_activation: after it, `identity` or `tanh`.
@@ -38,7 +38,7 @@ class EncoderSpec:
     score: of a query and a passage; says how many vectors each has.
   """
 
-  bert: bert.BertConfig
+  transformer: shape_lib.Shape
   pooling: str = 'cls'
   projection_dim: int | None = None
   projection_bias: bool = True
@@ -54,8 +54,9 @@ class EncoderSpec:
       ValueError: an unknown pooling or activation; several vectors of pooled
         texts, or codes in a tower that passages share.
     """
-    if self.pooling not in POOLINGS:
-      raise ValueError(f'pooling={self.pooling!r} is not one of {POOLINGS}')
+    if self.pooling not in pooling.POOLINGS:
+      raise ValueError(f'pooling={self.pooling!r} is not one of '
+                       + ', '.join(pooling.POOLINGS))
     if self.projection_activation not in _ACTIVATIONS:
       raise ValueError(
           f'projection_activation={self.projection_activation!r} is not one of '
@@ -75,7 +76,7 @@ class EncoderSpec:
   @property
   def dim(self) -> int:
     """Features of a vector."""
-    return self.projection_dim or self.bert.hidden_size
+    return self.projection_dim or self.transformer.hidden_size
 
   def features(self, role: str) -> int:
     """Features of all vectors of a text of `query`, `passage` or `shared`."""
@@ -83,7 +84,9 @@ class EncoderSpec:
 
   def to_json(self) -> dict[str, Any]:
     """Plain values."""
-    values = dataclasses.asdict(self) | {'bert': self.bert.to_json()}
+    values = dataclasses.asdict(self)
+    del values['transformer']
+    values[transformer.KEY] = transformer.to_json(self.transformer)
     if self.score == scoring.DUAL:  # As it was before there were others.
       del values['score']
     return values
@@ -93,8 +96,8 @@ class EncoderSpec:
     """The inverse of `to_json`."""
     values = dict(values)
     score = scoring.ScoreFunction(**values.pop('score', {}))
-    shape = bert.BertConfig(**values.pop('bert'))
-    return cls(bert=shape, score=score, **values)
+    shape = transformer.from_json(values.pop(transformer.KEY))
+    return cls(transformer=shape, score=score, **values)
 
 
 class Encoder(nn.Module):
@@ -144,9 +147,11 @@ class Encoder(nn.Module):
     spec = self.spec
     has_codes = spec.score.codes and self.role == 'query'
     count = spec.score.vectors(self.role)
-    hidden = bert.Bert(
-        spec.bert, self.dtype, self.remat, self.scan_unroll,
-        self.operand_dtype, self.attention, self.by_row, name='bert',
+    hidden = transformer.make(
+        spec.transformer, name=transformer.KEY, dtype=self.dtype,
+        remat=self.remat, scan_unroll=self.scan_unroll,
+        operand_dtype=self.operand_dtype, attention=self.attention,
+        by_row=self.by_row,
     )(
         sequences.token_ids, sequences.segment_ids, sequences.positions,
         deterministic,
@@ -158,19 +163,14 @@ class Encoder(nn.Module):
           hidden, sequences, row_length if has_codes else count
       )
       vecs = vecs.astype(jnp.float32)
-    elif spec.pooling == 'cls':
-      vecs = hidden[sequences.first_index].astype(jnp.float32)
     else:
-      vecs = mean_pool(
-          hidden, sequences.segment_ids.reshape(-1),
-          sequences.first_index.shape[0],
-      )
+      vecs = pooling.POOLINGS[spec.pooling].pool(hidden, sequences)
     if spec.projection_dim:
       vecs = nn.Dense(
           spec.projection_dim,
           use_bias=spec.projection_bias,
           precision=jax.lax.Precision.HIGHEST,
-          kernel_init=nn.initializers.normal(spec.bert.initializer_range),
+          kernel_init=nn.initializers.normal(spec.transformer.initializer_range),
           name='projection',
       )(vecs)
       vecs = _ACTIVATIONS[spec.projection_activation](vecs)
@@ -237,27 +237,6 @@ def reduce_to_codes(
   return reduced, jnp.broadcast_to(
       exists.any(1, keepdims=True), reduced.shape[:2]
   )
-
-
-def mean_pool(
-    hidden: Float[Array, 'tokens features'],
-    segment_ids: Int[packed.AnyArray, ' tokens'],
-    slots: int,
-) -> Float[Array, 'slots features']:
-  """Mean over the tokens of each slot, summed in float32; zeros if empty.
-
-  A product with a one-hot matrix: `slots * tokens * features` multiply-adds,
-  under 1% of the transformer's.
-  """
-  membership = segment_ids[None, :] == jnp.arange(1, slots + 1)[:, None]
-  totals = jnp.einsum(
-      'st,tf->sf',
-      membership.astype(hidden.dtype),
-      hidden,
-      preferred_element_type=jnp.float32,
-  )
-  counts = membership.sum(axis=1, keepdims=True)
-  return totals / jnp.maximum(counts, 1)
 
 
 def l2_normalize(
@@ -339,8 +318,8 @@ def init_projection(spec: EncoderSpec, key: jax.Array) -> dict[str, Array]:
   """
   if not spec.projection_dim:
     raise ValueError('the encoder has no projection')
-  shape = (spec.bert.hidden_size, spec.projection_dim)
-  init = nn.initializers.normal(spec.bert.initializer_range)
+  shape = (spec.transformer.hidden_size, spec.projection_dim)
+  init = nn.initializers.normal(spec.transformer.initializer_range)
   projection = {'kernel': init(key, shape)}
   if spec.projection_bias:
     projection['bias'] = jnp.zeros(spec.projection_dim)

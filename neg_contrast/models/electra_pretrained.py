@@ -30,4 +30,4 @@ def read(
   return bert_pretrained.read(values)
 
 
-ELECTRA = family.Family('electra', 'encoder', read)
+ELECTRA = family.Family('electra', 'ELECTRA', 'encoder', read)

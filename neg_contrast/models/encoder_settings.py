@@ -29,7 +29,7 @@ def layers_of(
       if getattr(config, key) is not None
   }
   return dual_encoder.EncoderSpec(
-      bert=dataclasses.replace(source.bert, **dropout),
+      transformer=dataclasses.replace(source.transformer, **dropout),
       pooling=config.pooling or source.pooling or 'cls',
       projection_dim=dim or None,
       projection_bias='bias' in own if own is not None and is_own else True,
@@ -81,11 +81,11 @@ def text_of(
   text = text_spec.TextSpec(
       query_length=_first(
           config.query_length, query.query_length, query.max_length,
-          min(_PAPER_QUERY_LENGTH, query.bert.max_positions),
+          min(_PAPER_QUERY_LENGTH, query.transformer.max_positions),
       ),
       passage_length=_first(
           config.passage_length, passage.passage_length, passage.max_length,
-          min(_PAPER_PASSAGE_LENGTH, passage.bert.max_positions),
+          min(_PAPER_PASSAGE_LENGTH, passage.transformer.max_positions),
       ),
       query_prefix=_first(config.query_prefix, query.query_prompt, ''),
       passage_prefix=_first(config.passage_prefix, passage.passage_prompt, ''),
@@ -94,10 +94,11 @@ def text_of(
       title_end=_first(config.title_end, passage.title_end, ''),
   )
   for role in ('query', 'passage'):
-    if text.length(role) > query.bert.max_positions:
+    if text.length(role) > query.transformer.max_positions:
       raise errors.UserError(
           f'{errors.key(f"model.{role}_length")}={text.length(role)}: {name} '
-          f'has {query.bert.max_positions} positions; choose at most that'
+          f'has {query.transformer.max_positions} positions; choose at most '
+          'that'
       )
   return text
 
@@ -146,7 +147,7 @@ def refuse_other_settings(
         f'{errors.key("model.score")}={config.score!r}: {name} was trained '
         f'with {spec.score}; leave it out'
     )
-  layers = spec.bert.num_layers
+  layers = spec.transformer.num_layers
   if config.layers not in (None, layers):
     raise errors.UserError(
         f'{errors.key("model.layers")}={config.layers}: {name} has {layers}; '

@@ -23,9 +23,11 @@ from neg_contrast.models import (
   dual_encoder,
   families,
   loading,
+  pooling,
   pretrained,
   tensor_files,
   text_spec,
+  transformer,
 )
 from neg_contrast.settings import config as config_lib
 
@@ -126,10 +128,10 @@ def write_model(
     place.mkdir(exist_ok=True)
     length = max_length(model.text, tower)
     pad_id = _write_tokenizer(model, place, length)
-    family = families.FAMILIES[model.spec.bert.model_type]
+    family = families.FAMILIES[model.spec.transformer.model_type]
     assert family.to_json and family.to_tensors  # Those we compute have both.
     folders_lib.write_json(
-        place / 'config.json', family.to_json(model.spec.bert, pad_id)
+        place / 'config.json', family.to_json(model.spec.transformer, pad_id)
     )
     folders_lib.write_json(place / 'sentence_bert_config.json', {
         'max_seq_length': length, 'do_lower_case': False,
@@ -148,7 +150,7 @@ def write_model(
     })
     params = model.params[tower]
     tensor_files.save(place, family.to_tensors(
-        params['bert'], model.spec.bert, pad_id
+        params[transformer.KEY], model.spec.transformer, pad_id
     ))
     _write_modules(place, model.spec, params.get('projection'))
     (place / 'README.md').write_text(card, encoding='utf-8')
@@ -263,15 +265,15 @@ def _write_modules(
     modules.append((kind, place.name))
     return place
 
-  own = {'cls': 'cls_token', 'mean': 'mean_tokens'}[spec.pooling]
+  own = pooling.POOLINGS[spec.pooling].switch
   add('Pooling', {
-      'word_embedding_dimension': spec.bert.hidden_size,
+      'word_embedding_dimension': spec.transformer.hidden_size,
       **{f'pooling_mode_{mode}': mode == own for mode in _POOLING_MODES},
       'include_prompt': True,
   })
   if projection is not None:
     place = add('Dense', {
-        'in_features': spec.bert.hidden_size,
+        'in_features': spec.transformer.hidden_size,
         'out_features': spec.projection_dim,
         'bias': 'bias' in projection,
         'activation_function': _DENSE_ACTIVATIONS[spec.projection_activation],
@@ -325,7 +327,7 @@ def _write_tokenizer(
       'model_max_length': length,
       'clean_up_tokenization_spaces': False,
       # Without token types, as DistilBERT is, transformers' class takes none.
-      **({} if model.spec.bert.type_vocab_size else {
+      **({} if model.spec.transformer.type_vocab_size else {
           'model_input_names': ['input_ids', 'attention_mask'],
       }),
   })

@@ -15,11 +15,13 @@ class Family:
 
   Attributes:
     model_type: in config.json.
+    title: the family's own name, for people.
     purpose: `encoder`: a tower of a dual encoder or a cross-encoder, computed
-      by `bert.Bert`; `generator`: writes questions, computed by `t5.T5`.
+      by a module of `transformer.ARCHITECTURES`; `generator`: writes questions,
+      computed by `t5.T5`.
     read: config.json of a folder -> (shapes and constants, parameters): a
-      `bert.BertConfig` or a `t5_config.T5Config`, and the float32 numpy tree of
-      the module, layers stacked. Raises UserError.
+      `shape.Shape` or a `t5_config.T5Config`, and the float32 numpy tree of the
+      module, layers stacked. Raises UserError.
     sizes: shapes that have a name, for `random:SIZE`.
     classifier: architecture in config.json of a cross-encoder of this family
       with one label; empty: none can be read.
@@ -30,6 +32,7 @@ class Family:
   """
 
   model_type: str
+  title: str
   purpose: Purpose
   read: Callable[[json_objects.JsonObject], tuple[Any, dict[str, Any]]]
   sizes: Mapping[str, Any] = dataclasses.field(default_factory=dict)

@@ -173,6 +173,7 @@ def with_dropout(model: Any, config: config_lib.ModelConfig) -> Any:
   dropout = {key: getattr(config, key)
              for key in ('hidden_dropout', 'attention_dropout')
              if getattr(config, key) is not None}
-  return dataclasses.replace(model, spec=dataclasses.replace(
-      model.spec, bert=dataclasses.replace(model.spec.bert, **dropout)
-  ))
+  shape = dataclasses.replace(model.spec.transformer, **dropout)
+  return dataclasses.replace(
+      model, spec=dataclasses.replace(model.spec, transformer=shape)
+  )

@@ -22,6 +22,7 @@ from neg_contrast.models import (
   named_sizes,
   pretrained,
   text_spec,
+  transformer,
 )
 from neg_contrast.settings import config as config_lib
 
@@ -71,11 +72,11 @@ def from_pretrained(
   if len(sources) > 1:
     _check_towers(sources, config, name)
   tokenizer = tokenizer_lib.load_tokenizer(str(source.folder))
-  if tokenizer.vocab_size > source.bert.vocab_size:
+  if tokenizer.vocab_size > source.transformer.vocab_size:
     raise errors.UserError(
         f'{name}: its tokenizer has {tokenizer.vocab_size} tokens and its '
-        f'model {source.bert.vocab_size} embeddings; the tokenizer belongs to '
-        'another model'
+        f'model {source.transformer.vocab_size} embeddings; the tokenizer '
+        'belongs to another model'
     )
   text = encoder_settings.text_of(sources, config, name)
   _check_prompts(text, tokenizer, config, name)
@@ -139,7 +140,7 @@ def load_towers(name: str, seed: int) -> dict[str, pretrained.Pretrained]:
   params = dual_encoder.init_params(spec, jax.random.key(seed))
   return {'shared': pretrained.Pretrained(
       folder, f'{name}, seed {seed}', config,
-      jax.tree.map(np.asarray, params['shared']['bert']),
+      jax.tree.map(np.asarray, params['shared'][transformer.KEY]),
   )}
 
 
@@ -258,7 +259,7 @@ def _towers(
   """The pretrained weights in each tower; a new projection is random."""
 
   def tower(name: str, source: pretrained.Pretrained) -> dict[str, Any]:
-    params: dict[str, Any] = {'bert': source.bert_params}
+    params: dict[str, Any] = {transformer.KEY: source.params}
     if spec.projection_dim:
       params['projection'] = (
           dual_encoder.init_projection(spec, jax.random.key(seed))

@@ -11,7 +11,7 @@ from typing import Any
 
 import jax
 
-from neg_contrast.models import loading
+from neg_contrast.models import families, loading, pooling
 from neg_contrast.settings import source_list
 
 _TAGS = ('sentence-transformers', 'feature-extraction', 'dense-retrieval',
@@ -20,12 +20,6 @@ _SYSTEMS = {
     'trained': 'this model',
     'initial': 'what training began with',
     'bm25': 'a ranking by words over title and text',
-}
-_NAMES = {'bert': 'BERT', 'roberta': 'RoBERTa', 'xlm-roberta': 'XLM-RoBERTa',
-          'distilbert': 'DistilBERT'}
-_POOLINGS = {
-    'cls': 'the hidden state of [CLS]',
-    'mean': 'the mean over all tokens, [CLS] and [SEP] included',
 }
 
 
@@ -143,18 +137,18 @@ def _usage(model: loading.Model) -> list[str]:
 
 
 def _layers(model: loading.Model) -> str:
-  spec, bert, text = model.spec, model.spec.bert, model.text
+  spec, bert, text = model.spec, model.spec.transformer, model.text
   count = sum(a.size for a in jax.tree.leaves(model.params))
   towers = ('one tower for queries and passages' if spec.shared else
             'a tower for queries (`query/`) and one for passages (`passage/`)')
   rows = [
       ('towers', towers),
       ('parameters', f'{count:,}'),
-      ('transformer', f'{_NAMES[bert.model_type]}, '
+      ('transformer', f'{families.FAMILIES[bert.model_type].title}, '
        f'{bert.num_layers} layers, hidden size '
        f'{bert.hidden_size}, {bert.num_heads} heads, {bert.vocab_size:,} '
        'tokens'),
-      ('pooling', _POOLINGS[spec.pooling]),
+      ('pooling', pooling.POOLINGS[spec.pooling].text),
       ('projection', _projection(model)),
       ('normalised', 'to length 1' if spec.normalize else 'no'),
       ('query', f'cut to {text.query_length} tokens'),
@@ -286,7 +280,7 @@ def _limits(model: loading.Model) -> str:
       f'A `{model.tokenizer.separator.strip()}` inside a title or text counts '
       'as a separator.',
       *(["The weights of BERT's pooler are zeros: it is no part of the model."]
-        if model.spec.bert.model_type != 'distilbert' else []),
+        if model.spec.transformer.type_vocab_size else []),
       'Languages, domains and data that are not named above were not looked '
       'at.',
   ]

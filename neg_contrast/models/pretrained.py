@@ -10,7 +10,6 @@ import numpy as np
 from neg_contrast import errors
 from neg_contrast.artifacts import folders
 from neg_contrast.models import (
-  bert,
   blink_pretrained,
   exported,
   families,
@@ -19,6 +18,8 @@ from neg_contrast.models import (
   t5_config,
   tensor_files,
 )
+from neg_contrast.models import pooling as pooling_lib
+from neg_contrast.models import shape as shape_lib
 
 # Key of config_sentence_transformers.json that holds what only we can use.
 OWN_KEY = 'neg_contrast'
@@ -32,9 +33,9 @@ class Pretrained:
   Attributes:
     folder: where it lies on this machine.
     fingerprint: sha256 of weights and configs.
-    bert: shapes and constants.
-    bert_params: float32 numpy tree, layers stacked.
-    pooling: `cls` or `mean`.
+    transformer: shapes and constants.
+    params: float32 numpy tree, layers stacked.
+    pooling: a key of `pooling.POOLINGS`.
     projection: `{'kernel', 'bias'}` of a Dense module.
     projection_activation: after it.
     normalize: whether a Normalize module ends it.
@@ -48,8 +49,8 @@ class Pretrained:
 
   folder: pathlib.Path
   fingerprint: str
-  bert: bert.BertConfig
-  bert_params: dict[str, Any]
+  transformer: shape_lib.Shape
+  params: dict[str, Any]
   pooling: str | None = None
   projection: dict[str, np.ndarray] | None = None
   projection_activation: str = 'identity'
@@ -156,20 +157,20 @@ def first_layers(
   Raises:
     UserError: it has fewer.
   """
-  if count is None or count == source.bert.num_layers:
+  if count is None or count == source.transformer.num_layers:
     return source
-  if count > source.bert.num_layers:
+  if count > source.transformer.num_layers:
     raise errors.UserError(
         f'{errors.key("model.layers")}={count}: {name} has '
-        f'{source.bert.num_layers}'
+        f'{source.transformer.num_layers}'
     )
   return dataclasses.replace(
       source,
-      bert=dataclasses.replace(source.bert, num_layers=count),
-      bert_params={
-          **source.bert_params,
+      transformer=dataclasses.replace(source.transformer, num_layers=count),
+      params={
+          **source.params,
           'layers': jax.tree.map(
-              lambda leaf: leaf[:count], source.bert_params['layers']
+              lambda leaf: leaf[:count], source.params['layers']
           ),
       },
   )
@@ -193,8 +194,8 @@ def _load_folder(folder: pathlib.Path) -> Pretrained:
   return Pretrained(
       folder=folder,
       fingerprint=tensor_files.fingerprint_of(folder),
-      bert=config,
-      bert_params=params,
+      transformer=config,
+      params=params,
       pooling=_pooling(modules.get('Pooling')),
       projection=projection,
       projection_activation=activation,
@@ -238,18 +239,22 @@ def _pooling(folder: pathlib.Path | None) -> str | None:
   values = json_objects.read(folder / 'config.json')
   mode = values.text('pooling_mode', None)
   if mode is None:
-    names = {'pooling_mode_cls_token': 'cls',
-             'pooling_mode_mean_tokens': 'mean'}
+    names = {f'pooling_mode_{pooling.switch}': pooling.theirs
+             for pooling in pooling_lib.POOLINGS.values()}
     on = [key for key, value in values.values.items()
           if key.startswith('pooling_mode_') and value is True]
     mode = ' + '.join(names.get(key, key) for key in on)
   has_prompt = values.flag('include_prompt', True)
-  if mode not in ('cls', 'mean') or not has_prompt:
+  ours = {pooling.theirs: name
+          for name, pooling in pooling_lib.POOLINGS.items()}
+  if mode not in ours or not has_prompt:
+    *others, last = (f'"{theirs}"' for theirs in ours)
     raise errors.UserError(
         f'{values.path}: pooling "{mode}" (include_prompt {has_prompt}) is not '
-        'supported; "cls" and "mean" with the prompt included are'
+        f'supported; {", ".join(others)} and {last} with the prompt included '
+        'are'
     )
-  return mode
+  return ours[mode]
 
 
 def _dense(

@@ -23,6 +23,7 @@ from neg_contrast.models import (
   model_names,
   pretrained,
   text_spec,
+  transformer,
 )
 from neg_contrast.settings import config as config_lib
 
@@ -95,8 +96,8 @@ def from_pretrained(
   tokenizer = tokenizer_lib.load_tokenizer(str(source.folder))
   text = encoder_settings.text_of({'shared': source}, config, name)
   has_head = is_classifier(name)
-  spec = cross_encoder.CrossEncoderSpec(source.bert, pooler=has_head)
-  params: dict[str, Any] = {'bert': source.bert_params}
+  spec = cross_encoder.CrossEncoderSpec(source.transformer, pooler=has_head)
+  params: dict[str, Any] = {transformer.KEY: source.params}
   if has_head:
     params |= families.read_head(source.folder)
   else:
@@ -156,18 +157,18 @@ def _make(spec, text, tokenizer, params, name, weights) -> Reranker:
         'BERT or DistilBERT'
     )
   longest = text.query_length + text.passage_length - 1
-  if longest > spec.bert.max_positions:
+  if longest > spec.transformer.max_positions:
     raise errors.UserError(
         f'{errors.key("model.query_length")}={text.query_length} and '
         f'passage_length={text.passage_length}: pairs have up to {longest} '
-        f'tokens, and {name} has {spec.bert.max_positions} positions; choose '
-        'shorter ones'
+        f'tokens, and {name} has {spec.transformer.max_positions} positions; '
+        'choose shorter ones'
     )
-  if tokenizer.vocab_size > spec.bert.vocab_size:
+  if tokenizer.vocab_size > spec.transformer.vocab_size:
     raise errors.UserError(
         f'{name}: its tokenizer has {tokenizer.vocab_size} tokens and its '
-        f'model {spec.bert.vocab_size} embeddings; the tokenizer belongs to '
-        'another model'
+        f'model {spec.transformer.vocab_size} embeddings; the tokenizer '
+        'belongs to another model'
     )
   return Reranker(spec, text, tokenizer, params, name, folders.sha256_json({
       'weights': weights, 'spec': spec.to_json(), 'text': text.identity,

@@ -88,11 +88,11 @@ _XLM_BASE = dataclasses.replace(
     _BASE, vocab_size=250002, model_type='xlm-roberta'
 )
 ROBERTA = family.Family(
-    'roberta', 'encoder', read, {'roberta-base': _BASE},
+    'roberta', 'RoBERTa', 'encoder', read, {'roberta-base': _BASE},
     to_json=to_json, to_tensors=to_tensors,
 )
 XLM_ROBERTA = family.Family(
-    'xlm-roberta', 'encoder', read, {
+    'xlm-roberta', 'XLM-RoBERTa', 'encoder', read, {
         'xlm-roberta-base': _XLM_BASE,
         'xlm-roberta-large': dataclasses.replace(
             _XLM_BASE, hidden_size=1024, num_layers=24, num_heads=16,

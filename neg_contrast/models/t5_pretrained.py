@@ -300,5 +300,5 @@ def _their_names(
           for i in range(count)], not rest[0].endswith('_norm')
 
 
-T5 = family.Family('t5', 'generator', read, t5_config.T5_SIZES)
-MT5 = family.Family('mt5', 'generator', read)
+T5 = family.Family('t5', 'T5', 'generator', read, t5_config.T5_SIZES)
+MT5 = family.Family('mt5', 'mT5', 'generator', read)

@@ -50,7 +50,8 @@ def vectors_identity(
   """
   dtype = model_lib.compute_dtype(settings.model)
   computed = attention.choose(
-      model.spec.bert, settings.model.attention, settings.row_length, dtype,
+      model.spec.transformer, settings.model.attention, settings.row_length,
+      dtype,
       sharding.make_local_mesh(settings.mesh),
   )
   return {

@@ -97,7 +97,7 @@ class TableEncoder:
     self.work = Work()
     self._mesh = mesh
     self._longest, self._row_length = longest, row_length
-    self._even_row_length = encoder.spec.bert.even_row_length
+    self._even_row_length = encoder.spec.transformer.even_row_length
     self._features, self._fill = encoder.features, fill
     self._chunk_tokens = chunk_tokens
     by_group = NamedSharding(mesh, PartitionSpec('data'))

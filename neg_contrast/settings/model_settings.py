@@ -40,7 +40,8 @@ class ModelConfig(keys.Section):
     shared: one tower for queries and passages (the paper), or two.
     freeze: `passage`: that tower stays as it is, and queries alone are trained;
       with two towers (`shared=False`).
-    pooling: `cls` or `mean`.
+    pooling: of the hidden states of a text: `cls`, `mean`, `last`,
+      `weighted_mean` or `max`.
     projection_dim: output features of a linear layer on the pooled vector;
       0: none. A new one starts from random weights.
     normalize: l2-normalise the embeddings.
@@ -96,7 +97,9 @@ class ModelConfig(keys.Section):
   freeze: str = keys.key(
       '', keys.one_of('', 'passage'), counts=keys.Changed()
   )
-  pooling: str | None = keys.key(None, keys.one_of('cls', 'mean'))
+  pooling: str | None = keys.key(None, keys.one_of(
+      'cls', 'mean', 'last', 'weighted_mean', 'max'
+  ))
   projection_dim: int | None = keys.key(None, keys.at_least(0))
   normalize: bool | None = keys.key(None)
   score: str | None = keys.key(None, _SCORE)

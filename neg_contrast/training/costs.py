@@ -86,11 +86,10 @@ def encoder_flops(
     spec: of the tower.
     lengths: `[sequences] int`, tokens of each.
   """
-  c, lengths = spec.bert, np.asarray(lengths, np.float64)
-  layer = (4 * c.hidden_size**2 + 2 * c.hidden_size * c.intermediate_size)
-  per_layer = 2 * layer * lengths + 4 * c.hidden_size * lengths**2
-  projection = 2 * c.hidden_size * (spec.projection_dim or 0)
-  return float(c.num_layers * per_layer.sum() + projection * len(lengths))
+  shape = spec.transformer
+  flops = shape.flops(np.asarray(lengths, np.float64))
+  projection = 2 * shape.hidden_size * (spec.projection_dim or 0)
+  return float(flops.sum() + projection * len(lengths))
 
 
 def score_flops(queries: int, candidates: int, features: int) -> float:

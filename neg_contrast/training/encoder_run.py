@@ -90,7 +90,7 @@ class DualEncoderTraining(pooled_run.PooledTraining):
     )(0)
     params = jax.eval_shape(self._with_scale, loading.shape_of(spec))
     chosen = attention.choose(
-        spec.bert, config.model.attention, config.data.row_length,
+        spec.transformer, config.model.attention, config.data.row_length,
         config.model.dtype, self._mesh, is_training=True,
     )
     return outline_lib.Outline(
@@ -152,7 +152,7 @@ class DualEncoderTraining(pooled_run.PooledTraining):
     if not self._config.data.row_length:
       batcher = batcher.with_fitted_rows(
           longest(self._config, self.model.text),
-          self.model.spec.bert.even_row_length,
+          self.model.spec.transformer.even_row_length,
       )
     self.row_lengths = batcher.row_lengths
     return batcher, len(pairs)

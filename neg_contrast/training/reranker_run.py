@@ -60,7 +60,7 @@ class RerankerTraining(pooled_run.PooledTraining):
     config, init = self._config, self._config.model.init
     found, text = loading.shape_by_name(init, config.model)
     spec = cross_encoder.CrossEncoderSpec(
-        found.bert,
+        found.transformer,
         pooler=model_names.has_folder(init) and reranker.is_classifier(init),
     )
     longest = text.query_length + text.passage_length - 1
@@ -74,7 +74,7 @@ class RerankerTraining(pooled_run.PooledTraining):
     params = {'reranker': jax.eval_shape(
         lambda: cross_encoder.init_params(spec, jax.random.key(0))
     )}
-    head = 1 + spec.pooler * found.bert.hidden_size
+    head = 1 + spec.pooler * found.transformer.hidden_size
     return outline_lib.Outline(
         what=outline_lib.describe(init, params),
         params=params,
@@ -108,7 +108,7 @@ class RerankerTraining(pooled_run.PooledTraining):
     )
     if not self._config.data.row_length:
       batcher = batcher.with_fitted_rows(
-          self.model.longest, self.model.spec.bert.even_row_length
+          self.model.longest, self.model.spec.transformer.even_row_length
       )
     self.row_lengths = {'pairs': batcher.row_length}
     return batcher, len(pairs)

@@ -125,7 +125,7 @@ def test_utilisation_is_useful_operations_by_the_peak(
   task, material = make_task(root, tmp_path, 'train')
   measured = task.round()
   task.close()
-  bert, size, flops, tokens = material.model.spec.bert, 8, 0, 0
+  bert, size, flops, tokens = material.model.spec.transformer, 8, 0, 0
   for step in range(2):
     batch, _ = material.ready.make_batch(step)
     for group in batch.sequences['shared'].segment_ids:

@@ -305,10 +305,10 @@ def test_weights_in_half_precision(load, minilm, tmp_path, layers):
   assert (made.pooling, made.normalize, made.max_length) == (
       minilm.pooling, minilm.normalize, minilm.max_length)
   whole = pretrained.first_layers(minilm, layers, 'minilm')
-  assert made.bert == whole.bert
+  assert made.transformer == whole.transformer
   for place in (('embeddings', 'word', 'embedding'),
                 ('layers', 'attention', 'query', 'kernel')):
-    ours, theirs = made.bert_params, whole.bert_params
+    ours, theirs = made.params, whole.params
     for key in place:
       ours, theirs = ours[key], theirs[key]
     assert ours.dtype == np.float32 and ours.shape == theirs.shape

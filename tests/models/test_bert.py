@@ -63,7 +63,7 @@ def packed_tokens(config, params, sequences, row_length=16, **kwargs):
 def test_tokens_and_gradients_equal_transformers(tmp_path):
   config, params = tiny.write_model(tmp_path)
   loaded = pretrained.load_towers(str(tmp_path))['shared']
-  jax.tree.map(np.testing.assert_array_equal, loaded.bert_params, params)
+  jax.tree.map(np.testing.assert_array_equal, loaded.params, params)
   model = reference(tmp_path)
   sequences = random_sequences()
   weights = np.random.default_rng(1).normal(
@@ -385,13 +385,13 @@ def test_real_minilm_equals_sentence_transformers(minilm):
 
 def test_real_minilm_tokens_equal_transformers(minilm):
   model = reference(minilm.folder)
-  config = dataclasses.replace(minilm.bert)
+  config = dataclasses.replace(minilm.transformer)
   sequences = random_sequences(0, vocab=30000, lengths=(9, 40, 3, 64, 17))
   ids, mask = padded(sequences)
   with torch.no_grad():
     theirs = model(ids, attention_mask=mask).last_hidden_state[mask.bool()]
   ours = jnp.concatenate(
-      packed_tokens(config, minilm.bert_params, sequences, 64)
+      packed_tokens(config, minilm.params, sequences, 64)
   )
   np.testing.assert_allclose(ours, theirs, atol=1e-4)
 
@@ -408,7 +408,7 @@ def test_old_names_and_prefix_are_read(tmp_path):
   }
   save_file(tensors, path)
   loaded = pretrained.load_towers(str(tmp_path))['shared']
-  jax.tree.map(np.testing.assert_array_equal, loaded.bert_params, params)
+  jax.tree.map(np.testing.assert_array_equal, loaded.params, params)
 
 
 def test_messages(tmp_path):
@@ -481,7 +481,7 @@ def test_first_layers_only(tmp_path):
       init=str(tmp_path), layers=layers, query_length=8, passage_length=8)
   whole, part = (loading.from_pretrained(str(tmp_path), settings(n), 0)
                  for n in (None, 2))
-  assert part.spec.bert.num_layers == 2
+  assert part.spec.transformer.num_layers == 2
   assert part.fingerprint != whole.fingerprint
   for ours, theirs in zip(
       jax.tree.leaves(part.params['shared']['bert']['layers']),

@@ -26,7 +26,7 @@ def write_blink(folder):
   tensors = {
       PREFIXES[role] + name: tensor for role, tower in towers.items()
       for name, tensor in bert_pretrained.bert_tensors(
-          tower.bert_params, tower.bert).items()}
+          tower.params, tower.transformer).items()}
   tensors['context_encoder.bert_model.embeddings.position_ids'] = np.arange(
       16)[None]  # Older versions of transformers saved these.
   safetensors.numpy.save_file(tensors, folder / 'model.safetensors')
@@ -44,8 +44,8 @@ def test_each_tower_has_its_own_weights(tmp_path):
   found = pretrained.load_towers(str(tmp_path))
   assert found.keys() == wanted.keys()
   for role, tower in found.items():
-    ours = tiny.hf_names(tower.bert_params, tower.bert)
-    theirs = tiny.hf_names(wanted[role].bert_params, tower.bert)
+    ours = tiny.hf_names(tower.params, tower.transformer)
+    theirs = tiny.hf_names(wanted[role].params, tower.transformer)
     assert ours.keys() == theirs.keys()
     for name in ours:
       np.testing.assert_array_equal(ours[name], theirs[name])

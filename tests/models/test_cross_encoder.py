@@ -64,7 +64,8 @@ def test_score_is_that_of_the_equation(pooler):
   pairs = make_pairs()
   got, _ = packed_scores(spec, params, pairs)
   place = np.arange(16, dtype=np.int32)
-  encode = jax.jit(lambda ids, is_there, types: bert.Bert(spec.bert).apply(
+  model = bert.Bert(spec.transformer)
+  encode = jax.jit(lambda ids, is_there, types: model.apply(
       {'params': params['bert']}, ids[None], is_there[None], place[None], True,
       types[None],
   ))

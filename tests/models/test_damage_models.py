@@ -213,7 +213,7 @@ def test_an_index_of_several_files(tmp_path):
   path.write_text(json.dumps({
       'metadata': {'total_size': 1}, 'weight_map': {'x': 'a.safetensors'}}))
   read = lambda: pretrained.load_towers(str(tmp_path))
-  assert read()['shared'].bert.hidden_size == 16
+  assert read()['shared'].transformer.hidden_size == 16
   count, faults = try_all(path, [
       *damages.of_bytes(path.read_bytes(), 7, 10),
       *damages.of_object(path.read_bytes(), 8),

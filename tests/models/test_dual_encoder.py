@@ -49,7 +49,7 @@ def test_vectors_of_packed_texts(score, role, normalize):
   count = function.vectors(role)
   assert got.shape == (len(LENGTHS) + 2, 5 * count)
   assert spec.features(role) == 5 * count
-  model = bert.Bert(spec.bert)
+  model = bert.Bert(spec.transformer)
   for ids, slot in zip(sequences(), slots, strict=True):
     alone = model.apply(
         {'params': params['bert']}, ids[None], np.ones((1, len(ids)), np.int32),

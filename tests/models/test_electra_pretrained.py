@@ -30,13 +30,13 @@ def write_electra(folder):
 def test_tokens_and_tensors_are_those_of_transformers(tmp_path):
   reference = write_electra(tmp_path)
   tower = pretrained.load_towers(str(tmp_path))['shared']
-  ours = tiny.hf_names(tower.bert_params, tower.bert)
+  ours = tiny.hf_names(tower.params, tower.transformer)
   for name, tensor in reference.named_parameters():
     np.testing.assert_array_equal(ours[name], tensor.detach(), err_msg=name)
   sequences = test_bert.random_sequences()
   ids, mask = test_bert.padded(sequences)
   theirs = reference(ids, attention_mask=mask).last_hidden_state[mask.bool()]
-  tokens = test_bert.packed_tokens(tower.bert, tower.bert_params, sequences)
+  tokens = test_bert.packed_tokens(tower.transformer, tower.params, sequences)
   np.testing.assert_allclose(
       jnp.concatenate(tokens), theirs.detach(), atol=1e-5)
 

@@ -41,10 +41,12 @@ def test_a_new_family_is_one_line(tmp_path, monkeypatch):
     fixed['num_hidden_layers'] -= 1
     return bert_pretrained.read(type(values)(values.path, fixed))
 
-  toy = family.Family('toy', 'encoder', read, {'toy-1': tiny.bert_config()})
+  toy = family.Family(
+      'toy', 'Toy', 'encoder', read, {'toy-1': tiny.bert_config()}
+  )
   monkeypatch.setitem(families.FAMILIES, 'toy', toy)
   model = loading.from_pretrained(str(tmp_path), config, 0)
-  assert model.spec.bert.num_layers == 2
+  assert model.spec.transformer.num_layers == 2
   np.testing.assert_array_equal(
       model.params['shared']['bert']['embeddings']['word']['embedding'],
       params['embeddings']['word']['embedding'])

@@ -115,7 +115,7 @@ def test_what_a_training_makes_does_not_lack(root):
 ])
 def test_trainings_start_with_the_dropout_of_the_config(root, values, want):
   config = config_of(init=str(root / 'model'), **values)
-  start = given.Start(str(root / 'model'), 0, config).load().spec.bert
+  start = given.Start(str(root / 'model'), 0, config).load().spec.transformer
   assert (start.hidden_dropout, start.attention_dropout) == want
 
 
@@ -123,8 +123,8 @@ def test_dropout_is_the_only_thing_that_is_set(root):
   model = given.Checkpoint(str(root / 'model'), 0, config_of()).load()
   made = given.with_dropout(model, config_of(
       hidden_dropout=0.3, passage_length=3, layers=1))
-  assert made.spec.bert == dataclasses.replace(
-      model.spec.bert, hidden_dropout=0.3)
+  assert made.spec.transformer == dataclasses.replace(
+      model.spec.transformer, hidden_dropout=0.3)
   assert (made.params, made.text) == (model.params, model.text)
 
 

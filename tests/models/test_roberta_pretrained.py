@@ -114,8 +114,8 @@ def load(folder, **settings):
 def test_tokens_and_gradients_equal_transformers(tmp_path, kind):
   reference = write(tmp_path, kind)
   tower = pretrained.load_towers(str(tmp_path))['shared']
-  assert tower.bert.max_positions == 32
-  assert tower.bert.model_type == kind
+  assert tower.transformer.max_positions == 32
+  assert tower.transformer.model_type == kind
   sequences = test_bert.random_sequences(lengths=(3, 11, 32, 1, 14, 5))
   count = sum(map(len, sequences))
   weights = np.random.default_rng(1).normal(size=(count, 16)).astype('f')
@@ -125,16 +125,16 @@ def test_tokens_and_gradients_equal_transformers(tmp_path, kind):
 
   def loss(params, row_length):
     ours = jnp.concatenate(test_bert.packed_tokens(
-        tower.bert, params, sequences, row_length))
+        tower.transformer, params, sequences, row_length))
     return jnp.sum(ours * weights), ours
 
   (_, ours), grads = jax.value_and_grad(loss, has_aux=True)(
-      tower.bert_params, 32)
+      tower.params, 32)
   np.testing.assert_allclose(ours, theirs.detach(), atol=1e-5)
-  padded = loss(tower.bert_params, 40)[1]
+  padded = loss(tower.params, 40)[1]
   np.testing.assert_allclose(padded, ours, atol=1e-5)
   of_ours = families.FAMILIES[kind].to_tensors(
-      jax.tree.map(np.asarray, grads), tower.bert, 1)
+      jax.tree.map(np.asarray, grads), tower.transformer, 1)
   for name, parameter in reference.named_parameters():
     if parameter.grad is None:
       continue
