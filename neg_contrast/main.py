@@ -25,6 +25,7 @@ from neg_contrast.jobs.common import (
   sweeps,
 )
 from neg_contrast.settings import config as config_lib
+from neg_contrast.settings import unknown_keys
 
 _CONFIG = config_flags.DEFINE_config_file(
     'config', None,
@@ -167,6 +168,7 @@ def _parse_flags(argv: Sequence[str]) -> list[str]:
     raise errors.UserError(f'{e}') from None
   except (AttributeError, KeyError, TypeError, ValueError, OSError,
           ImportError) as e:
+    unknown_keys.check_flags(argv, config_lib.flat(config_lib.base_config()))
     cause: Exception = e
     while cause.args and isinstance(cause.args[0], Exception):
       cause = cause.args[0]  # The text of the outer is the repr of this.

@@ -8,7 +8,6 @@ checked by the job; see `jobs.check`.
 """
 
 import dataclasses
-import difflib
 import functools
 import typing
 from collections.abc import Iterable, Iterator
@@ -18,7 +17,7 @@ import ml_collections
 from ml_collections import config_dict
 
 from neg_contrast import errors
-from neg_contrast.settings import keys
+from neg_contrast.settings import keys, unknown_keys
 from neg_contrast.settings.benchmark_settings import BENCHMARKS, BenchmarkConfig
 from neg_contrast.settings.checkpointing_settings import CheckpointingConfig
 from neg_contrast.settings.compare_settings import CompareConfig
@@ -177,12 +176,11 @@ def set_key(
       value = (value,)
     config.update_from_flattened_dict({key: value})
   except (AttributeError, KeyError, TypeError, ValueError) as e:
-    known = difflib.get_close_matches(key, flat(config), 1)
-    hint = f'; did you mean {known[0]}?' if known not in ([], [key]) else ''
-    why = 'no such key' if key not in flat(config) else (
-        f'{type(value).__name__} does not fit its type'
+    known = flat(config)
+    why = f'{type(value).__name__} does not fit its type' if key in known else (
+        f'no such key{unknown_keys.hint(key, known)}'
     )
-    raise errors.SettingError(key, value, f'{why}{hint}') from e
+    raise errors.SettingError(key, value, why) from e
 
 
 def flat(config: ml_collections.ConfigDict, prefix: str = '') -> list[str]:
@@ -313,6 +311,5 @@ def _unknown(path: str, known: Iterable[str]) -> errors.UserError:
   """
   above, _, name = errors.key(path).removeprefix('config.').rpartition('.')
   prefix = f'{above}.' if above else ''
-  close = difflib.get_close_matches(name, known, 1)
-  hint = f'; did you mean {prefix}{close[0]}?' if close else ''
+  hint = unknown_keys.hint(prefix + name, [prefix + other for other in known])
   return errors.UserError(f'config: unknown key {prefix}{name}{hint}')

@@ -1,0 +1,63 @@
+"""What to say of a key that there is not."""
+
+import difflib
+import re
+from collections.abc import Iterable, Sequence
+
+from neg_contrast import errors
+
+_SOURCES = (
+    "what negatives are drawn from is negatives.sources now, such as "
+    "('bm25:1','context:1') for one of each"
+)
+_GONE = {f'negatives.{name}': _SOURCES for name in (
+    'strategy', 'per_query', 'members', 'quotas', 'shared_corpus', 'queue'
+)}
+_FLAG = re.compile(r'--?config\.([^=]+)(?:=.*)?', re.DOTALL)
+_INNER = re.compile(r'(?:(?:stage1|generator|cells\.[^.]+\.[^.]+)\.)*')
+
+
+def hint(key: str, known: Iterable[str]) -> str:
+  """`; ` and the remedy; nothing where there is none.
+
+  Args:
+    key: with its section, and with the configs that it lies in.
+    known: keys that there are in its place, named alike.
+  """
+  inner = _inner(key)
+  gone = _GONE.get(key[len(inner):])
+  if gone:
+    return f'; {gone}'
+  close = difflib.get_close_matches(key, [*known], 1)
+  return f'; did you mean {close[0]}?' if close not in ([], [key]) else ''
+
+
+def check_flags(arguments: Sequence[str], known: Sequence[str]) -> None:
+  """Refuses flags `--config.KEY` of keys that there are not.
+
+  Args:
+    arguments: of the command.
+    known: keys of a config with their sections; configs that it may hold have
+      the same.
+
+  Raises:
+    UserError: names the key, and the nearest or the remedy.
+  """
+  sections = {name.rpartition('.')[0] for name in known}
+  for argument in arguments:
+    match = _FLAG.fullmatch(argument)
+    if not match:
+      continue
+    inner = _inner(match[1])
+    key = match[1][len(inner):]
+    if key and key not in known and key not in sections:
+      raise errors.UserError(
+          f'config.{match[1]}: no such key'
+          + hint(match[1], (inner + name for name in known))
+      )
+
+
+def _inner(key: str) -> str:
+  """The places of a key in front of its section, such as `stage1.`."""
+  match = _INNER.match(key)
+  return match[0] if match else ''

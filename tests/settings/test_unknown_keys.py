@@ -1,0 +1,42 @@
+"""Tests of what is said of keys that there are not."""
+
+import pytest
+
+from neg_contrast import errors
+from neg_contrast.settings import config, unknown_keys
+
+_KNOWN = config.flat(config.base_config())
+
+
+@pytest.mark.parametrize('flag, said', [
+    ('--config.optim.step=3', 'config.optim.step: .*mean optim.steps'),
+    ('--config.stage1.optim.step=3',
+     'config.stage1.optim.step: .*mean stage1.optim.steps'),
+    ('--config.negatives.strategy=bm25', 'negatives.sources now'),
+    ('--config.generator.stage1.negatives.queue=8', 'negatives.sources now'),
+    ('--config.qqqqqqqq=1', 'config.qqqqqqqq: no such key$'),
+    ('-config.seeds', 'config.seeds: .*mean seed'),
+])
+def test_a_flag_of_no_key(flag, said):
+  with pytest.raises(errors.UserError, match=said):
+    unknown_keys.check_flags(['main', '--workdir=x', flag], _KNOWN)
+
+
+def test_flags_of_keys_are_left_alone():
+  unknown_keys.check_flags([
+      'main', '--config=configs/x.py', '--config.optim.steps=3',
+      '--config.stage1.seed=4', '--config.cells.a.b.optim.steps=1', '--plan',
+      '--config.optim', 'negatives.strategy',
+  ], _KNOWN)
+
+
+def test_all_that_are_gone_are_gone():
+  for key in unknown_keys._GONE:
+    assert key not in _KNOWN
+
+
+def test_a_json_of_before_says_so():
+  values = config.base_config().to_dict()
+  values['negatives']['strategy'] = 'bm25'
+  with pytest.raises(errors.UserError, match=r'negatives\.sources now'):
+    config.from_dict(values)
