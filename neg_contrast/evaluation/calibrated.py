@@ -136,6 +136,20 @@ def of(values: dict[str, Any]) -> calibration.Calibration:
   return calibration.Calibration(values['temperature'], values['bias'])
 
 
+def metrics(dataset: str, values: dict[str, Any]) -> dict[str, float]:
+  """Both errors on the tune split, named as in `metrics.json`.
+
+  Args:
+    dataset: its name.
+    values: of either file.
+  """
+  return {
+      f'{dataset}/tune/{system}/{name}': values[when][name]
+      for system, when in (('uncalibrated', 'before'), ('calibrated', 'after'))
+      for name in ('ece', 'cross_entropy')
+  }
+
+
 def describe(values: dict[str, Any]) -> str:
   """Both errors and the bins after it, as lines for the terminal."""
   before, after = values['before'], values['after']

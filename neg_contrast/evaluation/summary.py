@@ -1,6 +1,7 @@
 """All evaluations of a workdir in one place."""
 
 import pathlib
+import types
 from collections.abc import Mapping
 from typing import Any
 
@@ -55,7 +56,8 @@ def _is_outdated(
 
 
 def gather(
-    workdir: pathlib.Path, dataset: dataset_lib.Dataset, say: bool = True
+    workdir: pathlib.Path, dataset: dataset_lib.Dataset, say: bool = True,
+    others: Mapping[str, float] = types.MappingProxyType({}),
 ) -> dict[str, float]:
   """Writes `metrics.json` from all evaluations of a workdir, and prints it.
 
@@ -68,11 +70,12 @@ def gather(
     workdir: of the job.
     dataset: what was found in an older state of it is left out.
     say: whether to print.
+    others: values of no evaluation, named alike.
 
   Returns:
     `<dataset>/<split>/<system>/<metric>` -> value.
   """
-  values: dict[str, float] = {}
+  values: dict[str, float] = {**others}
   recalls: list[str] = []
   tables: dict[str, dict[str, dict[str, float]]] = {}
   by_query: dict[str, dict[str, dict[str, dict[str, float]]]] = {}

@@ -101,14 +101,17 @@ class TrainRerankerJob:
   def finish(self) -> None:
     """Writes and prints the numbers, and the report."""
     dataset = self._data.load()
-    values = summary.gather(self._workdir, dataset)
+    fitted = None if self._calibration is None else self._calibration.load()
+    values = summary.gather(
+        self._workdir, dataset,
+        others=calibrated.metrics(dataset.name, fitted) if fitted else {},
+    )
     folders.write_sealed(self._workdir / folders.MANIFEST, {
         'config': config_lib.to_dict(self._config),
         'identity': self.run.identity,
         'environment': folders.environment(),
         'metrics': values,
     })
-    fitted = None if self._calibration is None else self._calibration.load()
     if fitted is not None:
       print(f'\n{calibrated.describe(fitted)}')
     reporting.write_report(

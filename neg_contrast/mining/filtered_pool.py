@@ -54,7 +54,7 @@ class FilteredPool(pool_folder.PoolFolder, artifact.Named):
       del manifest
       np.save(scratch / f'{_DROPPED}.npy', pool_files.drop(
           blocks[part], queries, found, corpus, self.config,
-          judged.probabilities(blocks[part]) if judged else {},
+          judged.beliefs(blocks[part]) if judged else {},
       ))
       say(blocks[part].stop)
 
@@ -94,7 +94,7 @@ class FilteredPool(pool_folder.PoolFolder, artifact.Named):
       self, found: dict[str, candidates.Candidates]
   ) -> dict[str, int]:
     """Ranked source -> queries that a margin leaves without negatives of it."""
-    if not filters.has_margin(self.config):
+    if not filters.has_margin(self.config) or self.config.margin_by == 'judge':
       return {}
     counts = {name: int(np.isnan(of.positive_scores).sum())
               for name, of in found.items() if strategies.is_ranked(name)}

@@ -4,6 +4,7 @@ Filters work on the candidates of one source, in a fixed order; the first that
 drops a candidate is noted.
 """
 
+import dataclasses
 from collections.abc import Callable
 
 import numpy as np
@@ -19,6 +20,21 @@ Answers = Callable[[Bool[np.ndarray, 'queries depth']],
 """Which of the marked candidates hold an answer."""
 
 
+@dataclasses.dataclass(frozen=True)
+class Beliefs:
+  """What a judge says of some queries.
+
+  Attributes:
+    probabilities: `[queries, depth] float32` that a candidate is a positive;
+      nan: it was not judged.
+    positives: `[queries] float32`, the highest probability of a query's known
+      positives; nan: it has none.
+  """
+
+  probabilities: Float[np.ndarray, 'queries depth']
+  positives: Float[np.ndarray, ' queries']
+
+
 def drop(
     source: str,
     found: candidates_lib.Candidates,
@@ -26,7 +42,7 @@ def drop(
     positive_groups: Int[np.ndarray, 'queries positives'],
     config: config_lib.NegativesConfig,
     has_answer: Answers,
-    probabilities: Float[np.ndarray, 'queries depth'] | None = None,
+    beliefs: Beliefs | None = None,
 ) -> UInt8[np.ndarray, 'queries depth']:
   """Runs every filter over the candidates of a source.
 
@@ -38,8 +54,7 @@ def drop(
     positive_groups: `[queries, positives] int32` of all known positives.
     config: which filters, and their limits.
     has_answer: looks answers up; called once at most.
-    probabilities: `[queries, depth] float32` that a candidate is a positive;
-      nan: it was not judged. None: there is no judge.
+    beliefs: of the judge; None: there is none.
 
   Returns:
     `[queries, depth] uint8`, places in `pool.DROPPED_BY`; padding has 0.
@@ -54,21 +69,26 @@ def drop(
   for column in positive_groups.T:
     is_positive |= groups == column[:, None]
   drop_where('positive', is_positive)
-  if probabilities is not None:
-    drop_where('judge_above', probabilities > config.judge_above)
-    drop_where('judge_below', probabilities >= config.judge_below)
-  if strategies.is_ranked(source):
+  if beliefs is not None:
+    drop_where('judge_above', beliefs.probabilities > config.judge_above)
+    drop_where('judge_below', beliefs.probabilities >= config.judge_below)
+  scores, own = found.scores, found.positive_scores[:, None]
+  is_scored = strategies.is_ranked(source)
+  if is_scored:
     ranks = np.arange(1, found.rows.shape[1] + 1)[None, :]
     last = config.last_rank or len(ranks[0])
     drop_where('rank', (ranks < config.first_rank) | (ranks > last))
-    own = found.positive_scores[:, None]
-    if has_margin(config):
-      drop_where('unscored', np.isnan(own))
+  if beliefs is not None and config.margin_by == 'judge':
+    scores, own, is_scored = (
+        beliefs.probabilities, beliefs.positives[:, None], True
+    )
+  if has_margin(config) and is_scored:
+    drop_where('unscored', np.isnan(own))
     if config.margin is not None:
-      drop_where('margin', found.scores > own - config.margin)
+      drop_where('margin', scores > own - config.margin)
     if config.relative_margin is not None:
       drop_where('relative_margin',
-                 found.scores > own - config.relative_margin * np.abs(own))
+                 scores > own - config.relative_margin * np.abs(own))
   if source in config.drop_answers:
     drop_where('answer', has_answer(exists & (dropped == 0)))
   if config.drop_duplicates:

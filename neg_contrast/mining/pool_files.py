@@ -47,7 +47,7 @@ def drop(
     mined: dict[str, candidates_lib.Candidates],
     corpus: Corpus,
     config: config_lib.NegativesConfig,
-    probabilities: Mapping[str, np.ndarray] = types.MappingProxyType({}),
+    beliefs: Mapping[str, filters.Beliefs] = types.MappingProxyType({}),
 ) -> UInt8[np.ndarray, 'lines depth']:
   """Filters the candidates of some queries.
 
@@ -60,8 +60,8 @@ def drop(
     mined: candidates by source.
     corpus: groups, positives and answers.
     config: the filters and M.
-    probabilities: source -> `[lines, depth] float32`, what a judge says of
-      these queries' candidates; without a judge there are none.
+    beliefs: source -> what a judge says of these queries; without a judge there
+      are none.
 
   Returns:
     `[lines, depth] uint8`, of all sources together, places in
@@ -75,7 +75,7 @@ def drop(
         source, found, pool_lib.groups_of(corpus.groups, rows[-1]),
         corpus.positive_groups[queries], config,
         functools.partial(corpus.has_answer, queries, rows[-1]),
-        probabilities.get(source),
+        beliefs.get(source),
     ))
   joined, codes = (np.concatenate(some, axis=1) for some in (rows, dropped))
   if len(mined) > 1:

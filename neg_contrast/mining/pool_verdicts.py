@@ -10,9 +10,9 @@ import numpy as np
 
 from neg_contrast.artifacts import arrays, artifact
 from neg_contrast.evaluation import calibrated, calibration
+from neg_contrast.mining import filters, verdict_folder
 from neg_contrast.mining import judge_model as judge_lib
 from neg_contrast.mining import mining_task as task_lib
-from neg_contrast.mining import verdict_folder
 from neg_contrast.negatives import verdicts
 from neg_contrast.settings import config as config_lib
 
@@ -42,12 +42,13 @@ class PoolVerdicts:
         f'{_COMMON} {self.positives.candidates.name}': self.positives,
     }
 
-  def probabilities(
-      self, lines: slice = slice(None)
-  ) -> dict[str, np.ndarray]:
-    """Source -> `[lines, depth] float32`; nan: not judged."""
-    return {name: self._calibration.probabilities(one.load()[lines])
-            for name, one in self.by_source}
+  def beliefs(self, lines: slice) -> dict[str, filters.Beliefs]:
+    """Source -> what the judge says of some queries."""
+    of_positives = self._calibration.probabilities(self.positives.load()[lines])
+    best = np.fmax.reduce(of_positives, axis=1, initial=np.nan)
+    return {name: filters.Beliefs(
+        self._calibration.probabilities(one.load()[lines]), best
+    ) for name, one in self.by_source}
 
   def write(
       self, scratch: pathlib.Path, manifest: dict[str, Any],
@@ -106,5 +107,10 @@ def of(
 
 def settings(config: config_lib.NegativesConfig) -> dict[str, Any]:
   """The thresholds, which a pool depends on."""
-  return {'below': config.judge_below, 'above': config.judge_above,
-          'relabel': config.judge_relabel}
+  values: dict[str, Any] = {
+      'below': config.judge_below, 'above': config.judge_above,
+      'relabel': config.judge_relabel,
+  }
+  if config.margin_by == 'judge':
+    values['margin_by'] = config.margin_by
+  return values

@@ -70,7 +70,7 @@ class Config(keys.Section):
     candidates: what `rerank` ranks again, the first `evaluation.depth` of each
       query: `bm25`, a TREC run file or one of Zeshel's tfidf_candidates, or a
       checkpoint, which retrieves them. `train_reranker` tunes and evaluates on
-      them; empty: on those of its negatives (strategy `bm25`, `model` or
+      them; empty: on those of its negatives (source `bm25`, `model` or
       `run`).
     query: what `job=search` answers; empty: it asks for queries.
     seed: seed of initialisation, data order, negatives and dropout.

@@ -81,6 +81,10 @@ class NegativesConfig(source_list.NamedSources, keys.Section):
       less this (dot products, BM25 scores, or scores of `runs`); a run's all,
       where it does not rank the positive.
     relative_margin: `margin` as a part of the positive's absolute score.
+    margin_by: whose scores both margins compare: those of the `retriever` that
+      a passage comes from, or the probabilities of the `judge`, which every
+      source has (TopK-PercPos of NV-Retriever, Moreira et al., 2024, is
+      `relative_margin`=0.05 by the scores of another model).
     drop_answers: sources whose passages with an answer are dropped.
     drop_duplicates: of passages with equal title and text, keep the best.
     judge: a trained cross-encoder (a workdir, or a folder or hub name of one
@@ -131,6 +135,9 @@ class NegativesConfig(source_list.NamedSources, keys.Section):
   last_rank: int = keys.key(0, keys.at_least(0), counts=False)
   margin: float | None = keys.key(None, counts=False)
   relative_margin: float | None = keys.key(None, counts=False)
+  margin_by: str = keys.key(
+      'retriever', keys.one_of('retriever', 'judge'), counts=False
+  )
   drop_answers: tuple[str, ...] = keys.key(
       ('bm25',), each=keys.one_of(source_list.MINED), counts=False
   )
@@ -175,6 +182,9 @@ class NegativesConfig(source_list.NamedSources, keys.Section):
     if self.judge_relabel and not self.judge:
       raise self.error('judge_relabel', 'is of what a judge believes positive; '
                        'name one in negatives.judge')
+    if self.margin_by == 'judge' and not self.judge:
+      raise self.error('margin_by', 'compares probabilities of a judge; name '
+                       'one in negatives.judge')
     self._check_ranks()
 
   def _check_names(self) -> None:

@@ -415,6 +415,10 @@ def test_binary_cross_entropy_is_calibrated(calibrated_run):
   assert values['after']['cross_entropy'] < values['before']['cross_entropy']
   assert sum(one['pairs'] for one in values['after']['bins']) == (
       values['pairs'])
+  written = metrics_of(root / 'bce')
+  for system, when in (('calibrated', 'after'), ('uncalibrated', 'before')):
+    for name in ('ece', 'cross_entropy'):
+      assert written[f'data/tune/{system}/{name}'] == values[when][name]
   page = (root / 'bce' / 'report.html').read_text()
   assert 'Expected calibration error' in page
   assert page.count('calibration-after') and 'Before calibration' in page

@@ -1,5 +1,7 @@
 """Filters drop what they say, in their order, and note it."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 
@@ -23,12 +25,13 @@ def found(rows, scores=None, positive=1.0):
       rows, np.array([scores], np.float32), np.array([positive], np.float32))
 
 
-def drop(source, mined, config, answers=(), positives=(), groups=None):
+def drop(source, mined, config, answers=(), positives=(), groups=None,
+         beliefs=None):
   rows = mined.rows
   return filters.drop(
       source, mined, rows if groups is None else np.array([groups]),
       np.array([[*positives, -1]], np.int32), config,
-      lambda where: where & np.isin(rows, answers),
+      lambda where: where & np.isin(rows, answers), beliefs,
   )[0].tolist()
 
 
@@ -70,6 +73,31 @@ def test_a_margin_needs_a_score_of_the_positive(asked):
       CODE('unscored'), CODE('positive'), 0]
   assert drop('run', mined, settings()) == [0, 0, 0]
   assert drop('given', mined, settings(**asked)) == [0, 0, 0]
+
+
+@pytest.mark.parametrize('source', ['model', 'bm25', 'context', 'given'])
+def test_a_judge_measures_margins_for_all_sources(source):
+  """Scores of the source would drop other candidates, or none."""
+  mined = found(range(5), [9, 8, 7, 6, 5], positive=7)
+  said = np.array([[0.05, 0.6, 0.9, np.nan, 0.39]], np.float32)
+  config = settings(margin_by='judge', judge='a', judge_below=1.0,
+                    judge_above=1.0, pool_size=5, drop_answers=())
+
+  def codes(positive, **margins):
+    return drop(source, mined, dataclasses.replace(config, **margins),
+                beliefs=filters.Beliefs(said, np.array([positive])))
+
+  near = CODE('relative_margin')
+  assert codes(0.8, relative_margin=0.5) == [0, near, near, 0, 0]
+  assert codes(0.8, margin=0.3) == [0, CODE('margin'), CODE('margin'), 0, 0]
+  assert codes(0.8) == [0] * 5
+  assert codes(np.nan, margin=0.3) == [CODE('unscored')] * 5
+  by_retriever = dataclasses.replace(
+      config, margin_by='retriever', margin=1.0)
+  assert drop(source, mined, by_retriever, beliefs=filters.Beliefs(
+      said, np.array([np.nan]))) == (
+          [CODE('margin')] * 2 + [CODE('margin'), 0, 0]
+          if source in ('model', 'bm25') else [0] * 5)
 
 
 def test_duplicates_keep_the_best_that_is_left():

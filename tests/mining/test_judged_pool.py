@@ -170,6 +170,31 @@ def test_thresholds_judge_nothing_again(root, pool, monkeypatch):
   np.testing.assert_array_equal(again.dropped_by, pool.dropped_by)
 
 
+def test_margins_by_the_judge_judge_nothing_again(root, pool, monkeypatch):
+  """Of all sources, against the best of the known positives of a query."""
+  monkeypatch.setattr(pair_scorer.PairScorer, 'score', None)
+  margin = 0.05
+  options = {'negatives__judge_below': 1.0, 'negatives__judge_above': 1.0,
+             'negatives__relative_margin': margin, 'negatives__pool_size': 12}
+  other, made = make(root, root / 'work', negatives__margin_by='judge',
+                     **options)
+  assert made == ['pool']
+  probabilities = 1 / (1 + np.exp(-(
+      pool.verdicts.positive_logits / TEMPERATURE + BIAS)))
+  assert np.isfinite(probabilities).any(axis=1).all()
+  best = np.nanmax(probabilities, axis=1, keepdims=True)
+  is_near = pool.verdicts.probability > (1 - margin) * best
+  is_judged = np.isfinite(pool.verdicts.probability)
+  code = lambda name: other.dropped_by == pool_lib.code(name)
+  assert not (code('relative_margin') & ~is_near).any()
+  assert code('relative_margin').any()
+  assert not (other.is_negative() & is_near).any()
+  assert (other.is_negative() & is_judged).any()
+  plain, _ = make(root, root / 'work', **options)
+  assert (plain.dropped_by != other.dropped_by).any()
+  assert make(root, root / 'work')[1] == ['pool']
+
+
 def test_without_a_judge_it_is_the_pool_of_before(root, pool):
   plain, made = make(root, root / 'plain', job='mine', negatives__judge='')
   assert made == ['pool'] and plain.verdicts is None
@@ -490,6 +515,8 @@ def test_a_judge_of_others_is_calibrated_here(root, tmp_path, monkeypatch):
     ({'negatives__judge_below': 0.0}, 'judge_below'),
     ({'negatives__judge': '', 'negatives__judge_relabel': True},
      'name one in negatives.judge'),
+    ({'job': 'mine', 'negatives__judge': '', 'negatives__margin_by': 'judge'},
+     'margin_by.* name one in negatives.judge'),
     ({'job': 'train', 'negatives__sources': ()}, 'judges mined candidates'),
     ({'job': 'train', 'negatives__judge': '', 'loss__distil': 'kl',
       'negatives__sources': ('bm25:1',)}, 'needs the scores of a judge'),
