@@ -21,6 +21,11 @@ where passages are judged not relevant. Prints
 * a verdict: strategy, rank window and margin, what they rest on and how sure
   they are, and the flags that say so to any other config.
 
+With `--config.negatives.judge=CROSS_ENCODER` (see configs/judge_reranker.py)
+`false` rests on its probabilities instead, and where answers are known the two
+are printed side by side. It scores every candidate: 2,000 queries of
+`--config.negatives.depth` candidates for each of up to four sources.
+
 The rule: `FALSE_LIMIT` and the other constants of
 `neg_contrast/mining/false_negatives.py`, with their reasons.
 `<workdir>/audit.json` holds all numbers.

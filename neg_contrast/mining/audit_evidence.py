@@ -66,6 +66,7 @@ class Gatherer:
     judgements = prepared.judgements(split)
     self._positives = judgements.select(judgements.grades > 0)
     about = prepared, rows, self._positives, self._known
+    self._labelled = _labelled(pool)
     self._twins = related_queries.find_twins(*about)
     self._others = related_queries.find_others(*about, self._passage_vecs)
 
@@ -87,14 +88,27 @@ class Gatherer:
       own = np.asarray(pool.positive_scores[:, number])[:, None]
       with np.errstate(invalid='ignore', divide='ignore'):
         relative = (pool.score[:, columns] - own) / np.abs(own)
-      sources[name] = self._look(
+      evidence = self._look(
           name, np.where(rows < passages, rows, -1), ~is_positive, relative
       )
+      sources[name] = self._believe(evidence, columns)
     random = self._look_at_random()
     facts['random_above'] = false_negatives.mean(
         random.difference > 0, random.exists
     )
     return Gathered(sources, random, facts)
+
+  def _believe(self, evidence, columns) -> false_negatives.Evidence:
+    """With verdicts, if there are some; those of random passages are nan."""
+    verdicts = self._pool.verdicts
+    if verdicts is None or self._labelled is None:
+      return evidence
+    probabilities = np.full(evidence.exists.shape, np.nan, np.float32)
+    if columns is not None:
+      probabilities[:] = verdicts.probability[:, columns]
+    return dataclasses.replace(evidence, believed=false_negatives.by_verdicts(
+        probabilities, self._labelled
+    ))
 
   def _look_at_random(self) -> false_negatives.Evidence:
     query_rows = self._pool.query_rows
@@ -106,8 +120,9 @@ class Gatherer:
     is_positive = (
         groups[:, :, None] == self._known[query_rows][:, None, :]
     ).any(axis=2)
-    return self._look('random', rows, ~is_positive,
-                      np.full(rows.shape, np.nan))
+    return self._believe(self._look(
+        'random', rows, ~is_positive, np.full(rows.shape, np.nan)
+    ), None)
 
   def _look(self, name, rows, usable, relative) -> false_negatives.Evidence:
     """The evidence of `[queries, depth]` passage rows; -1 pads."""
@@ -189,6 +204,9 @@ class Gatherer:
                               if answered.any() else None,
         **self._twin_facts(answered),
         'accuracy': {},
+        'labelled': self._labelled,
+        'cross_encoder': (pool.verdicts.facts['model'] if pool.verdicts
+                          else None),
     }
 
   def _twin_facts(self, answered: np.ndarray) -> dict[str, Any]:
@@ -204,6 +222,22 @@ class Gatherer:
         'answer_in_twins': false_negatives.mean(holds[both], rows[both] >= 0),
         'twin_queries_with_answers': int(both.sum()),
     }
+
+
+def _labelled(pool) -> float | None:
+  """The mean probability of known positives among the candidates.
+
+  It divides, and so it is above 0. None: nobody judged them.
+  """
+  if pool.verdicts is None:
+    return None
+  found = np.asarray(pool.verdicts.probability)[
+      np.asarray(pool.dropped_by) == pool_lib.code('positive')
+  ]
+  found = found[np.isfinite(found)]
+  if not len(found):
+    return None
+  return max(float(found.mean(dtype=np.float64)), float(np.finfo('f4').tiny))
 
 
 def _context_facts(rows, is_positive, passages) -> dict[str, float]:

@@ -13,6 +13,8 @@ from neg_contrast.mining import recommendation as rules
 _FEW = 200  # Queries.
 _MOST = 0.9  # Of the positives: their answers are words of the passage.
 _MANY = 0.01  # Of the queries, to be told of.
+_FIRST = 20  # Ranks that two kinds of evidence are compared on.
+_SURE = 0.6  # Mean probability of known positives.
 _VAGUE = 0.02  # Of random passages above the positive; 0.003 on SQuAD.
 
 
@@ -38,8 +40,10 @@ def judge(
   """
   sources = gathered.sources
   facts = {**gathered.facts,
-           'judge_against_answers': audit.agreement(sources['model'])}
-  judging = choose_judging(sources['model'], facts)
+           'judge_against_answers': audit.agreement(sources['model']),
+           'verdicts_against_answers': _against_answers(
+               sources, gathered.facts)}
+  judging = choose_judging(sources, facts)
   found = rules.recommend(sources, gathered.random, judging, scale, pool_size)
   lines = {
       name: {
@@ -65,16 +69,46 @@ def judge(
 
 
 def choose_judging(
-    ranked: audit.Evidence, facts: Mapping[str, Any]
+    sources: Mapping[str, audit.Evidence], facts: Mapping[str, Any]
 ) -> audit.Judging:
-  """By answers where they are known and other passages would hold them too."""
+  """By a cross-encoder if there is one, else by answers, else by the judge."""
+  if facts['labelled'] is not None:
+    return audit.Judging('verdicts')
+  return _by_answers(facts) or audit.by_judge(
+      sources['model'], facts['accuracy']['model']['@1']
+  )
+
+
+def _by_answers(facts: Mapping[str, Any]) -> audit.Judging | None:
+  """Where they are known, and other passages would hold them too."""
   sensitivity = facts['answer_in_positive'] or 0.0
   if facts['twin_queries_with_answers'] >= audit.LEAST_QUERIES:
     sensitivity = min(sensitivity, facts['answer_in_twins'])
   if (facts['queries_with_answers'] >= 0.5
       and sensitivity >= audit.LEAST_SENSITIVITY):
     return audit.Judging('answers', sensitivity)
-  return audit.by_judge(ranked, facts['accuracy']['model']['@1'])
+  return None
+
+
+def _against_answers(
+    sources: Mapping[str, audit.Evidence], facts: Mapping[str, Any]
+) -> dict[str, dict[str, float]]:
+  """False shares of the first ranks, by verdicts and by answers.
+
+  Of the same candidates, so that one can be held against the other; empty
+  where one of the two is not known.
+  """
+  by_answers = _by_answers(facts)
+  if by_answers is None or facts['labelled'] is None:
+    return {}
+  share = lambda evidence, judging: audit.false_share(
+      evidence, evidence.within(1, _FIRST) & evidence.compared, judging
+  ).mean
+  return {
+      name: {'verdicts': share(evidence, audit.Judging('verdicts')),
+             'answers': share(evidence, by_answers)}
+      for name, evidence in sources.items()
+  }
 
 
 def flags_of(found: rules.Recommendation, checkpoint: str) -> list[str]:
@@ -126,6 +160,12 @@ def _sureness(judging, facts) -> str:
   few = (f' Only {facts["queries"]} queries: intervals are wide.'
          if facts['queries'] < _FEW else '')
   known = facts['answer_in_positive']
+  if judging.kind == 'verdicts':
+    return (f'Rests on the verdicts of {facts["cross_encoder"]}, which gives '
+            f'known positives a mean probability of {facts["labelled"]:.0%}: '
+            'taken for the part of the positives that is labelled. Sure: '
+            f'{"good" if facts["labelled"] >= _SURE else "fair"}, and rather '
+            f'too many are called false than too few.{few}')
   if judging.kind == 'answers':
     if facts['twin_queries_with_answers'] >= audit.LEAST_QUERIES:
       return (f'Rests on answers; other passages that answer hold them in '
@@ -158,6 +198,12 @@ def _remarks(facts) -> list[str]:
                  '({:.1%}).'.format(*(sides[side][key] or 0 for side in
                                       ('above', 'below') for key in
                                       ('answer', 'chance'))))
+  both = facts['verdicts_against_answers']
+  if both:
+    lines.append('False among the top 20, by verdicts and by answers: '
+                 + ', '.join(f'{name} {one["verdicts"]:.1%} and '
+                             f'{one["answers"]:.1%}'
+                             for name, one in both.items()) + '.')
   if facts['random_above'] > _VAGUE:
     lines.append(
         f'To the judge even {facts["random_above"]:.0%} of random passages fit '

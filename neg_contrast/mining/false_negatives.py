@@ -1,7 +1,7 @@
 """Estimates how many candidates are false negatives.
 
 A false negative is a candidate that answers the query and is not judged. How
-many there are is estimated, by source and rank, from one of two kinds of
+many there are is estimated, by source and rank, from one of three kinds of
 evidence (`Judging`). `recommendation.py` chooses by these estimates.
 """
 
@@ -42,6 +42,8 @@ class Evidence:
     difference: float32, the judge's score less its score of the positive.
     relative: float32, the source's score less its score of the positive, as a
       part of that; nan where the source has none.
+    believed: float64, `by_verdicts`; nan where nobody judged it. None: no
+      cross-encoder is at hand.
   """
 
   exists: Bool[np.ndarray, 'queries depth']
@@ -52,6 +54,7 @@ class Evidence:
   twin: Bool[np.ndarray, 'queries depth']
   difference: Float[np.ndarray, 'queries depth']
   relative: Float[np.ndarray, 'queries depth']
+  believed: Float[np.ndarray, 'queries depth'] | None = None
 
   @property
   def is_below(self) -> Bool[np.ndarray, 'queries depth']:
@@ -88,8 +91,10 @@ class Judging:
   often a little below it as it is above, so that those at distance -d are as
   many as those at d.
 
+  By `verdicts` of a cross-encoder (`negatives.judge`): see `by_verdicts`.
+
   Attributes:
-    kind: `answers` or `judge`.
+    kind: `answers`, `judge` or `verdicts`.
     sensitivity: share of passages that answer which hold the answer string.
     trust: the judge's accuracy@1. It counts as wrong what is right but not
       judged, so it is the least that the judge deserves on that account; it is
@@ -120,6 +125,32 @@ def by_judge(ranked: Evidence, trust: float) -> Judging:
                   for side in (found > 0, found <= 0))
   ratio = np.minimum(1, above / np.maximum(below, 1))
   return Judging('judge', trust=trust, mirror=trust * ratio)
+
+
+def by_verdicts(
+    probabilities: Float[np.ndarray, 'queries depth'], labelled: float
+) -> Float[np.ndarray, 'queries depth']:
+  """The probability that a candidate which is no known positive is one.
+
+  A judge is calibrated to what is labelled, and of the positives only a part
+  is. From a probability p of a label this part, c, makes one of a positive
+  without label, (1 - c) / c * p / (1 - p). (Elkan and Noto 2008, Learning
+  classifiers from only positive and unlabeled data, section 3.) c is the mean p
+  of known positives, their estimator e1. It is exact where the judge is sure of
+  positives, and too small where it is not: then too many are called false.
+
+  Args:
+    probabilities: `[queries, depth] float32`, calibrated; nan: not judged.
+    labelled: c, in (0, 1].
+
+  Returns:
+    Like `probabilities`, float64.
+  """
+  p = probabilities.astype(np.float64)
+  with np.errstate(divide='ignore', invalid='ignore'):
+    odds = np.where(p < 1, p / (1 - p), np.where(np.isnan(p), np.nan, np.inf))
+    factor = (1 - labelled) / labelled
+    return np.minimum(1, factor * odds if factor else 0 * p)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -161,13 +192,17 @@ def false_share(
   Args:
     evidence: of the source.
     keep: `[queries, depth] bool`, the candidates in question.
-    judging: by answers or by the judge.
+    judging: by answers, by the judge or by verdicts.
     drop_answers: those with an answer are dropped: the estimate is of the rest.
   """
   known = evidence.copy | evidence.twin
-  if judging.kind == 'judge':
+  if judging.kind != 'answers':
     keep = keep & ~evidence.answer if drop_answers else keep
-    values = np.where(known, 1.0, judging.weights(evidence.difference))
+    values = (judging.weights(evidence.difference)
+              if judging.kind == 'judge' else evidence.believed)
+    assert values is not None, 'evidence without verdicts'
+    keep = keep & (known | np.isfinite(values))
+    values = np.where(known, 1.0, values)
   else:
     keep = keep & evidence.compared
     chance = mean(evidence.chance, keep)

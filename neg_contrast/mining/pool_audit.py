@@ -25,7 +25,7 @@ class PoolAudit(artifact.Json):
   """
 
   kind = 'an audit of negatives'
-  format = 2  # 1 had no checksum.
+  format = 3  # 1 had no checksum, 2 no verdicts.
   name = 'audit'
   pool: audited_pool.AuditedPool
   scale: float

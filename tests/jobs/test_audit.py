@@ -11,11 +11,13 @@ from neg_contrast import errors, jobs
 from neg_contrast.artifacts import artifact, plan
 from neg_contrast.data import answers as answers_lib
 from neg_contrast.data import likeness, preparation
+from neg_contrast.evaluation import calibration
 from neg_contrast.jobs import audit as audit_job
 from neg_contrast.mining import audit_verdict, pool_audit, recommendation
 from neg_contrast.negatives import pool as pool_lib
 from neg_contrast.settings import config as config_lib
 from tests import tiny
+from tests.models import test_cross_encoder
 
 
 def make(tmp_path, name='audit', **overrides):
@@ -123,6 +125,47 @@ def test_without_answers_the_judge_alone_is_believed(tmp_path, data):
   assert made['sources']['bm25']['1-5']['answer'] is None
   assert any('judge alone (no answers are known)' in line
              for line in made['verdict'])
+
+
+def test_a_cross_encoder_is_believed_where_there_is_one(
+    tmp_path, monkeypatch, capsys
+):
+  """Shares are means of its probabilities, and are held against answers."""
+  tiny.make_config(tmp_path)
+  (tmp_path / 'judge').mkdir()
+  test_cross_encoder.write_classifier(tmp_path / 'judge')
+  monkeypatch.setattr(calibration, 'fit', lambda scores, is_positive: (
+      calibration.Calibration(0.35, -1.0)))
+  options = {'negatives__judge': str(tmp_path / 'judge'),
+             'negatives__depth': 12, 'negatives__pool_size': 6}
+  made = run(tmp_path, **options)
+  assert made['judging']['kind'] == 'verdicts'
+  pool = pool_lib.read(tmp_path / 'audit/candidates/pool')
+  is_known = pool.dropped_by == pool_lib.code('positive')
+  probability = pool.verdicts.probability.astype(float)
+  labelled = np.nanmean(probability[is_known])
+  assert made['facts']['labelled'] == pytest.approx(labelled, rel=1e-3)
+  number = pool.sources.index('bm25')
+  columns = np.flatnonzero(pool.source[0] == number)[:5]
+  means = []
+  for line in range(len(pool)):
+    some = [(1 - labelled) / labelled * p / (1 - p)
+            for p, known, row in zip(
+                probability[line, columns], is_known[line, columns],
+                pool.rows[line, columns], strict=True)
+            if not known and row >= 0]
+    means += [np.mean(np.minimum(some, 1))] if some else []
+  line = made['sources']['bm25']['1-5']
+  assert line['copy'] == line['twin'] == 0
+  assert line['false'] == pytest.approx(np.clip(np.mean(means), 0, 1), rel=1e-3)
+  against = made['facts']['verdicts_against_answers']
+  assert set(against) == {'model', 'bm25', 'context', 'given'}
+  assert all({*one} == {'verdicts', 'answers'} for one in against.values())
+  assert made['sources']['random']['any']['false'] is None
+  make(tmp_path, **options).finish()
+  said = capsys.readouterr().out
+  assert f'verdicts of {tmp_path / "judge"}' in said
+  assert 'by verdicts and by answers: model' in said
 
 
 def test_the_data_says_which_sources_there_are(tmp_path, data):

@@ -74,11 +74,13 @@ def audited(
       negatives=config_lib.NegativesConfig(
           sources=(f'{"+".join(_AUDITED)}:2',), depth=settings.depth,
           pool_size=settings.depth, drop_answers=(), drop_duplicates=False,
-          mined_dir=settings.mined_dir,
+          mined_dir=settings.mined_dir, judge=settings.judge,
+          judge_below=1.0, judge_above=1.0,
       ),
   )
   return audited_pool.AuditedPool(
-      task_of(config, gold, gold, max_queries), config.negatives, workdir
+      task_of(config, gold, gold, max_queries), config.negatives, workdir,
+      declared_judges.judge_of(config, gold),
   )
 
 
