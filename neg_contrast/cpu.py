@@ -10,6 +10,8 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
+from neg_contrast import errors
+
 # Sums by YNNPACK, but products by Eigen: launch/benchmarks/RESULTS.md.
 _BY_EIGEN = {
     'xla_cpu_experimental_ynn_fusion_type': 'LIBRARY_FUSION_TYPE_REDUCE'
@@ -57,6 +59,26 @@ def keep_memory() -> None:
     set_option(_ARENA_MAX, 1)
     set_option(_MMAP_MAX, 0)
     set_option(_TRIM_THRESHOLD, -1)
+
+
+def check_platforms() -> None:
+  """Starts the devices that JAX_PLATFORMS asks for, if it asks for others.
+
+  Raises:
+    UserError: there are none, or what drives them is not installed.
+  """
+  asked = os.environ.get('JAX_PLATFORMS', '')
+  if asked in ('', 'cpu'):
+    return
+  try:
+    jax.devices()
+  except Exception as e:  # Of any kind, an AssertionError among them.
+    said = str(e).strip().splitlines()
+    raise errors.UserError(
+        f'JAX_PLATFORMS={asked}: there is no such device here, or what drives '
+        f'it is not installed{f" ({said[0]})" if said else ""}. Unset it, or '
+        'install jax[cuda12] or jax[tpu]'
+    ) from None
 
 
 def _has_accelerator() -> bool:

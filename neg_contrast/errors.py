@@ -7,6 +7,7 @@ and `key` then names its keys as a flag would set them.
 
 import contextlib
 import contextvars
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -45,6 +46,17 @@ class SettingError(UserError):
     """
     self.key, self.value, self.rule = key(name), value, rule
     super().__init__(f'{self.key}={value!r}: {rule}')
+
+
+_BUCKET = re.compile(r'(?:\w+:)?(?:gs|s3|hf|az|abfs)://')
+
+
+def bucket_problem(place: str) -> str | None:
+  """What is wrong with a place in a bucket; None: it is in none."""
+  if not _BUCKET.match(place):
+    return None
+  return ('buckets are neither read nor written yet; mount it (gcsfuse, '
+          's3fs) or copy it, and name that folder')
 
 
 def key(name: str) -> str:

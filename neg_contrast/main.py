@@ -107,6 +107,10 @@ def main(argv: Sequence[str]) -> None:
   hosts.start(_COORDINATOR.value, _PROCESSES.value, _PROCESS.value)
   if not hosts.is_first():  # The first speaks for all, but of their troubles.
     logging.set_verbosity(logging.WARNING)
+  cpu.check_platforms()
+  problem = errors.bucket_problem(_WORKDIR.value or '')
+  if problem:
+    raise errors.UserError(f'--workdir={_WORKDIR.value}: {problem}')
   workdir = pathlib.Path(
       _WORKDIR.value or config.workdir or f'workdirs/{path.stem}'
   )
@@ -122,7 +126,9 @@ def main(argv: Sequence[str]) -> None:
   targets = job.targets()
   hosts.on_first(lambda: print(plan.describe(targets), flush=True))
   if _PLAN.value:
-    return
+    sys.exit(2 if hosts.on_first(functools.partial(
+        plan.lacks_something, targets
+    )) else 0)
   hosts.on_first(lambda: folders.make_folder(workdir))
   plan.run(targets, is_described=True)
   hosts.on_first(job.finish)

@@ -20,6 +20,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import orbax.checkpoint as ocp
+from absl import logging
 from orbax.checkpoint import checkpoint_managers
 
 from neg_contrast import errors, sharding
@@ -30,6 +31,7 @@ FOLDER = 'checkpoints'
 # Of an array that all devices hold, each writes a part, if that is so large.
 # Smaller ones take longer to cut than to write, and a program for each shape.
 _LEAST_PART_BYTES = 2**20
+logging.get_absl_logger().disabled = True  # It warns of what is meant here.
 ocp.type_handlers.register_type_handler(
     jax.Array,
     ocp.type_handlers.ArrayHandler(
@@ -37,6 +39,7 @@ ocp.type_handlers.register_type_handler(
     ),
     override=True,
 )
+logging.get_absl_logger().disabled = False
 
 
 @dataclasses.dataclass

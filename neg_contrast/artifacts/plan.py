@@ -39,6 +39,11 @@ def describe(targets: Sequence[artifact.Artifact]) -> str:
   return '\n'.join(lines)
 
 
+def lacks_something(targets: Sequence[artifact.Artifact]) -> bool:
+  """Whether the user has to provide something first."""
+  return any(lack for _, lack in _states(targets).values())
+
+
 def unfinished(
     targets: Sequence[artifact.Artifact]
 ) -> list[artifact.Artifact]:

@@ -224,7 +224,7 @@ class SyntheticDataset(Dataset):
 def name_of(config: config_lib.DataConfig) -> str:
   """Short name of a data set: its folder or file, or what it is."""
   scheme, _, place = config.source.partition(':')
-  return pathlib.Path(place).resolve().name if place else scheme
+  return pathlib.Path(place or scheme).resolve().name
 
 
 _READ = ('source', 'prepared_dir', 'how_to_get', 'on_invalid', 'document',

@@ -55,6 +55,7 @@ def check(config: config_lib.Config) -> None:
   loss_table.make(config.loss)
   checks.check_models_before(config)
   checks.check_head(config)
+  checks.check_tuning(config)
   _module(config.job).check(config)
 
 

@@ -44,7 +44,9 @@ class EvaluationConfig(keys.Section):
   metrics: tuple[str, ...] = keys.key((
       'accuracy@1', 'accuracy@5', 'accuracy@20', 'accuracy@100', 'mrr@10',
   ), counts=False)
-  answer_ks: tuple[int, ...] = keys.key((), counts=False)
+  answer_ks: tuple[int, ...] = keys.key(
+      (), each=keys.at_least(1), counts=False
+  )
   answer_rule: str = keys.key(
       'string', keys.one_of('string', 'regex'), counts=False
   )

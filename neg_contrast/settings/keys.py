@@ -13,6 +13,7 @@ class's docstring. A rule that several keys share goes into `__post_init__`.
 import dataclasses
 import functools
 import importlib
+import math
 import numbers
 import re
 import types
@@ -324,6 +325,12 @@ def check_type(name: str, value: Any, annotation: Any) -> None:
     noun = f'{noun.replace(" or", ",")} or None'
   if not fits:
     raise errors.SettingError(name, value, f'must be {noun}')
+  for one in value if isinstance(value, tuple) else (value,):
+    if isinstance(one, float) and not math.isfinite(one):
+      raise errors.SettingError(name, value, 'must be finite')
+    problem = errors.bucket_problem(one) if isinstance(one, str) else None
+    if problem:
+      raise errors.SettingError(name, value, problem)
 
 
 def plain_type(annotation: Any) -> Any:

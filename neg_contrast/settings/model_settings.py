@@ -100,7 +100,7 @@ class ModelConfig(keys.Section):
   pooling: str | None = keys.key(None, keys.one_of(
       'cls', 'mean', 'last', 'weighted_mean', 'max'
   ))
-  projection_dim: int | None = keys.key(None, keys.at_least(0))
+  projection_dim: int | None = keys.key(None, keys.from_to(0, 2**16))
   normalize: bool | None = keys.key(None)
   score: str | None = keys.key(None, _SCORE)
   query_length: int | None = keys.key(None, keys.at_least(3))

@@ -4,6 +4,8 @@ import dataclasses
 
 from neg_contrast.settings import keys
 
+_MOST_STEPS = 2**31 - 1  # Of the counter in the state of a training.
+
 
 @dataclasses.dataclass(frozen=True)
 class OptimConfig(keys.Section):
@@ -34,21 +36,21 @@ class OptimConfig(keys.Section):
   optimizer: str = keys.key(
       'adam', keys.one_of('adam', 'adamw', 'adafactor')
   )
-  learning_rate: float = keys.key(1e-5, keys.above(0))
+  learning_rate: float = keys.key(1e-5, keys.above_at_most(0, 10))
   head_learning_rate: float = keys.key(
-      0.0, keys.at_least(0), counts=keys.Changed()
+      0.0, keys.from_to(0, 10), counts=keys.Changed()
   )
   schedule: str = keys.key(
       'constant', keys.one_of('constant', 'linear', 'cosine')
   )
-  warmup_steps: int = keys.key(0, keys.at_least(0))
+  warmup_steps: int = keys.key(0, keys.from_to(0, _MOST_STEPS))
   weight_decay: float = keys.key(0.0, keys.at_least(0))
   clip_norm: float = keys.key(0.0, keys.at_least(0))
-  b1: float = keys.key(0.9)
-  b2: float = keys.key(0.999)
-  eps: float = keys.key(1e-8)
-  epochs: float = keys.key(1.0, keys.above(0))
-  steps: int = keys.key(0, keys.at_least(0))
+  b1: float = keys.key(0.9, keys.at_least_below(0, 1))
+  b2: float = keys.key(0.999, keys.at_least_below(0, 1))
+  eps: float = keys.key(1e-8, keys.above(0))
+  epochs: float = keys.key(1.0, keys.above_at_most(0, 10**6))
+  steps: int = keys.key(0, keys.from_to(0, _MOST_STEPS))
   ema: float = keys.key(
       0.0, keys.at_least_below(0, 1), counts=keys.Changed()
   )

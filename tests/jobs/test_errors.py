@@ -2,6 +2,9 @@
 
 import contextlib
 import io
+import os
+import subprocess
+import sys
 
 import pytest
 
@@ -50,6 +53,11 @@ def run(root, *flags, workdir=None):
     (['--config.data.train_split=dev'], 'no split "dev"'),
     (['--config.data.tune_split=train', '--config.data.test_split=train'],
      'is also data.test_split'),
+    (['--config.data.tune_split=train', '--config.evaluation.eval_steps=2'],
+     'is also data.train_split'),
+    (['--workdir=gs://bucket/place'], 'buckets are neither read nor written'),
+    (['--config.data.source=beir:gs://bucket/place'],
+     'buckets are neither read nor written'),
     (['--config.negatives.sources=bm25'], 'must be NAME:N, or NAME'),
     (['--no_such_flag'], 'no_such_flag'),
     (['--config.job=find'], 'must be one of train, evaluate, search, export'),
@@ -106,5 +114,16 @@ def test_checkpoint_of_another_shape(root, tmp_path):
 def test_plan_marks_what_is_missing(root):
   result = processes.run(processes.command(
       '--config=configs/msmarco_stage2.py', '--plan'))
-  assert result.returncode == 0, result.stderr
+  assert result.returncode == 2, result.stderr
   assert 'MISSING' in result.stdout and 'msmarco.zip' in result.stdout
+  assert 'registry' not in result.stderr  # Of Orbax, which we mean to override.
+
+
+def test_platforms_without_devices_are_told(root):
+  result = subprocess.run([  # JAX reads its environment when it is imported.
+      sys.executable, '-m', 'neg_contrast.main',
+      f'--config={root / "config.py"}', f'--workdir={root / "work"}',
+  ], env={**os.environ, 'JAX_PLATFORMS': 'cuda'}, cwd=processes.ROOT,
+      capture_output=True, text=True, check=False)
+  assert result.returncode == 2 and 'Traceback' not in result.stderr
+  assert 'error: JAX_PLATFORMS=cuda: there is no such device' in result.stderr

@@ -103,6 +103,16 @@ def check_no_bias_log(config: config_lib.Config) -> None:
                        f'this is job={config.job}; leave it out')
 
 
+def check_tuning(config: config_lib.Config) -> None:
+  """Refuses to stop a training by what it trains on."""
+  data = config.data
+  if (config.evaluation.eval_steps and config.job.startswith('train')
+      and data.tune_split == data.train_split):
+    raise config.error('data.tune_split', 'is also data.train_split, and '
+                       'training stops by it; name another, or leave it empty '
+                       'to take a part of the training documents')
+
+
 def check_head(config: config_lib.Config) -> None:
   """Refuses a learning rate of a head that the job does not train."""
   if config.optim.head_learning_rate and config.job != 'train_reranker':
