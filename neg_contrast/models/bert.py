@@ -182,8 +182,19 @@ class Bert(nn.Module):
     hidden, _ = stack(hidden, (
         segment_ids if self.attention or by_row
         else layers.segment_bias(segment_ids)
-    ))
+    ), self.score_biases(token_ids.shape[1]))
     return hidden
+
+  def score_biases(
+      self, length: int
+  ) -> tuple[Float[Array, '1 heads length length'], ...]:
+    """What is added to the scores of all layers, of every row.
+
+    Args:
+      length: of rows.
+    """
+    del length
+    return ()
 
 
 class _Embeddings(nn.Module):
@@ -221,7 +232,7 @@ class _Layer(nn.Module):
   by_row: bool
 
   @nn.compact
-  def __call__(self, hidden, segments):
+  def __call__(self, hidden, segments, biases):
     c = self.config
     drop = functools.partial(
         layers.Dropout, c.hidden_dropout, self.deterministic
@@ -230,7 +241,7 @@ class _Layer(nn.Module):
     update = _Attention(
         c, self.dtype, self.operand_dtype, self.deterministic, self.attention,
         self.by_row, name='attention',
-    )(hidden, segments)
+    )(hidden, segments, biases)
     hidden = _norm(c, 'attention_norm')(hidden + drop()(update))
     hidden = hidden.astype(self.dtype)
     update = dense(c.intermediate_size, 'intermediate')(hidden)
@@ -249,7 +260,7 @@ class _Attention(nn.Module):
   by_row: bool
 
   @nn.compact
-  def __call__(self, hidden, segments):
+  def __call__(self, hidden, segments, biases):
     c = self.config
     dense = functools.partial(
         _dense, c, self.dtype, self.operand_dtype, c.hidden_size
@@ -268,11 +279,13 @@ class _Attention(nn.Module):
     )
     drop = layers.Dropout(c.attention_dropout, self.deterministic)
     if self.by_row:
-      mixed = layers.attend_by_row(query, key, value, segments, drop.bound())
+      mixed = layers.attend_by_row(
+          query, key, value, segments, drop.bound(), biases
+      )
     else:
       heads = lambda x: x.swapaxes(1, 2)
       mixed = heads(layers.attend(
-          heads(query), heads(key), heads(value), (segments,), drop
+          heads(query), heads(key), heads(value), (segments, *biases), drop
       ))
     mixed = mixed.reshape(hidden.shape)
     return dense('output')(mixed)

@@ -18,6 +18,7 @@ from neg_contrast.models import (
   electra_pretrained,
   family,
   json_objects,
+  mpnet_pretrained,
   roberta_pretrained,
   t5_pretrained,
 )
@@ -29,6 +30,7 @@ FAMILIES: dict[str, family.Family] = {f.model_type: f for f in (
     roberta_pretrained.ROBERTA,
     roberta_pretrained.XLM_ROBERTA,
     distilbert_pretrained.DISTILBERT,
+    mpnet_pretrained.MPNET,
     t5_pretrained.T5,
     t5_pretrained.MT5,
 )}

@@ -190,6 +190,7 @@ def attend_by_row(
     value: Float[Array, 'rows length heads features'],
     segment_ids: Int[packed.AnyArray, 'rows length'],
     drop: Callable[..., Array],
+    biases: tuple[Float[Array, '1 #heads length length'], ...] = (),
 ) -> Float[Array, 'rows length heads features']:
   """`attend` within segments, row after row, as is quick on a CPU.
 
@@ -202,6 +203,7 @@ def attend_by_row(
     value: like `query`.
     segment_ids: `[rows, length] int32`.
     drop: dropout of the attention weights, as `Dropout.bound` gives it.
+    biases: added to the scores of every row.
 
   Returns:
     Like `query`.
@@ -214,7 +216,7 @@ def attend_by_row(
     first = row * np.uint32(count * length * length)
     mixed = attend(
         heads(query), heads(key), heads(value),
-        (segment_bias(segment_ids[None]),),
+        (segment_bias(segment_ids[None]), *biases),
         functools.partial(drop, first=first),
     )
     return mixed[0].swapaxes(0, 1)

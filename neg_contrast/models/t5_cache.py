@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from neg_contrast.batches import packed
-from neg_contrast.models import t5_config, t5_layers
+from neg_contrast.models import relative_positions, t5_config, t5_layers
 
 
 @flax.struct.dataclass
@@ -69,8 +69,9 @@ def start(
        max_tokens, config.d_kv),
       dtype,
   )
-  buckets = t5_layers.relative_buckets(
-      config, max_tokens, max_tokens, is_decoder=True
+  buckets = relative_positions.buckets(
+      max_tokens, max_tokens, config.relative_buckets,
+      config.relative_max_distance, is_decoder=True,
   )
   return Cache(
       keys=empty,

@@ -1,21 +1,19 @@
-"""The layers of a T5: relative positions, attention, feed-forward blocks. Pure.
+"""The layers of a T5: attention and feed-forward blocks. Pure.
 
 No layer has a bias, scores of attention are not scaled, and norms stand before
 their blocks.
 """
 
 import functools
-from collections.abc import Callable
 from typing import Any
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from neg_contrast.batches import packed
-from neg_contrast.models import bert, layers, t5_config
+from neg_contrast.models import bert, layers, relative_positions, t5_config
 
 _FAR = -1e30
 
@@ -73,7 +71,10 @@ class Stack(nn.Module):
         c.relative_buckets, c.num_heads, name='relative_bias',
         embedding_init=nn.initializers.normal(deviation(c, c.d_model)),
     )
-    bias = relative_bias(c, table, hidden.shape[1], self.is_decoder)
+    bias = relative_positions.bias(
+        table, hidden.shape[1], c.relative_buckets, c.relative_max_distance,
+        self.is_decoder,
+    )
     drop = functools.partial(layers.Dropout, c.dropout, deterministic)
     stack = nn.scan(
         layers.rematerialize(Layer, self.remat),
@@ -197,65 +198,6 @@ class _Attention(nn.Module):
   def _heads(self, x):
     c = self.config
     return x.reshape(*x.shape[:2], c.num_heads, c.d_kv).swapaxes(1, 2)
-
-
-def relative_buckets(
-    config: t5_config.T5Config, queries: int, keys: int, is_decoder: bool
-) -> Int[np.ndarray, ' distances']:
-  """The bucket of every distance `key - query`, from the least to the greatest.
-
-  Near distances have buckets of their own; far ones share them, in
-  logarithmic steps up to `relative_max_distance`. An encoder has one half for
-  keys before and one for keys after; in a decoder keys after are bucket 0.
-  Float32 in the order of the reference, as bounds of buckets are exact powers.
-
-  Args:
-    config: of the buckets.
-    queries: the last of them stands `queries - 1` after the first key.
-    keys: the last of them stands `keys - 1` after the first query.
-    is_decoder: whether keys after a query don't count.
-
-  Returns:
-    `[queries + keys - 1] int32`; distance `d` at `d + queries - 1`.
-  """
-  distances = np.arange(1 - queries, keys)
-  count = config.relative_buckets
-  offset = np.zeros_like(distances)
-  if is_decoder:
-    distances = np.maximum(-distances, 0)
-  else:
-    count //= 2
-    offset = np.where(distances > 0, count, 0)
-    distances = np.abs(distances)
-  exact = count // 2
-  ratio = np.maximum(distances, 1).astype(np.float32) / np.float32(exact)
-  scale = np.float32(np.log(config.relative_max_distance / exact))
-  steps = np.log(ratio) / scale * np.float32(count - exact)
-  far = np.minimum(exact + steps.astype(np.int32), count - 1)
-  return (offset + np.where(distances < exact, distances, far)).astype(np.int32)
-
-
-def relative_bias(
-    config: t5_config.T5Config,
-    table: Callable[[Array], Array],
-    length: int,
-    is_decoder: bool,
-) -> Float[Array, '1 heads length length']:
-  """What relative positions add to the scores of all layers.
-
-  Args:
-    config: of the buckets.
-    table: buckets `[...]` to biases `[..., heads]`.
-    length: of rows; positions are those in the row, as only their differences
-      count.
-    is_decoder: see `relative_buckets`.
-  """
-  buckets = relative_buckets(config, length, length, is_decoder)
-  of_distance = table(jnp.asarray(buckets))
-  places = jnp.arange(length)
-  return jnp.moveaxis(
-      of_distance[places[None, :] - places[:, None] + length - 1], -1, 0
-  )[None]
 
 
 def rms_norm(

@@ -19,6 +19,7 @@ from neg_contrast.models import (
   layers,
   loading,
   pretrained,
+  transformer,
 )
 from neg_contrast.settings import config as config_lib
 from neg_contrast.training import state
@@ -52,7 +53,7 @@ def packed_tokens(config, params, sequences, row_length=16, **kwargs):
   """Hidden states of each sequence, from packed rows."""
   layout = packing.plan(np.array([len(s) for s in sequences]), 1, row_length)
   batch = packing.fill(layout, sequences_lib.listed(sequences))
-  hidden = bert.Bert(config, **kwargs).apply(
+  hidden = transformer.make(config, **kwargs).apply(
       {'params': params}, batch.token_ids[0], batch.segment_ids[0],
       batch.positions[0], True,
   ).reshape(-1, config.hidden_size)

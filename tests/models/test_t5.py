@@ -10,6 +10,7 @@ import pytest
 
 from neg_contrast.models import (
   pretrained,
+  relative_positions,
   t5,
   t5_config,
   t5_layers,
@@ -154,9 +155,8 @@ def test_logits_and_gradients_equal_transformers(tmp_path, version):
 def test_buckets_equal_transformers(is_decoder):
   attention = transformers.models.t5.modeling_t5.T5Attention
   for buckets, distance in ((32, 128), (8, 13), (64, 200), (4, 20), (6, 9)):
-    config = t5_config.T5Config(
-        relative_buckets=buckets, relative_max_distance=distance)
-    ours = t5_layers.relative_buckets(config, 700, 600, is_decoder)
+    ours = relative_positions.buckets(
+        700, 600, buckets, distance, is_decoder)
     theirs = attention._relative_position_bucket(
         torch.arange(-699, 600), bidirectional=not is_decoder,
         num_buckets=buckets, max_distance=distance)
