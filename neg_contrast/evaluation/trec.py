@@ -5,9 +5,11 @@ A run has six fields a line, `query Q0 passage rank score tag`; judgements four,
 end in .gz are compressed.
 """
 
+import codecs
 import gzip
 import io
 import pathlib
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
@@ -174,12 +176,14 @@ def _lines(path: pathlib.Path) -> Iterator[tuple[str, list[str]]]:
     with _open(path) as f:
       for number, line in enumerate(f, start=1):
         # bytes split at ASCII white space: an id may hold a U+00A0 or U+2028.
+        if number == 1:
+          line = line.removeprefix(codecs.BOM_UTF8)
         if fields := line.split():
           where = f'{path}:{number}'
           yield where, [_decode(field, where) for field in fields]
   except FileNotFoundError:
     raise errors.UserError(f'{path}: no such file') from None
-  except (gzip.BadGzipFile, EOFError) as e:
+  except (gzip.BadGzipFile, EOFError, zlib.error) as e:
     raise errors.UserError(f'{path}: not a whole gzip file: {e}') from None
 
 
@@ -203,6 +207,8 @@ def _parse_score(text: str, where: str) -> float:
       score = float(np.float32(float(text)))
   except ValueError:
     score = np.nan
+  if _is_of_python(text):
+    score = np.nan
   if not np.isfinite(score):
     raise errors.UserError(f'{where}: the score {text!r} is no finite float32')
   return score
@@ -210,11 +216,18 @@ def _parse_score(text: str, where: str) -> float:
 
 def _parse_grade(text: str, where: str) -> int:
   try:
+    if _is_of_python(text):
+      raise ValueError
     return int(text)
   except ValueError:
     raise errors.UserError(
         f'{where}: the grade {text!r} is not an integer'
     ) from None
+
+
+def _is_of_python(text: str) -> bool:
+  """Whether Python alone would read it as a number: 1_000, or ١."""
+  return '_' in text or not text.isascii()
 
 
 def _check_field(name: str, value: str) -> None:

@@ -85,7 +85,7 @@ def take(
     also: a name that it had in older files.
 
   Raises:
-    UserError: it is missing, has another shape, or is of integers.
+    UserError: it is missing, has another shape, is of integers, or not finite.
   """
   tensor = tensors.get(name, tensors.get(also))
   if tensor is None or tensor.shape != shape:
@@ -99,7 +99,13 @@ def take(
         f'{source}: {name} is of {tensor.dtype}, and weights are floats; '
         + json_objects.REMEDY
     )
-  return np.asarray(tensor, np.float32)
+  tensor = np.asarray(tensor, np.float32)
+  if not np.isfinite(tensor).all():
+    raise errors.UserError(
+        f'{source}: {name} holds values that are not finite: the training that '
+        f'wrote it diverged, or the file is damaged; {json_objects.REMEDY}'
+    )
+  return tensor
 
 
 def save(folder: pathlib.Path, tensors: Mapping[str, Any]) -> None:

@@ -191,3 +191,19 @@ def test_hint_for_passages_that_we_cut(tmp_path):
   (tmp_path / 'manifest.json').write_text('{}')
   with pytest.raises(errors.UserError, match=f'did you mean beir:{tmp_path}'):
     sources.open_source(str(tmp_path), STRICT)
+
+
+@pytest.mark.parametrize('first', [b'\t', b'\t\t\t', b' \t'])
+def test_a_first_line_of_tabs_is_no_header(tmp_path, first):
+  path = tmp_path / 'test.tsv'
+  path.write_bytes(first + b'\nq\td\t1\n')
+  with pytest.raises(errors.UserError, match=r'test.tsv:1: the header line'):
+    list(files.judgements(path, STRICT))
+
+
+@pytest.mark.parametrize('indent', [1, 2])
+def test_json_over_many_lines_is_explained(tmp_path, indent):
+  path = tmp_path / 'corpus.jsonl'
+  path.write_text(json.dumps([{'_id': 'a', 'text': 'b'}], indent=indent))
+  with pytest.raises(errors.UserError, match=r'corpus.jsonl:1: .*`jq -c`'):
+    list(files.json_lines(path, STRICT))

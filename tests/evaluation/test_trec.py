@@ -68,6 +68,8 @@ def test_read_ignores_ranks_extra_fields_and_blank_lines(tmp_path):
     (b'q Q0 d 1 2.0', 'file:2: 5 fields'),
     (b'q Q0 d 1 high tag', "file:2: the score 'high'"),
     (b'q Q0 d 1 nan tag', "file:2: the score 'nan'"),
+    (b'q Q0 d 1 1_000 tag', "file:2: the score '1_000'"),
+    ('q Q0 d 1 \u0661 tag'.encode(), "file:2: the score '\u0661'"),
     (b'q Q0 d 1 1e99 tag', "file:2: the score '1e99'"),
     (b'q Q0 first 2 2.0 tag', "file:2: passage 'first' occurs twice .* 'q'"),
     (b'q Q0 \xff 1 2.0 tag', 'file:2: .* not UTF-8'),
@@ -82,12 +84,20 @@ def test_broken_run_is_named_by_line(tmp_path, line, message):
     (b'q 0 d', 'file:3: 3 fields'),
     (b'q 0 d 1 x', 'file:3: 5 fields'),
     (b'q 0 d 1.0', "file:3: the grade '1.0'"),
+    (b'q 0 d 1_0', "file:3: the grade '1_0'"),
     (b'q 0 first 0', "file:3: passage 'first' is judged twice .* 'q'"),
 ])
 def test_broken_qrels_are_named_by_line(tmp_path, line, message):
   path = written(tmp_path, b'# comment\nq 0 first 1\n' + line + b'\n')
   with pytest.raises(errors.UserError, match=message):
     trec.read_qrels(path)
+
+
+def test_a_byte_order_mark_is_no_part_of_an_id(tmp_path):
+  run = written(tmp_path, b'\xef\xbb\xbfq Q0 d 1 2.0 tag\n')
+  assert list(trec.read_run(run)) == ['q']
+  assert trec.read_qrels(written(tmp_path, b'\xef\xbb\xbfq 0 d 1\n')) == {
+      'q': {'d': 1}}
 
 
 @pytest.mark.parametrize('read', [trec.read_run, trec.read_qrels])
@@ -97,6 +107,11 @@ def test_missing_and_damaged_files_are_named(tmp_path, read):
   cut = written(tmp_path, gzip.compress(b'\n' * 99)[:-9], 'cut.gz')
   with pytest.raises(errors.UserError, match='cut.gz: not a whole gzip file'):
     read(cut)
+  whole = bytearray(gzip.compress(b'q Q0 d 1 2.0 tag\n' * 99))
+  whole[len(whole) // 2] ^= 255
+  flipped = written(tmp_path, bytes(whole), 'flipped.gz')
+  with pytest.raises(errors.UserError, match='flipped.gz: not a whole gzip'):
+    read(flipped)
   plain = written(tmp_path, b'q 0 d 1\n', 'plain.gz')
   with pytest.raises(errors.UserError, match='plain.gz: not a whole gzip file'):
     read(plain)

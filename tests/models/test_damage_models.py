@@ -27,6 +27,7 @@ from neg_contrast.models import (
   t5,
   t5_config,
   t5_pretrained,
+  tensor_files,
   text_spec,
 )
 from neg_contrast.settings import config as config_lib
@@ -250,3 +251,15 @@ def test_t5_folders_of_others(tmp_path, name, monkeypatch):
   count, faults = try_all(path, variants, read)
   assert faults == []
   assert count >= 20
+
+
+@pytest.mark.parametrize('value', [np.nan, np.inf])
+def test_weights_that_are_not_finite_are_refused(tmp_path, value):
+  tiny.make_config(tmp_path)
+  tensors = tensor_files.read_tensors(tmp_path / 'model')
+  name = sorted(tensors)[0]
+  tensors[name] = tensors[name].copy()
+  tensors[name].flat[3] = value
+  save_file(tensors, tmp_path / 'model' / 'model.safetensors')
+  with pytest.raises(errors.UserError, match=f'{name} holds values that are'):
+    pretrained.load_towers(str(tmp_path / 'model'))

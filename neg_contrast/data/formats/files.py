@@ -22,6 +22,7 @@ _SPLITS = {
 # Nine digits fit the int32 that grades are stored in.
 _GRADE = re.compile(r'[+-]?[0-9]{1,9}')
 _SCORES = ('score', 'grade', 'relevance', 'rel', 'label')
+_OPENINGS = ('{', '[', '[{')  # Lines of json that people read.
 _START = 1 << 16  # Bytes that tell what a json file holds.
 # Of a row between quotes: a quote that is not closed swallows no more.
 _MOST_LINES = 1000
@@ -96,6 +97,9 @@ def json_lines(
       if line.isspace():
         continue
       reason = f'{e.msg} at column {e.colno}'
+      if line.strip() in _OPENINGS:
+        reason += ('; a record is a line of its own, and this looks like json '
+                   'over many lines, which `jq -c` joins')
     except RecursionError:
       reason = 'nested too deeply'
     else:
@@ -225,7 +229,7 @@ def judgements(
     elif place:
       invalid.report('broken_record', where,
                      f'expected {columns}, found {line[:80]!r}')
-    elif line.split()[-1].casefold() in _SCORES:
+    elif line.split() and line.split()[-1].casefold() in _SCORES:
       parse, columns = _beir, (
           'query-id, corpus-id and a whole-number score between tabs'
       )
