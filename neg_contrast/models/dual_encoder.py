@@ -15,10 +15,14 @@ from jaxtyping import Array, Bool, Float, Int
 
 from neg_contrast import scoring
 from neg_contrast.batches import packed
-from neg_contrast.models import flash_attention, pooling, transformer
+from neg_contrast.models import (
+  flash_attention,
+  pooling,
+  transformer,
+)
+from neg_contrast.models import projections as projections_lib
 from neg_contrast.models import shape as shape_lib
 
-_ACTIVATIONS = {'identity': lambda x: x, 'tanh': jnp.tanh}
 _CODES_RANGE = 0.02  # Standard deviation of new codes, as of BERT's weights.
 
 
@@ -30,9 +34,7 @@ class EncoderSpec:
     transformer: shapes and constants of the transformer.
     pooling: a key of `pooling.POOLINGS`, over all tokens of the sequence,
       [CLS] and [SEP] included.
-    projection_dim: features of a linear layer after pooling; None: no layer.
-    projection_bias: whether that layer has a bias.
-    projection_activation: after it, `identity` or `tanh`.
+    projections: linear layers after pooling, one after the other.
     normalize: l2-normalise the result.
     shared: one tower for both roles.
     score: of a query and a passage; says how many vectors each has.
@@ -40,9 +42,7 @@ class EncoderSpec:
 
   transformer: shape_lib.Shape
   pooling: str = 'cls'
-  projection_dim: int | None = None
-  projection_bias: bool = True
-  projection_activation: str = 'identity'
+  projections: tuple[projections_lib.Projection, ...] = ()
   normalize: bool = True
   shared: bool = True
   score: scoring.ScoreFunction = scoring.DUAL
@@ -51,17 +51,12 @@ class EncoderSpec:
     """Checks names, and what goes together.
 
     Raises:
-      ValueError: an unknown pooling or activation; several vectors of pooled
-        texts, or codes in a tower that passages share.
+      ValueError: an unknown pooling; several vectors of pooled texts, or codes
+        in a tower that passages share.
     """
     if self.pooling not in pooling.POOLINGS:
       raise ValueError(f'pooling={self.pooling!r} is not one of '
                        + ', '.join(pooling.POOLINGS))
-    if self.projection_activation not in _ACTIVATIONS:
-      raise ValueError(
-          f'projection_activation={self.projection_activation!r} is not one of '
-          f'{tuple(_ACTIVATIONS)}'
-      )
     if not self.score.is_dot and self.pooling != 'cls':
       raise ValueError(
           f'pooling={self.pooling!r} leaves one vector of a text, and its '
@@ -72,6 +67,11 @@ class EncoderSpec:
           'the codes of a poly-encoder belong to a tower of queries; choose '
           'shared=False'
       )
+
+  @property
+  def projection_dim(self) -> int | None:
+    """Features of the last projection; None: there is none."""
+    return self.projections[-1].features if self.projections else None
 
   @property
   def dim(self) -> int:
@@ -86,6 +86,9 @@ class EncoderSpec:
     """Plain values."""
     values = dataclasses.asdict(self)
     del values['transformer']
+    if len(self.projections) < 2:  # As it was before there were several.
+      del values['projections']
+      values |= _single_to_json(self.projections)
     values[transformer.KEY] = transformer.to_json(self.transformer)
     if self.score == scoring.DUAL:  # As it was before there were others.
       del values['score']
@@ -93,11 +96,45 @@ class EncoderSpec:
 
   @classmethod
   def from_json(cls, values: Mapping[str, Any]) -> 'EncoderSpec':
-    """The inverse of `to_json`."""
+    """The inverse of `to_json`.
+
+    Raises:
+      KeyError: a key is missing.
+      TypeError: one is not of its type.
+      ValueError: one is out of range.
+    """
     values = dict(values)
+    listed = values.pop('projections', None)
+    if listed is None:
+      listed = _single_from_json(values)
+    projections = tuple(projections_lib.Projection(**one) for one in listed)
     score = scoring.ScoreFunction(**values.pop('score', {}))
     shape = transformer.from_json(values.pop(transformer.KEY))
-    return cls(transformer=shape, score=score, **values)
+    return cls(
+        transformer=shape, score=score, projections=projections, **values
+    )
+
+
+def _single_to_json(
+    projections: tuple[projections_lib.Projection, ...]
+) -> dict[str, Any]:
+  one = projections[0] if projections else None
+  return {
+      'projection_dim': one and one.features,
+      'projection_bias': one.bias if one else True,
+      'projection_activation': one.activation if one else 'identity',
+  }
+
+
+def _single_from_json(values: dict[str, Any]) -> list[dict[str, Any]]:
+  """Takes the keys of one projection out of the others."""
+  features, bias, activation = (
+      values.pop(f'projection_{key}', default) for key, default in
+      (('dim', None), ('bias', True), ('activation', 'identity'))
+  )
+  if not features:
+    return []
+  return [{'features': features, 'bias': bias, 'activation': activation}]
 
 
 class Encoder(nn.Module):
@@ -165,15 +202,9 @@ class Encoder(nn.Module):
       vecs = vecs.astype(jnp.float32)
     else:
       vecs = pooling.POOLINGS[spec.pooling].pool(hidden, sequences)
-    if spec.projection_dim:
-      vecs = nn.Dense(
-          spec.projection_dim,
-          use_bias=spec.projection_bias,
-          precision=jax.lax.Precision.HIGHEST,
-          kernel_init=nn.initializers.normal(spec.transformer.initializer_range),
-          name='projection',
-      )(vecs)
-      vecs = _ACTIVATIONS[spec.projection_activation](vecs)
+    vecs = projections_lib.apply(
+        spec.projections, vecs, spec.transformer.initializer_range
+    )
     if has_codes:
       codes = self.param(
           'codes', nn.initializers.normal(_CODES_RANGE), (count, spec.dim)
@@ -310,17 +341,15 @@ def init_params(spec: EncoderSpec, key: jax.Array) -> dict[str, Any]:
   }
 
 
-def init_projection(spec: EncoderSpec, key: jax.Array) -> dict[str, Array]:
-  """Random weights of the projection layer alone.
+def init_projection(spec: EncoderSpec, key: jax.Array) -> dict[str, Any]:
+  """Random weights of the projections alone, by their names in a tower.
 
   Raises:
     ValueError: the spec has none.
   """
-  if not spec.projection_dim:
+  if not spec.projections:
     raise ValueError('the encoder has no projection')
-  shape = (spec.transformer.hidden_size, spec.projection_dim)
-  init = nn.initializers.normal(spec.transformer.initializer_range)
-  projection = {'kernel': init(key, shape)}
-  if spec.projection_bias:
-    projection['bias'] = jnp.zeros(spec.projection_dim)
-  return projection
+  shape = spec.transformer
+  return projections_lib.init_params(
+      spec.projections, shape.hidden_size, shape.initializer_range, key
+  )

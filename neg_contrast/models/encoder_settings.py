@@ -8,6 +8,7 @@ from typing import Any
 
 from neg_contrast import errors, scoring
 from neg_contrast.models import dual_encoder, pretrained, text_spec
+from neg_contrast.models import projections as projections_lib
 from neg_contrast.settings import config as config_lib
 
 # What a plain BERT gets (Lu et al., section 5.3, "size 64 and 384").
@@ -19,10 +20,10 @@ def layers_of(
     source: pretrained.Pretrained, config: config_lib.ModelConfig
 ) -> dual_encoder.EncoderSpec:
   """The layers of a tower, with the score function `dual`."""
-  own = source.projection
-  own_dim = 0 if own is None else own['kernel'].shape[1]
+  own = source.projections
+  own_dim = own[-1].features if own else 0
   dim = own_dim if config.projection_dim is None else config.projection_dim
-  is_own = own is not None and dim == own_dim
+  new = (projections_lib.Projection(dim),) if dim else ()
   dropout = {
       key: getattr(config, key)
       for key in ('hidden_dropout', 'attention_dropout')
@@ -31,11 +32,7 @@ def layers_of(
   return dual_encoder.EncoderSpec(
       transformer=dataclasses.replace(source.transformer, **dropout),
       pooling=config.pooling or source.pooling or 'cls',
-      projection_dim=dim or None,
-      projection_bias='bias' in own if own is not None and is_own else True,
-      projection_activation=(
-          source.projection_activation if is_own else 'identity'
-      ),
+      projections=own if dim == own_dim else new,
       normalize=_first(config.normalize, source.normalize, True),
       shared=config.shared,
   )
@@ -107,10 +104,7 @@ def is_projection_new(
     spec: dual_encoder.EncoderSpec, source: pretrained.Pretrained
 ) -> bool:
   """Whether there is a projection that the source does not bring."""
-  own = source.projection
-  return bool(spec.projection_dim) and (
-      own is None or own['kernel'].shape[1] != spec.projection_dim
-  )
+  return bool(spec.projections) and spec.projections != source.projections
 
 
 def refuse_other_settings(
@@ -130,7 +124,8 @@ def refuse_other_settings(
   Raises:
     UserError: it was trained with others.
   """
-  own = {**spec.to_json(), **dataclasses.asdict(text)}
+  own = {**spec.to_json(), **dataclasses.asdict(text),
+         'projection_dim': spec.projection_dim}
   for key in ('pooling', 'projection_dim', 'normalize', 'query_length',
               'passage_length', 'query_prefix', 'passage_prefix',
               'mention_start', 'mention_end', 'title_end'):

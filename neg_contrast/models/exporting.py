@@ -25,6 +25,7 @@ from neg_contrast.models import (
   loading,
   pooling,
   pretrained,
+  projections,
   tensor_files,
   text_spec,
   transformer,
@@ -36,10 +37,6 @@ _TOKENS = {'unk': ('[UNK]', '<unk>'), 'pad': ('[PAD]', '<pad>'),
            'mask': ('[MASK]', '<mask>')}
 _POOLING_MODES = ('cls_token', 'mean_tokens', 'max_tokens',
                   'mean_sqrt_len_tokens', 'weightedmean_tokens', 'lasttoken')
-_DENSE_ACTIVATIONS = {
-    'identity': 'torch.nn.modules.linear.Identity',
-    'tanh': 'torch.nn.modules.activation.Tanh',
-}
 # (title, text); queries have no title. The long ones are cut by any model.
 _LONG = 'The quick brown fox jumps over the lazy dog. ' * 120
 _PROBES = (
@@ -152,7 +149,7 @@ def write_model(
     tensor_files.save(place, family.to_tensors(
         params[transformer.KEY], model.spec.transformer, pad_id
     ))
-    _write_modules(place, model.spec, params.get('projection'))
+    _write_modules(place, model.spec, params)
     (place / 'README.md').write_text(card, encoding='utf-8')
   (folder / 'README.md').write_text(card, encoding='utf-8')
   check(model, folder)
@@ -253,7 +250,7 @@ def _encode(spec, params, batch):
 def _write_modules(
     folder: pathlib.Path,
     spec: dual_encoder.EncoderSpec,
-    projection: dict[str, Any] | None,
+    params: Any,
 ) -> None:
   """Writes modules.json and the folders of all modules but the first."""
   modules = [('Transformer', '')]
@@ -271,17 +268,21 @@ def _write_modules(
       **{f'pooling_mode_{mode}': mode == own for mode in _POOLING_MODES},
       'include_prompt': True,
   })
-  if projection is not None:
+  features = spec.transformer.hidden_size
+  for number, layer in enumerate(spec.projections):
     place = add('Dense', {
-        'in_features': spec.transformer.hidden_size,
-        'out_features': spec.projection_dim,
-        'bias': 'bias' in projection,
-        'activation_function': _DENSE_ACTIVATIONS[spec.projection_activation],
+        'in_features': features,
+        'out_features': layer.features,
+        'bias': layer.bias,
+        'activation_function':
+            projections.ACTIVATIONS[layer.activation].theirs,
     })
+    own = params[projections.name(number)]
     tensor_files.save(place, {
-        'linear.weight': projection['kernel'].T,
-        **({'linear.bias': projection['bias']} if 'bias' in projection else {}),
+        'linear.weight': own['kernel'].T,
+        **({'linear.bias': own['bias']} if layer.bias else {}),
     })
+    features = layer.features
   if spec.normalize:
     add('Normalize', {})
   folders_lib.write_json(folder / 'modules.json', [

@@ -260,11 +260,11 @@ def _towers(
 
   def tower(name: str, source: pretrained.Pretrained) -> dict[str, Any]:
     params: dict[str, Any] = {transformer.KEY: source.params}
-    if spec.projection_dim:
-      params['projection'] = (
+    if spec.projections:
+      params |= (
           dual_encoder.init_projection(spec, jax.random.key(seed))
           if encoder_settings.is_projection_new(spec, source)
-          else source.projection
+          else source.projection_params
       )
     if spec.score.codes and name == 'query':
       params['codes'] = dual_encoder.init_codes(spec, jax.random.key(seed))

@@ -158,13 +158,13 @@ def _layers(model: loading.Model) -> str:
 
 
 def _projection(model: loading.Model) -> str:
-  spec = model.spec
-  if not spec.projection_dim:
-    return 'none'
-  bias = 'with' if spec.projection_bias else 'without'
-  activation = ('' if spec.projection_activation == 'identity'
-                else f', then {spec.projection_activation}')
-  return f'linear to {spec.projection_dim} features, {bias} bias{activation}'
+  said = []
+  for layer in model.spec.projections:
+    activation = ('' if layer.activation == 'identity'
+                  else f', then {layer.activation}')
+    said.append(f'linear to {layer.features} features, '
+                f'{"with" if layer.bias else "without"} bias{activation}')
+  return '; '.join(said) or 'none'
 
 
 def _data(facts: Facts) -> list[str]:

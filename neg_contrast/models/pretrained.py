@@ -2,28 +2,28 @@
 
 import dataclasses
 import pathlib
+from collections.abc import Mapping
 from typing import Any
 
 import jax
 import numpy as np
 
 from neg_contrast import errors
-from neg_contrast.artifacts import folders
 from neg_contrast.models import (
   blink_pretrained,
   exported,
   families,
   json_objects,
   model_names,
+  sentence_modules,
   t5_config,
   tensor_files,
 )
-from neg_contrast.models import pooling as pooling_lib
+from neg_contrast.models import projections as projections_lib
 from neg_contrast.models import shape as shape_lib
 
 # Key of config_sentence_transformers.json that holds what only we can use.
 OWN_KEY = 'neg_contrast'
-_SHORTEST = 3  # Tokens of an input: [CLS], one of the text, [SEP].
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,8 +36,8 @@ class Pretrained:
     transformer: shapes and constants.
     params: float32 numpy tree, layers stacked.
     pooling: a key of `pooling.POOLINGS`.
-    projection: `{'kernel', 'bias'}` of a Dense module.
-    projection_activation: after it.
+    projections: its Dense modules.
+    projection_params: `{'kernel', 'bias'}` of each, by its name in a tower.
     normalize: whether a Normalize module ends it.
     max_length: tokens of an input.
     query_length: tokens of a query, in a folder that we exported.
@@ -52,8 +52,10 @@ class Pretrained:
   transformer: shape_lib.Shape
   params: dict[str, Any]
   pooling: str | None = None
-  projection: dict[str, np.ndarray] | None = None
-  projection_activation: str = 'identity'
+  projections: tuple[projections_lib.Projection, ...] = ()
+  projection_params: Mapping[str, dict[str, np.ndarray]] = dataclasses.field(
+      default_factory=dict
+  )
   normalize: bool | None = None
   max_length: int | None = None
   query_length: int | None = None
@@ -119,10 +121,7 @@ def projection_features(name: str) -> int | None:
   folder = model_names.locate(name)
   for place in (folder, folder / 'query'):
     if (place / 'modules.json').exists():
-      dense = _modules(place).get('Dense')
-      return None if dense is None else json_objects.read(
-          dense / 'config.json'
-      ).integer('out_features', least=1)
+      return sentence_modules.features(sentence_modules.read(place))
   return None
 
 
@@ -184,121 +183,29 @@ def _load_folder(folder: pathlib.Path) -> Pretrained:
     return Pretrained(
         folder, tensor_files.fingerprint_of(folder), config, params
     )
-  modules = _modules(folder)
-  config, params = families.read(modules['Transformer'], 'encoder')
-  projection, activation = _dense(modules.get('Dense'), config.hidden_size)
+  modules = sentence_modules.read(folder)
+  config, params = families.read(modules.transformer, 'encoder')
+  projections, projection_params = sentence_modules.projections(
+      modules, config.hidden_size
+  )
   settings = json_objects.read_if_there(
       folder / 'config_sentence_transformers.json'
   )
   prompts, own = settings.object('prompts'), settings.object(OWN_KEY)
+  least = sentence_modules.SHORTEST
   return Pretrained(
       folder=folder,
       fingerprint=tensor_files.fingerprint_of(folder),
       transformer=config,
       params=params,
-      pooling=_pooling(modules.get('Pooling')),
-      projection=projection,
-      projection_activation=activation,
-      normalize='Normalize' in modules,
-      max_length=_max_length(folder, modules['Transformer'],
-                             config.max_positions),
-      query_length=own.integer('query_length', None, _SHORTEST),
-      passage_length=own.integer('passage_length', None, _SHORTEST),
+      pooling=sentence_modules.pooling(modules),
+      projections=projections,
+      projection_params=projection_params,
+      normalize=modules.is_normalized,
+      max_length=sentence_modules.max_length(modules, config.max_positions),
+      query_length=own.integer('query_length', None, least),
+      passage_length=own.integer('passage_length', None, least),
       query_prompt=own.text('query_prefix', prompts.text('query', '')),
       passage_prompt=own.text('passage_prefix', prompts.text(
           'document', prompts.text('passage', ''))),
   )
-
-
-def _modules(folder: pathlib.Path) -> dict[str, pathlib.Path]:
-  """Kind of each module of a sentence-transformers folder -> its folder."""
-  path = folder / 'modules.json'
-  listed = folders.read_json(path)
-  if not isinstance(listed, list) or not all(
-      isinstance(module, dict) for module in listed
-  ):
-    raise errors.UserError(
-        f'{path}: no list of modules; {json_objects.REMEDY}'
-    )
-  values = [json_objects.JsonObject(path, module) for module in listed]
-  kinds = [module.text('type').rpartition('.')[2] for module in values]
-  unknown = set(kinds) - {'Transformer', 'Pooling', 'Dense', 'Normalize'}
-  twice = {kind for kind in kinds if kinds.count(kind) > 1}
-  if unknown or twice or 'Transformer' not in kinds:
-    raise errors.UserError(
-        f'{path}: modules {kinds} are not supported; a Transformer, Pooling, '
-        'Dense and Normalize are, each once'
-    )
-  return {kind: folder / module.text('path')
-          for kind, module in zip(kinds, values, strict=True)}
-
-
-def _pooling(folder: pathlib.Path | None) -> str | None:
-  if folder is None:
-    return None
-  values = json_objects.read(folder / 'config.json')
-  mode = values.text('pooling_mode', None)
-  if mode is None:
-    names = {f'pooling_mode_{pooling.switch}': pooling.theirs
-             for pooling in pooling_lib.POOLINGS.values()}
-    on = [key for key, value in values.values.items()
-          if key.startswith('pooling_mode_') and value is True]
-    mode = ' + '.join(names.get(key, key) for key in on)
-  has_prompt = values.flag('include_prompt', True)
-  ours = {pooling.theirs: name
-          for name, pooling in pooling_lib.POOLINGS.items()}
-  if mode not in ours or not has_prompt:
-    *others, last = (f'"{theirs}"' for theirs in ours)
-    raise errors.UserError(
-        f'{values.path}: pooling "{mode}" (include_prompt {has_prompt}) is not '
-        f'supported; {", ".join(others)} and {last} with the prompt included '
-        'are'
-    )
-  return ours[mode]
-
-
-def _dense(
-    folder: pathlib.Path | None, hidden: int
-) -> tuple[dict[str, np.ndarray] | None, str]:
-  if folder is None:
-    return None, 'identity'
-  values = json_objects.read(folder / 'config.json')
-  name = values.text('activation_function', '')
-  activation = name.rpartition('.')[2].lower()
-  if activation not in ('identity', 'tanh'):
-    raise errors.UserError(
-        f'{values.path}: activation "{name}" is not supported; Identity and '
-        'Tanh are'
-    )
-  shape = values.integer('out_features', least=1), values.integer('in_features')
-  if shape[1] != hidden:
-    raise values.error(
-        f'in_features={shape[1]}, and the Transformer gives {hidden}'
-    )
-  tensors = tensor_files.read_tensors(folder)
-  take = lambda name, shape: tensor_files.take(
-      tensors, f'linear.{name}', shape, str(folder)
-  )
-  projection = {'kernel': take('weight', shape).T}
-  if values.flag('bias', True):
-    projection['bias'] = take('bias', shape[:1])
-  elif 'linear.bias' in tensors:
-    raise values.error('bias=false, and there are weights of one')
-  return projection, activation
-
-
-def _max_length(
-    folder: pathlib.Path, transformer: pathlib.Path, positions: int
-) -> int:
-  for place in (transformer, folder):
-    own = json_objects.read_if_there(place / 'sentence_bert_config.json')
-    if own.values:
-      break
-  key = 'max_seq_length'
-  if not own.has(key):
-    own = json_objects.read_if_there(transformer / 'tokenizer_config.json')
-    key = 'model_max_length'
-  length = int(own.number(key, 0)) or positions  # 1e30 there: no limit.
-  if length < _SHORTEST:
-    raise own.error(f'{key}={length} leaves no room for a text')
-  return min(length, positions)

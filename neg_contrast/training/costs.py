@@ -4,6 +4,7 @@ Pure: reads traced and compiled programs.
 """
 
 import dataclasses
+import itertools
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -88,8 +89,9 @@ def encoder_flops(
   """
   shape = spec.transformer
   flops = shape.flops(np.asarray(lengths, np.float64))
-  projection = 2 * shape.hidden_size * (spec.projection_dim or 0)
-  return float(flops.sum() + projection * len(lengths))
+  features = [shape.hidden_size, *(one.features for one in spec.projections)]
+  projections = sum(2 * a * b for a, b in itertools.pairwise(features))
+  return float(flops.sum() + projections * len(lengths))
 
 
 def score_flops(queries: int, candidates: int, features: int) -> float:

@@ -20,7 +20,13 @@ from neg_contrast.data import examples
 from neg_contrast.evaluation import candidate_scores
 from neg_contrast.losses import loss_table, reranker_loss
 from neg_contrast.models import by_name as model_lib
-from neg_contrast.models import cross_encoder, loading, model_names, reranker
+from neg_contrast.models import (
+  cross_encoder,
+  loading,
+  model_names,
+  projections,
+  reranker,
+)
 from neg_contrast.retrieval import hits, pair_scorer
 from neg_contrast.training import (
   chunking,
@@ -84,7 +90,9 @@ class RerankerTraining(pooled_run.PooledTraining):
         padded_tokens=len(pairs) * longest,
         features=0,
         useful_flops=3 * costs.encoder_flops(
-            dataclasses.replace(found, projection_dim=head), pairs
+            dataclasses.replace(
+                found, projections=(projections.Projection(head),)
+            ), pairs
         ),
     )
 

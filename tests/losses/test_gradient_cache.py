@@ -16,7 +16,7 @@ from neg_contrast.losses import (
   gradient_cache,
   softmax,
 )
-from neg_contrast.models import dual_encoder
+from neg_contrast.models import dual_encoder, projections
 from neg_contrast.settings import config as config_lib
 from neg_contrast.training import costs
 from neg_contrast.training import state as state_lib
@@ -66,7 +66,7 @@ def make_loss(chunks=None, shared=True, remat='none', learned=True,
   """A loss with dropout, and a function that makes its parameters."""
   spec = dual_encoder.EncoderSpec(
       tiny.bert_config(hidden_dropout=0.3, attention_dropout=0.2),
-      pooling='mean', projection_dim=7, shared=shared,
+      pooling='mean', projections=(projections.Projection(7),), shared=shared,
   )
 
   def init():

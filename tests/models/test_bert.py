@@ -19,6 +19,7 @@ from neg_contrast.models import (
   layers,
   loading,
   pretrained,
+  projections,
   transformer,
 )
 from neg_contrast.settings import config as config_lib
@@ -192,7 +193,8 @@ def program(batch, of=lambda loss: loss, **kwargs):
   """StableHLO of the loss of a tiny encoder, or of a function of it."""
   # Of gelu, exponentials are of activations.
   spec = dual_encoder.EncoderSpec(
-      tiny.bert_config(hidden_act='relu'), projection_dim=6
+      tiny.bert_config(hidden_act='relu'),
+      projections=(projections.Projection(6),),
   )
   params = state.dual_encoder_params(
       dual_encoder.init_params(spec, jax.random.key(0)), None

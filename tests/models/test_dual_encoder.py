@@ -8,7 +8,7 @@ import pytest
 from neg_contrast import scoring
 from neg_contrast.batches import packing
 from neg_contrast.data import sequences as sequences_lib
-from neg_contrast.models import bert, dual_encoder
+from neg_contrast.models import bert, dual_encoder, projections
 from tests import tiny
 
 LENGTHS = [3, 7, 5, 2, 8, 4]
@@ -36,8 +36,8 @@ def packed(texts):
 def test_vectors_of_packed_texts(score, role, normalize):
   function = scoring.named(score, 6, 8)
   spec = dual_encoder.EncoderSpec(
-      tiny.bert_config(), projection_dim=5, normalize=normalize,
-      shared=role == 'shared', score=function,
+      tiny.bert_config(), projections=(projections.Projection(5),),
+      normalize=normalize, shared=role == 'shared', score=function,
   )
   key = jax.random.key(1)
   params = dual_encoder.init_params(spec, key)[role]

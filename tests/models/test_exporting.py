@@ -20,6 +20,7 @@ from neg_contrast.models import (
   exporting,
   loading,
   model_card,
+  projections,
   text_spec,
 )
 from neg_contrast.retrieval import encoding
@@ -37,12 +38,17 @@ PASSAGES = [  # (title, text)
 SPECS = {  # For EncoderSpec, TextSpec and make_tokenizer.
     'plain': ({}, {}, {}),
     'mean, not normalised': ({'pooling': 'mean', 'normalize': False}, {}, {}),
-    'projection': ({'projection_dim': 5}, {}, {}),
+    'projection': ({'projections': (projections.Projection(5),)}, {}, {}),
     'projection without bias, tanh': (
-        {'projection_dim': 7, 'projection_bias': False,
-         'projection_activation': 'tanh', 'pooling': 'mean'}, {}, {}),
+        {'projections': (projections.Projection(7, False, 'tanh'),),
+         'pooling': 'mean'}, {}, {}),
+    'three projections': ({'projections': (
+        projections.Projection(7, False, 'gelu'),
+        projections.Projection(9, activation='relu'),
+        projections.Projection(6)), 'pooling': 'mean'}, {}, {}),
     'two towers': (
-        {'shared': False, 'projection_dim': 5, 'pooling': 'mean'},
+        {'shared': False, 'projections': (projections.Projection(5),),
+         'pooling': 'mean'},
         {'query_prefix': 'word20:'}, {}),
     'prefixes': (
         {}, {'query_prefix': 'word20 word21', 'passage_prefix': 'word22 '}, {}),
@@ -170,7 +176,8 @@ def test_equals_sentence_transformers(tmp_path, monkeypatch, name):
 
 
 @pytest.mark.parametrize('name', ['projection without bias, tanh',
-                                  'two towers', 'prefixes'])
+                                  'three projections', 'two towers',
+                                  'prefixes'])
 def test_reads_back_as_it_was(tmp_path, name):
   model = make_model(tmp_path, name)
   folder = write(model, tmp_path / 'model')

@@ -10,7 +10,13 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from neg_contrast import sharding
 from neg_contrast.batches import packed
-from neg_contrast.models import dual_encoder, flash_attention, t5, t5_config
+from neg_contrast.models import (
+  dual_encoder,
+  flash_attention,
+  projections,
+  t5,
+  t5_config,
+)
 from neg_contrast.settings import config as config_lib
 from neg_contrast.training import costs
 from tests import tiny
@@ -38,7 +44,8 @@ def one_sequence(length):
 @pytest.mark.parametrize('length', [7, 32])
 @pytest.mark.parametrize('is_fused', [False, True])
 def test_formula_of_an_encoder_is_what_an_unpadded_one_does(length, is_fused):
-  spec = dual_encoder.EncoderSpec(tiny.bert_config(), projection_dim=6)
+  spec = dual_encoder.EncoderSpec(
+      tiny.bert_config(), projections=(projections.Projection(6),))
   params = jax.eval_shape(
       functools.partial(dual_encoder.init_params, spec), jax.random.key(0)
   )

@@ -9,7 +9,7 @@ import pytest
 from neg_contrast import losses
 from neg_contrast.batches import queue
 from neg_contrast.losses import dual_encoder_loss
-from neg_contrast.models import dual_encoder
+from neg_contrast.models import dual_encoder, projections
 from neg_contrast.training import memory as memory_lib
 from neg_contrast.training import state as state_lib
 from neg_contrast.training import step as step_lib
@@ -45,7 +45,8 @@ def make_batch(step, corpus=0, known=0):
 def make_loss(kind, dropout=0.0, shared=True):
   spec = dual_encoder.EncoderSpec(
       tiny.bert_config(hidden_dropout=dropout, attention_dropout=0.0),
-      pooling='mean', projection_dim=FEATURES, shared=shared,
+      pooling='mean', projections=(projections.Projection(FEATURES),),
+      shared=shared,
   )
   params = state_lib.dual_encoder_params(
       dual_encoder.init_params(spec, jax.random.key(1)), None
