@@ -14,6 +14,7 @@ from neg_contrast.data.formats import (
   kilt,
   line_blocks,
   msmarco,
+  own_data,
   python_docs,
   squad,
   tevatron,
@@ -23,7 +24,7 @@ from neg_contrast.data.formats import (
 )
 
 # In this order they are recognised, see `_likely`.
-FORMATS = {declared.FORMAT.scheme: declared.FORMAT for declared in (
+FORMATS = {one.scheme: one for one in (*(declared.FORMAT for declared in (
     beir,
     msmarco,
     dpr,
@@ -35,7 +36,7 @@ FORMATS = {declared.FORMAT.scheme: declared.FORMAT for declared in (
     zeshel,
     text,
     python_docs,
-)}
+)), *own_data.FORMATS)}
 
 
 def open_source(

@@ -181,7 +181,7 @@ def test_what_the_system_refuses_is_a_user_error(tmp_path, monkeypatch):
 def test_a_damaged_file_gives_no_hint(tmp_path):
   data = gzip.compress(b'{"_id": 1}' * 99)
   (tmp_path / 'x.jsonl.gz').write_bytes(data[:10] + b'\xff' * 9 + data[19:])
-  with pytest.raises(errors.UserError, match='python_docs$'):
+  with pytest.raises(errors.UserError, match='parquet:faq.parquet$'):
     sources.open_source(f'none:{tmp_path}', STRICT)
 
 

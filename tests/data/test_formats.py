@@ -567,10 +567,10 @@ def test_python_docs_of_this_machine(tmp_path):
 def test_schemes(tmp_path):
   with pytest.raises(errors.UserError, match='unknown scheme "squadd"'):
     sources.open_source('squadd:x', STRICT)
-  with pytest.raises(errors.UserError, match='python_docs$'):
+  with pytest.raises(errors.UserError, match='parquet:faq.parquet$'):
     sources.open_source('squadd:x', STRICT)  # No such place: no hint.
   write(tmp_path / 'paper.pdf', '%PDF')
-  with pytest.raises(errors.UserError, match='python_docs$'):
+  with pytest.raises(errors.UserError, match='parquet:faq.parquet$'):
     sources.open_source(f'squadd:{tmp_path}', STRICT)  # Nothing to read there.
   make_beir(tmp_path, gz='.gz')
   with pytest.raises(errors.UserError, match=f'did you mean beir:{tmp_path}'):

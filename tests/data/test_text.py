@@ -41,7 +41,7 @@ def test_an_empty_file_is_no_passage_and_upper_case_is_read(tmp_path):
 
 
 def test_faults(tmp_path):
-  with pytest.raises(errors.UserError, match='no .txt or .md files'):
+  with pytest.raises(errors.UserError, match='no .txt, .md'):
     preparation.prepare(f'text:{tmp_path}', tmp_path / 'out', False)
   write(tmp_path / 'd')
   (tmp_path / 'd' / 'c.txt').write_bytes(b'ab\xffc')

@@ -163,13 +163,14 @@ def array_items(
 
 
 def quoted_rows(
-    lines: line_blocks.Lines, invalid: records.InvalidRecords
+    lines: line_blocks.Lines, invalid: records.InvalidRecords,
+    delimiter: str = '\t',
 ) -> Iterator[tuple[str, list[str]]]:
-  """Rows of tab-separated fields that may be quoted, as Python's csv reads.
+  """Rows of separated fields that may be quoted, as Python's csv reads.
 
-  A field in double quotes may hold tabs, newlines and doubled quotes. After a
-  row that can't be read, the line after its first one is the next row. A row
-  that goes on in the next block is left unread.
+  A field in double quotes may hold delimiters, newlines and doubled quotes.
+  After a row that can't be read, the line after its first one is the next row.
+  A row that goes on in the next block is left unread.
 
   Yields:
     (`file:line`, fields).
@@ -186,8 +187,8 @@ def quoted_rows(
     where, plain = f'{path}:{number}', line.rstrip('\r\n')
     if not plain.strip(' '):
       continue
-    if not plain.startswith('"') and '\t"' not in plain:
-      yield where, plain.split('\t')
+    if not plain.startswith('"') and f'{delimiter}"' not in plain:
+      yield where, plain.split(delimiter)
       continue
     taken = [(number, line)]
     has_ended = False
@@ -201,7 +202,7 @@ def quoted_rows(
       has_ended = len(taken) <= _MOST_LINES
 
     try:
-      fields = next(csv.reader(row(), delimiter='\t', strict=True))
+      fields = next(csv.reader(row(), delimiter=delimiter, strict=True))
     except csv.Error as e:
       if (has_ended and isinstance(lines, line_blocks.Block)
           and not lines.is_last):

@@ -1,18 +1,26 @@
 """Folders of text files: each one a document, to be cut by `job=split`."""
 
+import html.parser
 import pathlib
 from collections.abc import Iterator
 
 from neg_contrast import errors
 from neg_contrast.data import records
 
-SUFFIXES = ('.txt', '.md')
+_HTML = ('.html', '.htm')
+SUFFIXES = ('.txt', '.md', *_HTML)
+_UNSEEN = ('script', 'style', 'template', 'noscript')
+_INLINE = ('a', 'abbr', 'b', 'bdi', 'bdo', 'cite', 'code', 'data', 'dfn', 'em',
+           'font', 'i', 'kbd', 'mark', 'q', 's', 'samp', 'small', 'span',
+           'strong', 'sub', 'sup', 'time', 'u', 'var', 'wbr')
+"""Elements that end no word."""
 
 
 class Text:
-  """All `.txt` and `.md` files below a folder, in the order of their paths.
+  """All text and HTML files below a folder, in the order of their paths.
 
-  The id is the path within the folder, the title the name without its ending.
+  The id is the path within the folder, the title the name without its ending,
+  or the page's own. Of HTML the text that a reader sees is kept.
   """
 
   splits: tuple[str, ...] = ()
@@ -31,7 +39,8 @@ class Text:
     ))
     if not self.files:
       raise errors.UserError(
-          f'text:{place}: no such folder, or no .txt or .md files below it'
+          f'text:{place}: no such folder, or no {", ".join(SUFFIXES[:-1])} or '
+          f'{SUFFIXES[-1]} files below it'
       )
 
   def passages(self) -> Iterator[records.Passage]:
@@ -46,9 +55,15 @@ class Text:
             f'{e.start})'
         )
         continue
+      title = path.stem
+      if path.suffix.lower() in _HTML:
+        page = _Page()
+        page.feed(text)
+        page.close()
+        text, title = page.text, page.title or title
       if text.strip():
         yield records.Passage(
-            name.as_posix(), path.stem, text, name.as_posix(), str(path)
+            name.as_posix(), title, text, name.as_posix(), str(path)
         )
       else:  # Its name would be a title, and so a passage.
         self._invalid.report('empty_passage', str(path), 'holds no text')
@@ -60,6 +75,51 @@ class Text:
   def judgements(self, split: str) -> Iterator[records.Judgement]:
     """None."""
     return iter(())
+
+
+class _Page(html.parser.HTMLParser):
+  """The title and the text of an HTML page."""
+
+  def __init__(self):
+    super().__init__()
+    self._pieces: list[str] = []
+    self._titles: list[str] = []
+    self._open: list[str] = []  # Of those whose text is not seen, or a title.
+
+  @property
+  def title(self) -> str:
+    """In one line; empty: it has none."""
+    return ' '.join(''.join(self._titles).split())
+
+  @property
+  def text(self) -> str:
+    """Lines without white space around them; none is empty."""
+    lines = (' '.join(line.split()) for line in
+             ''.join(self._pieces).splitlines())
+    return '\n'.join(filter(None, lines))
+
+  def handle_starttag(self, tag, attrs):
+    """Begins a line, unless the element is a part of one."""
+    del attrs
+    if tag in _UNSEEN or tag == 'title':
+      self._open.append(tag)
+    elif tag not in _INLINE:
+      self._pieces.append('\n')
+
+  def handle_endtag(self, tag):
+    """Ends the line."""
+    if tag in self._open:
+      while self._open.pop() != tag:
+        pass
+    elif tag not in _INLINE:
+      self._pieces.append('\n')
+
+  def handle_data(self, data):
+    """Keeps what is seen; its own line breaks are spaces."""
+    if not self._open:
+      self._pieces.append(' '.join(data.split('\n')))
+    elif self._open[-1] == 'title' and not self._titles[8:]:
+      self._titles.append(data)
 
 
 FORMAT = records.SourceFormat(

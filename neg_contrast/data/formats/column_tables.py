@@ -1,0 +1,151 @@
+"""Tables of named columns: csv, tsv, jsonl, Parquet.
+
+A new kind of table is a class like `_Jsonl` and a line in `KINDS`.
+"""
+
+import contextlib
+import dataclasses
+import itertools
+import pathlib
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol
+
+from neg_contrast import errors
+from neg_contrast.data import records
+from neg_contrast.data.formats import files, given_pairs
+
+Rows = Iterator[tuple[str, dict[str, Any]]]
+"""(`file:line`, values by column)."""
+
+
+class Kind(Protocol):
+  """How tables of a kind are read."""
+
+  def columns(self, path: pathlib.Path) -> list[str]:
+    """The names of the columns."""
+    ...
+
+  def rows(self, path: pathlib.Path, invalid: records.InvalidRecords) -> Rows:
+    """The rows, in their order."""
+    ...
+
+
+@dataclasses.dataclass(frozen=True)
+class _Separated:
+  """Lines of fields, which may stand between quotes, after a header."""
+
+  delimiter: str
+
+  def columns(self, path: pathlib.Path) -> list[str]:
+    """The fields of the first line."""
+    found = files.quoted_rows(path, files.unheard(), self.delimiter)
+    where, header = next(found, (f'{path}:1', []))
+    names = [name.strip() for name in header]
+    if not all(names) or len(set(names)) < len(names):
+      raise errors.UserError(
+          f'{where}: the first line names the columns, each once; it has '
+          f'{names}'
+      )
+    return names
+
+  def rows(self, path: pathlib.Path, invalid: records.InvalidRecords) -> Rows:
+    """Those with as many fields as there are columns."""
+    names = self.columns(path)
+    found = files.quoted_rows(path, invalid, self.delimiter)
+    for where, fields in itertools.islice(found, 1, None):
+      if len(fields) == len(names):
+        yield where, dict(zip(names, fields, strict=True))
+      else:
+        invalid.report('broken_record', where, f'{len(fields)} fields, where '
+                       f'the first line names {len(names)} columns')
+
+
+class _Jsonl:
+  """Objects, one a line."""
+
+  def columns(self, path: pathlib.Path) -> list[str]:
+    """The keys of the first object."""
+    _, row = next(self.rows(path, files.unheard()), ('', {}))
+    return list(row)
+
+  def rows(self, path: pathlib.Path, invalid: records.InvalidRecords) -> Rows:
+    """The objects."""
+    yield from given_pairs.read_each(
+        files.json_lines(path, invalid),
+        lambda row, where: (where, given_pairs.get_object(row)), invalid,
+    )
+
+
+class _Parquet:
+  """Parquet, by pyarrow, which is no requirement."""
+
+  def columns(self, path: pathlib.Path) -> list[str]:
+    """Those of the schema."""
+    with _parquet_file(path) as table:
+      return list(table.schema_arrow.names)
+
+  def rows(self, path: pathlib.Path, invalid: records.InvalidRecords) -> Rows:
+    """Of a group of rows after the other; one is in memory."""
+    del invalid  # A Parquet file is whole, or it can't be read.
+    number = 0
+    with _parquet_file(path) as table:
+      for batch in table.iter_batches():
+        for row in batch.to_pylist():
+          number += 1
+          yield f'{path}: row {number}', row
+
+@contextlib.contextmanager
+def _parquet_file(path: pathlib.Path) -> Iterator[Any]:
+  try:
+    from pyarrow import ArrowException, parquet
+  except ImportError:
+    raise errors.UserError(
+        f'{path}: Parquet is read by a package that is not installed; '
+        'pip install pyarrow'
+    ) from None
+  try:
+    with parquet.ParquetFile(path) as table:
+      yield table
+  except (ArrowException, OSError, UnicodeDecodeError) as e:
+    raise errors.UserError(
+        f'{path}: broken: {e}. Get the file again'
+    ) from None
+
+
+KINDS: Mapping[str, Kind] = {
+    'csv': _Separated(','),
+    'tsv': _Separated('\t'),
+    'jsonl': _Jsonl(),
+    'parquet': _Parquet(),
+}
+"""Ending of a file's name -> what reads it."""
+
+
+def kind_of(path: pathlib.Path) -> str | None:
+  """The kind that a file's name ends with, `.gz` apart; None: it is no table.
+  """
+  ending = pathlib.PurePath(files.plain_name(path)).suffix.lower()[1:]
+  return ending if ending in KINDS else None
+
+
+def rows(
+    path: pathlib.Path, kind: str, invalid: records.InvalidRecords
+) -> Rows:
+  """The rows of a table, without those that can't be read.
+
+  Args:
+    path: gzipped or not, but for Parquet.
+    kind: a key of `KINDS`.
+    invalid: hears of rows that can't be read.
+
+  Raises:
+    UserError: the file is missing, damaged, or its columns have no names.
+  """
+  return KINDS[kind].rows(path, invalid)
+
+
+def columns(path: pathlib.Path, kind: str) -> list[str]:
+  """The names of a table's columns; raises as `rows`."""
+  if not path.is_file():
+    raise errors.UserError(f'{path}: no such file')
+  return KINDS[kind].columns(path)

@@ -1,0 +1,318 @@
+"""Tables of questions, as people have them: with passages, or with documents.
+
+    csv:faq.csv
+    csv:faq.csv?documents=handbook&question=Frage&document=Datei&test=0.1
+
+A row is a question and what answers it: a text of its own, or the name of a
+document. Documents are a folder of text files, or a table.
+"""
+
+import contextlib
+import dataclasses
+import functools
+import hashlib
+import pathlib
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from neg_contrast import errors
+from neg_contrast.data import records
+from neg_contrast.data.formats import column_tables, files, text
+from neg_contrast.data.formats import given_pairs as pairs
+
+_COLUMNS: Mapping[str, tuple[str, ...]] = {
+    'question': ('question', 'query'),
+    'document': ('document', 'document_id', 'doc_id', 'passage_id'),
+    'text': ('text', 'passage', 'positive', 'content', 'body'),
+    'title': ('title',),
+    'answer': ('answer', 'answers'),
+    'grade': ('grade', 'score', 'label', 'relevance'),
+    'split': ('split',),
+    'id': ('id', '_id', 'document', 'document_id', 'doc_id'),
+}
+"""What a column holds -> names that it is known by, the option's own first."""
+
+_TEST_SHARE = 0.2
+
+
+@dataclasses.dataclass(frozen=True)
+class _Options:
+  """What stands after the ? of a place.
+
+  Attributes:
+    documents: a folder or table; empty: rows hold their texts.
+    test: share of the questions that become the split `test`, where no column
+      names splits.
+    columns: what it holds -> name, as far as the user says.
+  """
+
+  documents: str = ''
+  test: float = _TEST_SHARE
+  columns: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+
+class OwnData:
+  """A table of (question, document) or (question, text).
+
+  Columns are known by the names of `_COLUMNS`, or by those that the place gives
+  (`?question=Frage`). A question that stands in several rows has several
+  positives; `grade` 0 is a known negative. Without a column `split` a fifth of
+  the questions, by a hash of their words, is the split `test`
+  (`?test=0.1` for a tenth), and the others are `train`.
+  """
+
+  def __init__(self, kind: str, place: str, invalid: records.InvalidRecords):
+    """Looks at the columns.
+
+    Raises:
+      UserError: a file or a column is missing.
+    """
+    spec = f'{kind}:{place}'
+    table, _, asked = place.partition('?')
+    self._kind, self._table = kind, pathlib.Path(table)
+    self._invalid = invalid
+    self._options = _parse(spec, asked)
+    self._columns = self._look(self._table, kind)
+    self._need('question')
+    self._documents: text.Text | None = None
+    self._listed: tuple[pathlib.Path, str] | None = None
+    documents = pathlib.Path(self._options.documents)
+    own: tuple[pathlib.Path, ...] = ()
+    if not self._options.documents:
+      self._need('text')
+    elif documents.is_dir():
+      self._need('document')
+      self._documents = text.Text(str(documents), invalid)
+      own = self._documents.files
+    else:
+      self._need('document')
+      listed = column_tables.kind_of(documents)
+      if listed is None:
+        raise errors.UserError(
+            f'{spec}: {documents} is neither a folder nor a table '
+            f'({", ".join("." + name for name in column_tables.KINDS)})'
+        )
+      self._listed = documents, listed
+      columns = self._look(documents, listed)
+      for name in ('id', 'text'):
+        if name not in columns:
+          raise self._lack(documents, listed, name)
+      own = (documents,)
+    self.files = (*own, self._table)
+
+  @functools.cached_property
+  def splits(self) -> tuple[str, ...]:
+    """Those that some question is of, in the order of the first ones."""
+    found = dict[str, None]()
+    for _, row in self._rows(files.unheard()):
+      with contextlib.suppress(pairs.Unusable):
+        name = files.content_id(_text(row, self._columns['question']))
+        found[self._split_of(name, row)] = None
+    return tuple(found)
+
+  def passages(self) -> Iterator[records.Passage]:
+    """The documents, or the texts of the rows."""
+    if self._documents is not None:
+      yield from self._documents.passages()
+    elif self._listed is not None:
+      path, kind = self._listed
+      columns = self._look(path, kind)
+      yield from pairs.read_each(
+          column_tables.rows(path, kind, self._invalid),
+          lambda row, where: _passage(row, columns, where, columns['id']),
+          self._invalid,
+      )
+    else:
+      yield from pairs.read_each(
+          self._rows(files.unheard()),
+          lambda row, where: _passage(row, self._columns, where),
+          files.unheard(),
+      )
+
+  def queries(self) -> Iterator[records.Query]:
+    """Each question once, with the answers of all its rows."""
+    found: dict[str, records.Query] = {}
+    for query in pairs.read_each(self._rows(self._invalid), self._query,
+                                 self._invalid):
+      known = found.get(query.id)
+      if known is not None:
+        answers = tuple(dict.fromkeys((*known.answers, *query.answers)))
+        query = dataclasses.replace(known, answers=answers)
+      found[query.id] = query
+    yield from found.values()
+
+  def judgements(self, split: str) -> Iterator[records.Judgement]:
+    """A row each, of the questions of a split."""
+    known: dict[tuple[str, str], int] = {}
+    for where, row in self._rows(files.unheard()):
+      try:
+        name = files.content_id(_text(row, self._columns['question']))
+        if self._split_of(name, row) != split:
+          continue
+        passage = (_document(row, self._columns['document'])
+                   if self._options.documents
+                   else _passage(row, self._columns, where).id)
+        passage = self._names.get(passage, passage)
+        grade = self._grade(row)
+      except pairs.Unusable:
+        continue  # Told by `queries`.
+      if known.setdefault((name, passage), grade) != grade:
+        self._invalid.report('broken_record', where, 'the question and its '
+                             f'document stand here with grade {grade}, and '
+                             f'before with {known[name, passage]}')
+      else:
+        yield records.Judgement(name, passage, grade, where)
+
+  def _rows(self, invalid: records.InvalidRecords) -> column_tables.Rows:
+    return column_tables.rows(self._table, self._kind, invalid)
+
+  def _query(self, row: dict[str, Any], where: str) -> records.Query:
+    """Reads all of a row, so that its faults are told once.
+
+    Raises:
+      Unusable: it can't be read.
+    """
+    question = _text(row, self._columns['question'])
+    if self._options.documents:
+      _document(row, self._columns['document'])
+    else:
+      _passage(row, self._columns, where)
+    self._grade(row)
+    value = row.get(self._columns.get('answer', ''))
+    answers = value if isinstance(value, list) else [value] if value else []
+    name = files.content_id(question)
+    return records.Query(
+        name, question, tuple(pairs.as_texts(answers, 'answer')), where
+    )
+
+  def _grade(self, row: dict[str, Any]) -> int:
+    """1, or what the column says.
+
+    Raises:
+      Unusable: that is no whole number.
+    """
+    value = row.get(self._columns.get('grade', ''), 1)
+    grade = files.parse_grade(str(value))
+    if grade is None:
+      raise pairs.Unusable(f'column "{self._columns["grade"]}" holds '
+                           f'{value!r:.40}, not a whole number')
+    return grade
+
+  def _split_of(self, name: str, row: dict[str, Any]) -> str:
+    if 'split' in self._columns:
+      return str(row.get(self._columns['split']) or 'train')
+    digest = hashlib.sha256(name.encode()).digest()
+    share = int.from_bytes(digest[:8]) / 2**64
+    return 'test' if share < self._options.test else 'train'
+
+  @functools.cached_property
+  def _names(self) -> dict[str, str]:
+    """Names of files without their folders -> ids, where there is one such."""
+    if self._documents is None:
+      return {}
+    ids = [path.relative_to(self._options.documents)
+           for path in self._documents.files]
+    counts: dict[str, list[str]] = {}
+    for one in ids:
+      for name in dict.fromkeys((one.name, one.stem)):
+        counts.setdefault(name, []).append(one.as_posix())
+    whole = {one.as_posix() for one in ids}
+    return {name: found[0] for name, found in counts.items()
+            if len(found) == 1 and name not in whole}
+
+  def _look(self, path: pathlib.Path, kind: str) -> dict[str, str]:
+    """What columns of a table hold -> their names there."""
+    names = column_tables.columns(path, kind)
+    columns = {}
+    for holds, known in _COLUMNS.items():
+      asked = self._options.columns.get(holds)
+      if asked in names:
+        columns[holds] = asked
+      elif asked is not None and path == self._table and holds != 'id':
+        raise errors.UserError(
+            f'{path}: no column "{asked}"; its columns are {", ".join(names)}'
+        )
+      elif found := [name for name in known if name in names]:
+        columns[holds] = found[0]
+    return columns
+
+  def _need(self, holds: str) -> None:
+    if holds not in self._columns:
+      raise self._lack(self._table, self._kind, holds)
+
+  def _lack(self, path, kind, holds) -> errors.UserError:
+    names = column_tables.columns(path, kind)
+    other = (' Or name the documents: ?documents=FOLDER.'
+             if holds == 'text' and not self._options.documents else '')
+    return errors.UserError(
+        f'{path}: no column called {" or ".join(_COLUMNS[holds])}; its columns '
+        f'are {", ".join(names) or "not there"}. Name the one: '
+        f'{self._kind}:{self._table}?{holds}=COLUMN.{other}'
+    )
+
+
+def _parse(spec: str, asked: str) -> _Options:
+  """The options after the ?.
+
+  Raises:
+    UserError: one is not known.
+  """
+  documents, test, columns = '', _TEST_SHARE, {}
+  for one in filter(None, asked.split('&')):
+    key, _, value = one.partition('=')
+    if key == 'documents':
+      documents = value
+    elif key == 'test':
+      try:
+        test = float(value)
+      except ValueError:
+        test = -1
+      if not 0 <= test < 1:
+        raise errors.UserError(f'{spec}: test={value} is a share of the '
+                               'questions, from 0 to below 1')
+    elif key in _COLUMNS and value:
+      columns[key] = value
+    else:
+      raise errors.UserError(
+          f'{spec}: "{one}" is none of documents=PLACE, test=SHARE, '
+          + ', '.join(f'{name}=COLUMN' for name in _COLUMNS)
+      )
+  return _Options(documents, test, columns)
+
+
+def _passage(
+    row: dict[str, Any], columns: Mapping[str, str], where: str,
+    name_column: str = '',
+) -> records.Passage:
+  title = _text(row, columns['title'], False) if 'title' in columns else ''
+  content = _text(row, columns['text'], False)
+  name = (_document(row, name_column) if name_column
+          else files.content_id(title, content))
+  return records.Passage(name, title, content, where=where)
+
+
+def _document(row: dict[str, Any], column: str) -> str:
+  name = pairs.get_id(row, column)
+  if not name:
+    raise pairs.Unusable(f'column "{column}" is empty')
+  return name
+
+
+def _text(row: dict[str, Any], column: str, needed: bool = True) -> str:
+  value = row.get(column)
+  if value is not None and not isinstance(value, str):
+    raise pairs.Unusable(f'column "{column}" holds {pairs.kind_of(value)}, not '
+                         'text')
+  if needed and not (value or '').strip():
+    raise pairs.Unusable(f'column "{column}" is empty')
+  return value or ''
+
+
+def _format(kind: str, place: str) -> records.SourceFormat:
+  opened: Callable[[str, records.InvalidRecords], records.Source] = (
+      functools.partial(OwnData, kind)
+  )
+  return records.SourceFormat(f'{kind}:{place}', opened)
+
+
+FORMATS = tuple(_format(kind, f'faq.{kind}') for kind in column_tables.KINDS)

@@ -1,0 +1,225 @@
+"""Tables of questions as people have them: columns, documents, splits."""
+
+import csv
+import gzip
+import json
+
+import pyarrow
+import pytest
+from pyarrow import parquet
+
+from neg_contrast import errors
+from neg_contrast.data import preparation, records, sources
+from neg_contrast.data.formats import column_tables, own_data
+
+ROWS = [
+    {'question': 'wer, wo?', 'text': 'eine "Antwort"\nin zwei Zeilen',
+     'title': 'Ünï', 'answer': 'zwei'},
+    {'question': 'why\tso', 'text': 'because, yes', 'title': '', 'answer': ''},
+    {'question': 'wer, wo?', 'text': 'noch eine', 'title': '',
+     'answer': 'eine'},
+    {'question': 'how', 'text': 'because, yes', 'title': '', 'answer': ''},
+]
+
+
+def write(path, rows, kind, gz=False):
+  if kind == 'parquet':
+    parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+    return path
+  with open(path, 'w', encoding='utf-8-sig', newline='') as f:
+    if kind == 'jsonl':
+      f.writelines(json.dumps(row) + '\n' for row in rows)
+    else:
+      writer = csv.DictWriter(f, list(rows[0]),
+                              delimiter=',' if kind == 'csv' else '\t')
+      writer.writeheader()
+      writer.writerows(rows)
+  if gz:
+    packed = path.with_name(path.name + '.gz')
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    path.unlink()
+    return packed
+  return path
+
+
+def prepare(spec, out, skip=False):
+  return preparation.prepare(spec, out, skip)
+
+
+def known(prepared):
+  """(question, title and text) -> grade, of all splits."""
+  found = {}
+  for split in prepared.splits:
+    judged = prepared.judgements(split)
+    for query, row, grade in zip(judged.query_rows, judged.passage_rows,
+                                 judged.grades, strict=True):
+      passage = prepared.passages[int(row)]
+      found[prepared.queries[int(query)].text, passage.title,
+            passage.text] = int(grade)
+  return found
+
+
+def refused(spec, message, out):
+  with pytest.raises(errors.UserError, match=message) as error:
+    prepare(spec, out)
+  assert '\n' not in str(error.value)
+
+
+@pytest.mark.parametrize('gz', [False, True])
+@pytest.mark.parametrize('kind', column_tables.KINDS)
+def test_rows_with_their_texts(tmp_path, kind, gz):
+  if gz and kind == 'parquet':
+    return
+  path = write(tmp_path / f'faq.{kind}', ROWS, kind, gz)
+  prepared = prepare(f'{kind}:{path}', tmp_path / 'out')
+  assert known(prepared) == {
+      (row['question'], row['title'], row['text']): 1 for row in ROWS}
+  assert len(prepared.passages) == 3  # One stands in two rows.
+  assert {query.text: query.answers for query in prepared.queries} == {
+      'wer, wo?': ('zwei', 'eine'), 'why\tso': (), 'how': ()}
+
+
+def test_all_kinds_give_the_same_data(tmp_path):
+  prints = {prepare(f'{kind}:' + str(
+      write(tmp_path / f'faq.{kind}', ROWS, kind)), tmp_path / kind
+  ).fingerprint for kind in column_tables.KINDS}
+  assert len(prints) == 1
+
+
+def test_splits_by_a_hash_of_the_question(tmp_path):
+  rows = [{'question': f'question {n // 2}', 'text': f'text {n}'}
+          for n in range(400)]
+  path = write(tmp_path / 'faq.csv', rows, 'csv')
+  asked = {}
+  for share in ('0.2', '0.5', '0'):
+    source = sources.open_source(f'csv:{path}?test={share}',
+                                 records.InvalidRecords(False))
+    both = {'train', 'test'} if share != '0' else {'train'}
+    assert set(source.splits) == both
+    asked[share] = {one.query_id for one in source.judgements('test')}
+    train = {one.query_id for one in source.judgements('train')}
+    assert len(train | asked[share]) == 200 and not train & asked[share]
+  assert 25 <= len(asked['0.2']) <= 55 and 80 <= len(asked['0.5']) <= 120
+  assert asked['0.2'] < asked['0.5'] and not asked['0']
+  # More questions leave those that are there in their splits.
+  again = write(tmp_path / 'more.csv', [
+      {'question': 'another', 'text': 'x'}, *rows], 'csv')
+  source = sources.open_source(f'csv:{again}', records.InvalidRecords(False))
+  assert asked['0.2'] <= {one.query_id for one in source.judgements('test')}
+
+
+def test_splits_and_grades_of_columns(tmp_path):
+  rows = [{'Frage': 'a', 'text': 'x', 'Teil': 'dev', 'grade': 2},
+          {'Frage': 'a', 'text': 'y', 'Teil': 'dev', 'grade': 0},
+          {'Frage': 'b', 'text': 'x', 'Teil': '', 'grade': 1}]
+  path = write(tmp_path / 'faq.tsv', rows, 'tsv')
+  prepared = prepare(f'tsv:{path}?question=Frage&split=Teil', tmp_path / 'out')
+  assert set(prepared.splits) == {'dev', 'train'}
+  assert known(prepared) == {('a', '', 'x'): 2, ('a', '', 'y'): 0,
+                             ('b', '', 'x'): 1}
+
+
+@pytest.fixture
+def folder(tmp_path):
+  """Documents in files, one below another."""
+  (tmp_path / 'docs' / 'deep').mkdir(parents=True)
+  for name, content in (
+      ('one.md', '# One\nfirst'), ('deep/two.txt', 'second'),
+      ('deep/same.md', 'third'), ('same.md', 'fourth'),
+      ('page.html', '<html><head><title>A &amp; B</title><style>p {}</style>'
+       '</head><body><h1>Head</h1><p>Some <b>bold</b> words<br>next&nbsp;line'
+       '</p><script>var x = "no";</script></body></html>'),
+  ):
+    (tmp_path / 'docs' / name).write_text(content)
+  return tmp_path
+
+
+def test_documents_of_a_folder(folder):
+  """By their path, or by the file's name where there is one such file."""
+  names = ['one.md', 'deep/two.txt', 'two.txt', 'two', 'same.md', 'page.html']
+  path = write(folder / 'faq.csv', [
+      {'question': f'q{n}', 'document': name} for n, name in enumerate(names)
+  ], 'csv')
+  prepared = prepare(f'csv:{path}?documents={folder / "docs"}', folder / 'out')
+  texts = {question: text for question, _, text in known(prepared)}
+  assert [texts[f'q{n}'].strip() for n in range(5)] == [
+      '# One\nfirst', 'second', 'second', 'second', 'fourth']
+  page = next(p for p in prepared.passages if p.id == 'page.html')
+  assert page.title == 'A & B'
+  assert page.text.replace('\n', ' ') == 'Head Some bold words next line'
+  lost = write(folder / 'lost.csv', [
+      {'question': 'q', 'document': 'three.md'}], 'csv')
+  refused(f'csv:{lost}?documents={folder / "docs"}', 'lost.csv:2: .*three.md',
+          folder / 'out')
+
+
+@pytest.mark.parametrize('kind', column_tables.KINDS)
+def test_documents_of_a_table(tmp_path, kind):
+  documents = write(tmp_path / f'pages.{kind}', [
+      {'id': 'd1', 'title': 'T', 'body': 'first'},
+      {'id': 'd2', 'title': '', 'body': 'second'}], kind)
+  path = write(tmp_path / 'faq.csv', [
+      {'question': 'a', 'document': 'd2'}, {'question': 'b', 'document': 'd1'},
+      {'question': 'a', 'document': 'd1'}], 'csv')
+  prepared = prepare(f'csv:{path}?documents={documents}', tmp_path / 'out')
+  assert known(prepared) == {('a', '', 'second'): 1, ('b', 'T', 'first'): 1,
+                             ('a', 'T', 'first'): 1}
+
+
+@pytest.mark.parametrize(('content', 'message'), [
+    ('question,text\na,b,c\n', r'faq.csv:2: 3 fields, where .* 2 columns'),
+    ('question,text\n,b\n', r'faq.csv:2: column "question" is empty'),
+    ('question,text,grade\na,b,high\n', r'faq.csv:2: .*"grade" holds'),
+    ('question,text\na,"b\n', r'faq.csv:2: .*quote not closed'),
+    ('question,question\na,b\n', r'faq.csv:1: the first line names .* once'),
+    ('question,\na,b\n', r'faq.csv:1: the first line names'),
+    ('Frage,text\na,b\n', r'no column called question or query; its columns '
+     r'are Frage, text\. .*\?question=COLUMN'),
+    ('question,wort\na,b\n', r'\?text=COLUMN\. Or name the documents'),
+    ('', r'no column called question'),
+    ('question,text,grade\na,b,1\na,b,0\n', r'faq.csv:3: .* grade 0, and befo'),
+])
+def test_faults_of_tables(tmp_path, content, message):
+  path = tmp_path / 'faq.csv'
+  path.write_text(content)
+  refused(f'csv:{path}', message, tmp_path / 'out')
+
+
+@pytest.mark.parametrize(('asked', 'message'), [
+    ('documents=nowhere', 'neither a folder nor a table'),
+    ('documents=nowhere.csv', 'nowhere.csv: no such file'),
+    ('colour=x', '"colour=x" is none of documents=PLACE, test=SHARE'),
+    ('test=2', 'test=2 is a share'), ('test=x', 'test=x is a share'),
+    ('title=Titel', 'no column "Titel"; its columns are question, text'),
+])
+def test_faults_of_places(tmp_path, asked, message):
+  path = tmp_path / 'faq.csv'
+  path.write_text('question,text,document\na,b,c\n')
+  refused(f'csv:{path}?{asked}', message, tmp_path / 'out')
+
+
+def test_damaged_tables(tmp_path):
+  path = write(tmp_path / 'faq.parquet', ROWS, 'parquet')
+  data = path.read_bytes()
+  for damaged in (data[:len(data) // 2], b'PAR1', b''):
+    path.write_bytes(damaged)
+    refused(f'parquet:{path}', 'faq.parquet: broken: ',
+            tmp_path / 'out')
+  refused(f'csv:{tmp_path / "no.csv"}', 'no.csv: no such file',
+          tmp_path / 'out')
+  (tmp_path / 'rows.jsonl').write_text('{"question": "a", "text": 3}\n')
+  refused(f'jsonl:{tmp_path / "rows.jsonl"}',
+          'rows.jsonl:1: column "text" holds int', tmp_path / 'out')
+
+
+def test_skipped_rows_are_counted(tmp_path):
+  path = tmp_path / 'faq.csv'
+  path.write_text('question,text\na,b\n,c\nd,e,f\ng,h\n')
+  prepared = prepare(f'csv:{path}?test=0', tmp_path / 'out', skip=True)
+  assert {query.text for query in prepared.queries} == {'a', 'g'}
+  assert prepared.manifest['counts']['skipped'] == {'broken_record': 2}
+
+
+def test_its_formats_are_in_the_table():
+  for declared in own_data.FORMATS:
+    assert sources.FORMATS[declared.scheme] is declared
