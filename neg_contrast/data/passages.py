@@ -1,9 +1,9 @@
-"""The passages that documents are cut into, as a BEIR corpus."""
+"""The passages that documents are cut into, as a BEIR folder."""
 
 import dataclasses
 import json
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from absl import logging
@@ -24,6 +24,9 @@ class Passages(artifact.Named):
     words: of a passage, where words count.
     tokens: of a passage; 0: words count.
     tokenizer: loads as what counts tokens; None: words count.
+    judgements: which passages of a document that answers a question do: the
+      `nearest` one, or `all`.
+    nearest: (question, texts of passages) -> place of the nearest.
   """
 
   kind = 'passages'
@@ -33,6 +36,10 @@ class Passages(artifact.Named):
   words: int
   tokens: int
   tokenizer: artifact.Artifact | None
+  judgements: str = 'all'
+  nearest: Callable[[str, Sequence[str]], int] | None = dataclasses.field(
+      default=None, compare=False
+  )
 
   @property
   def folder(self) -> pathlib.Path:
@@ -46,16 +53,16 @@ class Passages(artifact.Named):
   def needs(self) -> dict[str, artifact.Artifact]:
     """The documents, and what counts tokens."""
     if self.tokenizer is None:
-      return {'corpus': self.data}
-    return {'corpus': self.data, 'tokenizer': self.tokenizer}
+      return {'data': self.data}
+    return {'data': self.data, 'tokenizer': self.tokenizer}
 
   def settings(self) -> dict[str, Any]:
-    """The length of a passage."""
-    return ({'words': self.words} if self.tokenizer is None else
-            {'tokens': self.tokens})
+    """The length of a passage, and what becomes of judgements."""
+    return {**({'words': self.words} if self.tokenizer is None else
+               {'tokens': self.tokens}), 'judgements': self.judgements}
 
   def write(self, scratch: pathlib.Path, manifest: dict[str, Any]) -> None:
-    """Cuts all documents."""
+    """Cuts all documents, and carries judgements along."""
     documents, cut = self.data.load().prepared.passages, self._cut()
     say = progress.Ticker('cutting documents', len(documents))
     counts = {'documents': len(documents), 'passages': 0, 'blank': 0}
@@ -74,6 +81,51 @@ class Passages(artifact.Named):
         counts['blank'] += not spans
         say(done)
     logging.info('%s: %d passages', self.folder, counts['passages'])
+    self._carry(scratch, cut, counts)
+
+  def _carry(self, scratch, cut, counts) -> None:
+    """Writes questions, and judgements of the passages of their documents."""
+    prepared = self.data.load().prepared
+    if not prepared.splits:
+      return
+    with open(scratch / 'queries.jsonl', 'w', encoding='utf-8') as f:
+      for query in prepared.queries:
+        left, right = query.context or (None, None)
+        f.write(json.dumps({
+            '_id': query.id, 'text': query.text,
+            'answers': list(query.answers),
+            **({} if query.context is None else
+               {'left': left, 'right': right}),
+        }, ensure_ascii=False) + '\n')
+    (scratch / 'qrels').mkdir()
+    counts |= {'judgements': 0, 'lost_judgements': 0}
+    for split in prepared.splits:
+      judged = prepared.judgements(split)
+      with open(scratch / 'qrels' / f'{split}.tsv', 'w', encoding='utf-8') as f:
+        f.write('query-id\tcorpus-id\tscore\n')
+        for query_row, row, grade in zip(
+            judged.query_rows.tolist(), judged.passage_rows.tolist(),
+            judged.grades.tolist(), strict=True,
+        ):
+          query = prepared.queries[query_row]
+          document = prepared.passages[row]
+          spans = cut(document.text)
+          numbers = self._fitting(query.text, document.text, spans, grade)
+          counts['judgements'] += len(numbers)
+          counts['lost_judgements'] += not spans
+          f.writelines(f'{query.id}\t{document.id}#{number}\t{grade}\n'
+                       for number in numbers)
+    if counts['lost_judgements']:
+      logging.warning('%s: %d judgements of documents without text are left '
+                      'out', self.folder, counts['lost_judgements'])
+
+  def _fitting(self, question, text, spans, grade) -> list[int]:
+    """The numbers of a document's passages that its judgement is of."""
+    if grade > 0 and spans and self.judgements == 'nearest':
+      assert self.nearest is not None
+      texts = [text[start:end] for start, end in spans]
+      return [self.nearest(question, texts) + 1]
+    return list(range(1, len(spans) + 1))
 
   def _cut(self) -> Callable[[str], list[tuple[int, int]]]:
     """Text -> spans of its passages."""

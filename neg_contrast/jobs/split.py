@@ -7,6 +7,7 @@ from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import passages
 from neg_contrast.jobs.common import checks
 from neg_contrast.models import given
+from neg_contrast.retrieval import nearest_text
 from neg_contrast.settings import config as config_lib
 
 
@@ -18,7 +19,7 @@ def check(config: config_lib.Config) -> None:
 
 
 class SplitJob:
-  """`job=split`: documents in, a BEIR corpus of passages out."""
+  """`job=split`: documents in, a BEIR folder of passages out."""
 
   def __init__(self, config: config_lib.Config, workdir: pathlib.Path):
     """Reads nothing yet."""
@@ -27,6 +28,9 @@ class SplitJob:
         dataset_lib.data_of(data), workdir, data.passage_words,
         data.passage_tokens,
         given.Tokenizer(config.checkpoint) if data.passage_tokens else None,
+        data.passage_judgements, nearest_text.NearestText(
+            config.evaluation.bm25_k1, config.evaluation.bm25_b
+        ),
     )
 
   def targets(self) -> list[artifact.Artifact]:
@@ -38,5 +42,7 @@ class SplitJob:
     folder = self._passages.folder
     made = folders.read_json(folder / folders.MANIFEST)['counts']
     print(f'\n{made["documents"]} documents, {made["passages"]} passages, '
-          f'{made["blank"]} documents without text\n'
-          f'--config.data.source=beir:{folder}')
+          f'{made["blank"]} documents without text')
+    if 'judgements' in made:
+      print(f'{made["judgements"]} judgements of passages')
+    print(f'--config.data.source=beir:{folder}')

@@ -41,6 +41,9 @@ class DataConfig(keys.Section):
     passage_words: words of the passages that `job=split` makes.
     passage_tokens: tokens of the passages that `job=split` makes, by the
       tokenizer of `checkpoint`; 0: `passage_words` counts.
+    passage_judgements: what `job=split` makes of a document that answers a
+      question: its passage that is `nearest` to the question by BM25 does, or
+      `all` do. Known negatives are all negatives.
   """
 
   section = 'data'
@@ -66,6 +69,9 @@ class DataConfig(keys.Section):
   expected_passage_tokens: int = keys.key(140, keys.at_least(3), counts=False)
   passage_words: int = keys.key(100, keys.at_least(1), counts=False)
   passage_tokens: int = keys.key(0, keys.at_least(0), counts=False)
+  passage_judgements: str = keys.key(
+      'nearest', keys.one_of('nearest', 'all'), counts=False
+  )
 
   def __post_init__(self):
     """Checks ranges and that the keys agree."""

@@ -95,3 +95,45 @@ def test_a_tokenizer_that_lacks_leaves_nothing_made(tmp_path):
               tokenizer=given.Tokenizer(str(tmp_path / 'gone')))
   assert made.identity is None and not made.is_made()
   assert made.needs()['tokenizer'].lacks()
+
+
+def test_judgements_come_along(tmp_path):
+  """Of the nearest passage or of all; known negatives are all negatives."""
+  folder = tmp_path / 'data'
+  (folder / 'qrels').mkdir(parents=True)
+  dump = lambda rows: ''.join(json.dumps(row) + '\n' for row in rows)
+  (folder / 'corpus.jsonl').write_text(dump([
+      {'_id': 'a', 'title': 'T', 'text': 'red fox. blue whale. green frog.'},
+      {'_id': 'b', 'text': 'white bear. black cat.'},
+      {'_id': 'c', 'title': 'no text', 'text': ''}]))
+  (folder / 'queries.jsonl').write_text(dump([
+      {'_id': 'q1', 'text': 'what is blue?', 'answers': ['whale']},
+      {'_id': 'q2', 'text': 'a cat'}]))
+  (folder / 'qrels' / 'train.tsv').write_text(
+      'query-id\tcorpus-id\tscore\nq1\ta\t2\nq1\tb\t0\nq2\tc\t1\n')
+  (folder / 'qrels' / 'test.tsv').write_text(
+      'query-id\tcorpus-id\tscore\nq2\tb\t1\n')
+  data = corpora.data_of(tmp_path, f'beir:{folder}')
+  data.build()
+  make = lambda rule, work: passages.Passages(
+      data, tmp_path / work, 2, 0, None, rule,
+      lambda question, texts: max(
+          range(len(texts)), key=lambda i: len(
+              set(texts[i].rstrip('.').split()) & set(question.split()))))
+  made = make('nearest', 'work')
+  made.build()
+  read = lambda split: (made.folder / 'qrels' / f'{split}.tsv').read_text()
+  head = 'query-id\tcorpus-id\tscore\n'
+  assert read('train') == head + 'q1\ta#1\t2\nq1\tb#1\t0\nq1\tb#2\t0\n'
+  assert read('test') == head + 'q2\tb#2\t1\n'
+  counts = folders.read_manifest(made.folder)['counts']
+  assert (counts['judgements'], counts['lost_judgements']) == (4, 1)
+  again = corpora.data_of(tmp_path, f'beir:{made.folder}')
+  again.build()
+  prepared = again.load().prepared
+  assert [(query.text, query.answers) for query in prepared.queries] == [
+      ('what is blue?', ('whale',)), ('a cat', ())]
+  assert not make('all', 'work').is_made()
+  made = make('all', 'all')
+  made.build()
+  assert read('test') == head + 'q2\tb#1\t1\nq2\tb#2\t1\n'
