@@ -23,7 +23,7 @@ _Out = TypeVar('_Out')
 PARAMETER_RULES: tuple[tuple[str, PartitionSpec], ...] = (
     (r'layers/(attention/(query|key|value)|intermediate|gate)/kernel',
      PartitionSpec(None, None, 'model')),
-    (r'layers/(attention/(query|key|value)|intermediate)/bias',
+    (r'layers/(attention/(query|key|value)|intermediate|gate)/bias',
      PartitionSpec(None, 'model')),
     (r'layers/(attention/)?output/kernel',
      PartitionSpec(None, 'model', None)),

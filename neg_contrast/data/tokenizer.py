@@ -103,8 +103,11 @@ class Tokenizer(AnyTokenizer):
   def separator(self) -> str:
     """Put between title and text, it becomes `separators` tokens."""
     token = str(self._backend.id_to_token(self.sep_id))
+    spaced = f' {token} '
     # A byte-level tokenizer makes tokens of spaces around it.
-    return f' {token} ' if token == '[SEP]' else token * self.separators
+    if token == '[SEP]' and self.encode(spaced) == [self.sep_id]:
+      return spaced
+    return token * self.separators
 
   def token_id(self, token: str) -> int | None:
     """The id of a token; None if the vocabulary lacks it."""

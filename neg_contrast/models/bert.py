@@ -22,6 +22,7 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     'gelu_new': functools.partial(nn.gelu, approximate=True),
     'gelu_pytorch_tanh': functools.partial(nn.gelu, approximate=True),
     'relu': nn.relu,
+    'silu': nn.silu,
 }
 
 

@@ -18,6 +18,7 @@ from neg_contrast.models import (
   electra_pretrained,
   family,
   json_objects,
+  modernbert_pretrained,
   mpnet_pretrained,
   roberta_pretrained,
   t5_pretrained,
@@ -31,6 +32,7 @@ FAMILIES: dict[str, family.Family] = {f.model_type: f for f in (
     roberta_pretrained.XLM_ROBERTA,
     distilbert_pretrained.DISTILBERT,
     mpnet_pretrained.MPNET,
+    modernbert_pretrained.MODERNBERT,
     t5_pretrained.T5,
     t5_pretrained.MT5,
 )}

@@ -191,6 +191,7 @@ def attend_by_row(
     segment_ids: Int[packed.AnyArray, 'rows length'],
     drop: Callable[..., Array],
     biases: tuple[Float[Array, '1 #heads length length'], ...] = (),
+    window: Any = 0,
 ) -> Float[Array, 'rows length heads features']:
   """`attend` within segments, row after row, as is quick on a CPU.
 
@@ -204,6 +205,7 @@ def attend_by_row(
     segment_ids: `[rows, length] int32`.
     drop: dropout of the attention weights, as `Dropout.bound` gives it.
     biases: added to the scores of every row.
+    window: see `segment_bias`.
 
   Returns:
     Like `query`.
@@ -216,7 +218,7 @@ def attend_by_row(
     first = row * np.uint32(count * length * length)
     mixed = attend(
         heads(query), heads(key), heads(value),
-        (segment_bias(segment_ids[None]), *biases),
+        (segment_bias(segment_ids[None], window), *biases),
         functools.partial(drop, first=first),
     )
     return mixed[0].swapaxes(0, 1)
@@ -231,9 +233,20 @@ def attend_by_row(
 
 def segment_bias(
     segment_ids: Int[packed.AnyArray, 'rows length'],
+    window: Any = 0,
 ) -> Float[Array, 'rows 1 length length']:
-  """0 within a segment, a large negative number elsewhere."""
+  """0 within a segment, a large negative number elsewhere.
+
+  Args:
+    segment_ids: `[rows, length] int32`; the tokens of one stand side by side.
+    window: int, or `[] int32`: a token attends to as many tokens on each side
+      of it. 0: to its whole segment.
+  """
   same = segment_ids[:, None, :, None] == segment_ids[:, None, None, :]
+  if not isinstance(window, int) or window:
+    places = jnp.arange(segment_ids.shape[1])
+    distances = jnp.abs(places[:, None] - places)
+    same &= (distances <= window) | (window == 0)
   return jnp.where(same, 0.0, -1e30)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import flax.linen as nn
 
-from neg_contrast.models import bert, mpnet
+from neg_contrast.models import bert, modernbert, mpnet
 from neg_contrast.models import shape as shape_lib
 
 KEY = 'bert'
@@ -21,6 +21,9 @@ are older than the others."""
 ARCHITECTURES: dict[str, tuple[type[shape_lib.Shape], type[nn.Module]]] = {
     bert.BertConfig.architecture: (bert.BertConfig, bert.Bert),
     mpnet.MPNetConfig.architecture: (mpnet.MPNetConfig, mpnet.MPNet),
+    modernbert.ModernBertConfig.architecture: (
+        modernbert.ModernBertConfig, modernbert.ModernBert
+    ),
 }
 
 

@@ -61,12 +61,12 @@ REFERENCES = {
 
 def write_tokenizer(folder, kind):
   """Byte-level BPE, SentencePiece's Unigram, or WordPiece with templates."""
-  marks = (['[CLS]', '[PAD]', '[SEP]', '[UNK]', '[MASK]']
-           if kind == 'distilbert'
+  is_berts = kind in ('distilbert', 'modernbert')
+  marks = (['[CLS]', '[PAD]', '[SEP]', '[UNK]', '[MASK]'] if is_berts
            else ['<s>', '<pad>', '</s>', '<unk>', '<mask>'])
   corpus = [*TEXTS, *map(' '.join, TITLED)] * 4
   common = dict(vocab_size=390, special_tokens=marks, show_progress=False)
-  if kind == 'roberta':
+  if kind in ('roberta', 'modernbert'):
     backend = tokenizers.Tokenizer(models.BPE())
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()
@@ -84,7 +84,7 @@ def write_tokenizer(folder, kind):
   backend.train_from_iterator(corpus, trainer)
   pair = (marks[2], 2), (marks[0], 0)
   backend.post_processor = (
-      processors.BertProcessing(*pair) if kind == 'distilbert'
+      processors.BertProcessing(*pair) if is_berts
       else processors.RobertaProcessing(*pair, add_prefix_space=False))
   backend.save(str(folder / 'tokenizer.json'))
   return backend
@@ -144,7 +144,7 @@ def test_tokens_and_gradients_equal_transformers(tmp_path, kind):
                                err_msg=name)
 
 
-@pytest.mark.parametrize('kind', REFERENCES)
+@pytest.mark.parametrize('kind', [*REFERENCES, 'modernbert'])
 def test_tokens_are_those_of_the_template(tmp_path, kind):
   backend = write_tokenizer(tmp_path, kind)
   tokenizer = tokenizer_lib.load_tokenizer(str(tmp_path))
@@ -156,7 +156,7 @@ def test_tokens_are_those_of_the_template(tmp_path, kind):
       *((backend.encode(title, text) if title.strip()
          else backend.encode(text)).ids for title, text in TITLED)]
   assert texts.lengths().tolist() == list(map(len, built))
-  assert tokenizer.separators == (1 if kind == 'distilbert' else 2)
+  assert tokenizer.separators == (2 if 'roberta' in kind else 1)
 
 
 @pytest.mark.parametrize('kind', REFERENCES)
