@@ -175,11 +175,14 @@ class _Texts:
 
   def __init__(self, role: str, material: material_lib.Material):
     prepared = material.dataset.prepared
-    self._prefix = exporting.prompt(material.model.text.prefix(role))
+    self._prefix = exporting.prompt(
+        material.model.text.prefix(role), material.model.tokenizer
+    )
     self._read = {
         'query': lambda row: prepared.queries[row].text,
         'passage': lambda row: exporting.passage_text(
-            prepared.passages[row].title, prepared.passages[row].text
+            prepared.passages[row].title, prepared.passages[row].text,
+            material.model.tokenizer.separator,
         ),
     }[role]
     self._places: dict[int, int] = {}

@@ -1,5 +1,6 @@
 """How token ids of title and text become input sequences. Pure."""
 
+import dataclasses
 from collections.abc import Iterable
 
 import numpy as np
@@ -9,6 +10,27 @@ from neg_contrast.data import sequences
 
 WHOLE = (0, -1, 1)
 """First token of a text, token to stop before, whether the title is taken."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Template:
+  """The special tokens of an input, as the template of a tokenizer has them.
+
+  Attributes:
+    start: ids before all else: that of [CLS], or none.
+    end: ids after all else: that of [SEP], of T5's `</s>`, or none.
+    between: ids between title and text: one [SEP], two `</s>` in RoBERTa's
+      `<s> a </s></s> b </s>`, or none.
+  """
+
+  start: tuple[int, ...]
+  end: tuple[int, ...]
+  between: tuple[int, ...]
+
+  @property
+  def around(self) -> int:
+    """Tokens that every input has."""
+    return len(self.start) + len(self.end)
 
 
 def cut(
@@ -74,41 +96,35 @@ def mention_pieces(
 def input_sequences(
     titles: sequences.Sequences,
     texts: tuple[sequences.Sequences, ...],
+    template: Template,
     *,
-    cls_id: int,
-    sep_id: int,
     max_length: int,
     prefix_ids: tuple[int, ...] = (),
-    title_end_id: int | None = None,
-    separators: int = 1,
 ) -> sequences.Chained:
   """`[CLS] prefix title [SEP] text [SEP]`; without title, `[CLS] prefix text
-  [SEP]` (Lu et al., section 3).
+  [SEP]` (Lu et al., section 3), with the special tokens of a template.
 
-  Only the text is cut, and the last [SEP] stays; a title that alone is too long
+  Only the text is cut, and the last tokens stay; a title that alone is too long
   is cut too.
 
   Args:
     titles: without special tokens; may be empty.
     texts: pieces of the texts, one after the other; without special tokens; may
       be empty.
-    cls_id: id of [CLS].
-    sep_id: id of [SEP].
-    max_length: tokens of a result, at most.
-    prefix_ids: put after [CLS].
-    title_end_id: id of what stands between title and text; None: `sep_id`.
-    separators: how many of it; two in RoBERTa's pairs.
+    template: the special tokens.
+    max_length: tokens of a result, at most; more than `template.around`.
+    prefix_ids: put after `template.start`.
 
   Returns:
     Views: ids are read when they are taken out.
   """
-  head = sequences.repeated((cls_id, *prefix_ids), len(titles))
-  end = sequences.repeated((sep_id,), len(titles))
-  most = min(separators, max_length - 2)  # [CLS] and the last [SEP] stay.
+  head = sequences.repeated((*template.start, *prefix_ids), len(titles))
+  end = sequences.repeated(template.end, len(titles))
+  most = min(len(template.between), max_length - template.around)
   title_ends = np.where(titles.lengths > 0, most, 0)
-  pieces = fit((head, titles, *texts), max_length - 1 - title_ends)
-  middle = sep_id if title_end_id is None else title_end_id
-  between = sequences.repeated((middle,) * separators, len(titles))
+  pieces = fit((head, titles, *texts),
+               max_length - len(template.end) - title_ends)
+  between = sequences.repeated(template.between, len(titles))
   pieces.insert(2, between.cut(0, title_ends))
   return sequences.Chained((*pieces, end))
 
@@ -133,12 +149,13 @@ def fit(
 def sequence_lengths(
     title_lengths: Int[np.ndarray, ' rows'],
     text_lengths: Int[np.ndarray, ' rows'],
+    template: Template,
     *,
     max_length: int,
     prefix_length: int = 0,
-    separators: int = 1,
 ) -> Int[np.ndarray, ' rows']:
   """`[rows] int64` lengths of what `input_sequences` would return."""
-  between = separators * (title_lengths > 0)
-  whole = 2 + prefix_length + title_lengths + text_lengths + between
+  between = len(template.between) * (title_lengths > 0)
+  whole = (template.around + prefix_length + title_lengths + text_lengths
+           + between)
   return np.minimum(whole, max_length)

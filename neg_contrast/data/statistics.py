@@ -83,9 +83,9 @@ def measure_lengths(texts: tokenized.TokenizedTexts) -> Lengths:
     lengths = inputs.sequence_lengths(
         titles[rows],
         bodies[rows],
+        texts.template,
         max_length=np.iinfo(np.int64).max,
         prefix_length=len(texts.prefix_ids),
-        separators=texts.separators,
     )
     found = np.bincount(lengths, minlength=len(counts))
     found[: len(counts)] += counts

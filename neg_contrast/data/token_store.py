@@ -4,7 +4,8 @@ A store folder holds, for titles, texts and the contexts of mentions apart,
 `*_ids.bin` (uint16 while the vocabulary fits, else uint32) and `*_offsets.bin`
 (int64, one more than rows).
 Nothing is cut and no special token is in it, so that one store serves every
-length, prefix and marker.
+length, prefix and marker; `tokenized.store_of` says which prefixes need their
+own.
 """
 
 import contextlib

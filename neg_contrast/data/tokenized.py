@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Int, Integer
 
 from neg_contrast import errors
+from neg_contrast.artifacts import folders
 from neg_contrast.data import inputs, sequences, token_store
 from neg_contrast.data import prepared as prepared_lib
 from neg_contrast.data import tokenizer as tokenizer_lib
@@ -18,31 +19,27 @@ class TokenizedTexts:
 
   Attributes:
     store: token ids without specials, untruncated.
-    tokenizer: gives the special tokens.
+    template: the special tokens.
     max_length: tokens a sequence is cut to.
-    prefix_ids: put after [CLS].
+    prefix_ids: put before title and text.
     marker_ids: put before and after a mention; of others, none.
-    title_end_id: put between title and text; None: [SEP].
+    is_joined: whether the store has the prefix in it, as it can't be tokenized
+      apart; then titles and texts can't be cut.
   """
 
   store: token_store.TokenStore
-  tokenizer: tokenizer_lib.Tokenizer
+  template: inputs.Template
   max_length: int
   prefix_ids: tuple[int, ...]
   marker_ids: tuple[int, int] | None = None
-  title_end_id: int | None = None
-
-  @property
-  def separators(self) -> int:
-    """Tokens between title and text."""
-    return 1 if self.title_end_id is not None else self.tokenizer.separators
+  is_joined: bool = False
 
   def tokens(
       self,
       rows: Integer[np.ndarray, ' rows'],
       cuts: Int[np.ndarray, 'rows 3'] | None = None,
   ) -> sequences.Chained:
-    """Token ids of some rows, [CLS] and [SEP] included; views of the store.
+    """Token ids of some rows, special ones included; views of the store.
 
     Args:
       rows: `[rows] int`, of the texts.
@@ -51,6 +48,7 @@ class TokenizedTexts:
 
     Raises:
       IndexError: there is no such row.
+      UserError: a part is asked for, and the prefix belongs to the whole.
     """
     titles, texts = self.store.titles.take(rows), self.store.texts.take(rows)
     pieces: tuple[sequences.Sequences, ...] = (texts,)
@@ -58,19 +56,22 @@ class TokenizedTexts:
       left, right = (side.take(rows) for side in self.store.contexts)
       pieces = inputs.mention_pieces(
           left, texts, right, marker_ids=self.marker_ids,
-          room=self.max_length - 2 - len(self.prefix_ids),
+          room=self.max_length - self.template.around - len(self.prefix_ids),
       )
     elif cuts is not None:
+      if self.is_joined and (cuts != inputs.WHOLE).any():
+        raise errors.UserError(
+            f'{errors.key("model.passage_prefix")}: the tokenizer joins it '
+            'with the text after it, and here only parts of texts are taken; '
+            'leave it empty'
+        )
       titles, pieces = inputs.cut(titles, texts, cuts)
     return inputs.input_sequences(
         titles,
         pieces,
-        cls_id=self.tokenizer.cls_id,
-        sep_id=self.tokenizer.sep_id,
+        self.template,
         max_length=self.max_length,
         prefix_ids=self.prefix_ids,
-        title_end_id=self.title_end_id,
-        separators=self.separators,
     )
 
   def lengths(self) -> Int[np.ndarray, ' rows']:
@@ -82,18 +83,60 @@ class TokenizedTexts:
     return inputs.sequence_lengths(
         self.store.titles.lengths,
         lengths,
+        self.template,
         max_length=self.max_length,
         prefix_length=len(self.prefix_ids),
-        separators=self.separators,
     )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Joined:
+  """What texts are tokenized together with.
+
+  Attributes:
+    prefix: before each title, or text without one; empty: it is tokenized
+      apart, or there is none.
+    space: between title and text, where the template has no token there.
+  """
+
+  prefix: str = ''
+  space: str = ''
+
+  def __call__(self, title: str, text: str) -> tuple[str, str]:
+    """Title and text as the tokenizer is given them.
+
+    A blank title is none, also where a tokenizer makes tokens of spaces.
+    """
+    if not title.strip():
+      return '', self.prefix + text
+    title = title.rstrip() if self.space else title
+    return self.prefix + title, self.space + text
+
+
+_APART = _Joined()
+
+
+def _joined(tokenizer: tokenizer_lib.Tokenizer, prefix: str) -> _Joined:
+  return _Joined(
+      prefix if prefix and not tokenizer.is_apart(prefix) else '',
+      '' if tokenizer.template.between else tokenizer.separator,
+  )
 
 
 def store_of(
     prepared: prepared_lib.Prepared,
     role: str,
     tokenizer: tokenizer_lib.AnyTokenizer,
+    joined: _Joined = _APART,
 ) -> token_store.TokenStore:
-  """Token ids of `passage` or `query` texts, made once and kept beside them."""
+  """Token ids of `passage` or `query` texts, made once and kept beside them.
+
+  Args:
+    prepared: the corpus and its queries.
+    role: `passage` or `query`.
+    tokenizer: the model's.
+    joined: what texts are tokenized together with; a store is for one such.
+  """
   has_contexts = role == 'query' and prepared.has_mentions
   if role == 'passage':
     fingerprint = prepared.manifest['corpus_fingerprint']
@@ -101,27 +144,26 @@ def store_of(
   else:
     fingerprint = prepared.manifest['queries_fingerprint']
     place = prepared.folder
-  folder = place / 'tokens' / f'{role}-{tokenizer.sha256[:12]}'
+  name = f'{role}-{tokenizer.sha256[:12]}'
+  if joined != _APART:
+    own = folders.sha256_json(dataclasses.asdict(joined))
+    name, fingerprint = f'{name}-{own[:12]}', f'{fingerprint}-{own}'
   return token_store.make_token_store(
-      _texts(prepared, role), tokenizer, folder, fingerprint, has_contexts
+      _texts(prepared, role, joined), tokenizer, place / 'tokens' / name,
+      fingerprint, has_contexts,
   )
 
 
 def _texts(
-    prepared: prepared_lib.Prepared, role: str
+    prepared: prepared_lib.Prepared, role: str, joined: _Joined
 ) -> Iterator[tuple[str, ...]]:
   """What a store holds of each record; opens nothing before it is read."""
   if role == 'passage':
     for passage in prepared.passages:
-      yield _title(passage.title), passage.text
+      yield joined(passage.title, passage.text)
   else:
     for query in prepared.queries:
-      yield '', query.text, *(query.context or ())
-
-
-def _title(title: str) -> str:
-  """A blank one is none, also where a tokenizer makes tokens of spaces."""
-  return title if title.strip() else ''
+      yield *joined('', query.text), *(query.context or ())
 
 
 def tokenize(
@@ -146,22 +188,39 @@ def tokenize(
 
   Raises:
     UserError: the tokenizer lacks the title's end; or the queries are mentions,
-      and it lacks a marker or the length leaves no room.
+      and it lacks a marker, joins the prefix with what follows, or the length
+      leaves no room.
   """
-  prefix_ids = tuple(tokenizer.encode(prefix)) if prefix else ()
+  joined, template = _joined(tokenizer, prefix), tokenizer.template
+  prefix_ids = _prefix_ids(tokenizer, prefix, joined)
   marker_ids = None
   if role == 'query' and prepared.has_mentions:
     marker_ids = _marker_ids(tokenizer, markers)
-    least = 5 + len(prefix_ids)
+    if joined.prefix:
+      raise errors.UserError(
+          f'{errors.key("model.query_prefix")}={prefix!r}: the tokenizer joins '
+          'it with the text after it, and the queries are mentions, which are '
+          'cut around the mention; leave it empty'
+      )
+    least = template.around + 3 + len(prefix_ids)
     if max_length < least:
       raise errors.UserError(
           f'{errors.key("model.query_length")}={max_length}: leaves no room '
           f'for a mention between its markers; at least {least} are needed'
       )
   return TokenizedTexts(
-      store_of(prepared, role, tokenizer), tokenizer, max_length, prefix_ids,
-      marker_ids, _title_end_id(tokenizer, title_end),
+      store_of(prepared, role, tokenizer, joined),
+      _with_title_end(tokenizer, title_end), max_length, prefix_ids,
+      marker_ids, bool(joined.prefix),
   )
+
+
+def _prefix_ids(
+    tokenizer: tokenizer_lib.Tokenizer, prefix: str, joined: _Joined
+) -> tuple[int, ...]:
+  """Those that are put before tokens of a store."""
+  is_apart = prefix and not joined.prefix
+  return tuple(tokenizer.encode(prefix)) if is_apart else ()
 
 
 def _marker_ids(
@@ -180,11 +239,12 @@ def _marker_ids(
   return start, end
 
 
-def _title_end_id(
+def _with_title_end(
     tokenizer: tokenizer_lib.Tokenizer, token: str
-) -> int | None:
+) -> inputs.Template:
+  """The template, with a token of its own between title and text."""
   if not token:
-    return None
+    return tokenizer.template
   found = tokenizer.token_id(token)
   if found is None:
     raise errors.UserError(
@@ -192,7 +252,7 @@ def _title_end_id(
         'such token; name one of its vocabulary, best one that no text holds, '
         'or leave it empty for [SEP]'
     )
-  return found
+  return dataclasses.replace(tokenizer.template, between=(found,))
 
 
 def tokenize_in_memory(
@@ -203,12 +263,16 @@ def tokenize_in_memory(
     title_end: str = '',
 ) -> TokenizedTexts:
   """Tokenizes a few (title, text) pairs; other arguments as `tokenize`."""
-  titles, bodies = zip(*texts, strict=True) if texts else ((), ())
+  joined = _joined(tokenizer, prefix)
+  titles, bodies = (
+      zip(*(joined(*pair) for pair in texts), strict=True) if texts
+      else ((), ())
+  )
   encode = lambda values: sequences.listed(
       np.array(ids, np.int32) for ids in tokenizer.encode_batch(values)
   )
   return TokenizedTexts(
-      token_store.TokenStore(encode(list(map(_title, titles))), encode(bodies)),
-      tokenizer, max_length, tuple(tokenizer.encode(prefix)) if prefix else (),
-      title_end_id=_title_end_id(tokenizer, title_end),
+      token_store.TokenStore(encode(titles), encode(bodies)),
+      _with_title_end(tokenizer, title_end), max_length,
+      _prefix_ids(tokenizer, prefix, joined), is_joined=bool(joined.prefix),
   )

@@ -2,6 +2,7 @@
 
 import functools
 import hashlib
+import json
 import pathlib
 import re
 from collections.abc import Iterable, Sequence
@@ -12,6 +13,10 @@ from tokenizers import decoders, models, processors
 
 from neg_contrast import errors
 from neg_contrast.artifacts import folders
+from neg_contrast.data import inputs
+
+_SPACED = ' [SEP] '
+_AFTER_PREFIXES = 'a', '1', '.', ' a', '\n', '\u00e9', '\u65e5', ''
 
 
 class AnyTokenizer:
@@ -73,11 +78,9 @@ class Tokenizer(AnyTokenizer):
   """Makes token ids; never cuts, pads or adds special tokens.
 
   Attributes:
-    cls_id: id of the token before a text, such as [CLS] or `<s>`: that of the
-      tokenizer's own template, where it has one.
-    sep_id: id of the token after a text, such as [SEP] or `</s>`.
-    separators: how many of them its template puts between the texts of a pair:
-      two in RoBERTa's `<s> a </s></s> b </s>`.
+    template: the special tokens of inputs: those of the tokenizer's own
+      template. One without any template gets [CLS] and [SEP], or `<s>` and
+      `</s>`.
     vocab_size: one more than the highest id.
   """
 
@@ -85,29 +88,81 @@ class Tokenizer(AnyTokenizer):
     """Takes over a tokenizer.
 
     Raises:
-      UserError: neither its template nor its vocabulary has such tokens.
+      UserError: neither a template nor its vocabulary has such tokens.
     """
     super().__init__(backend)
-    single, pair = backend.encode('').ids, backend.encode('', '').ids
-    if len(single) == 2:
-      self.cls_id, self.sep_id = single
+    if backend.post_processor is None:
+      first = self._special(['[CLS]', '<s>'], 'a BERT or RoBERTa model')
+      last = self._special(['[SEP]', '</s>'], 'a BERT or RoBERTa model')
+      self.template = inputs.Template((first,), (last,), (last,))
     else:
-      self.cls_id = self._special(['[CLS]', '<s>'], 'a BERT or RoBERTa model')
-      self.sep_id = self._special(['[SEP]', '</s>'], 'a BERT or RoBERTa model')
-    between = pair[1:-1]
-    self.separators = max(1, len(between))
-    if set(between) - {self.sep_id}:
-      self.separators = 1
+      self.template = self._own_template()
+
+  @functools.cached_property
+  def _is_byte_level(self) -> bool:
+    values = json.loads(self._backend.to_str())
+    own = values['pre_tokenizer'] or {}
+    parts = own.get('pretokenizers', [own])
+    return any(part.get('type') == 'ByteLevel' for part in parts)
+
+  def _own_template(self) -> inputs.Template:
+    """What the post-processor puts around and between texts.
+
+    Pairs that end otherwise than single texts are those of nobody: a template
+    for pairs is left as it was by many who write one for texts.
+    """
+    probe = next((text for text in ('a', '1', *self._backend.get_vocab())
+                  if self.encode(text)), 'a')
+    start, end = self._around(self._backend.encode(probe), 0, 0)
+    pair = self._backend.encode(probe, probe)
+    if self._around(pair, 0, 1) != (start, end):
+      return inputs.Template(start, end, end)
+    numbers = pair.sequence_ids
+    middle = [i for i in range(len(numbers)) if numbers[i] is None
+              and 0 in numbers[:i] and 1 in numbers[i:]]
+    return inputs.Template(start, end, tuple(pair.ids[i] for i in middle))
+
+  def _around(
+      self, encoding: tokenizers.Encoding, first: int, last: int
+  ) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Ids before the tokens of one text, and after those of another."""
+    ids, numbers = encoding.ids, encoding.sequence_ids
+    if first not in numbers or last not in numbers:
+      return tuple(ids), ()
+    begin = numbers.index(first)
+    end = len(numbers) - numbers[::-1].index(last)
+    return tuple(ids[:begin]), tuple(ids[end:])
 
   @property
   def separator(self) -> str:
-    """Put between title and text, it becomes `separators` tokens."""
-    token = str(self._backend.id_to_token(self.sep_id))
-    spaced = f' {token} '
+    """Put between title and text, it becomes `template.between`.
+
+    Where that is empty, a space: the two are tokenized as one text.
+    """
+    tokens = [str(self._backend.id_to_token(number))
+              for number in self.template.between]
     # A byte-level tokenizer makes tokens of spaces around it.
-    if token == '[SEP]' and self.encode(spaced) == [self.sep_id]:
-      return spaced
-    return token * self.separators
+    if tokens == ['[SEP]'] and (
+        self.encode(_SPACED) == list(self.template.between)
+    ):
+      return _SPACED
+    return ''.join(tokens) or ' '
+
+  def is_apart(self, prefix: str) -> bool:
+    """Whether a prefix may be tokenized apart from the text after it.
+
+    It is so where white space splits texts into words and has no tokens.
+    Byte-level tokenizers join a space with the word after it.
+
+    Args:
+      prefix: put before texts; not empty.
+    """
+    if self._is_byte_level:
+      return False
+    whole = prefix if prefix[-1].isspace() else f'{prefix} '
+    own = self.encode(prefix)
+    return all(self.encode(whole + text) == [*own, *self.encode(text)]
+               for text in _AFTER_PREFIXES)
 
   def token_id(self, token: str) -> int | None:
     """The id of a token; None if the vocabulary lacks it."""
@@ -199,13 +254,15 @@ def _join_punctuation(text: str) -> str:
 
 
 def load_tokenizer(folder: str) -> Tokenizer:
-  """Reads `tokenizer.json`, or `vocab.txt` through transformers.
+  """Reads `tokenizer.json`, else `vocab.txt` or `spiece.model`.
+
+  The others go through transformers, see `load_seq2seq_tokenizer`.
 
   Raises:
-    UserError: the folder holds neither, or they are broken, or they are not a
-      BERT's.
+    UserError: the folder holds none of them, or they are broken, or they are
+      not an encoder's.
   """
-  return Tokenizer(_load(pathlib.Path(folder), ('vocab.txt',)))
+  return Tokenizer(_load(pathlib.Path(folder), ('vocab.txt', 'spiece.model')))
 
 
 def load_seq2seq_tokenizer(folder: str) -> Seq2SeqTokenizer:

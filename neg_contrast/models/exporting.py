@@ -19,6 +19,7 @@ from neg_contrast import errors
 from neg_contrast.artifacts import folders as folders_lib
 from neg_contrast.batches import packing
 from neg_contrast.data import sequences, tokenized
+from neg_contrast.data import tokenizer as tokenizer_lib
 from neg_contrast.models import (
   dual_encoder,
   families,
@@ -33,7 +34,8 @@ from neg_contrast.models import (
 from neg_contrast.settings import config as config_lib
 
 _TOLERANCE = 1e-5
-_TOKENS = {'unk': ('[UNK]', '<unk>'), 'pad': ('[PAD]', '<pad>'),
+_TOKENS = {'unk': ('[UNK]', '<unk>'),
+           'pad': ('[PAD]', '<pad>', '<|endoftext|>'),
            'mask': ('[MASK]', '<mask>')}
 _POOLING_MODES = ('cls_token', 'mean_tokens', 'max_tokens',
                   'mean_sqrt_len_tokens', 'weightedmean_tokens', 'lasttoken')
@@ -59,15 +61,19 @@ def passage_text(title: str, text: str, separator: str = ' [SEP] ') -> str:
     text: of the passage.
     separator: of the tokenizer.
   """
+  if separator.isspace():
+    title = title.rstrip()
   return f'{title}{separator}{text}' if title.strip() else text
 
 
-def prompt(prefix: str) -> str:
+def prompt(prefix: str, tokenizer: tokenizer_lib.Tokenizer) -> str:
   """A prefix as a string to put directly before a text.
 
-  Our prefixes are tokenized apart, so none may merge with what follows it.
+  One that is tokenized apart may not merge with what follows it.
   """
-  return prefix if not prefix or prefix[-1].isspace() else prefix + ' '
+  if not prefix or prefix[-1].isspace() or not tokenizer.is_apart(prefix):
+    return prefix
+  return prefix + ' '
 
 
 def max_length(text: text_spec.TextSpec, tower: str) -> int:
@@ -134,8 +140,10 @@ def write_model(
         'max_seq_length': length, 'do_lower_case': False,
     })
     folders_lib.write_json(place / 'config_sentence_transformers.json', {
-        'prompts': {'query': prompt(model.text.query_prefix),
-                    'document': prompt(model.text.passage_prefix)},
+        'prompts': {
+            'query': prompt(model.text.query_prefix, model.tokenizer),
+            'document': prompt(model.text.passage_prefix, model.tokenizer),
+        },
         'default_prompt_name': None,
         'similarity_fn_name': 'dot',
         pretrained.OWN_KEY: {  # Others ignore it.
@@ -204,10 +212,11 @@ def _check_tokens(
   """Compares tokens with those sentence-transformers would make."""
   prefix = model.text.prefix(role)
   title = model.tokenizer.encode(probe[0])
-  head = 1 + len(model.tokenizer.encode(prefix)) + len(title)
-  if title and head > model.text.length(role) - 1 - model.tokenizer.separators:
+  template = model.tokenizer.template
+  most = model.text.length(role) - template.around - len(template.between)
+  if title and len(model.tokenizer.encode(prefix)) + len(title) > most:
     return  # See `passage_text`.
-  theirs = backend.encode(prompt(prefix) + passage_text(
+  theirs = backend.encode(prompt(prefix, model.tokenizer) + passage_text(
       *probe, model.tokenizer.separator
   )).ids
   if theirs != _tokens(model, role, [probe])[0].tolist():
@@ -303,21 +312,25 @@ def _write_tokenizer(
     raise OSError(f'{path}: {e}') from e
   backend = tokenizers.Tokenizer.from_file(str(path))
   specials = {f'{name}_token': token for name, known in _TOKENS.items()
-              for token in known if backend.token_to_id(token) is not None}
+              for token in reversed(known)
+              if backend.token_to_id(token) is not None}
   pad_id = backend.token_to_id(specials.get('pad_token', ''))
   if pad_id is None:
     raise errors.UserError(
         f'{model.name}: its tokenizer has no [PAD] or <pad>, which '
         'sentence-transformers needs; give the folder of a model'
     )
-  cls, sep = model.tokenizer.cls_id, model.tokenizer.sep_id
-  first, last = str(backend.id_to_token(cls)), str(backend.id_to_token(sep))
-  specials |= {'cls_token': first, 'sep_token': last}
-  if backend.encode('').ids != [cls, sep]:
+  template = model.tokenizer.template
+  last = 'sep_token' if template.start else 'eos_token'
+  for name, ids in (('cls_token', template.start), (last, template.end)):
+    if ids:
+      specials[name] = str(backend.id_to_token(ids[0]))
+  if backend.post_processor is None:
+    first, last = specials['cls_token'], specials[last]
     backend.post_processor = processors.TemplateProcessing(
         single=f'{first} $A {last}',
         pair=f'{first} $A {last} $B:1 {last}:1',
-        special_tokens=[(first, cls), (last, sep)],
+        special_tokens=[(first, template.start[0]), (last, template.end[0])],
     )
     path.write_text(backend.to_str(pretty=True), encoding='utf-8')
   folders_lib.write_json(folder / 'special_tokens_map.json', specials)

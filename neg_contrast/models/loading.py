@@ -79,7 +79,6 @@ def from_pretrained(
         'belongs to another model'
     )
   text = encoder_settings.text_of(sources, config, name)
-  _check_prompts(text, tokenizer, config, name)
   spec = encoder_settings.with_score(
       encoder_settings.layers_of(source, config), text, config
   )
@@ -95,7 +94,7 @@ def from_pretrained(
               tower.fingerprint for tower in sources.values()
           ],
           'spec': spec.to_json(),
-          'text': text.identity,
+          'text': _text_identity(text, tokenizer),
           'tokenizer': tokenizer.sha256,
           'seed': seed if (
               encoder_settings.is_projection_new(spec, source)
@@ -198,27 +197,19 @@ def from_workdir(
       spec, text, tokenizer, params, name, folders.sha256_json({
           'weights': weights,
           'spec': spec.to_json(),
-          'text': text.identity,
+          'text': _text_identity(text, tokenizer),
           'tokenizer': tokenizer.sha256,
       }),
   )
 
 
-def _check_prompts(text, tokenizer, config, name) -> None:
-  """Whether the prompts that a folder brings may be tokenized apart."""
-  for role in ('query', 'passage'):
-    key, prefix = f'{role}_prefix', text.prefix(role)
-    if not prefix or getattr(config, key) is not None:
-      continue
-    whole = prefix if prefix[-1].isspace() else f'{prefix} '
-    if tokenizer.encode(f'{whole}a') != [
-        *tokenizer.encode(prefix), *tokenizer.encode('a')
-    ]:
-      raise errors.UserError(
-          f'{name}: its tokenizer joins the prompt {prefix!r} with the text '
-          'after it, and here they are tokenized apart, so that its embeddings '
-          f'would be others; {errors.flag(f"model.{key}")}="" goes without'
-      )
+def _text_identity(
+    text: text_spec.TextSpec, tokenizer: tokenizer_lib.Tokenizer
+) -> dict[str, Any]:
+  """What embeddings depend on; prefixes once were tokenized apart always."""
+  joined = [role for role in ('query', 'passage') if text.prefix(role)
+            and not tokenizer.is_apart(text.prefix(role))]
+  return text.identity | ({'joined': joined} if joined else {})
 
 
 def _check_towers(

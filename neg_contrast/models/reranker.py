@@ -150,11 +150,17 @@ def from_workdir(
 
 
 def _make(spec, text, tokenizer, params, name, weights) -> Reranker:
-  if tokenizer.separators != 1:
+  template = tokenizer.template
+  if len(template.between) != 1:
     raise errors.UserError(
-        f'{name}: its tokenizer puts {tokenizer.separators} separators into a '
-        'pair, as RoBERTa does, and rerankers are built for one; start from a '
-        'BERT or DistilBERT'
+        f'{name}: its tokenizer puts {len(template.between)} separators into a '
+        'pair, as RoBERTa does with two, and rerankers are built for one; '
+        'start from a BERT or DistilBERT'
+    )
+  if len(template.start) != 1 or template.end != template.between:
+    raise errors.UserError(
+        f'{name}: its tokenizer makes no [CLS] query [SEP] passage [SEP], for '
+        'which rerankers are built; start from a BERT or DistilBERT'
     )
   longest = text.query_length + text.passage_length - 1
   if longest > spec.transformer.max_positions:

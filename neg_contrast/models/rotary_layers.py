@@ -117,7 +117,7 @@ class SelfAttention(nn.Module):
       mixed = self.attention(flat(query), flat(key), flat(value), segment_ids)
     elif self.by_row:
       mixed = layers.attend_by_row(
-          query, key, value, segment_ids, drop.bound(), window
+          query, key, value, segment_ids, drop.bound(), window=window
       )
     else:
       heads = lambda x: x.swapaxes(1, 2)

@@ -24,7 +24,7 @@ def make_texts(tokenizer, folder, rng, rows, longest_title, max_length, prefix):
       [(some(longest_title), some(20)) for _ in range(rows)], tokenizer,
       folder, 'x',
   )
-  return tokenized.TokenizedTexts(store, tokenizer, max_length, prefix)
+  return tokenized.TokenizedTexts(store, tokenizer.template, max_length, prefix)
 
 
 def make_pool(rng, halves):

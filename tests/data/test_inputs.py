@@ -13,12 +13,13 @@ from neg_contrast.data import tokenizer as tokenizer_lib
 from tests import tiny
 
 CLS, SEP = 2, 3
+BERT = inputs.Template((CLS,), (SEP,), (SEP,))
 
 
 def tokens(title, text, max_length=10, prefix=()):
   one = lambda ids: sequences.listed([np.array(ids, np.uint16)])
   return inputs.input_sequences(
-      one(title), (one(text),), cls_id=CLS, sep_id=SEP, max_length=max_length,
+      one(title), (one(text),), BERT, max_length=max_length,
       prefix_ids=prefix,
   )[0].tolist()
 
@@ -33,8 +34,8 @@ def test_form():
 def test_another_token_between_title_and_text():
   one = lambda ids: sequences.listed([np.array(ids, np.uint16)])
   made = lambda title, text: inputs.input_sequences(
-      one(title), (one(text),), cls_id=CLS, sep_id=SEP, max_length=6,
-      title_end_id=9)[0].tolist()
+      one(title), (one(text),), inputs.Template((CLS,), (SEP,), (9,)),
+      max_length=6)[0].tolist()
   assert made([7], [8] * 9) == [CLS, 7, 9, 8, 8, SEP]
   assert made([], [8]) == [CLS, 8, SEP]
 
@@ -50,7 +51,7 @@ def test_only_the_text_is_cut_and_the_last_sep_stays():
 def test_lengths_equal_those_built(title, text, max_length, prefix):
   built = tokens([7] * title, [8] * text, max_length, (5,) * prefix)
   told = inputs.sequence_lengths(
-      np.array([title]), np.array([text]), max_length=max_length,
+      np.array([title]), np.array([text]), BERT, max_length=max_length,
       prefix_length=prefix,
   )
   assert told.tolist() == [len(built)]
@@ -87,7 +88,7 @@ def test_many_equal_one_by_one(texts, max_length, prefix):
   part = lambda i: sequences.listed(np.array(t[i], np.uint16) for t in texts)
   cuts = np.array([t[2] for t in texts], np.int32).reshape(-1, 3)
   build = lambda titles, pieces: [s.tolist() for s in inputs.input_sequences(
-      titles, pieces, cls_id=CLS, sep_id=SEP, max_length=max_length,
+      titles, pieces, BERT, max_length=max_length,
       prefix_ids=tuple(prefix),
   )]
   assert build(*inputs.cut(part(0), part(1), cuts)) == [
@@ -215,7 +216,8 @@ def test_tokenizer_is_saved_whole_and_never_cuts(tmp_path, minilm):
   own.save(tmp_path / 'copy')
   again = tokenizer_lib.load_tokenizer(str(tmp_path / 'copy'))
   assert again.sha256 == own.sha256
-  assert (own.cls_id, own.sep_id, own.vocab_size) == (101, 102, 30522)
+  assert own.template == inputs.Template((101,), (102,), (102,))
+  assert own.vocab_size == 30522
   with pytest.raises(errors.UserError, match='neither tokenizer.json nor'):
     tokenizer_lib.load_tokenizer(str(tmp_path))
 

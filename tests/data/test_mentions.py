@@ -361,7 +361,8 @@ def test_mentions_are_cut_around_the_middle(texts, prefix, max_length):
       room=max_length - 2 - len(prefix))
   built = [ids.tolist() for ids in inputs.input_sequences(
       sequences.listed([np.zeros(0, np.int32)] * len(texts)), pieces,
-      cls_id=CLS, sep_id=SEP, max_length=max_length, prefix_ids=tuple(prefix))]
+      inputs.Template((CLS,), (SEP,), (SEP,)), max_length=max_length,
+      prefix_ids=tuple(prefix))]
   assert built == [one_by_one(*of, max_length, prefix) for of in texts]
 
 
@@ -395,14 +396,15 @@ def test_tokens_of_mentions(tmp_path, corpus, length):
     assert left[len(left) - len(before):] == before
     assert right[:len(after)] == after
   # One store serves any markers, and passages have none.
+  cls, sep = own.template.start + own.template.end
   other = tokenized.tokenize(corpus, 'query', own, length, '',
                              ('word1', 'word2'))
   assert other.store.texts[0].tolist() == texts.store.texts[0].tolist()
   assert own.token_id('word1') in other.tokens(rows[:1])[0]
   assert tokenized.tokenize(corpus, 'passage', own, 30, '').tokens(
-      rows[:1])[0].tolist() == [own.cls_id, *own.encode(
-          corpus.passages[0].title), own.sep_id, *own.encode(
-              corpus.passages[0].text), own.sep_id]
+      rows[:1])[0].tolist() == [cls, *own.encode(
+          corpus.passages[0].title), sep, *own.encode(
+              corpus.passages[0].text), sep]
 
 
 def test_markers_that_lack_and_lengths_too_short(tmp_path, corpus):

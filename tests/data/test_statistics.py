@@ -16,7 +16,7 @@ def texts_of(folder, titles, bodies, cut=8, prefix=()):
   texts = [(' '.join(['word1'] * t), ' '.join(['word2'] * b))
            for t, b in zip(titles, bodies, strict=True)]
   store = token_store.make_token_store(texts, tokenizer, folder / 'store', 'x')
-  return tokenized.TokenizedTexts(store, tokenizer, cut, prefix)
+  return tokenized.TokenizedTexts(store, tokenizer.template, cut, prefix)
 
 
 class Columns(prepared_lib.Prepared):

@@ -271,7 +271,7 @@ def test_check_sees_what_changed(tmp_path, damage, message):
 def test_not_a_number_is_refused(tmp_path):
   model = make_model(tmp_path)
   model.params['shared']['bert']['embeddings']['norm']['bias'][0] = np.nan
-  with pytest.raises(errors.UserError, match='are not numbers'):
+  with pytest.raises(errors.UserError, match='are not finite'):
     write(model, tmp_path / 'model')
 
 

@@ -156,7 +156,7 @@ def test_tokens_are_those_of_the_template(tmp_path, kind):
       *((backend.encode(title, text) if title.strip()
          else backend.encode(text)).ids for title, text in TITLED)]
   assert texts.lengths().tolist() == list(map(len, built))
-  assert tokenizer.separators == (2 if 'roberta' in kind else 1)
+  assert len(tokenizer.template.between) == (2 if 'roberta' in kind else 1)
 
 
 @pytest.mark.parametrize('kind', REFERENCES)
@@ -207,20 +207,44 @@ def test_too_few_positions(tmp_path):
 
 
 def test_what_is_refused(tmp_path):
-  """Rerankers over two separators; prompts that merge with the text."""
+  """Rerankers over two separators."""
   write(tmp_path, 'roberta')
   config = config_lib.ModelConfig(
       init='x', query_length=6, passage_length=8)
   with pytest.raises(errors.UserError, match='puts 2 separators into a pair'):
     reranker.from_pretrained(str(tmp_path), config, 0)
-  (tmp_path / 'modules.json').write_text(json.dumps([
+
+
+def test_prompts_that_merge_with_the_text(tmp_path):
+  """Byte-level tokens: a prompt and its text are tokenized together."""
+  st = pytest.importorskip('sentence_transformers')
+  source = tmp_path / 'source'
+  write(source, 'roberta')
+  (source / 'modules.json').write_text(json.dumps([
       {'idx': 0, 'name': '0', 'path': '',
        'type': 'sentence_transformers.models.Transformer'}]))
-  (tmp_path / 'config_sentence_transformers.json').write_text(json.dumps(
-      {'prompts': {'query': 'query: '}}))
-  with pytest.raises(errors.UserError, match="joins the prompt 'query: '"):
-    load(tmp_path)
-  assert load(tmp_path, query_prefix='').text.query_prefix == ''
+  (source / 'config_sentence_transformers.json').write_text(json.dumps(
+      {'prompts': {'query': 'Find it.\nQuery:', 'document': 'passage: '}}))
+  model, plain = load(source), load(source, query_prefix='', passage_prefix='')
+  assert model.text.query_prefix == 'Find it.\nQuery:'
+  assert model.fingerprint != plain.fingerprint
+  folder = tmp_path / 'model'
+  folder.mkdir()
+  exporting.write_model(
+      model, folder, model_card.model_card(
+          model, model_card.Facts('tiny', source='x')))
+  again = load(folder, pooling=None)
+  assert (again.spec, again.text) == (model.spec, model.text)
+  theirs = st.SentenceTransformer(str(folder), device='cpu')
+  separator = model.tokenizer.separator
+  np.testing.assert_allclose(
+      exporting.embed(model, 'passage', TITLED),
+      theirs.encode([exporting.passage_text(*pair, separator)
+                     for pair in TITLED], prompt_name='document'), atol=1e-5)
+  theirs.max_seq_length = 12
+  np.testing.assert_allclose(
+      exporting.embed(model, 'query', [('', text) for text in TEXTS]),
+      theirs.encode(TEXTS, prompt_name='query'), atol=1e-5)
 
 
 def test_old_descriptions_are_read_as_before():
