@@ -18,6 +18,8 @@ _PLACE: contextvars.ContextVar[tuple[str, ...]] = contextvars.ContextVar(
 NOTE = '\t'
 """In a place, between its key and its note; see `within`."""
 
+_SETS = 'mixture.sets.'  # Keys of sets are those of `data`, without sections.
+
 
 class UserError(Exception):
   """Bad input, config or environment: something the user can put right.
@@ -63,9 +65,16 @@ def key(name: str) -> str:
   """A key as messages and flags name it, such as `config.stage1.data.source`.
 
   Args:
-    name: section and key, such as `data.source`.
+    name: section and key, such as `data.source`; of one of several data sets
+      that is `config.mixture.sets.NAME.source`.
   """
-  places = (place.partition(NOTE)[0] for place in _PLACE.get())
+  places = [place.partition(NOTE)[0] for place in _PLACE.get()]
+  if places and places[-1].startswith(_SETS):
+    section, _, rest = name.rpartition('.')
+    if section == 'data':
+      name = rest
+    elif section:  # All sets have that in common.
+      del places[-1]
   return '.'.join(('config', *filter(None, places), name))
 
 
@@ -77,10 +86,10 @@ def flag(name: str) -> str:
 
   Returns:
     `--workdir`, or `--config.stage1.workdir`; cells lie in the workdir of their
-    table.
+    table, data sets of a mixture in that of the training.
   """
   inner = _PLACE.get()[-1].partition(NOTE)[0] if _PLACE.get() else ''
-  is_own = inner and not inner.startswith('cells.')
+  is_own = inner and not inner.startswith(('cells.', _SETS))
   return f'--{key(name)}' if is_own else f'--{name}'
 
 

@@ -9,6 +9,7 @@ share what they load.
 import abc
 import dataclasses
 import pathlib
+import re
 import shutil
 from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
@@ -172,7 +173,7 @@ def _label(place: str) -> str:
   if place == 'stage1':
     return 'stage 1'
   name, _, note = place.partition(errors.NOTE)
-  label = name.removeprefix('cells.').replace('.', '-')
+  label = re.sub(r'^(cells|mixture\.sets)\.', '', name).replace('.', '-')
   return ' '.join(filter(None, (label, note)))
 
 

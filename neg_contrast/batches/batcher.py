@@ -129,6 +129,8 @@ class Batcher:
       numbers of those that are filled in, ascending. What the others would hold
       is 0 or False, and their tokens are not read.
     teacher: scores the candidates of some queries; None: there is none.
+    order: step -> `[batch] int`, its examples; None: as `example_numbers`.
+    facts: step -> what the log says of a batch beside `BatchStats`.
   """
 
   examples: examples_lib.Examples
@@ -150,6 +152,8 @@ class Batcher:
   queue_steps: int = 0
   held: Callable[[int], np.ndarray] = np.arange
   teacher: Teacher | None = None
+  order: Callable[[int], np.ndarray] | None = None
+  facts: Callable[[int], Mapping[str, float]] = lambda step: {}
 
   def example_numbers(self, step: int) -> Int[np.ndarray, ' batch']:
     """The examples of a step."""
@@ -158,9 +162,10 @@ class Batcher:
   @functools.cached_property
   def _numbers(self) -> Callable[[int], np.ndarray]:
     """Step -> examples; knows those of the batches in the queue."""
-    return functools.lru_cache(self.queue_steps + 1)(functools.partial(
+    order = self.order or functools.partial(
         example_numbers, len(self.examples), self.batch_size, self.seed
-    ))
+    )
+    return functools.lru_cache(self.queue_steps + 1)(order)
 
   def with_fitted_rows(
       self, longest: Mapping[str, int], even_row_length: int
@@ -237,7 +242,8 @@ class Batcher:
         ),
     )
     values: dict[str, float] = {
-        'missing_negatives': int((negative_rows < 0).sum())
+        'missing_negatives': int((negative_rows < 0).sum()),
+        **self.facts(step),
     }
     if self.queue_steps:
       values['queue_age'] = queue.mean_age(step, self.queue_steps)

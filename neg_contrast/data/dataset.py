@@ -160,11 +160,17 @@ class Dataset:
       return None
     return shared_ids.find(self.prepared)
 
+  def prefix(self, model: Model, role: str) -> str:
+    """What is put before its `query` or `passage` texts."""
+    own = (self._config.query_prefix if role == 'query'
+           else self._config.passage_prefix)
+    return model.text.prefix(role) if own is None else own
+
   def tokenize(self, model: Model, role: str) -> tokenized.TokenizedTexts:
     """The `query` or `passage` texts as input of a model."""
     return tokenized.tokenize(
         self.prepared, role, model.tokenizer, model.text.length(role),
-        model.text.prefix(role), model.text.markers, model.text.title_end,
+        self.prefix(model, role), model.text.markers, model.text.title_end,
     )
 
 
@@ -215,6 +221,10 @@ class SyntheticDataset(Dataset):
     """`[passages] int32`: number of the document, -1 where unknown."""
     return self._gold.documents
 
+  def prefix(self, model: Model, role: str) -> str:
+    """That of the data set with the passages."""
+    return self._gold.prefix(model, role)
+
   @property
   def own_passages(self) -> None:
     """None: ids of synthetic queries are made here, and name no passages."""
@@ -223,12 +233,15 @@ class SyntheticDataset(Dataset):
 
 def name_of(config: config_lib.DataConfig) -> str:
   """Short name of a data set: its folder or file, or what it is."""
+  if config.name:
+    return config.name
   scheme, _, place = config.source.partition(':')
   return pathlib.Path(place or scheme).resolve().name
 
 
-_READ = ('source', 'prepared_dir', 'how_to_get', 'on_invalid', 'document',
-         'answer_words', 'drop_own_passage',
+_READ = ('source', 'name', 'prepared_dir', 'how_to_get', 'on_invalid',
+         'document', 'answer_words', 'drop_own_passage', 'query_prefix',
+         'passage_prefix',
          'train_split', 'tune_split', 'tune_fraction', 'test_split', 'split')
 
 
@@ -282,10 +295,17 @@ class Data(artifact.Artifact):
     if not self.is_made():
       return None
     dataset = self.load()
-    contents = contents_of(dataset.prepared, role)
+    contents = {**contents_of(dataset.prepared, role), **self._prefixes(role)}
     if role != 'corpus' and dataset.own_passages is not None:
       return {**contents, 'drop_own_passage': True}
     return contents
+
+  def _prefixes(self, role: str) -> dict[str, str]:
+    """The prompts of its own that texts are read with in a role."""
+    config = self.config
+    read = {} if role == 'corpus' else {'query_prefix': config.query_prefix}
+    read['passage_prefix'] = config.passage_prefix
+    return {key: value for key, value in read.items() if value is not None}
 
 
 def contents_of(prepared: prepared_lib.Prepared, role: str) -> dict[str, str]:

@@ -34,6 +34,13 @@ class Positives:
     return len(self._ends)
 
   @property
+  def pairs(self) -> Int[np.ndarray, 'pairs 2']:
+    """`[pairs, 2] int32`: (query row, group), as they were given."""
+    counts = np.diff(self._ends, prepend=0)
+    queries = np.repeat(np.arange(len(self), dtype=np.int32), counts)
+    return np.stack([queries, self._groups], axis=1)
+
+  @property
   def most(self) -> int:
     """Positives of the query that has most of them."""
     return int(np.diff(self._ends, prepend=0).max(initial=0))
@@ -54,9 +61,7 @@ class Positives:
 
   def joined(self, pairs: Int[np.ndarray, 'pairs 2']) -> 'Positives':
     """These and more: (query row, group) pairs, in any order."""
-    queries = np.repeat(np.arange(len(self)), np.diff(self._ends, prepend=0))
-    known = np.stack([queries, self._groups], axis=1)
-    return Positives(np.unique(np.concatenate([known, pairs]), axis=0),
+    return Positives(np.unique(np.concatenate([self.pairs, pairs]), axis=0),
                      len(self))
 
   def holds(

@@ -119,7 +119,62 @@ class Chained:
     return ids
 
 
-AnySequences = Sequences | Chained
+@dataclasses.dataclass(frozen=True)
+class Interleaved:
+  """Sequences of several stores in any order; taking copies no token.
+
+  Attributes:
+    parts: the sequences of each store.
+    part: `[sequences] int`, which of the parts each comes from.
+    place: `[sequences] int`, which sequence of that part it is.
+  """
+
+  parts: 'tuple[AnySequences, ...]'
+  part: Int[np.ndarray, ' sequences']
+  place: Int[np.ndarray, ' sequences']
+
+  def __len__(self) -> int:
+    return len(self.part)
+
+  def __iter__(self) -> Iterator[Integer[np.ndarray, ' tokens']]:
+    return (self[row] for row in range(len(self)))
+
+  def __getitem__(self, row: int) -> Integer[np.ndarray, ' tokens']:
+    """Token ids of one; raises as `Sequences` does."""
+    return self.parts[self.part[row]][int(self.place[row])]
+
+  @property
+  def lengths(self) -> Int[np.ndarray, ' sequences']:
+    """`[sequences] int64`."""
+    lengths = np.zeros(len(self), np.int64)
+    for lines, chosen in self._by_part():
+      lengths[lines] = chosen.lengths
+    return lengths
+
+  def take(self, rows: Integer[np.ndarray, ' rows']) -> 'Interleaved':
+    """Some of them; raises as `Sequences` does."""
+    return dataclasses.replace(
+        self, part=self.part[rows], place=self.place[rows]
+    )
+
+  def flat(self) -> Int[np.ndarray, ' tokens']:
+    """`[tokens] int32`: the token ids of all, sequence after sequence."""
+    lengths = self.lengths
+    begins = np.cumsum(lengths) - lengths
+    ids = np.empty(lengths.sum(), np.int32)
+    for lines, chosen in self._by_part():
+      ids[runs(begins[lines], lengths[lines])] = chosen.flat()
+    return ids
+
+  def _by_part(self):
+    """(numbers of sequences, these sequences) of each part that has some."""
+    for number, part in enumerate(self.parts):
+      lines = np.flatnonzero(self.part == number)
+      if len(lines):
+        yield lines, part.take(self.place[lines])
+
+
+AnySequences = Sequences | Chained | Interleaved
 
 
 def listed(arrays: Iterable[Integer[np.ndarray, ' _tokens']]) -> Sequences:

@@ -6,27 +6,29 @@ import pathlib
 from neg_contrast import errors
 from neg_contrast.artifacts import artifact, folders
 from neg_contrast.data import dataset as dataset_lib
-from neg_contrast.evaluation import evaluations, judged, metrics, summary
+from neg_contrast.evaluation import evaluations, metrics, summary
 from neg_contrast.jobs.common import (
   checks,
   declared_draws,
-  declared_hybrid,
+  declared_mixture,
   declared_pairs,
   declared_runs,
+  declared_systems,
   negatives_checks,
   reporting,
-  settings_of_rooms,
 )
 from neg_contrast.models import loading
-from neg_contrast.retrieval import bm25_search, corpus_vectors
-from neg_contrast.retrieval import retriever as retriever_lib
+from neg_contrast.retrieval import corpus_vectors
 from neg_contrast.settings import config as config_lib
-from neg_contrast.training import run_artifacts
+from neg_contrast.training import mixture_run, run_artifacts
 
 
 def check(config: config_lib.Config) -> None:
   """Refuses a config that does not suit `job=train`."""
-  checks.check_source(config)
+  if config.mixture.sets:
+    declared_mixture.check(config)
+  else:
+    checks.check_source(config)
   checks.check_init(config)
   checks.check_same_model(config)
   if config.synthetic.pairs == 'generated':
@@ -39,7 +41,8 @@ def check(config: config_lib.Config) -> None:
   config.evaluation.check_depth()
   if config.evaluation.hybrid and config.model.score not in (None, 'dual'):
     raise config.error('evaluation.hybrid', 'is for model.score=dual')
-  negatives_checks.check_trained_with(config)
+  for own in declared_mixture.configs_of(config).values() or (config,):
+    negatives_checks.check_trained_with(own)
 
 
 class TrainJob:
@@ -47,9 +50,9 @@ class TrainJob:
 
   def __init__(self, config: config_lib.Config, workdir: pathlib.Path):
     """Reads nothing yet."""
-    self._config, self._workdir = config, workdir
+    self._config, self._workdir = declared_mixture.main_config(config), workdir
     self._place = errors.place()
-    self.gold = dataset_lib.data_of(config.data)
+    self.gold = dataset_lib.data_of(self._config.data)
 
   def targets(self) -> list[artifact.Artifact]:
     """Evaluations before and after, and the training.
@@ -57,66 +60,63 @@ class TrainJob:
     Raises:
       UserError: a metric is not known.
     """
-    config, split = self._config, self._config.data.test_split
+    config, systems = self._config, self._systems
     metrics.check_names(config.evaluation.metrics)
-    bm25 = judged.Bm25Ranking(
-        self.judged(split), 'bm25',
-        bm25_search.bm25_of(config.evaluation, self.gold),
+    starts = declared_runs.starts(
+        self.run, self.stage1.run if self.stage1 is not None
+        and config.evaluation.untouched else None
     )
     return [
-        self.gold,
-        *[evaluations.Evaluation(bm25, self._workdir)] * config.evaluation.bm25,
-        *[self.evaluation(name, start, split)
-          for name, start in declared_runs.starts(
-              self.run, self.stage1.run if self.stage1 is not None
-              and config.evaluation.untouched else None
-          ).items()],
+        *[of.gold for of in systems],
+        *[of.bm25() for of in systems if config.evaluation.bm25],
+        *[of.dense(name, start) for of in systems
+          for name, start in starts.items()],
         self.run,
-        self.evaluation('trained', self.run, split),
-        *([declared_hybrid.hybrid(
-            config, self.judged(split), self.vectors(self.run), self._workdir
-        )] if config.evaluation.hybrid else []),
+        *[of.dense('trained', self.run) for of in systems],
+        *[of.hybrid(self.run) for of in systems if config.evaluation.hybrid],
     ]
 
   @functools.cached_property
   def run(self) -> run_artifacts.EncoderRun:
     """The training."""
     with errors.at(self._place):
+      after = None if self.stage1 is None else self.stage1.run
+      if self._config.mixture.sets:
+        return declared_mixture.mixture_run_of(
+            self._config, self._workdir, after
+        )
       return declared_runs.encoder_run(
-          self._config, self._workdir, self._data, self.gold, self._pool,
-          None if self.stage1 is None else self.stage1.run,
+          self._config, self._workdir, self._data, self.gold, self._pool, after,
           drawn_from=declared_draws.drawn_from(
               self._config, self._data, self.gold
           ),
       )
 
-  def judged(self, split: str) -> judged.Judged:
-    """The queries of a split, which tuning must not have seen."""
-    return judged.Judged(self.gold, split, self._config.evaluation,
-                         split == self._config.data.test_split)
-
   def vectors(self, model: artifact.Artifact) -> corpus_vectors.Embeddings:
     """The vectors of the corpus by a model of this job."""
-    return corpus_vectors.Embeddings(
-        self.gold, settings_of_rooms.encoding(self._config),
-        self._workdir / retriever_lib.FOLDER, model,
-    )
+    return self._systems[0].vectors(model)
 
   def evaluation(
       self, system: str, model: artifact.Artifact, split: str,
       is_shown_with_split: bool = False,
   ) -> evaluations.Evaluation:
     """The evaluation of a model of this job on a split."""
-    return evaluations.Evaluation(judged.DenseRanking(
-        self.judged(split), system, self.vectors(model),
-        settings_of_rooms.search(self._config),
-        self._workdir / retriever_lib.FOLDER,
-    ), self._workdir, is_shown_with_split)
+    return self._systems[0].dense(system, model, split, is_shown_with_split)
+
+  @functools.cached_property
+  def _systems(self) -> list[declared_systems.Systems]:
+    """What is evaluated on each data set; those of `gold` come first."""
+    with errors.at(self._place):
+      return declared_systems.systems_of(self._config, self._workdir)
 
   def finish(self) -> None:
     """Writes and prints the numbers."""
     dataset, model = self.gold.load(), self.run.start.load()
-    values = summary.gather(self._workdir, dataset)
+    values = summary.gather(
+        self._workdir, dataset,
+        others=mixture_run.tuned_metrics(self._workdir)
+        if self._config.mixture.sets else {},
+    )
     folders.write_sealed(self._workdir / folders.MANIFEST, {
         'config': config_lib.to_dict(self._config),
         'identity': self.run.identity,
@@ -144,6 +144,7 @@ class TrainJob:
 
   @functools.cached_property
   def _pool(self):
-    return declared_draws.pool_of_training(
-        self._config, self._workdir, self._data, self.gold
-    )
+    return None if self._config.mixture.sets else (
+        declared_draws.pool_of_training(
+            self._config, self._workdir, self._data, self.gold
+        ))

@@ -27,6 +27,7 @@ from neg_contrast.settings.evaluation_settings import EvaluationConfig
 from neg_contrast.settings.index_settings import IndexConfig
 from neg_contrast.settings.loss_settings import LossConfig
 from neg_contrast.settings.mesh_settings import MeshConfig
+from neg_contrast.settings.mixture_settings import MixtureConfig, SetConfig
 from neg_contrast.settings.model_settings import ModelConfig
 from neg_contrast.settings.nce_settings import NceConfig
 from neg_contrast.settings.negatives_settings import FORMATS, NegativesConfig
@@ -40,10 +41,11 @@ __all__ = [
     'BENCHMARKS', 'FORMATS', 'MINED', 'PRETEXTS',
     'BenchmarkConfig', 'CheckpointingConfig', 'CompareConfig', 'Config',
     'DataConfig', 'EnsembleConfig', 'EvaluationConfig', 'IndexConfig',
-    'LossConfig', 'MeshConfig', 'ModelConfig', 'NceConfig', 'NegativesConfig',
-    'OptimConfig', 'StudyConfig', 'SyntheticConfig', 'TableConfig',
+    'LossConfig', 'MeshConfig', 'MixtureConfig', 'ModelConfig', 'NceConfig',
+    'NegativesConfig', 'OptimConfig', 'SetConfig', 'StudyConfig',
+    'SyntheticConfig', 'TableConfig',
     'arguments', 'base_config', 'flat', 'from_dict',
-    'inner_configs', 'parse', 'set_key',
+    'inner_configs', 'named_sets', 'parse', 'set_key',
     'to_dict', 'unknown_argument',
 ]
 
@@ -75,6 +77,7 @@ class Config(keys.Section):
     query: what `job=search` answers; empty: it asks for queries.
     seed: seed of initialisation, data order, negatives and dropout.
     data: see DataConfig.
+    mixture: see MixtureConfig.
     model: see ModelConfig.
     loss: see LossConfig.
     synthetic: see SyntheticConfig.
@@ -103,6 +106,9 @@ class Config(keys.Section):
   query: str = keys.key('', counts=False)
   seed: int = keys.key(0, keys.at_least(0))
   data: DataConfig = keys.section(DataConfig)
+  mixture: MixtureConfig = keys.section(MixtureConfig, counts=keys.Where(
+      'it has `sets`', lambda config: bool(config.mixture.sets)
+  ))
   model: ModelConfig = keys.section(ModelConfig)
   loss: LossConfig = keys.section(LossConfig)
   synthetic: SyntheticConfig = keys.section(SyntheticConfig)
@@ -125,6 +131,7 @@ class Config(keys.Section):
 
 _WITHIN = ('stage1', 'generator')  # Keys that hold whole configs.
 _CELLS = 'cells'  # And the key that holds groups of them.
+_SETS = 'sets'  # The key that holds data sets.
 
 
 def base_config() -> ml_collections.ConfigDict:
@@ -183,6 +190,26 @@ def set_key(
     raise errors.SettingError(key, value, why) from e
 
 
+def named_sets(
+    **sets: dict[str, Any]
+) -> ml_collections.ConfigDict:
+  """What `config.mixture.sets` holds, all keys with their defaults.
+
+  Args:
+    **sets: name of a data set -> its keys and their values.
+
+  Raises:
+    UserError: a key is unknown.
+  """
+  made = config_dict.ConfigDict()
+  for name, values in sets.items():
+    made[name] = config_dict.ConfigDict(_defaults(SetConfig)).lock()
+    with errors.within(f'mixture.sets.{name}'):
+      for key, value in values.items():
+        set_key(made[name], key, value)
+  return made.lock()
+
+
 def flat(config: ml_collections.ConfigDict, prefix: str = '') -> list[str]:
   """All keys, with their sections."""
   names = []
@@ -235,7 +262,7 @@ def _defaults(cls: type) -> dict[str, Any]:
   for field in dataclasses.fields(cls):
     if dataclasses.is_dataclass(field.type):
       values[field.name] = _defaults(typing.cast(type, field.type))
-    elif field.name in (*_WITHIN, _CELLS):
+    elif field.name in (*_WITHIN, _CELLS, _SETS):
       values[field.name] = config_dict.placeholder(config_dict.ConfigDict)
     elif field.default is None:
       values[field.name] = config_dict.placeholder(keys.plain_type(field.type))
@@ -272,6 +299,8 @@ def _build(cls: type[keys.Section], values: Any) -> Any:
       value = None if value is None else _build_within(name, value)
     elif name == _CELLS:
       value = None if value is None else _build_cells(value)
+    elif name == _SETS:
+      value = None if value is None else _build_sets(path, value)
     else:
       keys.check_type(path, value, annotation)
     checked[name] = value
@@ -294,6 +323,17 @@ def _build_cells(groups: Any) -> dict[str, dict[str, Config]]:
               for name, values in cells.items()}
       for group, cells in groups.items()
   }
+
+
+def _build_sets(path: str, sets: Any) -> dict[str, SetConfig]:
+  """Data sets in the order of their names."""
+  _check_keys(path, sets)
+  built = {}
+  for name in sorted(sets):
+    _check_keys(f'{path}.{name}', sets[name])
+    with errors.within(f'{path}.{name}'):
+      built[name] = _build(SetConfig, sets[name])
+  return built
 
 
 def _check_keys(name: str, values: Any) -> None:

@@ -12,6 +12,8 @@ class DataConfig(keys.Section):
   Attributes:
     source: `scheme:place`, e.g. `squad:data/squad`, `beir:data/msmarco`, or
       `python_docs`.
+    name: of the data set, in `metrics.json` and in names of folders; empty:
+      that of its folder or file.
     how_to_get: what to download, from where, how large it is, and into which
       folder; printed when the source is missing.
     prepared_dir: folder of prepared corpora and token stores, kept for reuse.
@@ -27,6 +29,9 @@ class DataConfig(keys.Section):
     split: judgements that `job=evaluate` evaluates on.
     drop_own_passage: whether a query never retrieves the passage with its own
       id; None: in `beir:` sources, as BEIR does (ArguAna and Quora need it).
+    query_prefix: put before each query of this data set, whatever the model
+      says; None: `model.query_prefix`.
+    passage_prefix: the same of its passages.
     document: what makes passages one document: `reader` (what the format says)
       or `title` (equal titles that are not empty).
     batch_size: examples (query, positive) in a batch, over all devices.
@@ -49,6 +54,7 @@ class DataConfig(keys.Section):
   section = 'data'
 
   source: str = keys.key('', counts=False)
+  name: str = keys.key('', counts=False)
   how_to_get: str = keys.key('', counts=False)
   prepared_dir: str = keys.key('workdirs/prepared', counts=False)
   on_invalid: str = keys.key(
@@ -61,6 +67,8 @@ class DataConfig(keys.Section):
   test_split: str = keys.key('test', counts=False)
   split: str = keys.key('test', counts=False)
   drop_own_passage: bool | None = keys.key(None, counts=False)
+  query_prefix: str | None = keys.key(None, counts=keys.Changed())
+  passage_prefix: str | None = keys.key(None, counts=keys.Changed())
   document: str = keys.key('reader', keys.one_of('reader', 'title'))
   batch_size: int = keys.key(64, keys.at_least(2))
   groups: int = keys.key(1, keys.at_least(1))

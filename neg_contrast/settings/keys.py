@@ -211,7 +211,7 @@ def key(
   )
 
 
-def section(cls: type, *, counts: bool = True) -> Any:
+def section(cls: type, *, counts: bool | Where = True) -> Any:
   """Declares a key that holds a section.
 
   Args:
@@ -284,6 +284,8 @@ def counting(section: Any) -> dict[str, Any]:
       counts = getattr(section, field.name) != field.default
     if counts:
       value = getattr(section, field.name)
+      if isinstance(value, dict):
+        value = {name: counting(one) for name, one in value.items()}
       values[field.name] = (
           counting(value) if dataclasses.is_dataclass(value) else value
       )

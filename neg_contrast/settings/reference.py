@@ -30,7 +30,8 @@ _HEAD = """\
 | --- | --- | --- | --- | --- |
 """
 _CONFIGS = {'stage1': 'config', 'generator': 'config',
-            'cells': 'configs by group and name'}
+            'cells': 'configs by group and name',
+            'sets': 'data sets by name'}
 
 
 def reference() -> str:
@@ -40,8 +41,10 @@ def reference() -> str:
     if dataclasses.is_dataclass(field.type):
       parts.append(_section(
           f'`{field.name}`', typing.cast(type, field.type),
-          may_count=keys.declared(field).counts is True,
+          may_count=keys.declared(field).counts is not False,
       ))
+      if field.type is config_lib.MixtureConfig:
+        parts.append(_section('`mixture.sets.NAME`', config_lib.SetConfig))
   return '\n'.join(parts)
 
 

@@ -126,6 +126,12 @@ class DualEncoderTraining(pooled_run.PooledTraining):
     return chunk_groups
 
   def _make_batch(self):
+    batcher = fitted(self.make_unfitted(), self._config, self.model)
+    self.row_lengths = batcher.row_lengths
+    return batcher, len(batcher.examples)
+
+  def make_unfitted(self) -> batcher_lib.Batcher:
+    """Makes batches of the examples, in rows of no special length."""
     dataset = self._dataset
     pairs = self._relabelled(examples.make_examples(
         dataset.prepared, dataset.train_and_tune[0],
@@ -134,7 +140,7 @@ class DualEncoderTraining(pooled_run.PooledTraining):
     self._warn_of_small_pools(pairs.query_rows)
     self._source = self._source_for(pairs)
     halves = self._source.halves
-    batcher = self._batcher(
+    return self._batcher(
         self.model.text,
         **self._table(),
         examples=pairs,
@@ -149,13 +155,6 @@ class DualEncoderTraining(pooled_run.PooledTraining):
         held=functools.partial(sharding.held, mesh=self._mesh),
         teacher=self._teacher(),
     )
-    if not self._config.data.row_length:
-      batcher = batcher.with_fitted_rows(
-          longest(self._config, self.model.text),
-          self.model.spec.transformer.even_row_length,
-      )
-    self.row_lengths = batcher.row_lengths
-    return batcher, len(pairs)
 
   def _table(self) -> dict[str, Any]:
     """What batches take where steps search all passages; else nothing."""
@@ -298,6 +297,25 @@ def held_by(
           knows and bool(negatives.per_query)),
       *[dual_encoder_loss.TEACHER] * bool(
           negatives.judge or negatives.pool),
+  )
+
+
+def fitted(
+    batcher: batcher_lib.Batcher,
+    config: run_settings.RunSettings,
+    model: loading.Model,
+) -> batcher_lib.Batcher:
+  """Makes the same batches in rows that suit the data.
+
+  Args:
+    batcher: of a training.
+    config: settings of the run; may set the length of rows.
+    model: what is trained.
+  """
+  if config.data.row_length:
+    return batcher
+  return batcher.with_fitted_rows(
+      longest(config, model.text), model.spec.transformer.even_row_length
   )
 
 

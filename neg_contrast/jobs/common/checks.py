@@ -66,6 +66,23 @@ def check_source(config: config_lib.Config) -> None:
                        'squad:data/squad')
 
 
+def check_one_set(config: config_lib.Config) -> None:
+  """Refuses several data sets where one is read."""
+  inner = [f'cells.{group}.{name}' for group, cells in (
+      config.cells or {}).items() for name, cell in cells.items()
+      if cell.mixture.sets]
+  if inner:
+    raise errors.SettingError(
+        f'{inner[0]}.mixture.sets', '...', f'job={config.job} compares cells '
+        'on one data set; name it as data.source of each'
+    )
+  if config.mixture.sets and config.job != 'train':
+    raise errors.SettingError(
+        'mixture.sets', tuple(config.mixture.sets), 'is for job=train, and '
+        f'this is job={config.job}; name one data set as data.source'
+    )
+
+
 def check_init(config: config_lib.Config) -> None:
   """Refuses a training without a BERT to start from."""
   if not config.model.init:
