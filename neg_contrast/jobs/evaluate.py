@@ -14,7 +14,12 @@ from neg_contrast.evaluation import (
   runs,
   summary,
 )
-from neg_contrast.jobs.common import checks, reporting, settings_of_rooms
+from neg_contrast.jobs.common import (
+  checks,
+  declared_systems,
+  reporting,
+  settings_of_rooms,
+)
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.retrieval import bm25_search, corpus_vectors
 from neg_contrast.retrieval import embedder as embedder_lib
@@ -60,6 +65,7 @@ class EvaluateJob:
             queries, system, self._vectors, settings_of_rooms.search(config),
             self._workdir / retriever_lib.FOLDER,
         ),
+        *self._narrow(queries, system),
     ]
     names = collections.Counter(ranking.system for ranking in rankings)
     name, count = names.most_common(1)[0]
@@ -79,6 +85,18 @@ class EvaluateJob:
         self._workdir, self._config, dataset,
         vectors.encoder.model if isinstance(vectors, embedder_lib.Embedder)
         else None,
+    )
+
+  def _narrow(self, queries, system) -> list[judged.DenseRanking]:
+    """By the first features of the vectors."""
+    config, vectors = self._config, self._vectors
+    if not config.evaluation.dims:
+      return []
+    if not isinstance(vectors, corpus_vectors.Embeddings):
+      raise config.error('evaluation.dims', 'is of one model, and '
+                         f'{config.checkpoint} is an ensemble; leave it out')
+    return declared_systems.narrow(
+        config, queries, system, vectors, self._workdir
     )
 
   @functools.cached_property

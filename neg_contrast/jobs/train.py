@@ -73,6 +73,7 @@ class TrainJob:
           for name, start in starts.items()],
         self.run,
         *[of.dense('trained', self.run) for of in systems],
+        *[one for of in systems for one in of.narrow(self.run)],
         *[of.hybrid(self.run) for of in systems if config.evaluation.hybrid],
     ]
 

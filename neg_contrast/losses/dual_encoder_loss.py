@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from neg_contrast import losses, scoring
-from neg_contrast.losses import gradient_cache, table_search
+from neg_contrast.losses import gradient_cache, matryoshka, table_search
 from neg_contrast.models import dual_encoder
 
 HARD_NEGATIVES = 'hard_negatives'
@@ -117,6 +117,7 @@ def make_loss(
     sources: Sequence[str] = (),
     chunks: gradient_cache.Chunks | None = None,
     frozen: str = '',
+    matryoshka_dims: Sequence[int] = (),
 ) -> losses.Loss:
   """The loss of parameters: an encoder, and what its vectors are compared by.
 
@@ -130,6 +131,7 @@ def make_loss(
     sources: names of the sources of hard negatives, by number.
     chunks: encode the batch in chunks; None: at once.
     frozen: a tower that gets no gradient; empty: none.
+    matryoshka_dims: widths at which the loss is taken too.
   """
 
   def loss_fn(params, batch, key):
@@ -141,8 +143,11 @@ def make_loss(
     if batch.table is not None:
       vectors, batch = _find(encoder.spec.score, vectors, batch)
     used_scale = scale_of(params, scale)
-    value, metrics = loss(
-        vectors, batch, used_scale, encoder.spec.score, sources
+    value, metrics = matryoshka.mean_over(
+        matryoshka_dims, encoder.spec.normalize,
+        lambda vectors: loss(
+            vectors, batch, used_scale, encoder.spec.score, sources
+        ), vectors,
     )
     metrics = {**metrics, 'scale': used_scale}
     if batch.memory is not None:

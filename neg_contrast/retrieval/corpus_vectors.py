@@ -5,11 +5,13 @@ import dataclasses
 import pathlib
 from typing import Any
 
+from neg_contrast import errors
 from neg_contrast.artifacts import artifact
 from neg_contrast.models import by_name, given
 from neg_contrast.retrieval import (
   embedder,
   encoding,
+  first_features,
   fused_vectors,
   text_encoder,
 )
@@ -79,6 +81,50 @@ class Embeddings(CorpusVectors):
         self.data.load(),
         text_encoder.TextEncoder(self.model.load(), self.encoding), self.folder,
     )
+
+
+@dataclasses.dataclass(frozen=True)
+class FirstFeatures(artifact.InMemory):
+  """The first features of a model's vectors; loads as `Vectors`.
+
+  Attributes:
+    vectors: the whole ones.
+    dim: features kept.
+  """
+
+  kind = 'first features of embeddings'
+  name = 'first features'
+  vectors: Embeddings
+  dim: int
+
+  def describe(self) -> str:
+    """How many."""
+    return f'first {self.dim} features of {self.vectors.describe()}'
+
+  def needs(self) -> dict[str, artifact.Artifact]:
+    """The whole vectors."""
+    return {'vectors': self.vectors}
+
+  def settings(self) -> dict[str, Any]:
+    """The width."""
+    return {'dim': self.dim}
+
+  def read(self) -> first_features.FirstFeatures:
+    """A view.
+
+    Raises:
+      UserError: vectors are no wider, or a text has several.
+    """
+    vectors = self.vectors.load()
+    model = by_name.check_one_vector(
+        vectors.encoder.model, f'{errors.key("evaluation.dims")}: there is'
+    )
+    if self.dim >= model.spec.dim:
+      raise errors.UserError(
+          f'{errors.key("evaluation.dims")}={self.dim}: the vectors of '
+          f'{model.name} have {model.spec.dim} features; name fewer'
+      )
+    return first_features.FirstFeatures(vectors, self.dim)
 
 
 @dataclasses.dataclass(frozen=True)

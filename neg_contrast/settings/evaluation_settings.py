@@ -31,6 +31,9 @@ class EvaluationConfig(keys.Section):
       weights are tuned on the tune split.
     untouched: where a training goes on from stage 1, also evaluate what stage 1
       began with.
+    dims: widths at which `job=train` and `job=evaluate` also evaluate a dual
+      encoder, by the first features of its vectors (`trained@64`); nothing is
+      encoded again.
     bm25_k1: term saturation of BM25.
     bm25_b: length normalisation of BM25.
   """
@@ -56,6 +59,9 @@ class EvaluationConfig(keys.Section):
   bm25: bool = keys.key(True, counts=False)
   hybrid: bool = keys.key(False, counts=False)
   untouched: bool = keys.key(False, counts=False)
+  dims: tuple[int, ...] = keys.key(
+      (), each=keys.at_least(1), counts=False
+  )
   bm25_k1: float = keys.key(0.9, keys.at_least(0))
   bm25_b: float = keys.key(0.4, keys.from_to(0, 1))
 

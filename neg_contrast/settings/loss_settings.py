@@ -52,6 +52,10 @@ class LossConfig(keys.Section):
       distributions (RocketQAv2); empty: no teacher.
     distil_weight: part of the loss that is the teacher's; the rest is
       contrastive. 1: it learns from the teacher alone.
+    matryoshka: widths, ascending, at which the loss of a dual encoder is taken
+      too: of the first features of each vector, of length 1 again where vectors
+      have that (Kusupati et al., 2022). The loss is the mean over these and the
+      full width. Empty: the full width alone.
     mask_known_positives: another row's passage that is a known positive of a
       query is not a negative of it; off reproduces the paper's text.
     label_smoothing: part of the target's mass that is spread evenly over the
@@ -82,12 +86,17 @@ class LossConfig(keys.Section):
   distil_weight: float = keys.key(
       0.5, keys.above_at_most(0, 1), counts=keys.Changed()
   )
+  matryoshka: tuple[int, ...] = keys.key(
+      (), each=keys.at_least(1), counts=keys.Changed()
+  )
   mask_known_positives: bool = keys.key(True)
   label_smoothing: float = keys.key(0.0, keys.at_least_below(0, 1))
 
   def __post_init__(self):
     """Checks ranges, and that a weight is of something."""
     super().__post_init__()
+    if list(self.matryoshka) != sorted(set(self.matryoshka)):
+      raise self.error('matryoshka', 'names each width once, ascending')
     if self.distil_weight != LossConfig.distil_weight and not self.distil:
       raise self.error('distil_weight', 'is of what a teacher adds; set '
                        'loss.distil, or leave it out')

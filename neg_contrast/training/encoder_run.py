@@ -67,7 +67,7 @@ class DualEncoderTraining(pooled_run.PooledTraining):
         )),
         make_encoder(spec, config, self._mesh), config.loss.scale,
         self._sources, chunking.make_chunks(config, chunk_groups, self._mesh),
-        config.model.freeze,
+        config.model.freeze, matryoshka_dims(config.loss, spec),
     )
 
   def outline(self):
@@ -298,6 +298,26 @@ def held_by(
       *[dual_encoder_loss.TEACHER] * bool(
           negatives.judge or negatives.pool),
   )
+
+
+def matryoshka_dims(
+    loss: config_lib.LossConfig, spec: dual_encoder.EncoderSpec
+) -> tuple[int, ...]:
+  """The widths of `loss.matryoshka`.
+
+  Raises:
+    UserError: a text has several vectors, or one is no wider.
+  """
+  dims = loss.matryoshka
+  if not dims:
+    return ()
+  if not spec.score.is_dot:
+    raise loss.error('matryoshka', 'is of one vector of each text, and '
+                     'model.score gives several; leave it out')
+  if dims[-1] >= spec.dim:
+    raise loss.error('matryoshka', 'names widths below that of the vectors, '
+                     f'which is {spec.dim} and is always trained')
+  return dims
 
 
 def fitted(

@@ -120,6 +120,13 @@ def check_no_bias_log(config: config_lib.Config) -> None:
                        f'this is job={config.job}; leave it out')
 
 
+def check_matryoshka(config: config_lib.Config) -> None:
+  """Refuses widths of what is no dual encoder."""
+  if config.loss.matryoshka and config.job.startswith('train_'):
+    raise config.error('loss.matryoshka', 'is for dual encoders (job=train), '
+                       f'and this is job={config.job}; leave it out')
+
+
 def check_tuning(config: config_lib.Config) -> None:
   """Refuses to stop a training by what it trains on."""
   data = config.data

@@ -76,6 +76,14 @@ class Systems:
           self.workdir / retriever_lib.FOLDER,
       ), self.workdir, is_shown_with_split)
 
+  def narrow(self, model: artifact.Artifact) -> list[evaluations.Evaluation]:
+    """The evaluations of the first features of a model's vectors."""
+    with self._place():
+      return [evaluations.Evaluation(one, self.workdir) for one in narrow(
+          self.config, self.judged(), 'trained', self.vectors(model),
+          self.workdir,
+      )]
+
   def hybrid(self, model: artifact.Artifact) -> evaluations.Evaluation:
     """The evaluation of a model and BM25 together on the test split."""
     with self._place():
@@ -89,6 +97,28 @@ class Systems:
     if not self.name or errors.place()[-1:] == (place,):
       return contextlib.nullcontext()
     return errors.within(place)
+
+
+def narrow(
+    config: config_lib.Config,
+    queries: judged.Judged,
+    system: str,
+    vectors: corpus_vectors.Embeddings,
+    workdir: pathlib.Path,
+) -> list[judged.DenseRanking]:
+  """The rankings by the first features of vectors, of `evaluation.dims`.
+
+  Args:
+    config: of the job.
+    queries: of a split.
+    system: name of that with all features.
+    vectors: with all features.
+    workdir: keeps indexes.
+  """
+  return [judged.DenseRanking(
+      queries, f'{system}@{dim}', corpus_vectors.FirstFeatures(vectors, dim),
+      settings_of_rooms.search(config), workdir / retriever_lib.FOLDER,
+  ) for dim in config.evaluation.dims]
 
 
 def systems_of(
