@@ -52,8 +52,10 @@ def choose(
     is_training: whether with dropout.
 
   Raises:
-    UserError: `flash` is asked for where it can't work.
+    UserError: `flash` is asked for where it can't work, or heads that are
+      shared can't be split over the mesh.
   """
+  _check_split(shape, mesh)
   length = row_length or row_length_lib.longest_row(shape.max_positions)
   problem = _problem(shape, length, dtype, mesh, is_training)
   if wanted == 'flash' and problem:
@@ -156,6 +158,16 @@ def _fails_on(device, heads, head_features, row_length, dtype) -> bool:
   logging.warning('model.attention=auto: XLA computes it, as the kernel for %s '
                   '%s', device.device_kind, failure)
   return True
+
+
+def _check_split(shape: shape_lib.Shape, mesh: Mesh) -> None:
+  """Refuses a mesh that cuts through heads which several queries share."""
+  devices, heads = mesh.shape['model'], shape.kv_heads
+  if heads < shape.num_heads and heads % devices:
+    raise errors.UserError(
+        f'{errors.key("mesh.model")}={devices}: does not divide the {heads} '
+        'heads of keys and values; choose a divisor'
+    )
 
 
 def _problem(shape, row_length, dtype, mesh, is_training) -> str | None:

@@ -20,6 +20,7 @@ from neg_contrast.models import (
   json_objects,
   modernbert_pretrained,
   mpnet_pretrained,
+  qwen3_pretrained,
   roberta_pretrained,
   t5_pretrained,
 )
@@ -33,6 +34,7 @@ FAMILIES: dict[str, family.Family] = {f.model_type: f for f in (
     distilbert_pretrained.DISTILBERT,
     mpnet_pretrained.MPNET,
     modernbert_pretrained.MODERNBERT,
+    qwen3_pretrained.QWEN3,
     t5_pretrained.T5,
     t5_pretrained.MT5,
 )}

@@ -14,6 +14,7 @@ class Shape(abc.ABC):
 
   Attributes:
     architecture: a key of `transformer.ARCHITECTURES`.
+    causal: whether a token attends only to itself and those before it.
     kernel_problem: why the kernels of `attention.KERNELS` can't compute its
       attention; None: they can.
     vocab_size: rows of the word embeddings.
@@ -32,6 +33,7 @@ class Shape(abc.ABC):
   """
 
   architecture: ClassVar[str]
+  causal: ClassVar[bool] = False
   kernel_problem: ClassVar[str | None] = None
 
   vocab_size: int
@@ -68,6 +70,11 @@ class Shape(abc.ABC):
   def head_features(self) -> int:
     """Features of an attention head."""
     return self.hidden_size // self.num_heads
+
+  @property
+  def kv_heads(self) -> int:
+    """Heads of keys and values, of which several of queries may share one."""
+    return self.num_heads
 
   @property
   @abc.abstractmethod

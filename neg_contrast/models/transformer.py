@@ -10,7 +10,7 @@ from typing import Any
 
 import flax.linen as nn
 
-from neg_contrast.models import bert, modernbert, mpnet
+from neg_contrast.models import bert, modernbert, mpnet, qwen3
 from neg_contrast.models import shape as shape_lib
 
 KEY = 'bert'
@@ -24,6 +24,7 @@ ARCHITECTURES: dict[str, tuple[type[shape_lib.Shape], type[nn.Module]]] = {
     modernbert.ModernBertConfig.architecture: (
         modernbert.ModernBertConfig, modernbert.ModernBert
     ),
+    qwen3.Qwen3Config.architecture: (qwen3.Qwen3Config, qwen3.Qwen3),
 }
 
 

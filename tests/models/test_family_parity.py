@@ -78,6 +78,15 @@ CASES = {
         sizes={'modernbert-base': {}, 'modernbert-large': dict(
             hidden_size=1024, num_hidden_layers=28, num_attention_heads=16,
             intermediate_size=2624)}),
+    # Heads of 6 features, which are more than 16 together.
+    'qwen3': Case(
+        dict(num_attention_heads=4, num_key_value_heads=2, head_dim=6,
+             rope_theta=500.0, pad_token_id=0),
+        sizes={'qwen3-embedding-0.6b': dict(
+            vocab_size=151669, hidden_size=1024, num_hidden_layers=28,
+            num_attention_heads=16, num_key_value_heads=8, head_dim=128,
+            intermediate_size=3072, rope_theta=1e6,
+            pad_token_id=0, tie_word_embeddings=True)}),
 }
 # One a module: what its own arithmetic may break.
 OF_ARCHITECTURES = [kind for kind in CASES if kind not in ('roberta',
