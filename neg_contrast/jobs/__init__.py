@@ -56,7 +56,6 @@ def check(config: config_lib.Config) -> None:
   checks.check_models_before(config)
   checks.check_head(config)
   checks.check_tuning(config)
-  checks.check_matryoshka(config)
   checks.check_one_set(config)
   _module(config.job).check(config)
 

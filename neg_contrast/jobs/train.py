@@ -72,8 +72,7 @@ class TrainJob:
         *[of.dense(name, start) for of in systems
           for name, start in starts.items()],
         self.run,
-        *[of.dense('trained', self.run) for of in systems],
-        *[one for of in systems for one in of.narrow(self.run)],
+        *[one for of in systems for one in of.trained(self.run)],
         *[of.hybrid(self.run) for of in systems if config.evaluation.hybrid],
     ]
 

@@ -120,13 +120,6 @@ def check_no_bias_log(config: config_lib.Config) -> None:
                        f'this is job={config.job}; leave it out')
 
 
-def check_matryoshka(config: config_lib.Config) -> None:
-  """Refuses widths of what is no dual encoder."""
-  if config.loss.matryoshka and config.job.startswith('train_'):
-    raise config.error('loss.matryoshka', 'is for dual encoders (job=train), '
-                       f'and this is job={config.job}; leave it out')
-
-
 def check_tuning(config: config_lib.Config) -> None:
   """Refuses to stop a training by what it trains on."""
   data = config.data
@@ -138,7 +131,10 @@ def check_tuning(config: config_lib.Config) -> None:
 
 
 def check_head(config: config_lib.Config) -> None:
-  """Refuses a learning rate of a head that the job does not train."""
+  """Refuses widths, and a rate of a head, that the job does not train."""
+  if config.loss.matryoshka and config.job.startswith('train_'):
+    raise config.error('loss.matryoshka', 'is for dual encoders (job=train), '
+                       f'and this is job={config.job}; leave it out')
   if config.optim.head_learning_rate and config.job != 'train_reranker':
     raise config.error('optim.head_learning_rate', 'is for rerankers '
                        f'(job=train_reranker), and this is job={config.job}; '

@@ -76,12 +76,13 @@ class Systems:
           self.workdir / retriever_lib.FOLDER,
       ), self.workdir, is_shown_with_split)
 
-  def narrow(self, model: artifact.Artifact) -> list[evaluations.Evaluation]:
-    """The evaluations of the first features of a model's vectors."""
+  def trained(self, model: artifact.Artifact) -> list[evaluations.Evaluation]:
+    """The evaluations of a model, and of the first features of its vectors."""
     with self._place():
-      return [evaluations.Evaluation(one, self.workdir) for one in narrow(
-          self.config, self.judged(), 'trained', self.vectors(model),
-          self.workdir,
+      narrower = narrow(self.config, self.judged(), 'trained',
+                        self.vectors(model), self.workdir)
+      return [self.dense('trained', model), *(
+          evaluations.Evaluation(one, self.workdir) for one in narrower
       )]
 
   def hybrid(self, model: artifact.Artifact) -> evaluations.Evaluation:
