@@ -6,6 +6,7 @@ import pathlib
 from neg_contrast import errors
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.jobs.common import (
+  checks,
   declared_draws,
   declared_runs,
   settings_of_rooms,
@@ -113,18 +114,15 @@ def check(config: config_lib.Config) -> None:
         'has no set with a test_split; name one, to evaluate on at the end'
     )
   for name, own in configs_of(config).items():
-    if own.negatives.per_query != config.negatives.per_query:
+    with errors.within(place_of(name)):
+      checks.check_tuning(own)
+    if own.negatives.per_query != config.negatives.per_query or (
+        own.negatives.shared != config.negatives.shared
+    ):
       raise errors.SettingError(
           f'{place_of(name)}.negatives', own.negatives.sources,
-          f'gives each query {own.negatives.per_query}, and '
-          f'{errors.key("negatives.sources")}={config.negatives.sources} '
-          f'{config.negatives.per_query}; name as many'
-      )
-    if own.negatives.shared != config.negatives.shared:
-      raise errors.SettingError(
-          f'{place_of(name)}.negatives', own.negatives.sources,
-          'names what all queries of a batch share, or leaves it out; name '
-          f'that as in {errors.key("negatives.sources")}'
+          'must give each query as many, and the same queue, as '
+          f'{errors.key("negatives.sources")}={config.negatives.sources}'
       )
 
 
