@@ -217,3 +217,9 @@ def test_a_set_that_can_not_be_trained_on(tmp_path, finished, small, message):
     plan.run([job.run])
   assert message in str(error.value)
   assert str(error.value).count('\n') <= 2  # A plan's line, and its remedy.
+
+
+def test_other_weights_are_another_run(finished):
+  config = make_config(finished, weights=(1, 1))
+  with pytest.raises(errors.UserError, match='mixture.sets.big.weight: 3.0 '):
+    train.TrainJob(config_lib.parse(config), finished / 'work').run.is_made()
