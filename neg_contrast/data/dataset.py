@@ -236,7 +236,7 @@ def name_of(config: config_lib.DataConfig) -> str:
   if config.name:
     return config.name
   scheme, _, place = config.source.partition(':')
-  return pathlib.Path(place or scheme).resolve().name
+  return pathlib.Path(place or scheme).resolve().name if scheme else ''
 
 
 _READ = ('source', 'name', 'prepared_dir', 'how_to_get', 'on_invalid',

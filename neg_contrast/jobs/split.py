@@ -44,5 +44,8 @@ class SplitJob:
     print(f'\n{made["documents"]} documents, {made["passages"]} passages, '
           f'{made["blank"]} documents without text')
     if 'judgements' in made:
-      print(f'{made["judgements"]} judgements of passages')
-    print(f'--config.data.source=beir:{folder}')
+      print(f'{made["judgements"]} judgements of passages. Train on them:\n'
+            'python -m neg_contrast.main --config=configs/own_data.py '
+            f'--config.data.source=beir:{folder} --workdir=workdirs/own')
+    else:
+      print(f'--config.data.source=beir:{folder}')

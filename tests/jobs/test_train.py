@@ -342,7 +342,7 @@ def test_saved_state_is_the_state_at_saving(tmp_path, finished):
 
 
 def test_nan_loss_names_step_and_checkpoint(finished, tmp_path):
-  config = tiny.make_config(finished, optim__learning_rate=1e38,
+  config = tiny.make_config(finished, loss__scale=1e39,
                             evaluation__bm25=False)
   with pytest.raises(errors.UserError,
                      match=r'step \d+: the loss is (nan|inf)'):
