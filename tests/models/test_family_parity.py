@@ -44,6 +44,7 @@ class Case:
     sizes: named sizes -> what their config.json has beside transformers'
       defaults, in transformers' own words.
     tokenizer: a kind of `test_roberta_pretrained.write_tokenizer`.
+    unused: vectors that ours has more than theirs; below 0: less.
     bfloat16_error: most that activations in bfloat16 change a hidden feature on
       average; features are about 1 in size.
   """
@@ -54,6 +55,7 @@ class Case:
   pad_id: int = 0
   sizes: dict[str, dict[str, Any]] = dataclasses.field(default_factory=dict)
   tokenizer: str = 'distilbert'
+  unused: int = 0
   bfloat16_error: float = 0.03
 
 
@@ -70,11 +72,16 @@ CASES = {
         'hidden_size': 'dim', 'num_hidden_layers': 'n_layers',
         'num_attention_heads': 'n_heads', 'intermediate_size': 'hidden_dim',
     }),
+    'mpnet': Case(
+        dict(pad_token_id=1, layer_norm_eps=1e-5), **_BERT, pad_id=1,
+        unused=-2,  # Positions up to that of padding.
+        tokenizer='roberta', sizes={'mpnet-base': dict(
+            layer_norm_eps=1e-5, max_position_embeddings=514)}),
     # Layers 0 and 3 are global; the others see less than the longest text.
     'modernbert': Case(
         dict(num_hidden_layers=4, local_attention=8, pad_token_id=0,
              norm_bias=True, mlp_bias=True, attention_bias=True),
-        tokenizer='modernbert',
+        tokenizer='modernbert', unused=1,  # The first layer's norm.
         sizes={'modernbert-base': {}, 'modernbert-large': dict(
             hidden_size=1024, num_hidden_layers=28, num_attention_heads=16,
             intermediate_size=2624)}),
@@ -307,7 +314,7 @@ def test_named_sizes_are_those_of_transformers(kind, name):
   with torch.device('meta'):
     theirs = transformers.AutoModel.from_config(config, **CASES[kind].options)
   count = sum(leaf.size for leaf in jax.tree.leaves(params))
-  unused = shape.hidden_size if kind == 'modernbert' else 0
-  assert count - unused == sum(p.numel() for p in theirs.parameters())
+  assert count - CASES[kind].unused * shape.hidden_size == sum(
+      p.numel() for p in theirs.parameters())
   mesh = sharding.make_mesh(config_lib.MeshConfig(model=2))
   sharding.parameter_shardings(params, mesh)
