@@ -106,7 +106,8 @@ def _plan(path: pathlib.Path, arg: str) -> str:
         config_lib.set_key(config, key, value)
     parsed = config_lib.parse(config)
     workdir = pathlib.Path(parsed.workdir or f'workdirs/{path.stem}')
-    return plan.describe(jobs.make_job(parsed, workdir).targets())
+    text = plan.describe(jobs.make_job(parsed, workdir).targets())
+    return text.replace(str(pathlib.Path(np.__file__).parents[1]), 'LIBRARIES')
   except errors.UserError as e:
     return f'error: {e}'
 
