@@ -20,7 +20,7 @@ from neg_contrast.models import flash_attention, layers, rotary, shape
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Qwen3Config(shape.Shape):
-  """Shapes and constants of a Qwen3; defaults are those of its embedder of 0.6B.
+  """Shapes and constants of a Qwen3; defaults are Qwen3-Embedding-0.6B.
 
   Attributes:
     num_heads: heads of the queries.
@@ -261,10 +261,10 @@ class _Attention(nn.Module):
           query, key, value, segments, drop.bound(), (causal,)
       )
     else:
-      mixed = layers.attend(
-          *(x.swapaxes(1, 2) for x in (query, key, value)),
-          (segments, causal), drop,
-      ).swapaxes(1, 2)
+      swap = lambda x: x.swapaxes(1, 2)
+      mixed = swap(layers.attend(
+          swap(query), swap(key), swap(value), (segments, causal), drop
+      ))
     mixed = mixed.reshape(*hidden.shape[:2], c.num_heads * c.head_dim)
     return dense(c.hidden_size, 'output')(mixed)
 
