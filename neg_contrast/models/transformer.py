@@ -10,7 +10,7 @@ from typing import Any
 
 import flax.linen as nn
 
-from neg_contrast.models import bert, modernbert, mpnet, qwen3
+from neg_contrast.models import bert, modernbert, mpnet, nomic_bert, qwen3
 from neg_contrast.models import shape as shape_lib
 
 KEY = 'bert'
@@ -23,6 +23,9 @@ ARCHITECTURES: dict[str, tuple[type[shape_lib.Shape], type[nn.Module]]] = {
     mpnet.MPNetConfig.architecture: (mpnet.MPNetConfig, mpnet.MPNet),
     modernbert.ModernBertConfig.architecture: (
         modernbert.ModernBertConfig, modernbert.ModernBert
+    ),
+    nomic_bert.NomicBertConfig.architecture: (
+        nomic_bert.NomicBertConfig, nomic_bert.NomicBert
     ),
     qwen3.Qwen3Config.architecture: (qwen3.Qwen3Config, qwen3.Qwen3),
 }

@@ -33,7 +33,8 @@ def test_a_new_family_is_one_line(tmp_path, monkeypatch):
       init=str(tmp_path), query_length=8, passage_length=8)
   with pytest.raises(errors.UserError, match='"toy" is not supported here; '
                      '"bert", "dpr", "electra", "roberta", "xlm-roberta", '
-                     '"distilbert", "mpnet", "modernbert" and "qwen3" are. '
+                     '"distilbert", "mpnet", "modernbert", "nomic_bert" and '
+                     '"qwen3" are. '
                      'Name a BERT folder'):
     loading.from_pretrained(str(tmp_path), config, 0)
 
@@ -62,7 +63,7 @@ def test_a_new_family_is_one_line(tmp_path, monkeypatch):
 def test_families_have_names_and_one_purpose():
   assert families.names('encoder') == [
       'bert', 'dpr', 'electra', 'roberta', 'xlm-roberta', 'distilbert', 'mpnet',
-      'modernbert', 'qwen3']
+      'modernbert', 'nomic_bert', 'qwen3']
   assert families.names('generator') == ['t5', 'mt5']
   assert all(name == f.model_type for name, f in families.FAMILIES.items())
 

@@ -85,6 +85,8 @@ CASES = {
         sizes={'modernbert-base': {}, 'modernbert-large': dict(
             hidden_size=1024, num_hidden_layers=28, num_attention_heads=16,
             intermediate_size=2624)}),
+    'nomic_bert': Case(
+        dict(pad_token_id=0, layer_norm_eps=1e-5), sizes={'nomic-bert': {}}),
     # Heads of 6 features, which are more than 16 together.
     'qwen3': Case(
         dict(num_attention_heads=4, num_key_value_heads=2, head_dim=6,
