@@ -23,10 +23,11 @@ from neg_contrast.models import (
   nomic_bert_pretrained,
   qwen3_pretrained,
   roberta_pretrained,
+  t5_encoder_pretrained,
   t5_pretrained,
 )
 
-FAMILIES: dict[str, family.Family] = {f.model_type: f for f in (
+FAMILIES: dict[str, family.Family] = {f.name: f for f in (
     bert_pretrained.BERT,
     bert_pretrained.DPR,
     electra_pretrained.ELECTRA,
@@ -37,6 +38,7 @@ FAMILIES: dict[str, family.Family] = {f.model_type: f for f in (
     modernbert_pretrained.MODERNBERT,
     nomic_bert_pretrained.NOMIC_BERT,
     qwen3_pretrained.QWEN3,
+    t5_encoder_pretrained.T5_ENCODER,
     t5_pretrained.T5,
     t5_pretrained.MT5,
 )}
@@ -118,7 +120,8 @@ def _family_of(
         f'{values.path}: model_type "{kind}" is not supported here; '
         f'{", ".join(others)} and {last} are. {_EXAMPLES[purpose]}'
     )
-  return FAMILIES[kind]
+  return next(f for f in FAMILIES.values()
+              if (f.purpose, f.model_type) == (purpose, kind))
 
 
 def _architectures(values: json_objects.JsonObject) -> list[Any]:

@@ -27,6 +27,7 @@ class Family:
       with one label; empty: none can be read.
     to_json: (shapes, id of padding) -> values of config.json.
     to_tensors: (parameters, shapes, id of padding) -> tensors of a folder.
+    key: of the table, where other models have the `model_type` too.
     read_head: config.json of such a folder -> parameters of `pooler` and
       `score` of a `cross_encoder.CrossEncoder`.
   """
@@ -40,3 +41,9 @@ class Family:
   read_head: Callable[[json_objects.JsonObject], dict[str, Any]] | None = None
   to_json: Callable[[Any, int], dict[str, Any]] | None = None
   to_tensors: Callable[[Any, Any, int], dict[str, Any]] | None = None
+  key: str = ''
+
+  @property
+  def name(self) -> str:
+    """In the table."""
+    return self.key or self.model_type

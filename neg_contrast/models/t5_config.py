@@ -95,6 +95,11 @@ class T5Config:
                          f'below the vocabulary of {self.vocab_size}')
 
   @property
+  def attention_rate(self) -> float:
+    """Of dropout of attention probabilities."""
+    return self.dropout
+
+  @property
   def is_head_scaled(self) -> bool:
     """`scale_head`, decided."""
     return self.tie_embeddings if self.scale_head is None else self.scale_head

@@ -183,7 +183,7 @@ class _Attention(nn.Module):
     self.key = project(deviation(c, c.d_model))
     self.value = project(deviation(c, c.d_model))
     self.output = dense(c.d_model, self.dtype, deviation(c, inner))
-    self.drop = layers.Dropout(c.dropout, self.deterministic)
+    self.drop = layers.Dropout(c.attention_rate, self.deterministic)
 
   def keys_values(self, source):
     return self._heads(self.key(source)), self._heads(self.value(source))

@@ -198,7 +198,7 @@ def _make_config(
             for ours, theirs in _KEYS.items() if values.has(theirs)}
   fields.setdefault('num_decoder_layers', fields['num_layers'])
   fields.setdefault('decoder_start_id', fields.get('pad_id', 0))
-  gated, fields['activation'] = _feed_forward(
+  gated, fields['activation'] = feed_forward(
       values.path, fields.get('activation', 'gated-gelu' if is_mt5 else 'relu')
   )
   try:
@@ -227,8 +227,16 @@ def _value(values: json_objects.JsonObject, ours: str, theirs: str) -> Any:
   return read_as.get(type(like), values.integer)(theirs)
 
 
-def _feed_forward(path: pathlib.Path, block: str) -> tuple[bool, str]:
-  """Whether a block is gated, and our name of its activation."""
+def feed_forward(path: pathlib.Path, block: str) -> tuple[bool, str]:
+  """Whether a block is gated, and our name of its activation.
+
+  Args:
+    path: of config.json, for messages.
+    block: its `feed_forward_proj`.
+
+  Raises:
+    UserError: there is no such block.
+  """
   if block == 'gated-gelu':  # In transformers this means another one.
     return True, 'gelu_new'
   kind, dash, activation = block.rpartition('-')

@@ -10,7 +10,14 @@ from typing import Any
 
 import flax.linen as nn
 
-from neg_contrast.models import bert, modernbert, mpnet, nomic_bert, qwen3
+from neg_contrast.models import (
+  bert,
+  modernbert,
+  mpnet,
+  nomic_bert,
+  qwen3,
+  t5_encoder,
+)
 from neg_contrast.models import shape as shape_lib
 
 KEY = 'bert'
@@ -28,6 +35,9 @@ ARCHITECTURES: dict[str, tuple[type[shape_lib.Shape], type[nn.Module]]] = {
         nomic_bert.NomicBertConfig, nomic_bert.NomicBert
     ),
     qwen3.Qwen3Config.architecture: (qwen3.Qwen3Config, qwen3.Qwen3),
+    t5_encoder.T5EncoderConfig.architecture: (
+        t5_encoder.T5EncoderConfig, t5_encoder.T5Encoder
+    ),
 }
 
 
