@@ -89,7 +89,7 @@ class Follower:
             'encoder', training.model.params, step, averaged=False
         )
     except (errors.UserError, OSError, ValueError):
-      if (self._workdir / checkpoints_lib.FOLDER / str(step)).exists():
+      if not self._is_replaced(step):
         raise
       logging.info('checkpoint %d was replaced by a newer one while it was '
                    'read', step)
@@ -116,9 +116,19 @@ class Follower:
       try:
         return step, checkpoints.progress(step).finished
       except (errors.UserError, OSError, ValueError):
-        if (self._workdir / checkpoints_lib.FOLDER / str(step)).exists():
+        if not self._is_replaced(step):
           raise
-        return 0, False  # It was replaced just now.
+        return 0, False
+
+  def _is_replaced(self, step: int) -> bool:
+    """Whether there is a newer checkpoint, or this one is gone.
+
+    One that is being removed loses its files one after the other.
+    """
+    folder = self._workdir / checkpoints_lib.FOLDER
+    steps = [int(path.name) for path in folder.glob('*')
+             if path.name.isdigit()]
+    return step not in steps or step < max(steps)
 
 
 class _Says:

@@ -191,7 +191,7 @@ def test_rows_that_do_not_belong(made, tmp_path, changes, config, flags):
 @pytest.mark.parametrize('row, message', [
     ({'config': 'mine.py:length=1'}, ':2: config argument .* unknown key'),
     ({'flags': '--config.optim.step=1'}, ':2: .*did you mean optim.steps'),
-    ({'flags': '--config.optim.steps=-1'}, ':2: config.optim.steps=-1: must'),
+    ({'flags': '--config.optim.steps=-1'}, ':2: config.optim.steps=-1: lies'),
     ({'value': 'much'}, ":2: value is 'much'"),
 ])
 def test_lines_that_can_not_be_right(made, run, tmp_path, row, message):

@@ -174,6 +174,13 @@ def test_a_checkpoint_that_is_replaced_is_passed_over(late, tmp_path):
   work = tmp_path / 'work'
   shutil.copytree(late / 'late', work)
   assert not follower_of(late, work).make(3)
+  # One that is being removed has lost its first files.
+  newest = max(int(path.name) for path in (work / 'checkpoints').glob('[0-9]*'))
+  (work / 'checkpoints' / '3').mkdir()
+  assert not follower_of(late, work).make(3)
+  shutil.rmtree(work / 'checkpoints' / str(newest) / 'params')
+  with pytest.raises(errors.UserError, match='checkpoints/'):
+    follower_of(late, work).make(newest)
 
 
 _TRAINS = '''
