@@ -39,6 +39,7 @@ FAMILIES: dict[str, family.Family] = {f.name: f for f in (
     nomic_bert_pretrained.NOMIC_BERT,
     qwen3_pretrained.QWEN3,
     t5_encoder_pretrained.T5_ENCODER,
+    t5_encoder_pretrained.MT5_ENCODER,
     t5_pretrained.T5,
     t5_pretrained.MT5,
 )}

@@ -118,14 +118,23 @@ class _Encoder(t5_config.T5Config):
     return self.attention_dropout
 
 
+def of_t5(config: t5_config.T5Config) -> T5EncoderConfig:
+  """The encoder of a T5."""
+  return T5EncoderConfig(
+      vocab_size=config.vocab_size, hidden_size=config.d_model,
+      num_layers=config.num_layers, num_heads=config.num_heads,
+      intermediate_size=config.d_ff, hidden_dropout=config.dropout,
+      attention_dropout=config.dropout, head_dim=config.d_kv,
+      relative_buckets=config.relative_buckets,
+      relative_max_distance=config.relative_max_distance,
+      norm_eps=config.layer_norm_eps, gated=config.gated,
+      hidden_act=config.activation,
+      initializer_range=config.initializer_factor,
+  )
+
+
 T5_ENCODER_SIZES = {
-    't5-small': T5EncoderConfig(
-        hidden_size=512, num_layers=6, num_heads=8, intermediate_size=2048
-    ),
-    't5-base': T5EncoderConfig(),
-    't5-large': T5EncoderConfig(
-        hidden_size=1024, num_layers=24, num_heads=16, intermediate_size=4096
-    ),
+    name: of_t5(size) for name, size in t5_config.T5_SIZES.items()
 }
 
 
@@ -155,8 +164,8 @@ class T5Encoder(nn.Module):
     c = self.config.t5
     self.embeddings = t5_layers.Embeddings(c)
     self.stack = t5_layers.Stack(
-        c, self.operand_dtype or self.dtype, self.remat, self.scan_unroll,
-        c.num_layers, is_decoder=False,
+        c, self.dtype, self.remat, self.scan_unroll, c.num_layers,
+        is_decoder=False, operand_dtype=self.operand_dtype,
     )
     nn.share_scope(self, self.stack)
 

@@ -1,5 +1,6 @@
 """Reads T5 folders as towers, and writes their encoders, without torch."""
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -53,7 +54,10 @@ def config_of(values: json_objects.JsonObject) -> t5_encoder.T5EncoderConfig:
     UserError: it is not supported.
   """
   gated, act = t5_pretrained.feed_forward(
-      values.path, values.text('feed_forward_proj', 'relu')
+      values.path, values.text(
+          'feed_forward_proj',
+          'gated-gelu' if values.text('model_type') == 'mt5' else 'relu',
+      )
   )
   dropout = values.number('dropout_rate', 0.1)
   try:
@@ -96,8 +100,11 @@ def to_tensors(
 def to_json(
     config: t5_encoder.T5EncoderConfig, pad_id: int
 ) -> dict[str, Any]:
-  """The config.json of transformers' `T5EncoderModel`."""
-  act = config.hidden_act
+  """The config.json of transformers' `T5EncoderModel`.
+
+  Raises:
+    UserError: transformers has no name for the feed-forward block.
+  """
   return {
       'architectures': ['T5EncoderModel'],
       'model_type': 't5',
@@ -113,8 +120,8 @@ def to_json(
       'relative_attention_num_buckets': config.relative_buckets,
       'relative_attention_max_distance': config.relative_max_distance,
       'layer_norm_epsilon': config.norm_eps,
-      'feed_forward_proj': (
-          f'gated-{act.removesuffix("_new")}' if config.gated else act
+      'feed_forward_proj': t5_pretrained.feed_forward_name(
+          config.gated, config.hidden_act
       ),
       'initializer_factor': config.initializer_range,
       'pad_token_id': pad_id,
@@ -143,4 +150,8 @@ def _table(config, words) -> tensor_names.Table:
 T5_ENCODER = family.Family(
     't5', 'T5 encoder', 'encoder', read, t5_encoder.T5_ENCODER_SIZES,
     to_json=to_json, to_tensors=to_tensors, key='t5_encoder',
+)
+MT5_ENCODER = dataclasses.replace(
+    T5_ENCODER, model_type='mt5', title='mT5 encoder', sizes={},
+    key='mt5_encoder',
 )

@@ -54,6 +54,7 @@ class Stack(nn.Module):
   scan_unroll: int
   layers: int
   is_decoder: bool
+  operand_dtype: Any = None
 
   @nn.compact
   def __call__(self, hidden, mask, source, source_mask, deterministic):
@@ -83,7 +84,8 @@ class Stack(nn.Module):
         in_axes=nn.broadcast,
         length=self.layers,
         unroll=self.scan_unroll,
-    )(c, self.dtype, self.is_decoder, deterministic, name='layers')
+    )(c, self.dtype, self.is_decoder, deterministic, self.operand_dtype,
+      name='layers')
     hidden = drop()(hidden).astype(self.dtype)
     hidden, _ = stack(hidden, bias, mask, source, source_mask)
     return drop()(_Norm(c, self.dtype, name='norm')(hidden))
@@ -96,16 +98,20 @@ class Layer(nn.Module):
   dtype: Any
   is_decoder: bool
   deterministic: bool
+  operand_dtype: Any = None  # Of matrix products; None: `dtype`.
 
   def setup(self):
     """Names the parts."""
     c = self.config
     attention = functools.partial(
-        _Attention, c, self.dtype, self.deterministic
+        _Attention, c, self.dtype, self.deterministic, self.operand_dtype
     )
     norm = functools.partial(_Norm, c, self.dtype)
+    project = functools.partial(
+        dense, dtype=self.dtype, operand_dtype=self.operand_dtype
+    )
     widen = functools.partial(
-        dense, c.d_ff, self.dtype, deviation(c, c.d_model)
+        project, c.d_ff, init_deviation=deviation(c, c.d_model)
     )
     self.attention_norm, self.attention = norm(), attention()
     if self.is_decoder:
@@ -114,7 +120,7 @@ class Layer(nn.Module):
     self.intermediate = widen()
     if c.gated:
       self.gate = widen()
-    self.output = dense(c.d_model, self.dtype, deviation(c, c.d_ff))
+    self.output = project(c.d_model, init_deviation=deviation(c, c.d_ff))
     self.drop = layers.Dropout(c.dropout, self.deterministic)
 
   def __call__(self, hidden, bias, mask, source, source_mask):
@@ -173,16 +179,19 @@ class _Attention(nn.Module):
   config: t5_config.T5Config
   dtype: Any
   deterministic: bool
+  operand_dtype: Any = None
 
   def setup(self):
     c = self.config
     inner = c.num_heads * c.d_kv
-    project = functools.partial(dense, inner, self.dtype)
+    project = lambda features, init_deviation: dense(
+        features, self.dtype, init_deviation, self.operand_dtype
+    )
     # Small queries stand for the scores' missing scale.
-    self.query = project(deviation(c, c.d_model * c.d_kv))
-    self.key = project(deviation(c, c.d_model))
-    self.value = project(deviation(c, c.d_model))
-    self.output = dense(c.d_model, self.dtype, deviation(c, inner))
+    self.query = project(inner, deviation(c, c.d_model * c.d_kv))
+    self.key = project(inner, deviation(c, c.d_model))
+    self.value = project(inner, deviation(c, c.d_model))
+    self.output = project(c.d_model, deviation(c, inner))
     self.drop = layers.Dropout(c.attention_rate, self.deterministic)
 
   def keys_values(self, source):
@@ -197,6 +206,7 @@ class _Attention(nn.Module):
 
   def _heads(self, x):
     c = self.config
+    x = x.astype(self.operand_dtype or self.dtype)
     return x.reshape(*x.shape[:2], c.num_heads, c.d_kv).swapaxes(1, 2)
 
 
@@ -233,9 +243,13 @@ def deviation(c: t5_config.T5Config, features: int) -> float:
   return c.initializer_factor * features**-0.5
 
 
-def dense(features: int, dtype: Any, init_deviation: float) -> layers.Dense:
-  """A linear layer without bias."""
-  return layers.Dense(features, dtype, dtype, init_deviation, use_bias=False)
+def dense(
+    features: int, dtype: Any, init_deviation: float, operand_dtype: Any = None
+) -> layers.Dense:
+  """A linear layer without bias; arguments are those of `layers.Dense`."""
+  return layers.Dense(
+      features, dtype, operand_dtype or dtype, init_deviation, use_bias=False
+  )
 
 
 def same_segment(

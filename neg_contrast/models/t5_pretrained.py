@@ -161,21 +161,13 @@ def export_t5(
     UserError: transformers has no name for the feed-forward block.
     OSError: the disk is full, or the like.
   """
-  activation = config.activation
-  if config.gated:
-    if activation == 'gelu':  # Theirs of that name is gelu_new.
-      raise errors.UserError(
-          'activation="gelu" in gated blocks has no name in transformers; '
-          'train with "gelu_new"'
-      )
-    activation = 'gated-' + activation.removesuffix('_new')
   values = {theirs: getattr(config, ours) for ours, theirs in _KEYS.items()}
   folders.write_json(folder / 'config.json', {
       **values,
       'architectures': ['T5ForConditionalGeneration'],
       'model_type': 't5',
       'is_encoder_decoder': True,
-      'feed_forward_proj': activation,
+      'feed_forward_proj': feed_forward_name(config.gated, config.activation),
       # Before transformers 5 the first decided both.
       'tie_word_embeddings': config.tie_embeddings,
       'scale_decoder_outputs': config.is_head_scaled,
@@ -246,6 +238,22 @@ def feed_forward(path: pathlib.Path, block: str) -> tuple[bool, str]:
         'or "gated-" and an activation, is'
     )
   return bool(dash), activation
+
+
+def feed_forward_name(gated: bool, activation: str) -> str:
+  """The `feed_forward_proj` of a block: the inverse of `feed_forward`.
+
+  Raises:
+    UserError: transformers has no name for it.
+  """
+  if not gated:
+    return activation
+  if activation == 'gelu':  # Theirs of that name is gelu_new.
+    raise errors.UserError(
+        'activation="gelu" in gated blocks has no name in transformers; '
+        'train with "gelu_new"'
+    )
+  return 'gated-' + activation.removesuffix('_new')
 
 
 def _merge_copies(tensors: dict[str, np.ndarray], source: str) -> None:

@@ -198,7 +198,8 @@ def test_every_table_has_its_rows_and_its_baseline(swept, tmp_path):
     ('seed=0 negatives=given,best', '--sweep: seed=0,negatives=best: .*'
      'negatives.sources=.*"best" must be one of'),
     ('optim.step=3', '--sweep: optim.step=3: .*did you mean optim.steps'),
-    ('optim.steps=3,-1', '--sweep: optim.steps=-1: config.optim.steps=-1: mus'),
+    ('optim.steps=3,-1', '--sweep: optim.steps=-1: config.optim.steps=-1: lies '
+     'between 0'),
     ('optim.steps=many', '--sweep: optim.steps=many: .*does not fit its type'),
     ("negatives.sources=('best:1','bm25:1')",
      r"negatives.sources=\('best:1','bm25:1'\): config.negatives."),

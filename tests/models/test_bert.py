@@ -425,8 +425,8 @@ def test_messages(tmp_path):
   with pytest.raises(errors.UserError, match=r'query.weight is '
                      r'\[16, 16\], config.json asks for \[32, 32\]'):
     pretrained.load_towers(str(tmp_path))['shared']
-  change(model_type='t5')
-  with pytest.raises(errors.UserError, match='model_type "t5"'):
+  change(model_type='gpt2')
+  with pytest.raises(errors.UserError, match='model_type "gpt2"'):
     pretrained.load_towers(str(tmp_path))['shared']
   change()
   (tmp_path / 'model.safetensors').unlink()

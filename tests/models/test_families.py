@@ -34,7 +34,7 @@ def test_a_new_family_is_one_line(tmp_path, monkeypatch):
   with pytest.raises(errors.UserError, match='"toy" is not supported here; '
                      '"bert", "dpr", "electra", "roberta", "xlm-roberta", '
                      '"distilbert", "mpnet", "modernbert", "nomic_bert", '
-                     '"qwen3" and "t5" are. '
+                     '"qwen3", "t5" and "mt5" are. '
                      'Name a BERT folder'):
     loading.from_pretrained(str(tmp_path), config, 0)
 
@@ -54,7 +54,7 @@ def test_a_new_family_is_one_line(tmp_path, monkeypatch):
       params['embeddings']['word']['embedding'])
   assert named_sizes.shape_by_name('random:toy-1', 'encoder').hidden_size == 16
   path.write_text(json.dumps({**values, 'model_type': 'other'}))
-  with pytest.raises(errors.UserError, match='"t5" and "toy" are'):
+  with pytest.raises(errors.UserError, match='"mt5" and "toy" are'):
     pretrained.load_towers(str(tmp_path))
   with pytest.raises(errors.UserError, match='one of .*toy-1'):
     named_sizes.read('random:none', 'encoder')
@@ -63,7 +63,7 @@ def test_a_new_family_is_one_line(tmp_path, monkeypatch):
 def test_families_have_names_and_one_purpose():
   assert families.names('encoder') == [
       'bert', 'dpr', 'electra', 'roberta', 'xlm-roberta', 'distilbert', 'mpnet',
-      'modernbert', 'nomic_bert', 'qwen3', 't5']
+      'modernbert', 'nomic_bert', 'qwen3', 't5', 'mt5']
   assert families.names('generator') == ['t5', 'mt5']
   assert all(name == f.name for name, f in families.FAMILIES.items())
 

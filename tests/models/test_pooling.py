@@ -51,7 +51,8 @@ def test_it_is_the_loop(name):
   for slot, length in enumerate(lengths):
     start = sequences.first_index[slot]
     np.testing.assert_allclose(
-        got[slot], _EXPECTED[name](hidden[start:start + length]), rtol=1e-6
+        got[slot], _EXPECTED[name](hidden[start:start + length]),
+        rtol=1e-6, atol=1e-7,
     )
   assert np.isfinite(got).all()
 

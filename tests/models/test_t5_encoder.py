@@ -1,6 +1,7 @@
 """T5 encoders as towers: equal to transformers and sentence-transformers."""
 
 import dataclasses
+import json
 
 import jax
 import jax.numpy as jnp
@@ -105,6 +106,35 @@ def test_rows_loops_and_precision(loaded):
       loaded.shape, loaded.params, loaded.sequences, dtype=jnp.bfloat16)
   error = np.abs(np.asarray(half, np.float32) - np.asarray(together)).mean()
   assert 1e-4 < error < 0.03
+  mixed = test_family_parity.hidden_states(
+      loaded.shape, loaded.params, loaded.sequences,
+      operand_dtype=jnp.bfloat16)
+  assert mixed.dtype == jnp.float32
+  assert 1e-5 < np.abs(np.asarray(mixed) - np.asarray(together)).mean() < error
+
+
+def test_an_mt5_is_gated_unless_it_says_otherwise(tmp_path):
+  reference = write(tmp_path, feed_forward_proj='gated-gelu')
+  path = tmp_path / 'config.json'
+  values = json.loads(path.read_text())
+  del values['feed_forward_proj']
+  path.write_text(json.dumps({**values, 'model_type': 'mt5'}))
+  tower = pretrained.load_towers(str(tmp_path))['shared']
+  assert tower.transformer.gated
+  assert tower.transformer.hidden_act == 'gelu_new'
+  sequences = test_bert.random_sequences(vocab=400, lengths=LENGTHS)
+  ids, mask = test_bert.padded(sequences)
+  with torch.no_grad():
+    states = reference(ids, attention_mask=mask).last_hidden_state
+  np.testing.assert_allclose(test_family_parity.hidden_states(
+      tower.transformer, tower.params, sequences), states[mask.bool()],
+      atol=1e-5)
+
+
+def test_an_activation_without_a_name_is_not_exported(loaded):
+  shape = dataclasses.replace(loaded.shape, gated=True, hidden_act='gelu')
+  with pytest.raises(errors.UserError, match='gelu_new'):
+    families.FAMILIES['t5_encoder'].to_json(shape, 0)
 
 
 def test_two_devices_along_model_change_nothing(loaded):
