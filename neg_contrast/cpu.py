@@ -4,6 +4,7 @@ import ctypes
 import functools
 import glob
 import os
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -59,6 +60,29 @@ def keep_memory() -> None:
     set_option(_ARENA_MAX, 1)
     set_option(_MMAP_MAX, 0)
     set_option(_TRIM_THRESHOLD, -1)
+
+
+def fit_memory(step: Callable[..., Any]) -> Callable[..., Any]:
+  """A step of training that does not hold what steps of other shapes have used.
+
+  `keep_memory` keeps what they have freed, in blocks that a larger step can't
+  use. Before the first step of each shape the system gets it back; with glibc.
+
+  Args:
+    step: of a state and a batch, as `jax.jit` makes it.
+  """
+  trim, shapes_seen = getattr(ctypes.CDLL(None), 'malloc_trim', None), set()
+
+  def run(state, batch):
+    shapes = tuple(np.shape(leaf) for leaf in jax.tree.leaves(batch))
+    if shapes not in shapes_seen:
+      shapes_seen.add(shapes)
+      jax.block_until_ready(state)  # A step that runs has not freed its own.
+      if trim is not None:
+        trim(0)
+    return step(state, batch)
+
+  return run
 
 
 def check_platforms() -> None:

@@ -1,4 +1,7 @@
 import ctypes
+import os
+import subprocess
+import sys
 import types
 from unittest import mock
 
@@ -76,3 +79,49 @@ def test_a_library_without_such_options_is_left_alone(monkeypatch):
   monkeypatch.setattr(cpu, '_has_accelerator', lambda: False)
   cpu.keep_memory()
   assert asked == ['mallopt']
+
+
+_GROWING = """
+import os, sys
+os.environ['JAX_PLATFORMS'] = 'cpu'
+import numpy as np
+from neg_contrast import cpu
+cpu.keep_memory()
+pins = []
+
+def step(state, batch):
+  used = np.ones(batch.shape, np.uint8)
+  pins.append(np.empty(used.size + 2**20, np.uint8))  # Above, not touched.
+  return state, used.nbytes
+
+if sys.argv[1] == 'fit':
+  step = cpu.fit_memory(step)
+for mib in range(100, 600, 100):
+  for _ in range(2):
+    step(None, np.broadcast_to(np.uint8(0), (mib * 2**20,)))
+resident = int(open('/proc/self/statm').read().split()[1])
+print(resident * os.sysconf('SC_PAGESIZE') // 2**20)
+"""
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), 'malloc_trim'),
+                    reason='this library of C gives back what it wants to')
+def test_steps_of_other_shapes_do_not_hold_memory():
+  def peak(how):
+    return int(subprocess.run(
+        [sys.executable, '-c', _GROWING, how], capture_output=True, text=True,
+        check=True, env={**os.environ, 'XLA_FLAGS': ''}).stdout)
+
+  held, fits = peak('hold'), peak('fit')
+  assert held > 1400  # The sum of all, and the library.
+  assert fits < 900  # The largest, and the library.
+
+
+def test_steps_are_the_same(monkeypatch):
+  trimmed = []
+  monkeypatch.setattr(ctypes, 'CDLL', lambda name: types.SimpleNamespace(
+      malloc_trim=trimmed.append))
+  step = cpu.fit_memory(lambda state, batch: (state + 1, batch['x'].sum()))
+  for size, times in ((3, 1), (3, 1), (4, 2), (3, 2)):
+    assert step(1, {'x': np.ones(size)}) == (2, size)
+    assert len(trimmed) == times

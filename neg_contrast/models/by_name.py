@@ -79,8 +79,9 @@ def make_cross_encoder(
     spec: cross_encoder.CrossEncoderSpec, config: config_lib.ModelConfig
 ) -> cross_encoder.CrossEncoder:
   """The same of a cross-encoder, on this machine's devices."""
+  platform = jax.default_backend()
   return cross_encoder.CrossEncoder(
-      spec=spec, **_computing(spec, config, jax.default_backend())
+      spec=spec, by_row=platform == 'cpu', **_computing(spec, config, platform)
   )
 
 

@@ -59,6 +59,7 @@ class CrossEncoder(nn.Module):
     remat: see `bert.Bert`.
     scan_unroll: see `bert.Bert`.
     operand_dtype: see `bert.Bert`.
+    by_row: see `bert.Bert`.
   """
 
   spec: CrossEncoderSpec
@@ -66,6 +67,7 @@ class CrossEncoder(nn.Module):
   remat: str = 'none'
   scan_unroll: int = 1
   operand_dtype: Any = None
+  by_row: bool = False
 
   @property
   def features(self) -> int:
@@ -90,6 +92,7 @@ class CrossEncoder(nn.Module):
     hidden = transformer.make(
         shape, name=transformer.KEY, dtype=self.dtype, remat=self.remat,
         scan_unroll=self.scan_unroll, operand_dtype=self.operand_dtype,
+        by_row=self.by_row,
     )(
         sequences.token_ids, sequences.segment_ids, sequences.positions,
         deterministic,

@@ -17,7 +17,7 @@ import optax
 from absl import logging
 from jax.experimental import multihost_utils
 
-from neg_contrast import errors, hosts
+from neg_contrast import cpu, errors, hosts
 from neg_contrast.artifacts import checkpoints as checkpoints_lib
 from neg_contrast.batches import batcher, prefetch
 from neg_contrast.training import criterion as criterion_lib
@@ -160,7 +160,7 @@ class Trainer:
         often it is called.
       measure: parameters -> what `RunLog.write_bias` takes.
     """
-    self._train_step = train_step
+    self._train_step = cpu.fit_memory(train_step)
     self._make_batch = make_batch
     self._evaluate = evaluate
     self._checkpoints = checkpoints
