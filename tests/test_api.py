@@ -19,7 +19,7 @@ from neg_contrast.retrieval import (
   embedder,
   exported_vectors,
   finding,
-  scann_index,
+  quantized_index,
   searched,
 )
 from neg_contrast.settings import config as config_lib
@@ -199,29 +199,31 @@ def test_two_processes_share_a_folder(root, tmp_path):
     assert all(score != 0 for _, score in found)
 
 
-def test_scann_index_is_kept_and_measured(root, tmp_path):
-  kwargs = dict(index__kind='scann', index__target_recall=0.99)
+@pytest.mark.parametrize('kind', quantized_index.QUANTIZERS)
+def test_quantized_index_is_kept_and_measured(kind, root, tmp_path):
+  kwargs = dict(index__kind=kind, index__target_recall=0.99)
   first = load_retriever(root, str(tmp_path / 'kept'), **kwargs)
   exact = load_retriever(root)
   measured = searched.search_and_measure(first, np.arange(10), 5)
   found, facts = measured.found, measured.index
   np.testing.assert_array_equal(
       found.rows, exact.search_rows(np.arange(10), 5).rows)
-  assert facts['kind'] == 'scann' and facts['recall'] == 1
+  assert facts['kind'] == kind and facts['recall'] == 1
   again = load_retriever(root, str(tmp_path / 'kept'), **kwargs)
   assert again.is_made()
-  assert isinstance(again.index, scann_index.ScannIndex)
+  assert isinstance(again.index, quantized_index.QuantizedIndex)
   np.testing.assert_array_equal(
       found.rows, again.search_rows(np.arange(10), 5).rows)
 
 
-def test_recall_of_scann_is_reported(root, tmp_path):
-  config = make_config(root, job='evaluate', index__kind='scann')
+@pytest.mark.parametrize('kind', quantized_index.QUANTIZERS)
+def test_recall_of_an_index_is_reported(kind, root, tmp_path):
+  config = make_config(root, job='evaluate', index__kind=kind)
   output = run_job(evaluate.EvaluateJob(config, tmp_path), tmp_path)
   made = folders.read_json(
       tmp_path / 'evaluation' / 'data-test-initial' / 'manifest.json')
   assert 0.9 < made['index']['recall'] <= 1
-  assert f'ScaNN found {made["index"]["recall"]:.4f}' in output
+  assert f'{kind} found {made["index"]["recall"]:.4f}' in output
   assert (tmp_path / 'report.html').stat().st_size > 10_000
 
 

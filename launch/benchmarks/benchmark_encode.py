@@ -106,8 +106,8 @@ def _run_step(args: argparse.Namespace) -> None:
   from neg_contrast.retrieval import (
     embeddings,
     mesh_search,
-    scann_files,
-    scann_index,
+    quantized_files,
+    quantized_index,
     scann_shards,
     vector_table,
   )
@@ -140,12 +140,12 @@ def _run_step(args: argparse.Namespace) -> None:
         queries, _DEPTH
     )
   elif step == 'build':
-    scann_files.make(
-        index, passage_vecs, ranks, scann_index.Settings(recall_k=_DEPTH),
+    quantized_files.make(
+        index, passage_vecs, ranks, quantized_index.Settings(recall_k=_DEPTH),
         np.load(folder / 'samples.npy'),
     )
   elif step == 'scann':
-    found = scann_files.load(index, passage_vecs).search(queries, _DEPTH)
+    found = quantized_files.load(index, passage_vecs).search(queries, _DEPTH)
   made = {'cpu': time.process_time() - began, **memory.end()}
   if step in ('write', 'build'):
     disk = sum(path.stat().st_size for path in

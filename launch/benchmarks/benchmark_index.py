@@ -16,8 +16,8 @@ comparison of systems, not a promise for other data.
 What is compared, with the same threads and vectors from the same memory map:
 
 * exact: neg_contrast.retrieval.mesh_search, on one CPU device.
-* scann: neg_contrast.retrieval.scann_index, target 0.95, tuned on 500 queries
-  that are not measured. It builds on two threads at least.
+* scann: neg_contrast.retrieval.quantized_index, target 0.95, tuned on 500
+  queries that are not measured. It builds on two threads at least.
 * flat: faiss IndexFlatIP.
 * ivf_flat: faiss IndexIVFFlat, sqrt(n) lists.
 * ivf_pq: faiss IVF of sqrt(n) lists, PQ of 192 x 4 bits by residual with fast

@@ -83,8 +83,8 @@ def _run_step(args: argparse.Namespace) -> None:
 
   from neg_contrast.retrieval import (
     hits,
-    scann_files,
-    scann_index,
+    quantized_files,
+    quantized_index,
     scann_shards,
   )
 
@@ -98,8 +98,9 @@ def _run_step(args: argparse.Namespace) -> None:
   memory = peak_memory.Memory()
   began, cpu = time.monotonic(), time.process_time()
   if step == 'build scann':
-    scann_files.make(
-        folder / 'index', vecs, ranks, scann_index.Settings(recall_k=_DEPTH),
+    quantized_files.make(
+        folder / 'index', vecs, ranks,
+        quantized_index.Settings(recall_k=_DEPTH),
         np.load(folder / 'samples.npy'),
     )
   else:
@@ -115,11 +116,11 @@ def _mine(
   from neg_contrast import sharding
   from neg_contrast.artifacts import folders
   from neg_contrast.mining import candidates
-  from neg_contrast.retrieval import mesh_search, scann_files
+  from neg_contrast.retrieval import mesh_search, quantized_files
   from neg_contrast.settings import config as config_lib
 
   queries = np.load(folder / 'queries.npy', mmap_mode='r')
-  index = (scann_files.load(folder / 'index', vecs) if kind == 'scann' else
+  index = (quantized_files.load(folder / 'index', vecs) if kind == 'scann' else
            mesh_search.MeshSearch(vecs, ranks, sharding.make_mesh(
                config_lib.MeshConfig())))
 

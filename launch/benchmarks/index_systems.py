@@ -57,18 +57,18 @@ class _Exact:
 
 
 class _Scann:
-  """neg_contrast.retrieval.scann_index."""
+  """neg_contrast.retrieval.quantized_index."""
 
   def __init__(self, system, folder, vecs, threads):
     from neg_contrast.retrieval import (
       hits,
-      scann_files,
-      scann_index,
+      quantized_files,
+      quantized_index,
       scann_shards,
     )
 
     scann_shards.load_library()  # Imports are no part of what is measured.
-    self._library, self._files = scann_index, scann_files
+    self._library, self._files = quantized_index, quantized_files
     self._folder, self._vecs, self._threads = folder, vecs, threads
     self._ranks = hits.tie_ranks([f'{n:08d}' for n in range(len(vecs))])
     path = folder / 'scann' / 'manifest.json'

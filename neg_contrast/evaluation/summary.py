@@ -96,8 +96,8 @@ def gather(
       values[f'{manifest["key"]}/{name}'] = value
     if 'worlds' in manifest:
       worlds.setdefault(group, {})[system] = manifest['worlds']
-    if manifest['index'].get('kind') == 'scann':
-      recalls.append(f'{manifest["key"]}: ScaNN found '
+    if 'recall' in manifest['index']:
+      recalls.append(f'{manifest["key"]}: {manifest["index"]["kind"]} found '
                      f'{manifest["index"]["recall"]:.4f} of what exact search '
                      f'finds in the top {manifest["index"]["depth"]}')
   folders.write_json(workdir / FILE, values)

@@ -30,8 +30,9 @@ class CorpusIndex(artifact.Artifact):
     """Of what, and where."""
     data, how = self.vectors.data, 'ready to be searched'
     if data.contents('corpus') is not None:
-      scann = self.search.scann(data.load().prepared)
-      how = 'searched exactly' if scann is None else 'and their ScaNN index'
+      quantized = self.search.quantized(data.load().prepared)
+      how = ('searched exactly' if quantized is None
+             else f'and their {quantized.kind} index')
     return f'vectors of all passages, {how}, in {self.folder}'
 
   def needs(self) -> dict[str, artifact.Artifact]:
@@ -46,7 +47,7 @@ class CorpusIndex(artifact.Artifact):
   @property
   def is_on_mesh(self) -> bool:
     """Whether processes search together, with the same queries."""
-    return self.search.scann(self.vectors.data.load().prepared) is None
+    return self.search.quantized(self.vectors.data.load().prepared) is None
 
   def is_made(self) -> bool:
     """Whether vectors and index lie on disk."""

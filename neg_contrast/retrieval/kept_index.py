@@ -1,4 +1,4 @@
-"""The ScaNN index of a corpus: built once, kept by a folder, and measured."""
+"""A corpus's quantized index: built once, kept by a folder, and measured."""
 
 import dataclasses
 import functools
@@ -13,9 +13,8 @@ from neg_contrast.artifacts import folders
 from neg_contrast.retrieval import (
   hits,
   multi_vector,
-  scann_files,
-  scann_index,
-  searched_parts,
+  quantized_files,
+  quantized_index,
   vector_table,
 )
 
@@ -23,7 +22,7 @@ _RECALL_QUERIES = 200
 
 
 class KeptIndex:
-  """The ScaNN index of a corpus's vectors, read from its folder or built.
+  """The quantized index of a corpus's vectors, read from its folder or built.
 
   If texts have several vectors, it is one of single vectors, which finds
   candidates.
@@ -34,7 +33,7 @@ class KeptIndex:
       vecs: vector_table.Rows,
       tie_ranks: np.ndarray,
       score: scoring.ScoreFunction,
-      settings: scann_index.Settings,
+      settings: quantized_index.Settings,
       folder: pathlib.Path | None,
   ):
     """Reads nothing yet.
@@ -54,26 +53,27 @@ class KeptIndex:
     """Builds it, with all processes that do the same, unless it is there.
 
     Raises:
-      UserError: ScaNN is not installed, or the index is damaged.
+      UserError: a library is not installed, or the index is damaged.
     """
     if self._folder is None:
       _ = self.index
     else:
-      scann_files.make(self._folder, *self._table, self._settings)
+      quantized_files.make(self._folder, *self._table, self._settings)
 
   @functools.cached_property
   def index(self) -> hits.Index:
     """Searches; raises as `make`."""
     if self._folder is None:
-      index = scann_index.build(*self._table, self._settings)
+      index = quantized_index.build(*self._table, self._settings)
     else:
       self.make()
-      index = scann_files.load(self._folder, self._table[0])
+      index = quantized_files.load(self._folder, self._table[0])
     singles = self._table[0]
     if not isinstance(singles, multi_vector.SingleVectors):
       return index
     return multi_vector.CandidateIndex(
-        self._vecs, self._tie_ranks, self._score, singles, index
+        self._vecs, self._tie_ranks, self._score, singles, index,
+        self._settings.kind,
     )
 
   @functools.cached_property
@@ -87,13 +87,13 @@ class KeptIndex:
     return singles, np.arange(len(singles), dtype=np.int32)
 
 
-def is_kept(folder: pathlib.Path, settings: scann_index.Settings) -> bool:
+def is_kept(folder: pathlib.Path, settings: quantized_index.Settings) -> bool:
   """Whether the folder keeps an index of these settings.
 
   Raises:
     UserError: its manifest is damaged or of another format.
   """
-  return scann_files.is_made(_folder_of(folder, settings), settings)
+  return quantized_files.is_made(_folder_of(folder, settings), settings)
 
 
 def measured_places(queries: int) -> np.ndarray:
@@ -114,13 +114,14 @@ def measure(
   """
   queries, depth = found.rows.shape
   recall = hits.recall(found, exact)
-  kind = ('approx' if isinstance(index, searched_parts.SearchedParts)
-          else 'scann')
+  kind, tuned = 'approx', {}
+  if isinstance(index, multi_vector.CandidateIndex):
+    kind = index.kind
+  elif isinstance(index, quantized_index.QuantizedIndex):
+    kind = index.settings.kind
+    tuned = {'tuned': dataclasses.asdict(index.measured)}
   logging.info('%s found %.2f%% of the exact top %d of %d queries',
                kind, 100 * recall, depth, queries)
-  tuned = {} if not isinstance(index, scann_index.ScannIndex) else {
-      'tuned': dataclasses.asdict(index.measured)
-  }
   return {
       'kind': kind,
       **tuned,
@@ -131,7 +132,7 @@ def measure(
 
 
 def _folder_of(
-    folder: pathlib.Path, settings: scann_index.Settings
+    folder: pathlib.Path, settings: quantized_index.Settings
 ) -> pathlib.Path:
-  code = folders.sha256_json(dataclasses.asdict(settings))[:12]
-  return folder / f'scann-{code}'
+  code = folders.sha256_json(settings.to_json())[:12]
+  return folder / f'{settings.kind}-{code}'

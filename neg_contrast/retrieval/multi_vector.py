@@ -6,9 +6,9 @@ their vectors (Khattab and Zaharia, "ColBERT", section 3.6). What has no vector
 near any of the query's is missed; what is found has its exact score.
 
 Memory: the index of single vectors (ScaNN's is some bits a feature, see
-`scann_index`), a number of 8 bytes for every vector, and the vectors themselves
-where `Rows` keeps them: 4 bytes a feature, `passage_vectors * features` of them
-for a passage, whose missing vectors are zeros.
+`quantized_index`), a number of 8 bytes for every vector, and the vectors
+themselves where `Rows` keeps them: 4 bytes a feature, `passage_vectors *
+features` of them for a passage, whose missing vectors are zeros.
 """
 
 from typing import Any
@@ -78,7 +78,11 @@ class SingleVectors:
 
 
 class CandidateIndex:
-  """Finds candidates by single vectors; keeps the best by the whole score."""
+  """Finds candidates by single vectors; keeps the best by the whole score.
+
+  Attributes:
+    kind: of the index of single vectors.
+  """
 
   def __init__(
       self,
@@ -87,6 +91,7 @@ class CandidateIndex:
       score: scoring.ScoreFunction,
       singles: SingleVectors,
       index: hits.Index,
+      kind: str = 'scann',
   ):
     """Takes what is searched.
 
@@ -96,9 +101,10 @@ class CandidateIndex:
       score: of a query's vectors and a passage's.
       singles: the vectors of `passage_vecs`.
       index: of these.
+      kind: of the index.
     """
     self._vecs, self._ranks, self._score = passage_vecs, tie_ranks, score
-    self._singles, self._index = singles, index
+    self._singles, self._index, self.kind = singles, index, kind
     self._pairs = jax.jit(score.pairs)
 
   def search(

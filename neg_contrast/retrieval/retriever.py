@@ -62,7 +62,7 @@ class Retriever:
         folder / folders.sha256_json(vectors.identity)[:12]
     )
     self._rows, self._among = rows, among
-    self._scann = settings.scann(dataset.prepared, rows)
+    self._quantized = settings.quantized(dataset.prepared, rows)
 
   def find(self, query: str, depth: int = 10) -> list[finding.Found]:
     """The best passages for a query, best first, with their matching parts.
@@ -160,15 +160,16 @@ class Retriever:
 
   @property
   def is_on_mesh(self) -> bool:
-    """Whether processes that search together share the corpus: unless ScaNN
-    searches, by which each finds all.
+    """Whether processes that search together share the corpus: unless there is
+    a quantized index, by which each finds all.
     """
-    return self._scann is None
+    return self._quantized is None
 
   def is_made(self) -> bool:
     """Whether embeddings and index lie on disk already."""
     return self._folder is not None and self.vectors.is_made() and (
-        self._scann is None or kept_index.is_kept(self._folder, self._scann)
+        self._quantized is None
+        or kept_index.is_kept(self._folder, self._quantized)
     )
 
   def make(self) -> None:
@@ -176,7 +177,7 @@ class Retriever:
 
     Processes that do so together divide the work.
     """
-    if self._scann is None:
+    if self._quantized is None:
       _ = self.index
     else:
       self._kept.make()
@@ -192,14 +193,14 @@ class Retriever:
   @functools.cached_property
   def index(self) -> hits.Index:
     """What searches; made where it is not there."""
-    return self._exact if self._scann is None else self._kept.index
+    return self._exact if self._quantized is None else self._kept.index
 
   @functools.cached_property
   def _kept(self) -> kept_index.KeptIndex:
-    assert self._scann is not None
+    assert self._quantized is not None
     return kept_index.KeptIndex(
         self.vectors.passage_vecs, self._tie_ranks, self._encoder.score,
-        self._scann, self._folder,
+        self._quantized, self._folder,
     )
 
   @functools.cached_property

@@ -24,14 +24,15 @@ gmm_utils.cc): so one core gets two threads too. With `random_init=True` two
 builds differ, for the order of the first centres is that of a hash table.
 """
 
-import dataclasses
 import math
+import pathlib
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float32, Int32
+from jaxtyping import Float32
 
 from neg_contrast import errors
+from neg_contrast.retrieval import quantized_shard
 
 _BRUTE_FORCE_BELOW = 1_000
 _BLOCKS = 256
@@ -39,28 +40,45 @@ _ANISOTROPY = 4.1
 _TRAINING_ROWS = 100_000
 _NORM_ROWS = 4_096  # Of a shard, for their mean norm.
 _LEAST_THREADS = 2  # See above.
+_SEARCHER = 'searcher'
 
 
-@dataclasses.dataclass(frozen=True)
-class Shard:
-  """Rows `first` to `last` of the corpus, under one ScaNN searcher.
+class ScannShard(quantized_shard.Shard):
+  """Rows under one ScaNN searcher.
 
   Attributes:
-    first: row of the corpus.
-    last: the row after its last.
-    leaves: partitions of its tree.
     searcher: ScaNN's.
   """
 
-  first: int
-  last: int
-  leaves: int
-  searcher: Any
+  def __init__(self, first: int, last: int, leaves: int, searcher: Any):
+    """Takes a searcher of as many rows."""
+    super().__init__(first, last, leaves)
+    self.searcher = searcher
 
-  @property
-  def rows(self) -> int:
-    """How many there are."""
-    return self.last - self.first
+  def use_threads(self, count: int) -> None:
+    """ScaNN's own."""
+    self.searcher.set_num_threads(count)
+
+  def best(
+      self,
+      queries: Float32[np.ndarray, 'queries features'],
+      leaves: int,
+      count: int,
+  ) -> tuple[np.ndarray, np.ndarray]:
+    """By quantised products; see `quantized_shard.Shard.best`."""
+    rows, scores = self.searcher.search_batched_parallel(
+        queries, count, count, leaves, batch_size=64
+    )
+    missing = np.isnan(scores)  # ScaNN's padding.
+    rows = rows.astype(np.int32)
+    rows[missing], scores[missing] = -1, -np.inf
+    return rows, scores
+
+  def write(self, folder: pathlib.Path) -> None:
+    """Writes the searcher."""
+    (folder / _SEARCHER).mkdir()
+    # The default is absolute paths, of the scratch folder at that.
+    self.searcher.serialize(str(folder / _SEARCHER), relative_path=True)
 
 
 def load_library() -> Any:
@@ -86,7 +104,7 @@ def build_shard(
     vecs: Float32[np.ndarray, 'rows features'],
     first: int,
     threads: int,
-) -> Shard:
+) -> ScannShard:
   """Builds the searcher of some rows; the same with any number of threads.
 
   Args:
@@ -111,50 +129,15 @@ def build_shard(
         anisotropic_quantization_threshold=_threshold(vecs),
         training_sample_size=_TRAINING_ROWS,
     )
-  return Shard(first, first + rows, leaves, builder.build())
+  return ScannShard(first, first + rows, leaves, builder.build())
 
 
-def propose(
-    shards: list[Shard],
-    queries: Float32[np.ndarray, 'queries features'],
-    leaves: int,
-    count: int,
-) -> tuple[Int32[np.ndarray, 'queries found'],
-           Float32[np.ndarray, 'queries found']]:
-  """The best passages by ScaNN's approximate score, best first.
-
-  Scores of all shards estimate the same dot products and are compared, so that
-  the number of candidates does not grow with the shards.
-
-  Args:
-    shards: of the corpus.
-    queries: `[queries, features] float32`.
-    leaves: partitions of each shard to search.
-    count: candidates wanted.
-
-  Returns:
-    Rows, -1 where there are fewer, and approximate scores; found <= count.
-  """
-  if not shards:
-    empty = np.zeros((len(queries), 0))
-    return empty.astype(np.int32), empty.astype(np.float32)
-  parts = []
-  for shard in shards:
-    size = min(count, shard.rows)
-    rows, scores = shard.searcher.search_batched_parallel(
-        queries, size, size, min(leaves, shard.leaves), batch_size=64
-    )
-    missing = np.isnan(scores)  # ScaNN's padding.
-    rows = rows.astype(np.int32) + np.int32(shard.first)
-    rows[missing], scores[missing] = -1, -np.inf
-    parts.append((rows, scores))
-  if len(parts) == 1:
-    return parts[0]
-  rows = np.concatenate([p[0] for p in parts], axis=1)
-  scores = np.concatenate([p[1] for p in parts], axis=1)
-  order = np.argsort(-scores, axis=1, kind='stable')[:, :count]
-  return (np.take_along_axis(rows, order, 1),
-          np.take_along_axis(scores, order, 1))
+def _read(
+    library: Any, folder: pathlib.Path, first: int, last: int, leaves: int
+) -> ScannShard:
+  return ScannShard(first, last, leaves, library.load_searcher(
+      str(folder / _SEARCHER), assets_backcompat_shim=False
+  ))
 
 
 def _threshold(vecs: Float32[np.ndarray, 'rows features']) -> float:
@@ -163,3 +146,8 @@ def _threshold(vecs: Float32[np.ndarray, 'rows features']) -> float:
   some = vecs[:: max(1, len(vecs) // _NORM_ROWS)]
   norm = math.sqrt(np.mean(np.sum(some * some, axis=1)))
   return norm * math.sqrt(_ANISOTROPY / (features - 1 + _ANISOTROPY))
+
+
+SCANN = quantized_shard.Quantizer(
+    'scann', load_library, build_shard, _read, ('scann',)
+)

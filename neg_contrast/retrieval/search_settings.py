@@ -32,7 +32,7 @@ import numpy as np
 
 from neg_contrast import errors, scoring
 from neg_contrast.data import prepared as prepared_lib
-from neg_contrast.retrieval import scann_index
+from neg_contrast.retrieval import quantized_index
 from neg_contrast.settings import config as config_lib
 from neg_contrast.settings.index_settings import KINDS
 
@@ -77,24 +77,24 @@ class SearchSettings:
     """What approximate search on TPUs has to find; None: search is not that."""
     return self.index.target_recall if self.index.kind == 'approx' else None
 
-  def scann(
+  def quantized(
       self,
       prepared: prepared_lib.Prepared,
       rows: np.ndarray | None = None,
-  ) -> scann_index.Settings | None:
-    """Settings of the ScaNN index of a corpus; None where search is exact.
+  ) -> quantized_index.Settings | None:
+    """Settings of the quantized index of a corpus; None where there is none.
 
     Args:
       prepared: the corpus. Worlds are parts of it, and searched exactly.
       rows: `[n] int32`, the passages of it that are searched; None: all.
 
     Raises:
-      UserError: ScaNN is asked for, and there are worlds.
+      UserError: one is asked for, and there are worlds.
     """
     if prepared.worlds:
-      if self.index.kind == 'scann':
+      if self.index.kind in quantized_index.QUANTIZERS:
         raise errors.UserError(
-            f'{errors.key("index.kind")}="scann": '
+            f'{errors.key("index.kind")}="{self.index.kind}": '
             f'{prepared.manifest["spec"]} has worlds, each of which is '
             'searched exactly; leave it at "auto"'
         )
@@ -103,21 +103,22 @@ class SearchSettings:
     kind = index_kind(
         passages, self.index.kind, self.queries, self.index.shard_rows
     )
-    if kind != 'scann':
+    if kind not in quantized_index.QUANTIZERS:
       return None
-    return scann_index.Settings(
+    return quantized_index.Settings(
         target_recall=self.index.target_recall,
         recall_k=max(self.depth, _LEAST_RECALL_DEPTH),
         shard_rows=self.index.shard_rows,
+        kind=kind,
     )
 
   def index_identity(self, prepared: prepared_lib.Prepared) -> Any:
     """What hits depend on beside the vectors, as json."""
-    scann = self.scann(prepared)
-    if scann is None:
+    quantized = self.quantized(prepared)
+    if quantized is None:
       return 'exact' if self.recall is None else {
           'approx': self.recall, 'block_rows': self.index.block_rows}
-    return dataclasses.asdict(scann)
+    return quantized.to_json()
 
 
 def index_kind(
@@ -126,11 +127,11 @@ def index_kind(
     queries: int | None = None,
     shard_rows: int = config_lib.IndexConfig.shard_rows,
 ) -> str:
-  """Which index a corpus gets: `exact`, `approx` or `scann`.
+  """Which index a corpus gets: one of `KINDS`, but `auto`.
 
   Args:
     passages: of the corpus.
-    wanted: `auto`, or one of the three.
+    wanted: one of `KINDS`.
     queries: that are searched in all; None: no end is known.
     shard_rows: passages of a shard of ScaNN's.
 

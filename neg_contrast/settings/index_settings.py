@@ -4,7 +4,7 @@ import dataclasses
 
 from neg_contrast.settings import keys
 
-KINDS = ('auto', 'exact', 'approx', 'scann')
+KINDS = ('auto', 'exact', 'approx', 'scann', 'binary')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -15,17 +15,18 @@ class IndexConfig(keys.Section):
     kind: `exact` search; `approx`, which on TPUs scores everything and may miss
       some of the best, and is exact elsewhere; `scann` (of texts with several
       vectors: ScaNN finds candidates by single vectors, which are scored
-      exactly); or `auto`: exact below 50,000 passages; above, ScaNN where it
-      takes less CPU time than exact search, building included (from 21,000
-      queries on for a million passages or more, 55,000 for 100,000), for
-      `job=search` always. With accelerators, exact but for `job=search` and the
-      round trip of questions.
+      exactly); `binary`, whose candidates are nearest by the signs of features
+      (1/32 of float32 in memory) and scored again exactly; or `auto`: exact
+      below 50,000 passages; above, ScaNN where it takes less CPU time than
+      exact search, building included (from 21,000 queries on for a million
+      passages or more, 55,000 for 100,000), for `job=search` always. With
+      accelerators, exact but for `job=search` and the round trip of questions.
     target_recall: part of the exact top `evaluation.depth` (100, if that is
-      less) that ScaNN has to find; it searches as much as that takes. Of
-      `approx`: of the best of every block of passages.
-    shard_rows: passages in one ScaNN index; larger corpora get several, which
-      processes divide. A process builds one at a time, and holds 3.3 times its
-      vectors in memory.
+      less) that `scann` and `binary` have to find; they search as much as that
+      takes. Of `approx`: of the best of every block of passages.
+    shard_rows: passages in one part of such an index; larger corpora get
+      several, which processes divide. A process builds one at a time, and holds
+      3.3 times its vectors in memory.
     chunk_tokens: tokens that a device encodes at once; 0: 2,048 on CPU, whose
       caches hold no more of them, and 8,192 on accelerators.
     block_rows: passages that a device, or a core, scores at once in a search;

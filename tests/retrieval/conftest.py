@@ -1,37 +1,37 @@
-"""A corpus and its ScaNN index, built once for all tests of ScaNN."""
+"""A corpus and its ScaNN index, built once for all tests of indexes."""
 
 import shutil
 
 import pytest
 
-from tests.retrieval import test_scann_index
+from tests.retrieval import test_quantized_index
 
 
 @pytest.fixture(scope='session')
 def corpus():
   """(vectors, queries, tie ranks) of 20,000 passages."""
-  return test_scann_index.make(20_000)
+  return test_quantized_index.make(20_000)
 
 
 @pytest.fixture(scope='session')
 def index(corpus):
   """Their index."""
-  from neg_contrast.retrieval import scann_index
+  from neg_contrast.retrieval import quantized_index
 
   pytest.importorskip('scann')
   vecs, _, ranks = corpus
-  return scann_index.build(vecs, ranks, test_scann_index.SETTINGS)
+  return quantized_index.build(vecs, ranks, test_quantized_index.SETTINGS)
 
 
 @pytest.fixture(scope='session')
 def saved(corpus, tmp_path_factory):
   """A folder that keeps the same; not to be changed."""
-  from neg_contrast.retrieval import scann_files
+  from neg_contrast.retrieval import quantized_files
 
   pytest.importorskip('scann')
   vecs, _, ranks = corpus
   folder = tmp_path_factory.mktemp('scann') / 'index'
-  scann_files.make(folder, vecs, ranks, test_scann_index.SETTINGS)
+  quantized_files.make(folder, vecs, ranks, test_quantized_index.SETTINGS)
   return folder
 
 

@@ -55,5 +55,6 @@ def test_an_exact_index_is_the_same_at_any_depth(tmp_path, model):
   assert scann.identity == index(tmp_path, model, kind='scann',
                                  depth=100).identity  # Serves all to that.
   for other in (index(tmp_path, model, kind='scann', depth=101),
+                index(tmp_path, model, kind='binary'),
                 index(tmp_path, model, kind='scann', target_recall=0.9)):
     assert other.identity not in (one.identity, scann.identity)

@@ -10,7 +10,7 @@ from neg_contrast import errors
 from neg_contrast.retrieval import (
   embeddings,
   fused_vectors,
-  scann_files,
+  quantized_files,
   vector_table,
 )
 from tests.retrieval import test_embeddings
@@ -97,11 +97,11 @@ def test_what_is_not_read_is_not_verified(tmp_path):
 
 
 @pytest.mark.parametrize('kind', KINDS)
-def test_scann_indexes(corpus, saved, tmp_path, kind):
+def test_quantized_indexes(corpus, saved, tmp_path, kind):
   vecs, queries, _ = corpus
 
   def read(folder):
-    scann_files.load(folder, vecs).search(queries[:1], 1)
+    quantized_files.load(folder, vecs).search(queries[:1], 1)
 
   check(saved, kind, read, tmp_path)
 

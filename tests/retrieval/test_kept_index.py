@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from neg_contrast import scoring
-from neg_contrast.retrieval import hits, kept_index, scann_index
+from neg_contrast.retrieval import hits, kept_index, quantized_index
 
 pytest.importorskip('scann')
 
-SETTINGS = scann_index.Settings(target_recall=0.9, recall_k=10, threads=1)
+SETTINGS = quantized_index.Settings(target_recall=0.9, recall_k=10, threads=1)
 
 
 def make(corpus):
@@ -35,7 +35,7 @@ def test_a_folder_keeps_it(corpus, tmp_path, monkeypatch):
   assert not kept_index.is_kept(tmp_path, other)
   kept(corpus, other, tmp_path).make()
   assert kept_index.is_kept(tmp_path, other)
-  monkeypatch.setattr(scann_index, 'build_part', None)  # Beside each other.
+  monkeypatch.setattr(quantized_index, 'build_part', None)  # Beside each other.
   again = kept(corpus, folder=tmp_path)
   np.testing.assert_array_equal(
       first.index.search(queries, 5).rows, again.index.search(queries, 5).rows

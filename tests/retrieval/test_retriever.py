@@ -247,15 +247,16 @@ def test_what_approximate_search_misses_is_measured(tmp_path):
   assert facts == {'kind': 'approx', 'recall': 1.0, 'depth': 2, 'queries': 2}
 
 
-def test_building_and_measuring_read_the_table_once_each(tmp_path):
+@pytest.mark.parametrize('kind', ['scann', 'binary'])
+def test_building_and_measuring_read_the_table_once_each(kind, tmp_path):
   pytest.importorskip('scann')
   dataset = numbered(tmp_path, 40)
   vecs = Given([[1], [-1]], [[n] for n in range(40)])
-  made = retriever.Retriever(settings(kind='scann'), dataset, vecs, tmp_path)
+  made = retriever.Retriever(settings(kind=kind), dataset, vecs, tmp_path)
   counted = vecs._passages = Counted(vecs.passage_vecs)
   made.make()
   assert counted.in_order == 40
   found, facts = measured(made, np.array([0, 1], np.int32))
   assert rows_of(found) == [[39, 38], [0, 1]]
-  assert facts['kind'] == 'scann' and facts['recall'] == 1
+  assert facts['kind'] == kind and facts['recall'] == 1
   assert counted.in_order == 80

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from neg_contrast import errors
-from neg_contrast.retrieval import scann_shards
+from neg_contrast.retrieval import quantized_shard, scann_shards
 
 pytest.importorskip('scann')
 
@@ -18,17 +18,12 @@ def test_shards_are_ranked_together(corpus):
   shards = [scann_shards.build_shard(library, vecs[first:last], first, 2)
             for first, last in ((0, 300), (300, 700), (700, 710))]
   assert [shard.rows for shard in shards] == [300, 400, 10]
-  rows, scores = scann_shards.propose(shards, queries[:9], 1, 25)
+  rows, scores = quantized_shard.propose(shards, queries[:9], 1, 25)
   exact = queries[:9] @ vecs[:710].T
   np.testing.assert_array_equal(rows, np.argsort(-exact, axis=1)[:, :25])
   np.testing.assert_allclose(
       scores, np.take_along_axis(exact, rows, 1), atol=1e-5
   )
-
-
-def test_no_shards_propose_nothing():
-  rows, scores = scann_shards.propose([], np.ones((3, 4), np.float32), 1, 5)
-  assert rows.shape == scores.shape == (3, 0)
 
 
 def test_leaves_and_quantisation_grow_with_the_rows(corpus):

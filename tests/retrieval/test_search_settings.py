@@ -83,30 +83,33 @@ def corpus(passages, worlds=()):
 
 def test_small_corpora_are_searched_exactly():
   assert make().index_identity(corpus(49_999)) == 'exact'
-  scann = make(depth=300, target_recall=0.9).scann(corpus(50_000))
+  scann = make(depth=300, target_recall=0.9).quantized(corpus(50_000))
   assert scann.target_recall == 0.9 and scann.recall_k == 300
-  assert make(depth=3).scann(corpus(50_000)).recall_k == 100
-  assert make().scann(corpus(50_000), np.arange(10, dtype=np.int32)) is None
+  assert make(depth=3).quantized(corpus(50_000)).recall_k == 100
+  assert make().quantized(corpus(50_000), np.arange(10, dtype=np.int32)) is None
+  binary = make(kind='binary').quantized(corpus(7))
+  assert binary.kind == 'binary' and scann.kind == 'scann'
   assert make(kind='scann').index_identity(corpus(7))['shard_rows'] == 10**6
 
 
 def test_vectors_of_queries_count():
   few = make().of_queries(1_000)
-  assert few.queries == 1_000 and few.scann(corpus(10**6)) is None
+  assert few.queries == 1_000 and few.quantized(corpus(10**6)) is None
   assert few.index_identity(corpus(10**6)) == 'exact'
   som = make().of_queries(1_000, scoring.named('som', 32, 48))
-  assert som.queries == 32_000 and som.scann(corpus(10**6)) is not None
+  assert som.queries == 32_000 and som.quantized(corpus(10**6)) is not None
 
 
 def test_approximate_search_is_another():
   approx = make(kind='approx', target_recall=0.9)
-  assert approx.scann(corpus(10**6)) is None
+  assert approx.quantized(corpus(10**6)) is None
   assert approx.index_identity(corpus(10**6)) == {
       'approx': 0.9, 'block_rows': 4096}
   assert approx.recall == 0.9 and make(kind='exact').recall is None
 
 
 def test_worlds_are_searched_exactly():
-  assert make().scann(corpus(10**6, ('one',))) is None
-  with pytest.raises(errors.UserError, match='a:b has worlds'):
-    make(kind='scann').scann(corpus(10, ('one',)))
+  assert make().quantized(corpus(10**6, ('one',))) is None
+  for kind in ('scann', 'binary'):
+    with pytest.raises(errors.UserError, match=f'"{kind}": a:b has worlds'):
+      make(kind=kind).quantized(corpus(10, ('one',)))

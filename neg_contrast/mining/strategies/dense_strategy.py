@@ -52,9 +52,9 @@ class DenseStrategy(strategy.Strategy):
     return {'index': self._search(task).index_identity(task.prepared)}
 
   def is_on_mesh(self, task):
-    """Unless it is ScaNN that searches, and in all worlds."""
+    """Unless a quantized index is searched, and in all worlds."""
     return (task.among is not None
-            or self._search(task).scann(task.prepared) is None)
+            or self._search(task).quantized(task.prepared) is None)
 
   def proposer(self, task):
     """Makes the index, unless it is there."""

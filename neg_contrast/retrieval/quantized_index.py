@@ -1,13 +1,13 @@
-"""Approximate nearest passages by dot product: ScaNN behind our protocol.
+"""Approximate nearest passages by dot product, from quantized passages.
 
 ScaNN (Guo et al., "Accelerating Large-Scale Inference with Anisotropic Vector
-Quantization", ICML 2020) proposes candidates from quantised passages; they are
-scored again with the passages' own vectors, so that what is found has the exact
-float32 dot product and the one order of `hits`, and only what is missed differs
-from exact search.
+Quantization", ICML 2020), or the signs of features (Yamada et al., BPR),
+propose candidates; they are scored again with the passages' own vectors, so
+that what is found has the exact float32 dot product and the one order of
+`hits`, and only what is missed differs from exact search.
 
-How a shard is built is in `scann_shards`, how much of it is searched in
-`scann_tuning`, how an index is kept on disk in `scann_files`.
+What proposes is in `scann_shards` and `binary_shards`, how much is searched in
+`quantized_tuning`, how an index is kept on disk in `quantized_files`.
 """
 
 import dataclasses
@@ -22,16 +22,19 @@ from jaxtyping import Float, Float32, Int, Int32
 
 from neg_contrast import hosts, sharding
 from neg_contrast.retrieval import (
+  binary_shards,
   hits,
   mesh_search,
+  quantized_shard,
+  quantized_tuning,
   scann_shards,
-  scann_tuning,
   vector_table,
 )
 from neg_contrast.settings import config as config_lib
 
 GIVEN, PERTURBED = 'given', 'perturbed passages'  # Sources of sample queries.
 _QUERIES_AT_ONCE = 1_024
+QUANTIZERS = {q.kind: q for q in (scann_shards.SCANN, binary_shards.BINARY)}
 _log = logging.getLogger(__name__)
 
 
@@ -49,6 +52,7 @@ class Settings:
     threads: of building and search; 0: one for each core that may be used. The
       results are the same.
     seed: of the choice of sample queries. ScaNN's own seeds are fixed.
+    kind: a key of `QUANTIZERS`.
   """
 
   target_recall: float = 0.95
@@ -56,14 +60,29 @@ class Settings:
   shard_rows: int = 1_000_000
   threads: int = 0
   seed: int = 0
+  kind: str = 'scann'
 
   def __post_init__(self):
     if not 0 < self.target_recall <= 1:
       raise ValueError(f'target_recall is {self.target_recall}, not in (0, 1]')
     if min(self.recall_k, self.shard_rows) < 1:
       raise ValueError(f'{self}: recall_k and shard_rows must be at least 1')
+    if self.kind not in QUANTIZERS:
+      raise ValueError(f'kind is {self.kind!r}; not one of {[*QUANTIZERS]}')
     if self.threads < 0:
       raise ValueError(f'threads is {self.threads}; 0 means all')
+
+  @property
+  def quantizer(self) -> quantized_shard.Quantizer:
+    """Proposes the candidates."""
+    return QUANTIZERS[self.kind]
+
+  def to_json(self) -> dict[str, Any]:
+    """Plain values; indexes are ScaNN's unless they say otherwise."""
+    values = dataclasses.asdict(self)
+    if self.kind == 'scann':
+      del values['kind']
+    return values
 
   @property
   def cores(self) -> int:
@@ -109,12 +128,12 @@ class Part:
       sample queries, as rows of the corpus.
   """
 
-  shard: scann_shards.Shard
+  shard: quantized_shard.Shard
   exact: hits.Hits
 
 
-class ScannIndex:
-  """Searches candidates of ScaNN; made by `build` and `scann_files.load`.
+class QuantizedIndex:
+  """Searches candidates; made by `build` and `quantized_files.load`.
 
   Attributes:
     settings: that it was built with.
@@ -129,7 +148,7 @@ class ScannIndex:
       passage_vecs: vector_table.Rows,
       tie_ranks: Int[np.ndarray, ' passages'],
       settings: Settings,
-      shards: list[scann_shards.Shard],
+      shards: list[quantized_shard.Shard],
       measured: Measured,
   ):
     """Keeps a reference to the vectors, which may lie on disk."""
@@ -142,7 +161,7 @@ class ScannIndex:
     self.shards = shards
     self._threads = settings.cores
     for shard in shards:
-      shard.searcher.set_num_threads(self._threads)
+      shard.use_threads(self._threads)
 
   def search(
       self, queries: Float[np.ndarray, 'queries features'], depth: int
@@ -187,7 +206,7 @@ class ScannIndex:
     return hits.recall(self.search(queries, exact.rows.shape[1]), exact)
 
   def _search_some(self, queries, depth, leaves, candidates):
-    rows, _ = scann_shards.propose(self.shards, queries, leaves, candidates)
+    rows, _ = quantized_shard.propose(self.shards, queries, leaves, candidates)
     scores = _rescore(self.passage_vecs, queries, rows, self._threads)
     return hits.best_of(rows, scores, self.tie_ranks, depth)
 
@@ -197,7 +216,7 @@ def build(
     tie_ranks: Int[np.ndarray, ' passages'],
     settings: Settings,
     sample_queries: Float[np.ndarray, 'queries features'] | None = None,
-) -> ScannIndex:
+) -> QuantizedIndex:
   """Builds an index in memory, shard by shard, and tunes it.
 
   Sample queries are searched exactly. On one half the cheapest pair of (leaves
@@ -213,7 +232,7 @@ def build(
   recall@20 in 16 of 45 leaves: questions 0.952, these 0.934, passages 0.990,
   with isotropic noise 0.977.)
 
-  Equal arguments give equal indexes, see `scann_files.make`.
+  Equal arguments give equal indexes, see `quantized_files.make`.
 
   Args:
     passage_vecs: `[passages, features] float32`, read once, a shard at a time;
@@ -223,12 +242,12 @@ def build(
     sample_queries: `[queries, features] float32`; at most 512 are used.
 
   Raises:
-    UserError: ScaNN is not installed.
+    UserError: the library of the quantizer is not installed.
     ValueError: a vector is not finite, or there are no sample queries in
       `sample_queries`.
   """
-  library = scann_shards.load_library()
-  queries = scann_tuning.sample_queries(
+  library = settings.quantizer.library()
+  queries = quantized_tuning.sample_queries(
       passage_vecs, settings.seed, sample_queries
   )
   parts = [build_part(library, passage_vecs, tie_ranks, settings, rows, queries)
@@ -248,7 +267,7 @@ def build_part(
   """Builds a shard, and searches its rows exactly for the sample queries.
 
   Args:
-    library: of `scann_shards.load_library`.
+    library: of the settings' quantizer.
     passage_vecs: `[passages, features] float32`, of the corpus.
     tie_ranks: `[passages] int32`, likewise.
     settings: what is wanted.
@@ -267,7 +286,7 @@ def build_part(
   ).search(queries, settings.recall_k)
   found = np.where(exact.rows >= 0, exact.rows + np.int32(rows.start), -1)
   return Part(
-      scann_shards.build_shard(library, vecs, rows.start, settings.cores),
+      settings.quantizer.build(library, vecs, rows.start, settings.cores),
       hits.Hits(found.astype(np.int32), exact.scores),
   )
 
@@ -279,7 +298,7 @@ def tune(
     parts: Sequence[Part],
     queries: Float32[np.ndarray, 'samples features'],
     source: str,
-) -> ScannIndex:
+) -> QuantizedIndex:
   """An index of parts, tuned to the target recall; see `build`.
 
   Args:
@@ -292,18 +311,18 @@ def tune(
   """
   k, shards = settings.recall_k, [part.shard for part in parts]
   if not shards:
-    return ScannIndex(passage_vecs, tie_ranks, settings, shards,
+    return QuantizedIndex(passage_vecs, tie_ranks, settings, shards,
                       Measured(1, k, 1.0, k, 0, source))
-  sample = scann_tuning.Sample(queries, hits.best_of(
+  sample = quantized_tuning.Sample(queries, hits.best_of(
       np.concatenate([part.exact.rows for part in parts], axis=1),
       np.concatenate([part.exact.scores for part in parts], axis=1),
       tie_ranks, k,
   ))
   held_out = sample.held_out
-  index = ScannIndex(passage_vecs, tie_ranks, settings, shards, Measured(
+  index = QuantizedIndex(passage_vecs, tie_ranks, settings, shards, Measured(
       1, k, math.nan, k, len(held_out.queries), source
   ))
-  leaves, candidates = scann_tuning.choose(
+  leaves, candidates = quantized_tuning.choose(
       shards, sample.chosen_by.queries, sample.chosen_by.truth.rows,
       settings.target_recall,
   )
@@ -313,8 +332,8 @@ def tune(
   reached = index.recall_against(held_out.queries, held_out.truth)
   if reached < settings.target_recall:
     _log.warning(
-        'ScaNN index: recall@%d is %.4f on held-out queries, the target %.4f',
-        k, reached, settings.target_recall,
+        '%s index: recall@%d is %.4f on held-out queries, the target %.4f',
+        settings.kind, k, reached, settings.target_recall,
     )
   index.measured = dataclasses.replace(index.measured, recall=reached)
   return index

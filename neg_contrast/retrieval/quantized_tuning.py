@@ -1,4 +1,4 @@
-"""How much of a ScaNN index to search: chosen with queries searched exactly.
+"""How much of a quantized index to search: chosen by exact search.
 
 Sample queries are searched exactly, in each shard while that is built. On one
 half of them the cheapest pair of (leaves to search, candidates) is chosen that
@@ -12,9 +12,9 @@ from collections.abc import Iterator
 import numpy as np
 from jaxtyping import Float, Float32, Int32
 
-from neg_contrast.retrieval import hits, scann_shards, vector_table
+from neg_contrast.retrieval import hits, quantized_shard, vector_table
 
-_SIGNAL, _MIXED = 0.6, 64  # Of a sample query, see `scann_index.build`.
+_SIGNAL, _MIXED = 0.6, 64  # Of a sample query, see `quantized_index.build`.
 _SAMPLES = 512  # Queries that are searched exactly, half of them to choose by.
 # Scoring a candidate again costs as much as scanning this many quantised ones
 # (0.35 us against 11 ns for single queries of 384 features, 5 ns for many at
@@ -63,7 +63,7 @@ def sample_queries(
     passage_vecs: `[passages, features] float32`.
     seed: of the choice of queries.
     given: `[queries, features] float32` to choose from; None: passages with
-      noise, see `scann_index.build`.
+      noise, see `quantized_index.build`.
 
   Raises:
     ValueError: a query is not finite, or `given` is empty.
@@ -80,7 +80,7 @@ def sample_queries(
 
 
 def choose(
-    shards: list[scann_shards.Shard],
+    shards: list[quantized_shard.Shard],
     queries: Float32[np.ndarray, 'queries features'],
     truth: Int32[np.ndarray, 'queries depth'],
     target: float,
@@ -104,7 +104,7 @@ def choose(
     sizes = [n for n in _sizes(k) if n < limit] + [limit]
     possible = []
     for leaves in levels:
-      rows, _ = scann_shards.propose(shards, queries, leaves, limit)
+      rows, _ = quantized_shard.propose(shards, queries, leaves, limit)
       places = np.array(
           [_places(*pair) for pair in zip(rows, truth, strict=True)]
       )

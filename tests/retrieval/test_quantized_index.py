@@ -5,8 +5,8 @@ import pytest
 
 from neg_contrast.retrieval import (
   hits,
-  scann_files,
-  scann_index,
+  quantized_files,
+  quantized_index,
   scann_shards,
   vector_table,
 )
@@ -15,7 +15,7 @@ from tests.retrieval import test_embeddings
 pytest.importorskip('scann')
 
 FEATURES = 32
-SETTINGS = scann_index.Settings(
+SETTINGS = quantized_index.Settings(
     target_recall=0.9, recall_k=20, threads=2, shard_rows=100_000
 )
 
@@ -95,7 +95,7 @@ def test_equal_passages_are_in_order_of_their_ids(corpus):
   vecs = vecs[:2000].copy()
   vecs[::100] = vecs[0]
   ranks = hits.tie_ranks([f'{r:06d}' for r in ranks[:2000]])
-  index = scann_index.build(vecs, ranks, SETTINGS)
+  index = quantized_index.build(vecs, ranks, SETTINGS)
   found = index.search(vecs[:1], 20)
   copies = np.arange(0, 2000, 100)
   assert len(np.unique(found.scores)) == 1
@@ -111,7 +111,7 @@ def test_vectors_of_any_norm(corpus, scale):
   norms = scale * rng.uniform(0.3, 1, (4000, 1)).astype(np.float32)
   vecs = vecs[:4000] * norms
   vecs[::50] = 0
-  index = scann_index.build(vecs, ranks[:4000], SETTINGS)
+  index = quantized_index.build(vecs, ranks[:4000], SETTINGS)
   best = exact(vecs, queries, ranks[:4000], 20)
   assert index.recall_against(queries, best) >= 0.9
   assert index.measured.candidates < 500
@@ -119,10 +119,10 @@ def test_vectors_of_any_norm(corpus, scale):
 
 def test_shards_find_what_one_index_finds(corpus, index, tmp_path):
   vecs, queries, ranks = corpus
-  settings = scann_index.Settings(
+  settings = quantized_index.Settings(
       target_recall=0.9, recall_k=20, threads=2, shard_rows=7_000
   )
-  sharded = scann_index.build(vecs, ranks, settings)
+  sharded = quantized_index.build(vecs, ranks, settings)
   best = exact(vecs, queries, ranks, 20)
   found = sharded.search(queries, 20)
   check_valid(found, vecs, queries, ranks, 20)
@@ -130,19 +130,20 @@ def test_shards_find_what_one_index_finds(corpus, index, tmp_path):
   assert abs(
       hits.recall(found, best) - index.recall_against(queries, best)
   ) < 0.07
-  scann_files.make(tmp_path / 'sharded', vecs, ranks, settings)
+  quantized_files.make(tmp_path / 'sharded', vecs, ranks, settings)
   parts = sorted(p.name for p in (tmp_path / 'sharded').glob('shard-*'))
   assert parts == ['shard-00000', 'shard-00001', 'shard-00002']
-  same(scann_files.load(tmp_path / 'sharded', vecs).search(queries, 20), found)
+  loaded = quantized_files.load(tmp_path / 'sharded', vecs)
+  same(loaded.search(queries, 20), found)
 
 
 def test_a_part_knows_the_exact_hits_among_its_rows(corpus):
   vecs, queries, ranks = corpus
-  settings = scann_index.Settings(recall_k=20, shard_rows=700)
+  settings = quantized_index.Settings(recall_k=20, shard_rows=700)
   assert settings.divide(2000) == [
       range(666), range(666, 1333), range(1333, 2000)]
   assert settings.divide(0) == []
-  part = scann_index.build_part(
+  part = quantized_index.build_part(
       scann_shards.load_library(), vecs, ranks, settings, range(666, 1333),
       queries)
   assert (part.shard.first, part.shard.last) == (666, 1333)
@@ -158,8 +159,8 @@ def test_tiny_corpora(passages, depth, tmp_path):
   for shard_rows in (100_000, 60):
     if passages > 100 and shard_rows == 60:
       continue
-    settings = scann_index.Settings(recall_k=20, shard_rows=shard_rows)
-    index = scann_index.build(vecs, ranks, settings)
+    settings = quantized_index.Settings(recall_k=20, shard_rows=shard_rows)
+    index = quantized_index.build(vecs, ranks, settings)
     found = index.search(queries, depth)
     check_valid(found, vecs, queries, ranks, depth)
     best = exact(vecs, queries, ranks, depth)
@@ -169,9 +170,9 @@ def test_tiny_corpora(passages, depth, tmp_path):
 
 def test_no_passages(tmp_path):
   vecs, ranks = np.zeros((0, 8), np.float32), np.zeros(0, np.int32)
-  index = scann_index.build(vecs, ranks, SETTINGS)
-  scann_files.make(tmp_path / 'none', vecs, ranks, SETTINGS)
-  for some in (index, scann_files.load(tmp_path / 'none', vecs)):
+  index = quantized_index.build(vecs, ranks, SETTINGS)
+  quantized_files.make(tmp_path / 'none', vecs, ranks, SETTINGS)
+  for some in (index, quantized_files.load(tmp_path / 'none', vecs)):
     found = some.search(np.ones((3, 8), np.float32), 4)
     assert (found.rows == -1).all()
     assert np.isneginf(found.scores).all()
@@ -183,15 +184,15 @@ def test_a_table_is_searched_as_an_array(corpus, tmp_path, dtype):
   vecs, queries, ranks = corpus
   vecs, ranks = vecs[:5000], ranks[:5000]
   made = test_embeddings.write(tmp_path / 'table', vecs, dtype, 700)
-  settings = scann_index.Settings(
+  settings = quantized_index.Settings(
       target_recall=0.9, recall_k=20, threads=2, shard_rows=3000
   )
   found = []
   for name, of in (('a', made), ('b', vecs if dtype == 'float32' else made[:])):
-    index = scann_index.build(of, ranks, settings)
-    scann_files.make(tmp_path / name, of, ranks, settings)
+    index = quantized_index.build(of, ranks, settings)
+    quantized_files.make(tmp_path / name, of, ranks, settings)
     found += [index.search(queries, 20),
-              scann_files.load(tmp_path / name, made).search(queries, 20)]
+              quantized_files.load(tmp_path / name, made).search(queries, 20)]
   for one in found[1:]:
     same(one, found[0])
   check_valid(found[0], made[:], queries, ranks, 20)
@@ -205,13 +206,13 @@ def test_vectors_must_be_finite(corpus, index):
   broken = vecs[:2000].copy()
   broken[1234, 5] = np.nan
   with pytest.raises(ValueError, match='passage vector is not finite'):
-    scann_index.build(broken, ranks[:2000], SETTINGS)
+    quantized_index.build(broken, ranks[:2000], SETTINGS)
   with pytest.raises(ValueError, match='query vector is not finite'):
     index.search(np.full_like(queries, np.inf), 5)
   with pytest.raises(ValueError, match='sample query vector'):
-    scann_index.build(vecs[:50], ranks[:50], SETTINGS, queries * np.inf)
+    quantized_index.build(vecs[:50], ranks[:50], SETTINGS, queries * np.inf)
   with pytest.raises(ValueError, match='sample_queries is empty'):
-    scann_index.build(vecs[:50], ranks[:50], SETTINGS, queries[:0])
+    quantized_index.build(vecs[:50], ranks[:50], SETTINGS, queries[:0])
 
 
 @pytest.mark.parametrize('wrong', [
@@ -220,4 +221,4 @@ def test_vectors_must_be_finite(corpus, index):
 ])
 def test_settings_are_checked(wrong):
   with pytest.raises(ValueError, match=next(iter(wrong))):
-    scann_index.Settings(**wrong)
+    quantized_index.Settings(**wrong)

@@ -1,4 +1,4 @@
-"""A ScaNN index on disk: built by any number of processes, all but its vectors.
+"""A quantized index on disk, all but its vectors: built by many processes.
 
 Each shard is a folder of its own in that of the index, with the exact hits of
 the sample queries among its rows. Processes divide the shards, and an
@@ -24,21 +24,20 @@ from neg_contrast import errors, progress
 from neg_contrast.artifacts import arrays, checksums, folders, parts
 from neg_contrast.retrieval import (
   hits,
-  scann_index,
-  scann_shards,
-  scann_tuning,
+  quantized_index,
+  quantized_shard,
+  quantized_tuning,
   vector_table,
 )
 
-FORMAT = folders.Format('a ScaNN index', 2)
-_SHARD = folders.Format('a shard of a ScaNN index', 1)
+FORMAT = folders.Format('a quantized index', 2)
+_SHARD = folders.Format('a shard of a quantized index', 1)
 _TIE_RANKS, _SAMPLE = 'tie_ranks.npy', 'sample_queries.npy'
 _EXACT_ROWS, _EXACT_SCORES = 'exact_rows.npy', 'exact_scores.npy'
-_SEARCHER = 'searcher'
 _FINGERPRINT_ROWS = 4_096
 
 
-def is_made(folder: pathlib.Path, settings: scann_index.Settings) -> bool:
+def is_made(folder: pathlib.Path, settings: quantized_index.Settings) -> bool:
   """Whether the folder has an index of these settings, with all its shards.
 
   Raises:
@@ -55,7 +54,7 @@ def make(
     folder: pathlib.Path,
     passage_vecs: vector_table.Rows,
     tie_ranks: Int[np.ndarray, ' passages'],
-    settings: scann_index.Settings,
+    settings: quantized_index.Settings,
     sample_queries: Float[np.ndarray, 'queries features'] | None = None,
 ) -> None:
   """Builds the shards that are missing, and tunes the index, if nobody has.
@@ -68,14 +67,14 @@ def make(
     passage_vecs: `[passages, features] float32`; may lie on disk.
     tie_ranks: `[passages] int32`, see `hits.tie_ranks`.
     settings: what is wanted.
-    sample_queries: see `scann_index.build`.
+    sample_queries: see `quantized_index.build`.
 
   Raises:
-    UserError: ScaNN is not installed, what is there is damaged or of another
-      format, or the disk is full.
+    UserError: a library is not installed, what is there is damaged or of
+      another format, or the disk is full.
     ValueError: a vector is not finite, or `sample_queries` is empty.
   """
-  library = scann_shards.load_library()
+  library = settings.quantizer.library()
   if is_made(folder, settings):
     return
   _begin(folder, passage_vecs, tie_ranks, settings, sample_queries)
@@ -83,12 +82,12 @@ def make(
   missing = lambda: [rows for number, rows in enumerate(spans)
                      if not _has_shard(folder, number)]
   done = lambda: len(passage_vecs) - sum(map(len, missing()))
-  say = progress.Ticker('building a ScaNN index', len(passage_vecs),
+  say = progress.Ticker(f'building a {settings.kind} index', len(passage_vecs),
                         before=done())
   queries = functools.cache(functools.partial(_load_samples, folder))
 
   def make_shard(number: int) -> None:
-    _save_shard(_shard_folder(folder, number), scann_index.build_part(
+    _save_shard(_shard_folder(folder, number), quantized_index.build_part(
         library, passage_vecs, tie_ranks, settings, spans[number], queries()
     ))
     say(done())
@@ -106,7 +105,7 @@ def load(
     folder: pathlib.Path,
     passage_vecs: vector_table.Rows,
     threads: int = 0,
-) -> scann_index.ScannIndex:
+) -> quantized_index.QuantizedIndex:
   """Reads an index that `make` built, wherever it lies now.
 
   Args:
@@ -115,10 +114,9 @@ def load(
     threads: of a search; 0: one for each core that may be used.
 
   Raises:
-    UserError: ScaNN is not installed; the index is missing, unfinished or
+    UserError: a library is not installed; the index is missing, unfinished or
       damaged; or it belongs to other vectors.
   """
-  library = scann_shards.load_library()
   manifest = folders.read_manifest(folder, FORMAT)
   if manifest is None:
     raise errors.UserError(
@@ -127,13 +125,14 @@ def load(
     )
   try:
     settings = dataclasses.replace(
-        scann_index.Settings(**manifest['settings']), threads=threads
+        quantized_index.Settings(**manifest['settings']), threads=threads
     )
-    measured = scann_index.Measured(**manifest['measured'])
+    measured = quantized_index.Measured(**manifest['measured'])
     count = len(settings.divide(manifest['passages']))
     wanted = manifest['passages_sha256']
   except (AttributeError, KeyError, TypeError, ValueError) as e:
     raise checksums.damaged(folder / folders.MANIFEST, repr(e)) from None
+  library = settings.quantizer.library()
   given = _fingerprint(passage_vecs)
   if given != wanted:
     raise errors.UserError(
@@ -141,18 +140,20 @@ def load(
         f'have sha256 {wanted}, those given {given}. Remove the folder to '
         'build it again, or give the vectors it was built from'
     )
-  shards = [_load_shard(library, _shard_folder(folder, number))
+  shards = [_load_shard(settings, library, _shard_folder(folder, number))
             for number in range(count)]
   ranks = arrays.load_array(folder / _TIE_RANKS, (None,), np.int32)
   _load_samples(folder)  # Whole, or an error.
-  return scann_index.ScannIndex(passage_vecs, ranks, settings, shards, measured)
+  return quantized_index.QuantizedIndex(
+      passage_vecs, ranks, settings, shards, measured
+  )
 
 
 def _begin(
     folder: pathlib.Path,
     passage_vecs: vector_table.Rows,
     tie_ranks: Int[np.ndarray, ' passages'],
-    settings: scann_index.Settings,
+    settings: quantized_index.Settings,
     sample_queries: Float[np.ndarray, 'queries features'] | None,
 ) -> None:
   """Makes the folder, or joins in."""
@@ -165,20 +166,21 @@ def _begin(
       if begun is not None and begun['passages_sha256'] == given:
         return
     manifest: dict[str, Any] = {
-        'settings': dataclasses.asdict(settings),
+        'settings': settings.to_json(),
         'passages': len(passage_vecs),
         'features': passage_vecs.shape[1],
         'passages_sha256': given,
-        'sample': (scann_index.PERTURBED if sample_queries is None
-                   else scann_index.GIVEN),
-        'scann': importlib.metadata.version('scann'),
+        'sample': (quantized_index.PERTURBED if sample_queries is None
+                   else quantized_index.GIVEN),
+        **{name: importlib.metadata.version(name)
+           for name in settings.quantizer.packages},
         'environment': folders.environment(),
     }
     with folders.writing(
         folder, manifest, folders.UNFINISHED, FORMAT
     ) as scratch:
       np.save(scratch / _TIE_RANKS, tie_ranks)
-      np.save(scratch / _SAMPLE, scann_tuning.sample_queries(
+      np.save(scratch / _SAMPLE, quantized_tuning.sample_queries(
           passage_vecs, settings.seed, sample_queries
       ))
 
@@ -187,7 +189,7 @@ def _finish(
     library: Any,
     folder: pathlib.Path,
     passage_vecs: vector_table.Rows,
-    settings: scann_index.Settings,
+    settings: quantized_index.Settings,
 ) -> None:
   """Tunes an index whose shards are all there."""
   manifest = folders.read_manifest(folder, FORMAT, folders.UNFINISHED)
@@ -196,11 +198,14 @@ def _finish(
   for number in range(len(settings.divide(len(passage_vecs)))):
     place = _shard_folder(folder, number)
     shape = None, settings.recall_k
-    built.append(scann_index.Part(_load_shard(library, place), hits.Hits(
+    exact = hits.Hits(
         arrays.load_array(place / _EXACT_ROWS, shape, np.int32),
         arrays.load_array(place / _EXACT_SCORES, shape, np.float32),
-    )))
-  index = scann_index.tune(
+    )
+    built.append(quantized_index.Part(
+        _load_shard(settings, library, place), exact
+    ))
+  index = quantized_index.tune(
       passage_vecs, arrays.load_array(folder / _TIE_RANKS, (None,), np.int32),
       settings, built, _load_samples(folder), manifest['sample'],
   )
@@ -212,12 +217,12 @@ def _finish(
 
 
 def _read_manifest(
-    folder: pathlib.Path, name: str, settings: scann_index.Settings
+    folder: pathlib.Path, name: str, settings: quantized_index.Settings
 ) -> dict[str, Any] | None:
   """A manifest, if it is there and of these settings."""
   manifest = folders.read_manifest(folder, FORMAT, name)
   if manifest is None or (
-      manifest.get('settings') != dataclasses.asdict(settings)
+      manifest.get('settings') != settings.to_json()
   ):
     return None
   return manifest
@@ -236,20 +241,20 @@ def _has_shard(folder: pathlib.Path, number: int) -> bool:
   return (_shard_folder(folder, number) / folders.MANIFEST).exists()
 
 
-def _save_shard(folder: pathlib.Path, part: scann_index.Part) -> None:
+def _save_shard(folder: pathlib.Path, part: quantized_index.Part) -> None:
   """Writes a shard, whole or not at all."""
   shard = part.shard
   manifest = {'first': shard.first, 'last': shard.last, 'leaves': shard.leaves}
   with folders.writing(folder, manifest, format=_SHARD) as scratch:
     np.save(scratch / _EXACT_ROWS, part.exact.rows)
     np.save(scratch / _EXACT_SCORES, part.exact.scores)
-    (scratch / _SEARCHER).mkdir()
-    # The default is absolute paths, of the scratch folder at that.
-    shard.searcher.serialize(str(scratch / _SEARCHER), relative_path=True)
+    shard.write(scratch)
 
 
-def _load_shard(library: Any, folder: pathlib.Path) -> scann_shards.Shard:
-  """Verifies all files of a shard, before ScaNN reads them.
+def _load_shard(
+    settings: quantized_index.Settings, library: Any, folder: pathlib.Path
+) -> quantized_shard.Shard:
+  """Verifies all files of a shard, before a library reads them.
 
   A file too many is refused as well: ScaNN would unpickle a scann_docids.pkl.
 
@@ -269,11 +274,9 @@ def _load_shard(library: Any, folder: pathlib.Path) -> scann_shards.Shard:
   for name in sorted(written):
     arrays.map_file(folder / name, folder).check()
   try:
-    return scann_shards.Shard(
-        manifest['first'], manifest['last'], manifest['leaves'],
-        library.load_searcher(
-            str(folder / _SEARCHER), assets_backcompat_shim=False
-        ),
+    return settings.quantizer.read(
+        library, folder, manifest['first'], manifest['last'],
+        manifest['leaves'],
     )
   except (IndexError, KeyError, OSError, RuntimeError, ValueError) as e:
     raise checksums.damaged(folder, e, folder) from None
