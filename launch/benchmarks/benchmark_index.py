@@ -18,6 +18,7 @@ What is compared, with the same threads and vectors from the same memory map:
 * exact: neg_contrast.retrieval.mesh_search, on one CPU device.
 * scann: neg_contrast.retrieval.quantized_index, target 0.95, tuned on 500
   queries that are not measured. It builds on two threads at least.
+* binary: the same by one bit a feature; what is swept are its candidates.
 * flat: faiss IndexFlatIP.
 * ivf_flat: faiss IndexIVFFlat, sqrt(n) lists.
 * ivf_pq: faiss IVF of sqrt(n) lists, PQ of 192 x 4 bits by residual with fast

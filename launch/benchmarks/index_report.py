@@ -8,6 +8,7 @@ from synthetic_vectors import FEATURES
 
 _NAMES = {
     'exact': 'exact (ours)', 'flat': 'faiss FlatIP', 'scann': 'ScaNN (ours)',
+    'binary': 'binary (ours)',
     'ivf_flat': 'faiss IVFFlat', 'ivf_pq': 'faiss IVF-PQ4fs, refined',
 }
 _SHOWN = 0.5  # The least recall in the picture.
@@ -20,7 +21,7 @@ def tables(results: dict[int, dict[str, Any]], threads: int) -> str:
   lines = [
       f'Synthetic vectors of {FEATURES} features (see {_PLACE}), depth '
       f'{DEPTH}, {_threads(threads)}, CPU seconds. Approximate ones at the '
-      'tuned setting (scann) or the narrowest measured one with recall '
+      'tuned setting (scann, binary) or the narrowest measured one with recall '
       f'{TARGET} (faiss).',
       '',
       '| passages | system | build CPU s | build own MiB | index on disk MiB '
@@ -74,7 +75,7 @@ def draw(
   styles = {
       'exact': ('#d9730d', '*'), 'flat': ('#8f7ae0', 'X'),
       'scann': ('#2f81f7', 'o'), 'ivf_flat': ('#2da44e', 's'),
-      'ivf_pq': ('#d6409f', '^'),
+      'ivf_pq': ('#d6409f', '^'), 'binary': ('#b08800', 'v'),
   }
   settings: Any = {
       'svg.hashsalt': 'benchmark_index', 'font.family': 'DejaVu Sans',
@@ -98,11 +99,11 @@ def draw(
             markersize=9 if system in ('exact', 'flat') else 4, clip_on=False,
             linestyle='-' if system in SWEPT else 'none',
         )
-        if system == 'scann':
+        if system in ('scann', 'binary'):
           axes.plot(
               search['chosen']['recall'], search['chosen']['rate'], 'o',
               markersize=10, markerfacecolor='none', markeredgecolor=color,
-              label='ScaNN as tuned', clip_on=False,
+              label=f'{_NAMES[system]}, as tuned', clip_on=False,
           )
       axes.axvline(TARGET, color=ink, linewidth=0.8, linestyle=(0, (3, 3)))
       axes.set_yscale('log')

@@ -13,13 +13,15 @@ from synthetic_vectors import FEATURES
 
 DEPTH = 100
 TARGET = 0.95
-SYSTEMS = ('exact', 'flat', 'scann', 'ivf_flat', 'ivf_pq')
-SWEPT = ('scann', 'ivf_flat', 'ivf_pq')
+SYSTEMS = ('exact', 'flat', 'scann', 'binary', 'ivf_flat', 'ivf_pq')
+SWEPT = ('scann', 'binary', 'ivf_flat', 'ivf_pq')
 
 
 def of_name(name: str) -> Any:
   """The class of a system."""
-  return {'exact': _Exact, 'scann': _Scann}.get(name, _Faiss)
+  return {
+      'exact': _Exact, 'scann': _Quantized, 'binary': _Quantized
+  }.get(name, _Faiss)
 
 
 def _powers(most: int) -> list[int]:
@@ -56,7 +58,7 @@ class _Exact:
     return {}
 
 
-class _Scann:
+class _Quantized:
   """neg_contrast.retrieval.quantized_index."""
 
   def __init__(self, system, folder, vecs, threads):
@@ -64,42 +66,49 @@ class _Scann:
       hits,
       quantized_files,
       quantized_index,
-      scann_shards,
     )
 
-    scann_shards.load_library()  # Imports are no part of what is measured.
+    self._kind = system
+    # Imports are no part of what is measured.
+    quantized_index.QUANTIZERS[system].library()
     self._library, self._files = quantized_index, quantized_files
     self._folder, self._vecs, self._threads = folder, vecs, threads
     self._ranks = hits.tie_ranks([f'{n:08d}' for n in range(len(vecs))])
-    path = folder / 'scann' / 'manifest.json'
+    path = folder / system / 'manifest.json'
+    self._width = 'leaves' if system == 'scann' else 'candidates'
     if path.exists():
       manifest = json.loads(path.read_text())
       self._measured = manifest['measured']
-      self.chosen = self._measured['leaves']
-      shards = path.parent.glob('shard-*/manifest.json')
-      most = max(json.loads(shard.read_text())['leaves'] for shard in shards)
-      self.widths = sorted({*_powers(most), self.chosen})
+      self.chosen = self._measured[self._width]
+      widths = [DEPTH * 2**n for n in range(7)]
+      if system == 'scann':
+        shards = path.parent.glob('shard-*/manifest.json')
+        widths = _powers(max(
+            json.loads(shard.read_text())['leaves'] for shard in shards
+        ))
+      self.widths = sorted({*widths, self.chosen})
 
   def build(self) -> int:
     settings = self._library.Settings(
-        target_recall=TARGET, recall_k=DEPTH, threads=self._threads
+        target_recall=TARGET, recall_k=DEPTH, threads=self._threads,
+        kind=self._kind,
     )
     samples = np.load(self._folder / 'samples.npy')
     self._files.make(
-        self._folder / 'scann', self._vecs, self._ranks, settings, samples
+        self._folder / self._kind, self._vecs, self._ranks, settings, samples
     )
     return sum(path.stat().st_size
-               for path in (self._folder / 'scann').rglob('*')
+               for path in (self._folder / self._kind).rglob('*')
                if path.is_file())
 
   def load(self) -> Callable[..., np.ndarray]:
     index = self._files.load(
-        self._folder / 'scann', self._vecs, self._threads
+        self._folder / self._kind, self._vecs, self._threads
     )
     tuned = index.measured
 
-    def search(queries, leaves):
-      index.measured = dataclasses.replace(tuned, leaves=leaves)
+    def search(queries, width):
+      index.measured = dataclasses.replace(tuned, **{self._width: width})
       return index.search(queries, DEPTH).rows
 
     return search

@@ -1,7 +1,7 @@
 """Approximate nearest passages by dot product, from quantized passages.
 
 ScaNN (Guo et al., "Accelerating Large-Scale Inference with Anisotropic Vector
-Quantization", ICML 2020), or the signs of features (Yamada et al., BPR),
+Quantization", ICML 2020), or one bit a feature (RaBitQ, see `binary_codes`),
 propose candidates; they are scored again with the passages' own vectors, so
 that what is found has the exact float32 dot product and the one order of
 `hits`, and only what is missed differs from exact search.

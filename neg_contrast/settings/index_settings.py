@@ -15,8 +15,8 @@ class IndexConfig(keys.Section):
     kind: `exact` search; `approx`, which on TPUs scores everything and may miss
       some of the best, and is exact elsewhere; `scann` (of texts with several
       vectors: ScaNN finds candidates by single vectors, which are scored
-      exactly); `binary`, whose candidates are nearest by the signs of features
-      (1/32 of float32 in memory) and scored again exactly; or `auto`: exact
+      exactly); `binary`, whose candidates are found by one bit a feature (1/31
+      of float32 in memory) and scored again exactly; or `auto`: exact
       below 50,000 passages; above, ScaNN where it takes less CPU time than
       exact search, building included (from 21,000 queries on for a million
       passages or more, 55,000 for 100,000), for `job=search` always. With

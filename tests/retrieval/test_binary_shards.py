@@ -35,15 +35,18 @@ def saved(small, tmp_path_factory):
   return folder
 
 
-def test_shards_propose_by_hamming_distance(small):
+def test_shards_propose_by_estimates(small):
   vecs, queries, _ = small
+  spans = (0, 1200), (1200, 3000)
   shards = [binary_shards.BINARY.build(None, vecs[a:b], a, 1)
-            for a, b in ((0, 1200), (1200, 3000))]
+            for a, b in spans]
   rows, scores = quantized_shard.propose(shards, queries, 1, 30)
-  distances = ((queries[:, None] > 0) != (vecs > 0)).sum(-1)
-  np.testing.assert_array_equal(-scores, np.sort(distances, axis=1)[:, :30])
+  estimates = np.concatenate([binary_codes.products(
+      binary_codes.encode(vecs[a:b]), queries) for a, b in spans], axis=1)
   np.testing.assert_array_equal(
-      np.take_along_axis(distances, rows, 1), -scores)
+      scores, -np.sort(-estimates, axis=1)[:, :30])
+  np.testing.assert_array_equal(
+      np.take_along_axis(estimates, rows, 1), scores)
 
 
 def test_it_reaches_its_target_and_scores_exactly(small):
@@ -72,20 +75,21 @@ def test_a_folder_keeps_it(small, saved):
   assert quantized_files.is_made(saved, SETTINGS)
   assert not quantized_files.is_made(
       saved, dataclasses.replace(SETTINGS, kind='scann'))
-  codes = np.load(saved / 'shard-00001' / 'codes.npy')
-  np.testing.assert_array_equal(codes, binary_codes.encode(vecs[1000:2000]))
+  np.testing.assert_array_equal(
+      np.load(saved / 'shard-00001' / 'bits.npy'),
+      binary_codes.encode(vecs[1000:2000]).bits)
 
 
 def test_damage_is_told(small, saved):
   vecs, _, _ = small
-  path = saved / 'shard-00001' / 'codes.npy'
+  path = saved / 'shard-00001' / 'bits.npy'
   whole = path.read_bytes()
   try:
     path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
-    with pytest.raises(errors.UserError, match='codes.npy'):
+    with pytest.raises(errors.UserError, match='bits.npy'):
       quantized_files.load(saved, vecs)
     path.write_bytes(whole[:-8])
-    with pytest.raises(errors.UserError, match='codes.npy'):
+    with pytest.raises(errors.UserError, match='bits.npy'):
       quantized_files.load(saved, vecs)
   finally:
     path.write_bytes(whole)
