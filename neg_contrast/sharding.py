@@ -1,5 +1,6 @@
 """The device mesh, and which array axis lies on which mesh axis."""
 
+import functools
 import math
 import re
 from collections.abc import Callable, Sequence
@@ -19,7 +20,8 @@ _Out = TypeVar('_Out')
 # Parameter name -> axes, for the last path entries of a leaf. Weights of
 # attention and feed-forward layers are split so that one all-reduce follows
 # each block; stacked layers come first. The first match counts, and every rule
-# must match something, but for those of biases, which some models lack.
+# must match something, but for those of biases and LoRA, which some models
+# lack. A product of LoRA is split as its kernel.
 PARAMETER_RULES: tuple[tuple[str, PartitionSpec], ...] = (
     (r'layers/(attention/(query|key|value)|intermediate|gate)/kernel',
      PartitionSpec(None, None, 'model')),
@@ -27,6 +29,9 @@ PARAMETER_RULES: tuple[tuple[str, PartitionSpec], ...] = (
      PartitionSpec(None, 'model')),
     (r'layers/(attention/)?output/kernel',
      PartitionSpec(None, 'model', None)),
+    (r'layers/(attention/(query|key|value)|intermediate|gate)/lora_b',
+     PartitionSpec(None, None, 'model')),
+    (r'layers/(attention/)?output/lora_a', PartitionSpec(None, 'model', None)),
     (r'embeddings/word/embedding', PartitionSpec(None, 'model')),
     (r'.*', PartitionSpec()),
 )
@@ -112,6 +117,7 @@ def parameter_shardings(
     mesh: Mesh,
     rules: tuple[tuple[str, PartitionSpec], ...] = PARAMETER_RULES,
     fsdp: bool = False,
+    is_whole: bool = True,
 ) -> Any:
   """A NamedSharding for every leaf, by the rules above.
 
@@ -126,11 +132,13 @@ def parameter_shardings(
     rules: of the model.
     fsdp: split large leaves over `data` too, along their longest axis that
       divides and is whole so far.
+    is_whole: whether these are all of a model's, and every rule must match.
 
   Raises:
     UserError: a rule matches no leaf, or an axis does not divide.
   """
-  unused = {pattern for pattern, _ in rules[:-1] if 'bias' not in pattern}
+  unused = {pattern for pattern, _ in rules[:-1]
+            if is_whole and 'bias' not in pattern and 'lora' not in pattern}
 
   def sharding_of(path, leaf):
     name = '/'.join(_entry(entry) for entry in path)
@@ -205,15 +213,24 @@ def gather_when_used(
     split: shardings of the parameters and of their gradients.
     whole: shardings of the parameters in use.
   """
-  @jax.custom_vjp
-  def gather(params):
-    return jax.lax.with_sharding_constraint(params, whole)
-
-  gather.defvjp(
-      lambda params: (gather(params), None),
-      lambda _, grads: (jax.lax.with_sharding_constraint(grads, split),),
+  return lambda params, *args: use(
+      jax.tree.map(_gather, params, split, whole), *args
   )
-  return lambda params, *args: use(gather(params), *args)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(1, 2))
+def _gather(array, split, whole):
+  """Leaf by leaf, so that frozen ones have no gradient."""
+  del split
+  return jax.lax.with_sharding_constraint(array, whole)
+
+
+_gather.defvjp(
+    lambda array, split, whole: (_gather(array, split, whole), None),
+    lambda split, whole, _, gradient: (
+        jax.lax.with_sharding_constraint(gradient, split),
+    ),
+)
 
 
 def batch_shardings(batch: Any, mesh: Mesh) -> Any:

@@ -167,7 +167,9 @@ class Checkpoints:
     return self._manager.latest_step()
 
   def save(self, state: Any, progress: Progress) -> None:
-    """Starts to save a `TrainState`; returns when it may be donated.
+    """Starts to save a `TrainState`, but for what is frozen in it.
+
+    Returns when it may be donated.
 
     On CPU an array handed over to be written may share its memory with the
     state, which the next step overwrites: so a copy is handed over.
@@ -179,7 +181,7 @@ class Checkpoints:
     step = int(state.step)
     if step == self._manager.latest_step():
       return
-    copy = jax.tree.map(jnp.copy, state)
+    copy = jax.tree.map(jnp.copy, state.replace(frozen={}))
     memory = {_MEMORY: ocp.args.StandardSave(copy.memory)}
     self._best.step = progress.best_step
     with checkpoint_errors.saying_unwritten(self._folder):

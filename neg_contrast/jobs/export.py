@@ -6,8 +6,8 @@ import pathlib
 from neg_contrast.artifacts import artifact
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.jobs.common import checks, settings_of_rooms
+from neg_contrast.models import adapted, exported, exported_model, given
 from neg_contrast.models import by_name as model_lib
-from neg_contrast.models import exported, exported_model, given
 from neg_contrast.retrieval import (
   corpus_vectors,
   exported_vectors,
@@ -62,12 +62,12 @@ class ExportJob:
   def _models(self) -> list[exported_model.ExportedModel]:
     """The model; of an ensemble its members, each in a folder of its own."""
     if self._ensemble is None:
-      return [_export(self._model, self._workdir)]
+      return _export(self._model, self._workdir)
     return [
-        _export(given.Checkpoint(member, self._config.seed),
-                self._workdir / name, name)
-        for member in self._ensemble.members
+        one for member in self._ensemble.members
         for name in [pathlib.Path(member).resolve().name]
+        for one in _export(given.Checkpoint(member, self._config.seed),
+                           self._workdir / name, name)
     ]
 
   @functools.cached_property
@@ -97,8 +97,11 @@ class ExportJob:
 
 def _export(
     model: given.Checkpoint, workdir: pathlib.Path, member: str = ''
-) -> exported_model.ExportedModel:
-  """A model, into a workdir that must not lie in it."""
+) -> list[exported_model.ExportedModel]:
+  """A model, and its LoRA apart, into a workdir that must not lie in it."""
   if not model_lib.is_workdir(model.checkpoint):  # Ours may hold its export.
     exported.check_apart(model.checkpoint, workdir)
-  return exported_model.ExportedModel(model, workdir, member)
+  kinds = [exported_model.ExportedModel]
+  if adapted.is_adapted(model.checkpoint):
+    kinds.append(exported_model.ExportedAdapter)
+  return [kind(model, workdir, member) for kind in kinds]

@@ -6,15 +6,17 @@ from typing import Any
 
 from neg_contrast.artifacts import artifact, folders
 from neg_contrast.models import (
+  adapted,
   by_name,
   card_facts,
   exported,
   exporting,
   given,
   loading,
+  peft_export,
 )
 
-FOLDER = 'model'  # Of a workdir.
+FOLDER, ADAPTER = 'model', 'adapter'  # Of a workdir.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,3 +80,37 @@ class ExportedModel(artifact.Named):
     return by_name.check_one_vector(
         self.model.load(), 'the formats that are written have'
     )
+
+
+@dataclasses.dataclass(frozen=True)
+class ExportedAdapter(ExportedModel):
+  """LoRA adapters by themselves, in the folder `adapter` of a workdir."""
+
+  kind = 'an exported adapter'
+  format = 1
+
+  @property
+  def name(self) -> str:
+    """With the name of the member, where there are several."""
+    return f'{self.member}: adapter' if self.member else 'adapter'
+
+  @property
+  def folder(self) -> pathlib.Path:
+    """Its place in the workdir."""
+    return self.workdir / ADAPTER
+
+  def describe(self) -> str:
+    """Where it lies."""
+    return f'LoRA adapters for peft {self.folder}'
+
+  def write(self, scratch: pathlib.Path, manifest: dict[str, Any]) -> None:
+    """Writes what peft reads."""
+    model = self._loaded()
+    manifest |= {'source': model.name, 'environment': folders.environment()}
+    peft_export.write(model, scratch)
+
+  def usage(self) -> str:
+    """Says how to load it, for the terminal."""
+    base = adapted.base_of(self._loaded())
+    return (f"PeftModel.from_pretrained(AutoModel.from_pretrained('{base}'), "
+            f"'{self.folder}')")

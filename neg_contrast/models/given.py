@@ -10,7 +10,6 @@ from neg_contrast.models import (
   generator,
   kinds,
   loading,
-  pretrained,
   reranker,
 )
 from neg_contrast.settings import config as config_lib
@@ -87,7 +86,7 @@ class Start(Checkpoint):
     features, name = self.config.projection_dim, self.checkpoint
     if not features or self.after is not None or kinds.kind_of(name):
       return False
-    return pretrained.projection_features(name) != features
+    return loading.projection_features(name) != features
 
   def read(self) -> loading.Model:
     """Model and weights, with the dropout that the config wants."""

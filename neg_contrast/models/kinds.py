@@ -15,7 +15,8 @@ import numpy as np
 
 from neg_contrast import errors
 from neg_contrast.artifacts import checkpoints as checkpoints_lib
-from neg_contrast.models import generator, loading, reranker
+from neg_contrast.models import adapted, generator, loading, reranker
+from neg_contrast.settings import config as config_lib
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,6 +39,22 @@ class Kind:
   from_workdir: Callable[..., Any] | None = None
 
 
+def _encoder_from_workdir(
+    workdir: pathlib.Path, params_of: Callable[[Any], tuple[Any, str]],
+    name: str,
+) -> loading.Model:
+  return adapted.from_workdir(workdir, params_of, name, _load_adapted)
+
+
+def _load_adapted(
+    config: config_lib.ModelConfig, seed: int
+) -> loading.Model:
+  """A model that adapters were trained on."""
+  if check(config.init, ENCODER) is None:
+    return loading.from_pretrained(config.init, config, seed)
+  return load(ENCODER, pathlib.Path(config.init))
+
+
 ENSEMBLE = Kind(
     'an ensemble of dual encoders', 'ensemble.json',
     'an ensemble is needed here: a workdir of job=ensemble',
@@ -56,7 +73,7 @@ RERANKER = Kind(
 )
 ENCODER = Kind(
     'a trained dual encoder', loading.FILE, 'a dual encoder is needed here',
-    'encoder', loading.from_workdir,
+    'encoder', _encoder_from_workdir,
 )
 KINDS = (ENSEMBLE, GENERATOR, RERANKER, ENCODER)
 

@@ -4,8 +4,10 @@ Reads files; the modules it assembles are pure.
 """
 
 import dataclasses
+import functools
 import pathlib
-from collections.abc import Callable
+import types
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -20,6 +22,7 @@ from neg_contrast.models import (
   encoder_settings,
   model_names,
   named_sizes,
+  peft_start,
   pretrained,
   text_spec,
   transformer,
@@ -40,6 +43,8 @@ class Model:
     params: towers, numpy or jax arrays.
     name: where it came from.
     fingerprint: of weights and settings.
+    adapted: an `adapted.Adapted`, of which `params` are the sum; None: nothing
+      was adapted.
   """
 
   spec: dual_encoder.EncoderSpec
@@ -48,6 +53,7 @@ class Model:
   params: Any
   name: str
   fingerprint: str
+  adapted: Any = None
 
 
 def from_pretrained(
@@ -131,8 +137,13 @@ def shape_by_name(
 
 
 def load_towers(name: str, seed: int) -> dict[str, pretrained.Pretrained]:
-  """`pretrained.load_towers`, and `random:SIZE` too."""
+  """`pretrained.load_towers`; `random:SIZE` and folders of peft too."""
   if not model_names.is_random(name):
+    folder = model_names.locate(name)
+    if peft_start.is_one(folder):
+      return peft_start.load_towers(
+          folder, functools.partial(load_towers, seed=seed)
+      )
     return pretrained.load_towers(name)
   config, folder = named_sizes.read(name, 'encoder')
   spec = dual_encoder.EncoderSpec(config)
@@ -143,14 +154,32 @@ def load_towers(name: str, seed: int) -> dict[str, pretrained.Pretrained]:
   )}
 
 
-def save_description(model: Model, workdir: pathlib.Path) -> None:
-  """Writes all of a model but its weights, so that a workdir is complete."""
+def projection_features(name: str) -> int | None:
+  """`pretrained.projection_features`; of a folder of peft, its base's."""
+  while (model_names.has_folder(name)
+         and peft_start.is_one(model_names.locate(name))):
+    name = peft_start.base_name(model_names.locate(name))
+  return pretrained.projection_features(name)
+
+
+def save_description(
+    model: Model, workdir: pathlib.Path,
+    more: Mapping[str, Any] = types.MappingProxyType({}),
+) -> None:
+  """Writes all of a model but its weights, so that a workdir is complete.
+
+  Args:
+    model: what training starts from.
+    workdir: of the training.
+    more: what else it says, see `adapted.describe`.
+  """
   descriptions.save(workdir / FILE, {
       'encoder': model.spec.to_json(),
       'text': dataclasses.asdict(model.text),
       'init': model.name,
       'base_model': model_names.hub_name(model.name),
       'init_fingerprint': model.fingerprint,
+      **more,
   }, model.tokenizer)
 
 

@@ -87,6 +87,18 @@ class ModelConfig(keys.Section):
       of so many groups, for at most a third more products. 0: all, the plain
       step; -1: the most whose step fits the device's memory (on CPU, half the
       machine's), found by compiling it.
+    lora_rank: columns of A in LoRA (Hu et al., 2021), of a dual encoder. A, B
+      are trained; their product is added to frozen kernels; and so are all
+      layers above the transformer. 0: everything is trained.
+    lora_alpha: the products are multiplied by `lora_alpha / lora_rank`.
+    lora_targets: the kernels that are adapted, by patterns of the ends of their
+      names: `query` and `value`, as Hu et al. (section 7.1) advise; `all` of
+      the transformer, as Dettmers et al. (QLoRA, section 4). An unknown one is
+      answered with the names there are.
+    lora_rank_stabilized: multiply by `lora_alpha / sqrt(lora_rank)` (rsLoRA).
+    lora_frozen_dtype: of the transformers' frozen kernels in memory, `float32`
+      or `bfloat16`, which takes half; they are rounded once, and in what is
+      exported too.
   """
 
   section = 'model'
@@ -121,3 +133,27 @@ class ModelConfig(keys.Section):
   )
   scan_unroll: int = keys.key(1, keys.at_least(1), counts=False)
   chunk_groups: int = keys.key(0, keys.at_least(-1), counts=False)
+  lora_rank: int = keys.key(
+      0, keys.from_to(0, 2**12), counts=keys.Changed()
+  )
+  lora_alpha: float = keys.key(
+      16.0, keys.above_at_most(0, 2**16), counts=keys.Changed()
+  )
+  lora_targets: tuple[str, ...] = keys.key(
+      ('query', 'value'), counts=keys.Changed()
+  )
+  lora_rank_stabilized: bool = keys.key(False, counts=keys.Changed())
+  lora_frozen_dtype: str = keys.key(
+      'float32', keys.one_of('float32', 'bfloat16'), counts=keys.Changed()
+  )
+
+  def __post_init__(self):
+    """Checks ranges and that the keys agree."""
+    super().__post_init__()
+    for field in dataclasses.fields(self):
+      if (field.name.startswith('lora_') and not self.lora_rank
+          and getattr(self, field.name) != field.default):
+        raise self.error(field.name, 'needs model.lora_rank, such as 16')
+    if not self.lora_targets:
+      raise self.error('lora_targets', 'names nothing to adapt; name kernels, '
+                       "such as ('query', 'value'), or ('all',)")

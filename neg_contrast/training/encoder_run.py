@@ -18,7 +18,13 @@ from neg_contrast.bias import meter as meter_lib
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import examples, synthetic_pairs, tokenized
 from neg_contrast.losses import dual_encoder_loss, loss_table
-from neg_contrast.models import attention, dual_encoder, loading, text_spec
+from neg_contrast.models import (
+  adapted,
+  attention,
+  dual_encoder,
+  loading,
+  text_spec,
+)
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.negatives import sampling, sources
 from neg_contrast.retrieval import embedder as embedder_lib
@@ -42,7 +48,11 @@ class DualEncoderTraining(pooled_run.PooledTraining):
   """Trains a dual encoder on pairs, with or without hard negatives."""
 
   def _save_description(self) -> None:
-    loading.save_description(self.model, self.workdir)
+    config, params = self._config, self._params()
+    loading.save_description(self.model, self.workdir, adapted.describe(
+        run_settings.adapters_of(config, params), config.model, config.seed,
+        self.workdir,
+    ))
 
   def _params(self):
     return self._with_scale(self.model.params)
@@ -89,6 +99,7 @@ class DualEncoderTraining(pooled_run.PooledTraining):
         passage_groups=np.arange(len(lengths.passages), dtype=np.int32),
     )(0)
     params = jax.eval_shape(self._with_scale, loading.shape_of(spec))
+    adapters = run_settings.adapters_of(config, params)
     chosen = attention.choose(
         spec.transformer, config.model.attention, config.data.row_length,
         config.model.dtype, self._mesh, is_training=True,
@@ -103,16 +114,9 @@ class DualEncoderTraining(pooled_run.PooledTraining):
         padded_tokens=(len(lengths.queries) * text.query_length
                        + len(lengths.passages) * text.passage_length),
         features=spec.features('passage'),
-        useful_flops=3 * (
-            costs.encoder_flops(
-                spec, np.concatenate([lengths.queries, lengths.passages])
-            ) + costs.score_flops(
-                len(lengths.queries),
-                len(lengths.passages) + config.negatives.queue, spec.dim
-                * spec.score.query_vectors * spec.score.passage_vectors,
-            )
-        ) + bool(config.negatives.momentum) * costs.encoder_flops(
-            spec, lengths.passages[:len(lengths.queries)]
+        useful_flops=_useful_flops(
+            spec, lengths, adapters.trained_part(params['encoder']),
+            config.negatives,
         ),
     )
 
@@ -379,3 +383,18 @@ def passage_tokens(
     return passages.tokens(rows, cuts)
 
   return tokens
+
+
+def _useful_flops(
+    spec: dual_encoder.EncoderSpec, lengths: outline_lib.Lengths,
+    trained_part: float, negatives: config_lib.NegativesConfig,
+) -> float:
+  """Operations of a step: forward, and gradients of what has them."""
+  return (2 + trained_part) * costs.encoder_flops(
+      spec, np.concatenate([lengths.queries, lengths.passages])
+  ) + 3 * costs.score_flops(
+      len(lengths.queries), len(lengths.passages) + negatives.queue,
+      spec.dim * spec.score.query_vectors * spec.score.passage_vectors,
+  ) + bool(negatives.momentum) * costs.encoder_flops(
+      spec, lengths.passages[:len(lengths.queries)]
+  )

@@ -85,9 +85,7 @@ class Follower:
     training = self._training
     try:
       with checkpoints_lib.reading(self._workdir) as checkpoints:
-        params = checkpoints.restore_params(
-            'encoder', training.model.params, step, averaged=False
-        )
+        params = training.read_encoder(checkpoints, step)
     except (errors.UserError, OSError, ValueError):
       if not self._is_replaced(step):
         raise

@@ -143,6 +143,7 @@ class Trainer:
           lambda params, step: None
       ),
       measure: Callable[[Any], dict[str, Any]] = lambda params: {},
+      complete: Callable[[Any, Any], Any] = lambda params, frozen: params,
   ):
     """Takes what a run is made of.
 
@@ -159,6 +160,8 @@ class Trainer:
         or None; remakes what batches after it are made of, the same however
         often it is called.
       measure: parameters -> what `RunLog.write_bias` takes.
+      complete: (parameters, `frozen`) of a state -> those of the whole model,
+        which `evaluate`, `refresh` and `measure` take.
     """
     self._train_step = cpu.fit_memory(train_step)
     self._make_batch = make_batch
@@ -168,6 +171,7 @@ class Trainer:
     self._schedule = schedule
     self._refresh = refresh
     self._measure = measure
+    self._complete = complete
     self._pending: collections.deque[Pending] = collections.deque()
     self._drained = 0.0  # When the device was last known to be idle.
 
@@ -198,7 +202,7 @@ class Trainer:
           progress.finished or stop
       ):
         if self._schedule.refreshes(step):
-          self._remake(state.params, step)
+          self._remake(self._complete(state.params, state.frozen), step)
         numbers = self._schedule.part_from(step)
         state, progress, step, stop = self._fit_part(
             state, progress, numbers, signals
@@ -237,7 +241,9 @@ class Trainer:
           self._drain()
         if self._schedule.measures(step):
           self._drain()
-          self._log.write_bias(step, self._measure(state.params))
+          self._log.write_bias(step, self._measure(
+              self._complete(state.params, state.frozen)
+          ))
           self._drained = time.monotonic()
         stop = signals.stop_after(step)
         if self._schedule.pauses(step) or stop:
@@ -252,9 +258,9 @@ class Trainer:
     self._drain()
     if self._schedule.evaluates(step):
       # All must judge alike, or some would stop and the others wait for them.
-      metrics = hosts.from_first(self._evaluate(
-          memory_lib.evaluated(state.params, state.memory)
-      ))
+      metrics = hosts.from_first(self._evaluate(self._complete(
+          memory_lib.evaluated(state.params, state.memory), state.frozen
+      )))
       self._log.write_evaluation(step, metrics)
       criterion = self._schedule.criterion
       progress = judge(

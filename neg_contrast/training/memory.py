@@ -12,6 +12,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from neg_contrast.models import lora
+
 QUEUE, MOMENTUM, AVERAGE = 'queue', 'momentum', 'average'
 LOSS = 'loss'  # Of parameters: what is no part of the model.
 
@@ -85,6 +87,22 @@ class Memory:
           known[AVERAGE], _without_loss(params), self.ema
       )
     return known
+
+  def with_whole_tower(
+      self, known: dict[str, Any], frozen: Any, adapters: lora.Adapters
+  ) -> dict[str, Any]:
+    """What is known, with the average of a tower ready to encode.
+
+    Args:
+      known: before a step.
+      frozen: of a `TrainState`.
+      adapters: of the encoder; averaged are A and B, each by itself.
+    """
+    if MOMENTUM not in known or not adapters.rank:
+      return known
+    return {**known, MOMENTUM: adapters.merge_tower(
+        known[MOMENTUM], frozen['encoder'][self.tower]
+    )}
 
   def _tower(self, params: Any) -> Any:
     return params['encoder'][self.tower]

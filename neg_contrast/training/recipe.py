@@ -14,6 +14,7 @@ from neg_contrast import losses, sharding
 from neg_contrast.artifacts import artifact
 from neg_contrast.batches import batcher
 from neg_contrast.data import dataset as dataset_lib
+from neg_contrast.models import lora
 from neg_contrast.training import (
   chunking,
   run_settings,
@@ -42,6 +43,8 @@ class Ready:
     step: jitted `(state, batch) -> (state, metrics)`; the state is donated.
     mesh: of the devices.
     memory: what is remembered of earlier steps.
+    adapters: of the encoder.
+    complete: (parameters, `frozen`) of a state -> those of the whole model.
   """
 
   make_batch: Callable[[int], tuple[Any, batcher.BatchStats]]
@@ -53,6 +56,8 @@ class Ready:
   step: Callable[[Any, Any], tuple[Any, dict[str, Any]]]
   mesh: Mesh
   memory: memory_lib.Memory
+  adapters: lora.Adapters
+  complete: Callable[[Any, Any], Any]
 
   def put(self, step: int) -> tuple[Any, batcher.BatchStats]:
     """The batch of a step on the devices, and its facts."""
@@ -138,7 +143,7 @@ class Recipe(abc.ABC):
 
   @abc.abstractmethod
   def _params(self) -> Any:
-    """The parameters of the first state."""
+    """The parameters of the whole model before the first step."""
 
   @abc.abstractmethod
   def _loss(self, chunk_groups: int) -> losses.Loss:
@@ -165,10 +170,12 @@ class Recipe(abc.ABC):
     But where `model.chunk_groups` is automatic, which takes compiling to know.
 
     Raises:
-      UserError: the batch does not fit the mesh.
+      UserError: the batch does not fit the mesh, or LoRA the model.
     """
     config = self._config
     sharded_step.check(config, self._mesh)
+    if config.model.lora_rank:  # Before data is read.
+      run_settings.adapters_of(config, self._params())
     make_batch, examples = self._make_batch()
     total = run_settings.total_steps(config, examples)
     steps = sharded_step.Steps(
@@ -178,16 +185,33 @@ class Recipe(abc.ABC):
     chunk_groups = self._chunk_groups(steps, make_batch)
     return Ready(make_batch, examples, total, steps.transform, steps.like,
                  chunk_groups, steps.make(chunk_groups), self._mesh,
-                 run_settings.memory_of(config, self._features))
+                 run_settings.memory_of(config, self._features),
+                 steps.adapters, steps.complete)
 
   def first_state(self, ready: Ready) -> state_lib.TrainState:
     """The state before the first step, on the devices."""
-    shardings = jax.tree.map(lambda leaf: leaf.sharding, ready.like)
+    shardings = jax.tree.map(
+        lambda leaf: leaf.sharding, dataclasses.replace(ready.like, frozen={})
+    )
     init = functools.partial(
         state_lib.init_state, optimizer=ready.transform, memory=ready.memory
     )
-    placed = sharding.put(self._params(), shardings.params)
-    return jax.jit(init, out_shardings=shardings)(placed)
+    trained = state_lib.trained(
+        self._params(), ready.adapters, jax.random.key(self._config.seed)
+    )
+    placed = sharding.put(trained, shardings.params)
+    return self.with_frozen(
+        jax.jit(init, out_shardings=shardings)(placed), ready
+    )
+
+  def with_frozen(
+      self, state: state_lib.TrainState, ready: Ready
+  ) -> state_lib.TrainState:
+    """A state with what checkpoints do not hold, on the devices."""
+    return dataclasses.replace(state, frozen=sharding.put(
+        state_lib.frozen(self._params(), ready.adapters),
+        jax.tree.map(lambda leaf: leaf.sharding, ready.like.frozen),
+    ))
 
   @property
   def _features(self) -> int:

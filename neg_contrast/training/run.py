@@ -67,6 +67,17 @@ class Training(recipe.Recipe):
       step = checkpoints.latest_step()
       return step is not None and checkpoints.progress(step).finished
 
+  def read_encoder(
+      self, checkpoints: checkpoints_lib.Checkpoints, step: int
+  ) -> Any:
+    """The towers of a checkpoint as a step leaves them, not averages."""
+    towers = self._params()['encoder']
+    adapters = run_settings.adapters_of(self._config, self._params())
+    trained = checkpoints.restore_params(
+        'encoder', adapters.shapes(towers), step, averaged=False
+    )
+    return adapters.merge(trained, adapters.frozen(towers))
+
   def train_once(self) -> None:
     """Trains, unless another program does, which is waited for then."""
     if hosts.are_several():  # They train together, and none may wait.
@@ -101,7 +112,7 @@ class Training(recipe.Recipe):
             ready.step, ready.put, self._tune(), checkpoints, log,
             loop.schedule_of(self._config, ready.total_steps, self.criterion,
                              self._refresh_steps),
-            self._refresh, measure,
+            self._refresh, measure, ready.complete,
         ).fit(state, progress)
 
   def _environment(self) -> dict[str, Any]:
@@ -118,7 +129,8 @@ class Training(recipe.Recipe):
     """The state and progress to start from: the latest checkpoint, or new."""
     latest = checkpoints.latest_step()
     if latest is not None:
-      return checkpoints.restore(ready.like, latest)
+      state, progress = checkpoints.restore(ready.like, latest)
+      return self.with_frozen(state, ready), progress
     return self.first_state(ready), checkpoints_lib.Progress()
 
   def _describe_run(self, ready: recipe.Ready) -> None:

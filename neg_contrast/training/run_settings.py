@@ -3,6 +3,7 @@
 import dataclasses
 from typing import Any
 
+from neg_contrast.models import lora
 from neg_contrast.retrieval import encoding as encoding_lib
 from neg_contrast.settings import config as config_lib
 from neg_contrast.training import memory as memory_lib
@@ -87,6 +88,37 @@ def memory_of(settings: RunSettings, features: int) -> memory_lib.Memory:
       'shared' if settings.model.shared else 'passage', negatives.momentum,
       settings.optim.ema,
   )
+
+
+def adapters_of(settings: RunSettings, params: Any) -> lora.Adapters:
+  """The adapters that a training trains.
+
+  Args:
+    settings: of the run.
+    params: of the whole model, arrays or ShapeDtypeStructs.
+
+  Raises:
+    UserError: they fit no kernel of the model.
+  """
+  model = settings.model
+  adapters = lora.Adapters(
+      model.lora_rank, model.lora_alpha, model.lora_targets,
+      model.lora_rank_stabilized, model.lora_frozen_dtype, model.freeze,
+  )
+  if not adapters.rank:
+    return lora.OFF
+  if 'encoder' not in params:
+    raise model.error('lora_rank', 'is for dual encoders (job=train); leave it '
+                      'out')
+  try:
+    adapters.paths_of(params['encoder'])
+  except ValueError as e:
+    raise model.error('lora_targets', str(e)) from None
+  try:
+    adapters.check(params['encoder'])
+  except ValueError as e:
+    raise model.error('lora_rank', str(e)) from None
+  return adapters
 
 
 def total_steps(settings: RunSettings, examples_count: int) -> int:

@@ -9,7 +9,7 @@ import optax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from neg_contrast import cpu, losses, sharding
-from neg_contrast.models import by_name
+from neg_contrast.models import by_name, lora
 from neg_contrast.training import chunking, optimizer, run_settings
 from neg_contrast.training import memory as memory_lib
 from neg_contrast.training import state as state_lib
@@ -21,6 +21,7 @@ class Steps:
 
   Attributes:
     transform: the optimizer.
+    adapters: of the encoder.
     like: shapes and shardings of the state.
   """
 
@@ -40,19 +41,25 @@ class Steps:
       config: settings of the run.
       mesh: where it runs.
       rules: how parameters lie on it while they are used.
-      params: arrays or ShapeDtypeStructs.
+      params: of the whole model, arrays or ShapeDtypeStructs.
       loss: what is minimised, by the groups that a device encodes at once.
       total_steps: of the run.
       memory: what is remembered of earlier steps.
+
+    Raises:
+      UserError: LoRA fits no kernel of the model.
     """
     self._config, self._mesh, self._rules = config, mesh, rules
     self._loss, self._memory = loss, memory
     self.transform = optimizer.make_optimizer(
         config.optim, total_steps, config.model.freeze
     )
+    self.adapters = run_settings.adapters_of(config, params)
     self.like = abstract_state(
-        params, self.transform, mesh, rules, config.mesh.fsdp, memory
+        params, self.transform, mesh, rules, config.mesh.fsdp, memory,
+        self.adapters,
     )
+    self._whole = jax.eval_shape(lambda params: params, params)
     self._made: dict[int, Any] = {}
 
   def make(self, chunk_groups: int) -> Any:
@@ -67,14 +74,12 @@ class Steps:
     loss = self._loss(chunk_groups)
     if self._config.mesh.fsdp:
       loss = sharding.gather_when_used(
-          loss, lies.params,
-          sharding.parameter_shardings(
-              self.like.params, self._mesh, self._rules
-          ),
+          loss, self._lies_whole(True), self._lies_whole(False)
       )
     self._made[chunk_groups] = jax.jit(
         step_lib.make_train_step(
-            loss, self.transform, self._config.seed, self._memory
+            loss, self.transform, self._config.seed, self._memory,
+            self.adapters,
         ),
         donate_argnums=0, out_shardings=(lies, sharding.replicated(self._mesh)),
         compiler_options=cpu.compiler_options(self._mesh, by_name.compute_dtype(
@@ -82,6 +87,29 @@ class Steps:
         )),
     )
     return self._made[chunk_groups]
+
+  def complete(self, params: Any, frozen: Any) -> Any:
+    """Parameters of the whole model, laid out as the state is.
+
+    Args:
+      params: of a state, or averages of them.
+      frozen: of the state.
+    """
+    if not self.adapters.rank:
+      return params
+    return self._complete(params, frozen)
+
+  @functools.cached_property
+  def _complete(self) -> Any:
+    return jax.jit(
+        functools.partial(state_lib.whole, adapters=self.adapters),
+        out_shardings=self._lies_whole(self._config.mesh.fsdp),
+    )
+
+  def _lies_whole(self, fsdp: bool) -> Any:
+    return sharding.parameter_shardings(
+        self._whole, self._mesh, self._rules, fsdp
+    )
 
   def batch_like(self, batch: Any) -> Any:
     """Shapes and shardings of a batch in memory."""
@@ -125,6 +153,7 @@ def abstract_state(
     rules: tuple[tuple[str, PartitionSpec], ...],
     fsdp: bool,
     memory: memory_lib.Memory = memory_lib.NOTHING,
+    adapters: lora.Adapters = lora.OFF,
 ) -> state_lib.TrainState:
   """Shapes, dtypes and shardings of the state that training begins with.
 
@@ -132,20 +161,24 @@ def abstract_state(
   where those of the batch do.
 
   Args:
-    params: arrays or ShapeDtypeStructs.
+    params: of the whole model, arrays or ShapeDtypeStructs.
     transform: the optimizer.
     mesh: the mesh.
     rules: how parameters lie on it.
     fsdp: whether they are split over `data` too.
     memory: what is remembered of earlier steps.
+    adapters: of the encoder.
   """
-  abstract = jax.eval_shape(functools.partial(
-      state_lib.init_state, optimizer=transform, memory=memory
+  abstract = jax.eval_shape(lambda params: state_lib.init_state(
+      state_lib.trained(params, adapters, jax.random.key(0)), transform, memory,
+      state_lib.frozen(params, adapters),
   ), params)
   lies = {
       name: NamedSharding(mesh, PartitionSpec(None, 'data'))
       if name == memory_lib.QUEUE
-      else sharding.parameter_shardings(tree, mesh, rules)
+      else sharding.parameter_shardings(
+          tree, mesh, rules, is_whole=not adapters.rank
+      )
       for name, tree in abstract.memory.items()
   }
   rest = sharding.parameter_shardings(

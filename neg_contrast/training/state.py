@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from neg_contrast.models import lora
 from neg_contrast.training import memory as memory_lib
 
 
@@ -22,12 +23,16 @@ class TrainState:
       `{'generator': T5}`; of a cross-encoder `{'reranker': it}`.
     opt_state: of the optimizer.
     memory: what is remembered of earlier steps, see `memory.Memory`.
+    frozen: what `params` adapt, `{'encoder': towers}`, see `lora.Adapters`;
+      empty: `params` are the whole model. No step changes it, and no
+      checkpoint holds it.
   """
 
   step: Any
   params: Any
   opt_state: Any
   memory: Any = dataclasses.field(default_factory=dict)
+  frozen: Any = dataclasses.field(default_factory=dict)
 
 
 def dual_encoder_params(
@@ -47,7 +52,7 @@ def dual_encoder_params(
 
 def init_state(
     params: Any, optimizer: optax.GradientTransformation,
-    memory: memory_lib.Memory = memory_lib.NOTHING,
+    memory: memory_lib.Memory = memory_lib.NOTHING, frozen: Any = None,
 ) -> TrainState:
   """The state before the first step."""
   return TrainState(
@@ -55,7 +60,37 @@ def init_state(
       params=params,
       opt_state=optimizer.init(params),
       memory=memory.first(params),
+      frozen=frozen or {},
   )
+
+
+def trained(params: Any, adapters: lora.Adapters, key: jax.Array) -> Any:
+  """What training changes of a model's parameters, before the first step.
+
+  Args:
+    params: of the whole model, arrays or ShapeDtypeStructs.
+    adapters: of its encoder.
+    key: of their random weights.
+  """
+  if not adapters.rank:
+    return params
+  return {**params, 'encoder': adapters.init(params['encoder'], key)}
+
+
+def frozen(params: Any, adapters: lora.Adapters) -> Any:
+  """What training leaves as it is: see `TrainState.frozen`."""
+  if not adapters.rank:
+    return {}
+  return {'encoder': adapters.frozen(params['encoder'])}
+
+
+def whole(trained: Any, frozen: Any, adapters: lora.Adapters) -> Any:
+  """Parameters of the whole model, of which some are not trained."""
+  if not adapters.rank:
+    return trained
+  return {**trained, 'encoder': adapters.merge(
+      trained['encoder'], frozen['encoder']
+  )}
 
 
 def head_mask(params: Any) -> Any:
@@ -68,8 +103,11 @@ def head_mask(params: Any) -> Any:
 
 
 def decay_mask(params: Any) -> Any:
-  """True for the leaves that weight decay applies to: kernels, embeddings."""
+  """True for the leaves that weight decay applies to.
+
+  These are kernels, embeddings, and A and B of LoRA.
+  """
+  decayed = lora.KERNEL, 'embedding', lora.A, lora.B
   return jax.tree_util.tree_map_with_path(
-      lambda path, _: getattr(path[-1], 'key', '') in ('kernel', 'embedding'),
-      params,
+      lambda path, _: getattr(path[-1], 'key', '') in decayed, params,
   )

@@ -131,10 +131,12 @@ def check_tuning(config: config_lib.Config) -> None:
 
 
 def check_head(config: config_lib.Config) -> None:
-  """Refuses widths, and a rate of a head, that the job does not train."""
-  if config.loss.matryoshka and config.job.startswith('train_'):
-    raise config.error('loss.matryoshka', 'is for dual encoders (job=train), '
-                       f'and this is job={config.job}; leave it out')
+  """Refuses widths, LoRA and a rate of a head that the job does not train."""
+  for key, value in (('loss.matryoshka', config.loss.matryoshka),
+                     ('model.lora_rank', config.model.lora_rank)):
+    if value and config.job.startswith('train_'):
+      raise config.error(key, 'is for dual encoders (job=train), and this is '
+                         f'job={config.job}; leave it out')
   if config.optim.head_learning_rate and config.job != 'train_reranker':
     raise config.error('optim.head_learning_rate', 'is for rerankers '
                        f'(job=train_reranker), and this is job={config.job}; '

@@ -1,0 +1,282 @@
+"""Whole jobs with LoRA: train, resume, evaluate, export, start from it."""
+
+import json
+import pathlib
+import shutil
+
+import jax
+import numpy as np
+import pytest
+import safetensors.numpy
+
+from neg_contrast import api, errors
+from neg_contrast.artifacts import checkpoints, folders, plan
+from neg_contrast.jobs import export as export_job
+from neg_contrast.jobs import train
+from neg_contrast.models import adapted, by_name, loading, peft_folder
+from neg_contrast.settings import config as config_lib
+from neg_contrast.training import encoder_run
+from tests import tiny
+from tests.jobs.test_train import losses_of
+
+TEXTS = ['word1 word2 word3', 'word7', 'word9 word30 word31 word2']
+FEW = {'mesh__data': 1, 'data__groups': 1, 'evaluation__bm25': False,
+       'checkpointing__log_steps': 1, 'model__lora_rank': 2}
+
+
+def make_config(root, **overrides):
+  return tiny.make_config(root, **{
+      **FEW, 'optim__steps': 4, 'evaluation__eval_steps': 2,
+      'checkpointing__save_steps': 2, 'optim__learning_rate': 3e-2,
+      'model__projection_dim': 6, **overrides})
+
+
+def export(checkpoint, workdir):
+  folders.make_folder(workdir)
+  job = export_job.ExportJob(config_lib.Config(
+      job='export', checkpoint=str(checkpoint)), workdir)
+  plan.run(job.targets())
+  return job
+
+
+@pytest.fixture(scope='module')
+def root(tmp_path_factory):
+  """`model`, its training in `work`, and exports of that in `out`."""
+  root = tmp_path_factory.mktemp('lora')
+  tiny.run(train.TrainJob, make_config(root), root / 'work')
+  export(root / 'work', root / 'out')
+  return root
+
+
+def leaves_of(folder):
+  """Name -> shape, of all arrays of a checkpoint."""
+  opened = checkpoints.Checkpoints(folder)
+  step = opened.latest_step()
+  opened.close()
+  found = {}
+  for item in ('params', 'optimizer'):
+    text = (folder / 'checkpoints' / str(step) / item / '_METADATA').read_text()
+    for key in json.loads(text)['tree_metadata']:
+      found[item, key] = None
+  return found
+
+
+def test_checkpoints_hold_what_is_trained(root):
+  names = {f'{item} {key}' for item, key in leaves_of(root / 'work')}
+  kept = {name for name in names if 'lora_a' in name or 'lora_b' in name
+          or 'projection' in name}
+  assert sum('lora_a' in name for name in kept) == 3 * 2  # And two moments.
+  assert not any('embedding' in name or "'kernel'" in name
+                 for name in names - kept)
+  size = lambda folder: sum(
+      path.stat().st_size for path in folder.rglob('*') if path.is_file())
+  tiny.train_only(root, root / 'full', **{
+      **FEW, 'model__lora_rank': 0, 'optim__steps': 2,
+      'checkpointing__save_steps': 2})
+  assert size(root / 'work' / 'checkpoints' / '4' / 'optimizer') < (
+      size(root / 'full' / 'checkpoints' / '2' / 'optimizer'))
+
+
+def test_it_learns_and_leaves_the_base_as_it_was(root):
+  losses = losses_of(root / 'work')
+  assert losses[4] < losses[1]
+  before = by_name.load_as_it_comes(str(root / 'model'), 0).params['shared']
+  after = by_name.load_workdir(root / 'work').params['shared']
+  flat = lambda tree: {jax.tree_util.keystr(path): leaf for path, leaf in
+                       jax.tree_util.tree_leaves_with_path(tree['bert'])}
+  before, after = flat(before), flat(after)
+  changed = {name for name in before
+             if not np.array_equal(before[name], after[name])}
+  assert changed == {"['layers']['attention']['query']['kernel']",
+                     "['layers']['attention']['value']['kernel']"}
+
+
+def test_resumes_bit_equal(root, tmp_path, monkeypatch):
+  make = encoder_run.DualEncoderTraining._make_batch
+  folders.make_folder(tmp_path / 'work')
+  run = lambda: plan.run([train.TrainJob(
+      config_lib.parse(make_config(root)), tmp_path / 'work').run])
+
+  def failing(training):
+    make_batch, count = make(training)
+
+    def of_step(step):
+      if step == 3:
+        raise KeyboardInterrupt
+      return make_batch(step)
+
+    return of_step, count
+
+  with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+    patch.setattr(encoder_run.DualEncoderTraining, '_make_batch', failing)
+    run()
+  assert 4 not in losses_of(tmp_path / 'work')
+  run()
+  assert losses_of(tmp_path / 'work') == losses_of(root / 'work')
+  jax.tree.map(
+      np.testing.assert_array_equal,
+      by_name.load_workdir(tmp_path / 'work').params,
+      by_name.load_workdir(root / 'work').params)
+
+
+def test_other_adapters_are_another_run(root):
+  for key, value in (('rank', 3), ('alpha', 8.0), ('targets', ('key',))):
+    with pytest.raises(errors.UserError, match=f'model.lora_{key}: '):
+      tiny.run(train.TrainJob, make_config(
+          root, **{f'model__lora_{key}': value}), root / 'work')
+
+
+def test_a_changed_base_is_refused(root, tmp_path):
+  for name in ('model', 'work', 'out'):
+    shutil.copytree(root / name, tmp_path / name)
+  shutil.rmtree(tmp_path / 'model')
+  tiny.write_model(tmp_path / 'model', seed=1)
+  with pytest.raises(errors.UserError, match='LoRA adapts .*model as it was '
+                     r'\(\w{12}\), and that is another model by now'):
+    by_name.load_workdir(tmp_path / 'work')
+  shutil.rmtree(tmp_path / 'model')
+  path = tmp_path / 'work' / loading.FILE
+  saved = json.loads(path.read_text())
+  saved.pop('checksum')
+  saved['lora']['settings']['init'] = str(tmp_path / 'model')
+  folders.write_sealed(path, saved)
+  with pytest.raises(errors.UserError, match="can't be read: .*no such model "
+                     'folder.*Put it back'):
+    by_name.load_workdir(tmp_path / 'work')
+
+
+def test_a_workdir_moves_with_its_base(root, tmp_path):
+  for name in ('model', 'work'):
+    shutil.copytree(root / name, tmp_path / name)
+  moved = by_name.load_workdir(tmp_path / 'work')
+  assert moved.adapted.init == str(tmp_path / 'model')
+  assert moved.fingerprint == by_name.load_workdir(root / 'work').fingerprint
+
+
+def test_the_export_is_merged(root):
+  st = pytest.importorskip('sentence_transformers')
+  encoder = api.load_encoder(str(root / 'work'))
+  theirs = st.SentenceTransformer(str(root / 'out' / 'model'), device='cpu')
+  np.testing.assert_allclose(
+      encoder.encode_queries(TEXTS), theirs.encode(TEXTS), atol=1e-5)
+
+
+def torch_model(root, adapter):
+  """The base in transformers, with the formula of peft for its modules."""
+  torch = pytest.importorskip('torch')
+  transformers = pytest.importorskip('transformers')
+  model = transformers.AutoModel.from_pretrained(root / 'model')
+  config = json.loads((adapter / 'adapter_config.json').read_text())
+  tensors = safetensors.numpy.load_file(adapter / 'adapter_model.safetensors')
+  with torch.no_grad():
+    for name, module in model.named_modules():
+      if any(f'.{name}'.endswith(f'.{one}')
+             for one in config['target_modules']):
+        a, b = (tensors.pop(f'base_model.model.{name}.lora_{one}.weight')
+                for one in 'AB')
+        module.weight += torch.tensor(
+            config['lora_alpha'] / config['r'] * b @ a)
+  assert not tensors
+  return model
+
+
+def test_the_adapters_alone_are_the_export(root):
+  config = json.loads((root / 'out/adapter/adapter_config.json').read_text())
+  assert config['peft_type'] == 'LORA' and config['r'] == 2
+  assert config['target_modules'] == ['query', 'value']
+  assert config['base_model_name_or_path'] == str(root / 'model')
+  of_adapter = dict(
+      torch_model(root, root / 'out/adapter').named_parameters())
+  tensors = safetensors.numpy.load_file(root / 'out/model/model.safetensors')
+  for name, tensor in tensors.items():
+    name = name.removeprefix('bert.')
+    if name in of_adapter and 'pooler' not in name:  # Ours has none.
+      np.testing.assert_allclose(
+          of_adapter[name].detach().numpy(), tensor, atol=1e-5, err_msg=name)
+  assert sum('query.weight' in name for name in of_adapter) == 2
+
+
+def test_an_export_is_made_once_and_damage_is_noticed(root, tmp_path):
+  job = export(root / 'work', root / 'out')
+  assert all(target.is_made() for target in job.targets())
+  shutil.copytree(root / 'out', tmp_path / 'out')
+  path = tmp_path / 'out' / 'adapter' / 'adapter_model.safetensors'
+  data = bytearray(path.read_bytes())
+  data[-1] ^= 1
+  path.write_bytes(data)
+  with pytest.raises(errors.UserError, match='damaged or changed since'):
+    loading.load_towers(str(tmp_path / 'out' / 'adapter'), 0)
+
+
+def test_a_peft_folder_is_a_start(root, tmp_path):
+  """Base and adapters; LoRA may be trained on top of it."""
+  start = loading.load_towers(str(root / 'out' / 'adapter'), 0)['shared']
+  after = by_name.load_workdir(root / 'work')
+  jax.tree.map(lambda ours, theirs: np.testing.assert_allclose(
+      ours, theirs, atol=1e-6), start.params, after.params['shared']['bert'])
+  tiny.train_only(root, tmp_path / 'work', **{
+      **FEW, 'model__init': str(root / 'out' / 'adapter'), 'optim__steps': 2})
+  again = by_name.load_workdir(tmp_path / 'work')
+  assert adapted.base_of(again) == str(root / 'out' / 'adapter')
+
+
+@pytest.fixture
+def adapter(root, tmp_path):
+  """A copy of an adapter folder as peft writes it: without our manifest."""
+  folder = tmp_path / 'adapter'
+  folder.mkdir()
+  for name in (peft_folder.CONFIG_FILE, peft_folder.TENSORS_FILE):
+    shutil.copy(root / 'out' / 'adapter' / name, folder)
+  return folder
+
+
+def change_config(folder: pathlib.Path, **values):
+  path = folder / peft_folder.CONFIG_FILE
+  path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
+
+
+@pytest.mark.parametrize(('values', 'message'), [
+    ({'peft_type': 'IA3'}, 'peft_type is not "LORA"'),
+    ({'use_dora': True}, 'use_dora=true is not supported'),
+    ({'base_model_name_or_path': None}, "'base_model_name_or_path' is missing"),
+    ({'base_model_name_or_path': '/no/such'}, 'adapters are for /no/such, which'
+     " can't be read: /no/such: no such model folder"),
+])
+def test_adapters_that_are_refused(adapter, values, message):
+  change_config(adapter, **values)
+  with pytest.raises(errors.UserError, match=message):
+    loading.load_towers(str(adapter), 0)
+
+
+def test_adapters_of_another_base_are_refused(adapter, tmp_path):
+  load = lambda: loading.load_towers(str(adapter), 0)
+  change_config(adapter, base_model_name_or_path=str(adapter))
+  with pytest.raises(errors.UserError, match='is this folder itself'):
+    load()
+  for number, (shape, message) in enumerate((
+      ({'hidden_size': 24, 'num_heads': 4}, 'does not fit a layer of'),
+      ({'num_layers': 1}, 'no LoRA of a layer of this model'),
+      ({}, 'trained on other weights than those of'))):
+    tiny.write_model(tmp_path / str(number), seed=3, **shape)
+    change_config(
+        adapter, base_model_name_or_path=str(tmp_path / str(number)))
+    with pytest.raises(errors.UserError, match=message):
+      load()
+  (adapter / peft_folder.TENSORS_FILE).write_bytes(b'no')
+  with pytest.raises(errors.UserError, match='not a safetensors file'):
+    load()
+
+
+def test_settings_that_are_refused(root, tmp_path):
+  for overrides, message in (
+      ({'model__lora_rank': -1}, 'lora_rank'),
+      ({'model__lora_rank': 0, 'model__lora_alpha': 8.0},
+       'lora_alpha=8.0: needs model.lora_rank'),
+      ({'model__lora_targets': ()}, 'lora_targets.*names nothing to adapt'),
+      ({'model__lora_targets': ('q_proj',)},
+       'lora_targets.*matches no kernel .*it has layers/attention/key, '),
+      ({'model__lora_rank': 17}, 'lora_rank.*above 16'),
+  ):
+    with pytest.raises(errors.UserError, match=message):
+      tiny.train_only(root, tmp_path / 'work', **{
+          **FEW, 'optim__steps': 1, **overrides})
