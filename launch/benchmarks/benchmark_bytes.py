@@ -19,6 +19,7 @@ benchmark_bytes.svg beside this file.
 """
 
 import argparse
+import functools
 import pathlib
 import sys
 import tempfile
@@ -53,7 +54,7 @@ def main() -> None:
   )
   args = parser.parse_args()
   sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
-  results = {}
+  results: dict[str, list[dict[Any, Any]]] = {}
   print(f'{args.source}, {args.split}, depth {args.depth}')
   print('\n| model | features | kept as | bytes in memory | on disk | '
         + ' | '.join(f'accuracy@{rank}' for rank in _RANKS) + ' |')
@@ -83,11 +84,13 @@ def _measure(model: str, args: argparse.Namespace) -> Iterator[dict[Any, Any]]:
   passages = np.asarray(retriever.vectors.passage_vecs[:])
   ranks = prepared.tie_ranks
   for dim in [*args.dims, passages.shape[1]]:
-    narrow = [first_features.narrow(vecs, dim, normalize=True)
-              for vecs in (queries, passages)]
+    narrow = functools.partial(
+        first_features.narrow, dim=dim, normalize=True
+    )
     with tempfile.TemporaryDirectory() as scratch:
       for kept, memory, disk, found in _search(
-          *narrow, ranks, args.depth, pathlib.Path(scratch)
+          narrow(queries), narrow(passages), ranks, args.depth,
+          pathlib.Path(scratch),
       ):
         yield {
             'features': dim, 'kept': kept, 'memory': memory, 'disk': disk,
@@ -114,7 +117,9 @@ def _search(
   mesh = sharding.make_mesh(config.MeshConfig())
   tables = {}
   for dtype in vector_table.DTYPES:
-    layout = vector_table.Layout(*passages.shape, dtype, len(passages))
+    layout = vector_table.Layout(
+        len(passages), passages.shape[1], dtype, len(passages)
+    )
     place = folder / dtype
     place.mkdir()
     writer = vector_table.ShardWriter(place, layout, 0)
