@@ -188,6 +188,15 @@ class Adapters:
       )
     return flax.traverse_util.unflatten_dict(whole)
 
+  def describe(self, towers: Any) -> str:
+    """Rank and size for messages, after a comma; empty: no adapters."""
+    if not self.rank:
+      return ''
+    count = sum(
+        math.prod(leaf.shape) for leaf in jax.tree.leaves(self.shapes(towers))
+    )
+    return f', LoRA of rank {self.rank}: {count:,} trained'
+
   def trained_part(self, towers: Any) -> float:
     """Part of the transformers' kernels, by elements, that have a gradient."""
     if not self.rank:

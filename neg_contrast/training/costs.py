@@ -38,14 +38,15 @@ def product_flops(program: Any) -> float:
   A multiplication and an addition are two. Products inside loops count as often
   as the loop runs, which the compiler's own analysis does not do; those that
   are computed again in a backward pass count again. Element-wise operations do
-  not count. Kernels count as they say, those of cuDNN not at all.
+  not count, nor do products that nobody takes, such as gradients of what is
+  frozen. Kernels count as they say, those of cuDNN not at all.
 
   Args:
     program: `jax.make_jaxpr(f)(...)`, or `jax.jit(f).trace(...).jaxpr`.
   """
   total = 0.0
   jaxpr = getattr(program, 'jaxpr', program)
-  for equation in jaxpr.eqns:
+  for equation in _used(jaxpr):
     name, params = equation.primitive.name, equation.params
     if name == 'dot_general':
       (contracted, _), _ = params['dimension_numbers']
@@ -65,6 +66,18 @@ def product_flops(program: Any) -> float:
     else:
       total += sum(inner) * (params['length'] if name == 'scan' else 1)
   return total
+
+
+def _used(jaxpr: Any) -> Iterator[Any]:
+  """Equations whose results are taken by others, or come out; the last first.
+
+  Compilers leave out the others.
+  """
+  taken = {id(variable) for variable in jaxpr.outvars}
+  for equation in reversed(jaxpr.eqns):
+    if equation.effects or any(id(out) in taken for out in equation.outvars):
+      taken.update(id(variable) for variable in equation.invars)
+      yield equation
 
 
 def _jaxprs(values: Iterable[Any]) -> Iterator[Any]:

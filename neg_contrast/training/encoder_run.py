@@ -105,8 +105,8 @@ class DualEncoderTraining(pooled_run.PooledTraining):
         config.model.dtype, self._mesh, is_training=True,
     )
     return outline_lib.Outline(
-        what=f'{outline_lib.describe(config.model.init, params)}, attention '
-             f'{chosen}',
+        what=outline_lib.describe(config.model.init, params)
+             + adapters.describe(params['encoder']) + f', attention {chosen}',
         params=params,
         loss=functools.partial(self._loss_of, spec),
         batch=batch,

@@ -102,8 +102,15 @@ class EncoderRun(Run):
   kind = 'training of a dual encoder'
 
   def describe(self) -> str:
-    """Where it lies, and how often its negatives are made again."""
-    return super().describe() + self._refreshes()
+    """Where it lies, LoRA, and how often its negatives are made again."""
+    return super().describe() + self._adapters() + self._refreshes()
+
+  def _adapters(self) -> str:
+    model = self.config.model
+    if not model.lora_rank:
+      return ''
+    return (f', of LoRA: rank {model.lora_rank} on '
+            f'{", ".join(model.lora_targets)}')
 
   def training(self) -> encoder_run.DualEncoderTraining:
     """What trains it."""

@@ -31,6 +31,12 @@ def make_config(root, **overrides):
       'model__projection_dim': 6, **overrides})
 
 
+def run_training(root, workdir):
+  folders.make_folder(workdir)
+  config = config_lib.parse(make_config(root))
+  plan.run([train.TrainJob(config, workdir).run])
+
+
 def export(checkpoint, workdir):
   folders.make_folder(workdir)
   job = export_job.ExportJob(config_lib.Config(
@@ -43,7 +49,7 @@ def export(checkpoint, workdir):
 def root(tmp_path_factory):
   """`model`, its training in `work`, and exports of that in `out`."""
   root = tmp_path_factory.mktemp('lora')
-  tiny.run(train.TrainJob, make_config(root), root / 'work')
+  run_training(root, root / 'work')
   export(root / 'work', root / 'out')
   return root
 
@@ -93,9 +99,6 @@ def test_it_learns_and_leaves_the_base_as_it_was(root):
 
 def test_resumes_bit_equal(root, tmp_path, monkeypatch):
   make = encoder_run.DualEncoderTraining._make_batch
-  folders.make_folder(tmp_path / 'work')
-  run = lambda: plan.run([train.TrainJob(
-      config_lib.parse(make_config(root)), tmp_path / 'work').run])
 
   def failing(training):
     make_batch, count = make(training)
@@ -109,14 +112,20 @@ def test_resumes_bit_equal(root, tmp_path, monkeypatch):
 
   with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
     patch.setattr(encoder_run.DualEncoderTraining, '_make_batch', failing)
-    run()
+    run_training(root, tmp_path / 'work')
   assert 4 not in losses_of(tmp_path / 'work')
-  run()
+  run_training(root, tmp_path / 'work')
   assert losses_of(tmp_path / 'work') == losses_of(root / 'work')
   jax.tree.map(
       np.testing.assert_array_equal,
       by_name.load_workdir(tmp_path / 'work').params,
       by_name.load_workdir(root / 'work').params)
+
+
+def test_the_merged_model_is_evaluated(root):
+  log = (root / 'work' / 'log.jsonl').read_text().splitlines()
+  records = [json.loads(line) for line in log]
+  assert [one['step'] for one in records if 'evaluation' in one] == [2, 4]
 
 
 def test_other_adapters_are_another_run(root):
@@ -218,6 +227,56 @@ def test_a_peft_folder_is_a_start(root, tmp_path):
       **FEW, 'model__init': str(root / 'out' / 'adapter'), 'optim__steps': 2})
   again = by_name.load_workdir(tmp_path / 'work')
   assert adapted.base_of(again) == str(root / 'out' / 'adapter')
+
+
+APART = {**FEW, 'model__shared': False, 'model__lora_targets': ('all',),
+         'negatives__sources': ('given:2', 'queue:16'), 'data__groups': 4,
+         'negatives__momentum': 0.9, 'optim__ema': 0.5, 'optim__steps': 3,
+         'optim__learning_rate': 3e-3}
+
+
+@pytest.fixture(scope='module')
+def apart(root):
+  """A training of two towers with a queue, averages and all kernels."""
+  tiny.train_only(root, root / 'apart', **APART)
+  return root / 'apart'
+
+
+def test_any_mesh_gives_the_same_losses(root, apart, tmp_path):
+  """Split parameters, a gradient cache, remat and unrolled layers, too."""
+  tiny.train_only(root, tmp_path, **{
+      **APART, 'mesh__data': 2, 'mesh__model': 2, 'mesh__fsdp': True,
+      'model__chunk_groups': 2, 'model__remat': 'full',
+      'model__scan_unroll': 2})
+  want, got = losses_of(apart), losses_of(tmp_path)
+  assert want.keys() == got.keys() and want[3] != want[1]
+  for step, value in want.items():
+    assert abs(got[step] - value) <= 1e-5 * max(1, value), step
+
+
+def test_towers_apart_are_exported_apart(apart, tmp_path):
+  export(apart, tmp_path)
+  whole = by_name.load_workdir(apart)
+  towers = loading.load_towers(str(tmp_path / 'adapter'), 0)
+  assert sorted(towers) == ['passage', 'query']
+  for name, tower in towers.items():
+    jax.tree.map(lambda ours, theirs: np.testing.assert_allclose(
+        ours, theirs, atol=1e-6), tower.params, whole.params[name]['bert'])
+  different = jax.tree.map(np.array_equal, towers['query'].params,
+                           towers['passage'].params)
+  assert not all(jax.tree.leaves(different))
+
+
+def test_a_frozen_tower_has_no_adapters(root, tmp_path):
+  tiny.train_only(root, tmp_path / 'work', **{
+      **FEW, 'model__shared': False, 'model__freeze': 'passage',
+      'model__lora_frozen_dtype': 'bfloat16', 'optim__steps': 2})
+  export(tmp_path / 'work', tmp_path / 'out')
+  assert [path.name for path in (tmp_path / 'out' / 'adapter').iterdir()
+          if path.is_dir()] == ['query']
+  tower = loading.load_towers(str(tmp_path / 'out' / 'adapter'), 0)['passage']
+  base = loading.load_towers(str(root / 'model'), 0)['shared']
+  jax.tree.map(np.testing.assert_array_equal, tower.params, base.params)
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ from neg_contrast.models import (
 )
 from tests import tiny
 from tests.models import test_family_parity as parity
+from tests.models import test_t5_encoder
 
 
 def make_towers(names=('shared',)):
@@ -133,6 +134,9 @@ def test_frozen_kernels_may_take_half_the_bytes(towers):
       adapters.init(towers, jax.random.key(0)), adapters.frozen(towers))
   query = merged['shared']['bert']['layers']['attention']['query']
   assert query['kernel'].dtype == jnp.float32
+  assert adapters.describe(towers) == ', LoRA of rank 2: 256 trained'
+  assert lora.OFF.describe(towers) == ''
+  assert lora.OFF.trained_part(towers) == 1
   assert adapters.trained_part(towers) == pytest.approx(
       2 * 256 / (4 * 256 + 2 * 16 * 24))
 
@@ -146,12 +150,19 @@ def test_hashes_know_names_and_values():
     assert lora.hash_of(tree) != lora.hash_of(other)
 
 
-@pytest.mark.parametrize('kind', parity.CASES)
+def write(folder, kind):
+  """A folder with random weights; its reference in transformers."""
+  if kind == 't5_encoder':
+    return test_t5_encoder.write(folder, feed_forward_proj='gated-gelu')
+  return parity.write(folder, kind)
+
+
+@pytest.mark.parametrize('kind', [*parity.CASES, 't5_encoder'])
 @pytest.mark.parametrize('targets', [('query', 'value'), ('all',)])
 def test_the_layout_of_peft_says_the_same(kind, targets, tmp_path):
   """Its formula on transformers' weights gives what we merge, and back."""
   torch = pytest.importorskip('torch')
-  reference = parity.write(tmp_path, kind)
+  reference = write(tmp_path, kind)
   source = pretrained.load_towers(str(tmp_path))['shared']
   towers = {'shared': {'bert': source.params}}
   adapters = lora.Adapters(rank=2, alpha=5.0, targets=targets)
