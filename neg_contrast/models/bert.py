@@ -15,7 +15,8 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from neg_contrast.batches import packed
-from neg_contrast.models import flash_attention, layers, shape
+from neg_contrast.models import blockwise, flash_attention, layers, shape
+from neg_contrast.models import pattern as pattern_lib
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
     'gelu': layers.gelu,
@@ -180,10 +181,12 @@ class Bert(nn.Module):
         self.config, self.dtype, self.operand_dtype or self.dtype,
         deterministic, self.attention, by_row, name='layers',
     )
+    biases = self.score_biases(token_ids.shape[1])
     hidden, _ = stack(hidden, (
-        segment_ids if self.attention or by_row
+        segment_ids
+        if self.attention or by_row or _in_blocks(token_ids.shape[1], biases)
         else layers.segment_bias(segment_ids)
-    ), self.score_biases(token_ids.shape[1]))
+    ), biases)
     return hidden
 
   def score_biases(
@@ -279,7 +282,11 @@ class _Attention(nn.Module):
         x.reshape(*x.shape[:2], c.num_heads, -1) for x in (query, key, value)
     )
     drop = layers.Dropout(c.attention_dropout, self.deterministic)
-    if self.by_row:
+    if _in_blocks(hidden.shape[1], biases):
+      mixed = blockwise.attend(
+          query, key, value, segments, pattern_lib.GLOBAL, drop.bound()
+      )
+    elif self.by_row:
       mixed = layers.attend_by_row(
           query, key, value, segments, drop.bound(), biases
       )
@@ -290,6 +297,11 @@ class _Attention(nn.Module):
       ))
     mixed = mixed.reshape(hidden.shape)
     return dense('output')(mixed)
+
+
+def _in_blocks(length: int, biases: tuple[Array, ...]) -> bool:
+  """Biases are matrices of the whole row already."""
+  return blockwise.is_long(length) and not biases
 
 
 def _dense(c, dtype, operand_dtype, features, name):

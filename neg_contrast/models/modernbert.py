@@ -85,6 +85,11 @@ class ModernBertConfig(rotary_layers.GatedShape):
                        'below 1')
 
   @property
+  def local_window(self) -> int:
+    """`window`."""
+    return self.window
+
+  @property
   def windows(self) -> tuple[int, ...]:
     """Tokens on each side that a layer attends to; 0: its whole segment."""
     return tuple(self.window if number % self.global_every else 0

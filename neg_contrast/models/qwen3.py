@@ -15,7 +15,14 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from neg_contrast.batches import packed
-from neg_contrast.models import flash_attention, layers, rotary, shape
+from neg_contrast.models import (
+  blockwise,
+  flash_attention,
+  layers,
+  pattern,
+  rotary,
+  shape,
+)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -157,7 +164,8 @@ class Qwen3(nn.Module):
     if token_types is not None:
       raise ValueError('a Qwen3 has no token types')
     hidden = _Embeddings(c, deterministic, name='embeddings')(token_ids)
-    by_row = self.by_row and not deterministic
+    by_row, length = self.by_row and not deterministic, token_ids.shape[1]
+    is_long = blockwise.is_long(length)
     stack = nn.scan(
         layers.rematerialize(_Layer, self.remat),
         variable_axes={'params': 0},
@@ -171,8 +179,8 @@ class Qwen3(nn.Module):
     )
     hidden, _ = stack(
         hidden.astype(self.dtype),
-        segment_ids if by_row else layers.segment_bias(segment_ids),
-        causal_bias(token_ids.shape[1]), positions,
+        segment_ids if by_row or is_long else layers.segment_bias(segment_ids),
+        None if is_long else causal_bias(length), positions,
     )
     return _norm(c, 'final_norm')(hidden).astype(self.dtype)
 
@@ -256,7 +264,12 @@ class _Attention(nn.Module):
     shared_by = c.num_heads // c.num_kv_heads
     key, value = (jnp.repeat(x, shared_by, axis=2) for x in (key, value))
     drop = layers.Dropout(c.attention_dropout, self.deterministic)
-    if self.by_row:
+    if blockwise.is_long(hidden.shape[1]):
+      mixed = blockwise.attend(
+          query, key, value, segments, pattern.Pattern(causal=True),
+          drop.bound(),
+      )
+    elif self.by_row:
       mixed = layers.attend_by_row(
           query, key, value, segments, drop.bound(), (causal,)
       )

@@ -5,10 +5,19 @@ import functools
 from typing import Any
 
 import flax.linen as nn
+import jax
 import numpy as np
 from jaxtyping import Float
 
-from neg_contrast.models import bert, flash_attention, layers, rotary, shape
+from neg_contrast.models import (
+  bert,
+  blockwise,
+  flash_attention,
+  layers,
+  rotary,
+  shape,
+)
+from neg_contrast.models import pattern as pattern_lib
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -39,6 +48,11 @@ class GatedShape(shape.Shape):
     if self.hidden_act not in bert.ACTIVATIONS:
       raise ValueError(f'hidden_act={self.hidden_act!r} is not one of '
                        + ', '.join(bert.ACTIVATIONS))
+
+  @property
+  def local_window(self) -> int:
+    """Tokens on each side that local layers attend to; 0: there are none."""
+    return 0
 
   @property
   def even_row_length(self) -> int:
@@ -115,6 +129,10 @@ class SelfAttention(nn.Module):
     if self.attention:
       flat = lambda x: x.reshape(hidden.shape)
       mixed = self.attention(flat(query), flat(key), flat(value), segment_ids)
+    elif blockwise.is_long(hidden.shape[1]):
+      mixed = _in_blocks(
+          query, key, value, segment_ids, drop.bound(), window, c.local_window
+      )
     elif self.by_row:
       mixed = layers.attend_by_row(
           query, key, value, segment_ids, drop.bound(), window=window
@@ -128,3 +146,18 @@ class SelfAttention(nn.Module):
     return dense(deviation=self.output_deviation, name='output')(
         mixed.reshape(hidden.shape)
     )
+
+
+def _in_blocks(query, key, value, segment_ids, drop, window, local_window):
+  """Attention over long rows, by the window of the layer."""
+
+  def attend(pattern):
+    return blockwise.attend(query, key, value, segment_ids, pattern, drop)
+
+  if not local_window:
+    return attend(pattern_lib.GLOBAL)
+  return jax.lax.cond(
+      window > 0,
+      functools.partial(attend, pattern_lib.Pattern(window=local_window)),
+      functools.partial(attend, pattern_lib.GLOBAL),
+  )

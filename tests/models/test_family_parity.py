@@ -17,6 +17,7 @@ from neg_contrast import sharding
 from neg_contrast.batches import packing
 from neg_contrast.data import sequences as sequences_lib
 from neg_contrast.models import (
+  blockwise,
   exporting,
   families,
   loading,
@@ -250,6 +251,18 @@ def test_how_the_loop_runs_changes_nothing(loaded):
                   {'remat': 'full', 'by_row': True}):
     jax.tree.map(assert_near, compute(**options), wanted)
   assert np.abs(loaded.values[0] - wanted[0]).mean() > 0.01
+
+
+@pytest.mark.parametrize(
+    'loaded', ['bert', 'modernbert', 'nomic_bert', 'qwen3'], indirect=True)
+def test_long_rows_in_blocks_change_nothing(loaded, monkeypatch):
+  monkeypatch.setattr(blockwise, '_LONGEST_ROW', 8)
+  monkeypatch.setattr(blockwise, '_LEAST_LOCAL', 4)
+  run.clear_cache()
+  jax.tree.map(assert_near, value_and_grads(loaded), loaded.values)
+  assert '40,40]' not in str(jax.make_jaxpr(lambda params: hidden_states(
+      loaded.shape, params, loaded.sequences))(loaded.params))
+  run.clear_cache()
 
 
 @pytest.mark.parametrize('loaded', OF_ARCHITECTURES, indirect=True)
