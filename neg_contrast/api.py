@@ -3,7 +3,7 @@
     from neg_contrast import api
 
     api.show_progress()
-    api.run('configs/quickstart.py', 'workdirs/quickstart', optim__steps=100)
+    api.run('quickstart', 'workdirs/quickstart', optim__steps=100)
 
     encoder = api.load_encoder('workdirs/quickstart')
     query_vecs = encoder.encode_queries(['join two paths'])
@@ -28,7 +28,7 @@ from typing import Any
 import ml_collections
 from absl import logging
 
-from neg_contrast import errors, jobs
+from neg_contrast import jobs
 from neg_contrast.artifacts import folders, plan
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import prepared
@@ -37,6 +37,7 @@ from neg_contrast.models import by_name as model_lib
 from neg_contrast.retrieval import fused_vectors, text_encoder
 from neg_contrast.retrieval import retriever as retriever_lib
 from neg_contrast.settings import config as config_lib
+from neg_contrast.settings import config_files
 
 __all__ = ['load_corpus', 'load_encoder', 'load_retriever', 'run',
            'show_progress']
@@ -51,7 +52,8 @@ def run(
   """Does what `python -m neg_contrast.main` does: makes what is not made yet.
 
   Args:
-    config_file: as `--config`, an argument after a colon included.
+    config_file: as `--config`: a path, or the name of a config that comes with
+      the package; an argument after a colon included.
     workdir: as `--workdir`; None: what the config says, or
       `workdirs/<config name>`.
     sweep: as `--sweep`; None: the config runs once.
@@ -66,14 +68,12 @@ def run(
       is missing that the user has to provide.
   """
   name, _, arg = os.fspath(config_file).partition(':')
-  path = pathlib.Path(name)
-  if not path.is_file():
-    raise errors.UserError(f'{path}: no such file')
+  path = config_files.find(name)
   keys = _keys(settings)
-  config = _set(runpy.run_path(name)['get_config'](arg or None), keys)
+  config = _set(runpy.run_path(str(path))['get_config'](arg or None), keys)
   folder = pathlib.Path(workdir or config.workdir or f'workdirs/{path.stem}')
   job = jobs.make_job(config, folder) if sweep is None else sweeps.make_job(
-      sweep, sweeps.Source(name, arg, keys), config, folder
+      sweep, sweeps.Source(str(path), arg, keys), config, folder
   )
   targets = job.targets()
   print(plan.describe(targets), flush=True)

@@ -1,5 +1,6 @@
 """`python -m neg_contrast.main --config=configs/FILE.py [--workdir=DIR]`.
 
+An installed package has the command `neg-contrast` for it, and its own configs.
 Prints the plan, does what is not done yet, and ends with the numbers. The same
 command goes on where an interrupted one stopped. On several hosts it is started
 once on each.
@@ -25,12 +26,13 @@ from neg_contrast.jobs.common import (
   sweeps,
 )
 from neg_contrast.settings import config as config_lib
-from neg_contrast.settings import unknown_keys
+from neg_contrast.settings import config_files, unknown_keys
 
 _CONFIG = config_flags.DEFINE_config_file(
     'config', None,
-    'Config file, with an argument after a colon if it takes one: '
-    'configs/squad_stage2.py:negatives=random. --config.KEY=VALUE overrides.',
+    'Config file or name of one that comes with the package, with an argument '
+    'after a colon if it takes one: configs/squad_stage2.py:negatives=random. '
+    '--config.KEY=VALUE overrides.',
 )
 _WORKDIR = flags.DEFINE_string(
     'workdir', None,
@@ -94,8 +96,6 @@ def main(argv: Sequence[str]) -> None:
   path = pathlib.Path(
       config_flags.get_config_filename(flags.FLAGS['config']).partition(':')[0]
   )
-  if not path.is_file():
-    raise errors.UserError(f'--config={path}: no such file')
   config = config_lib.parse(_CONFIG.value)
   if _COMPILE_ONLY.value:
     if _SWEEP.value is not None:
@@ -166,10 +166,30 @@ def _log_plainly(stream: TextIO) -> None:
   )
 
 
+def _with_config_paths(argv: Sequence[str]) -> list[str]:
+  """Arguments in which `--config` names a file, found by its name if need be.
+  """
+  found = list(argv)
+  for place, one in enumerate(argv):
+    flag, equals, value = one.partition('=')
+    if flag not in ('--config', '-config'):
+      continue
+    if not equals and place + 1 < len(argv):
+      place, flag, value = place + 1, '', argv[place + 1]
+    name, colon, argument = value.partition(':')
+    if name:
+      try:
+        path = config_files.find(name)
+      except errors.UserError as e:
+        raise errors.UserError(f'--config={e}') from None
+      found[place] = f'{flag}{equals}{path}{colon}{argument}'
+  return found
+
+
 def _parse_flags(argv: Sequence[str]) -> list[str]:
   """Flags, with mistakes in them told plainly."""
   try:
-    return flags.FLAGS(argv)
+    return flags.FLAGS(_with_config_paths(argv))
   except flags.Error as e:
     raise errors.UserError(f'{e}') from None
   except (AttributeError, KeyError, TypeError, ValueError, OSError,

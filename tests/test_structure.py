@@ -20,7 +20,7 @@ ROOMS = ('jobs', 'report', 'benchmarks', 'mining', 'stage1', 'training', 'bias',
 """From the top down: a room imports only rooms behind it."""
 GROUND = ('errors', 'hosts', 'workers', 'sharding', 'scoring', 'accelerators',
           'cpu', 'progress')
-DOORS = ('main', 'api')
+DOORS = ('main', '__main__', 'api')
 PRESETS = ('presets', 'table_preset', 'study_preset', 'beir_preset')
 """For configs/ alone."""
 PURE_LIBRARIES = {'jax', 'flax', 'optax', 'numpy', 'jaxtyping'}

@@ -1,0 +1,41 @@
+"""Configs are found by path, by name, and beside an installed package."""
+
+import pathlib
+import re
+
+import pytest
+
+from neg_contrast import errors
+from neg_contrast.settings import config_files
+
+CONFIGS = pathlib.Path(__file__).parents[2] / 'configs'
+
+
+@pytest.mark.parametrize('name', [
+    'nq_stage2', 'nq_stage2.py', 'configs/nq_stage2.py', 'configs/nq_stage2',
+    str(CONFIGS / 'nq_stage2.py'),
+])
+def test_names_from_any_folder(name, tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  assert config_files.find(name).samefile(CONFIGS / 'nq_stage2.py')
+
+
+def test_a_file_of_the_user_comes_first(tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  (tmp_path / 'configs').mkdir()
+  (tmp_path / 'configs' / 'nq_stage2.py').write_text('')
+  assert config_files.find('configs/nq_stage2.py') == pathlib.Path(
+      'configs/nq_stage2.py')
+  assert config_files.find('nq_stage2').samefile(CONFIGS / 'nq_stage2.py')
+
+
+@pytest.mark.parametrize(('name', 'message'), [
+    ('nq_stag2', 'nq_stag2: no such file; did you mean nq_stage2'),
+    ('there/nq_stage2.py', 'there/nq_stage2.py: no such file; did you mean'),
+    ('wxyz', f'wxyz: no such file; those that come with the package lie in '
+             f'{CONFIGS}'),
+])
+def test_no_such_file(name, message, tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  with pytest.raises(errors.UserError, match=re.escape(message)):
+    config_files.find(name)
