@@ -180,21 +180,26 @@ def over_rows(function: Callable[..., _Out], mesh: Mesh) -> Callable[..., _Out]:
   """A function of rows, run by each device on its own rows and heads.
 
   Of `[rows, length, features]` arrays, rows lie over `data` and features over
-  `model`; of `[rows, length]` ones, rows over `data`. Results are like the
-  former. For what XLA can't split itself, such as kernels.
+  `model`; of `[rows, length]` ones, rows over `data`; of those with four axes,
+  `[rows, heads, ...]`, heads over `model`. For what XLA can't split itself,
+  such as kernels.
 
   Rows of one group may be too few to be shared; JAX traces them before it makes
   those of all groups of them.
   """
-  by_heads = PartitionSpec('data', None, 'model')
+  specs = {
+      2: PartitionSpec('data'),
+      3: PartitionSpec('data', None, 'model'),
+      4: PartitionSpec('data', 'model'),
+  }
+  place = lambda arrays: jax.tree.map(lambda a: specs[a.ndim], arrays)
 
   def spread(*arrays):
     if arrays[0].shape[0] % mesh.shape['data']:
       return function(*arrays)
     return jax.shard_map(
-        function, mesh=mesh, out_specs=by_heads, check_vma=False,
-        in_specs=tuple(by_heads if array.ndim == 3 else PartitionSpec('data')
-                       for array in arrays),
+        function, mesh=mesh, check_vma=False, in_specs=place(arrays),
+        out_specs=place(jax.eval_shape(function, *arrays)),
     )(*arrays)
 
   return spread

@@ -2,8 +2,8 @@
 
     .venv/bin/python launch/benchmarks/benchmark_attention.py
         [--rows_at_once 64] [--lengths 384 512] [--heads 12] [--features 64]
-        [--tokens 140] [--dropout 0.1] [--rounds 7] [--calls 5] [--rows FILE]
-        [--interpret]
+        [--tokens 140] [--window 64 | --causal] [--dropout 0.1] [--rounds 7]
+        [--calls 5] [--rows FILE] [--interpret]
 
 Prints a markdown table: of every row length, XLA and each implementation that
 `models.attention.KERNELS` has for the platform of this machine, in bfloat16, on
@@ -14,6 +14,9 @@ one device. Rows are packed with sequences of about `--tokens` tokens.
 * forward, both: ms of a forward pass, and of one with its backward pass.
 * memory: MiB that the compiler sets aside for temporary arrays of both passes.
 * useful: TFLOP/s of both passes, by products within sequences alone.
+
+`--window` is of ModernBERT's local layers, `--causal` of a Qwen3. Above 1,024
+tokens a row, XLA takes rows in blocks, as models do.
 
 XLA with dropout is what trains where `model.attention_dropout` is not 0;
 kernels have none. `--interpret` is for CPUs, which have no kernel: Pallas is
@@ -45,6 +48,8 @@ def main() -> None:
   parser.add_argument('--heads', type=int, default=12)
   parser.add_argument('--features', type=int, default=64)
   parser.add_argument('--tokens', type=int, default=140)
+  parser.add_argument('--window', type=int)
+  parser.add_argument('--causal', action='store_true')
   parser.add_argument('--dropout', type=float, default=0.1)
   parser.add_argument('--rounds', type=int, default=7)
   parser.add_argument('--calls', type=int, default=5)
@@ -66,43 +71,64 @@ def implementations(args: argparse.Namespace) -> dict[str, Callable[..., Any]]:
   from neg_contrast.models import attention, flash_attention
 
   named: dict[str, Any] = {
-      'XLA': by_xla(args.heads),
-      'XLA, dropout': by_xla(args.heads, args.dropout),
+      'XLA': by_xla(args),
+      'XLA, dropout': by_xla(args, args.dropout),
   }
+  kernels: dict[str, Any]
   if args.interpret:
     kernels = {
-        'Pallas, interpreted': flash_attention.tpu_kernel(
-            args.features, interpret=True
+        'Pallas, interpreted': functools.partial(
+            attention.tpu_kernel, interpret=True
         ),
-        'cuDNN, by XLA': flash_attention.gpu_kernel(args.features, 'xla'),
+        'cuDNN, by XLA': functools.partial(
+            flash_attention.gpu_kernel, implementation='xla'
+        ),
     }
   else:
     made = attention.KERNELS.get(jax.default_backend(), {})
-    kernels = {name: make(args.features) for name, make in made.items()}
-  return named | {name: flash_attention.make_attention(kernel)
-                  for name, kernel in kernels.items()}
+    kernels = dict(made)
+  attend = lambda make: functools.partial(
+      flash_attention.make_attention(functools.partial(make, args.features)),
+      pattern=_pattern(args),
+  )
+  return named | {name: attend(make) for name, make in kernels.items()}
 
 
-def by_xla(heads: int, rate: float = 0.0) -> Callable[..., Any]:
-  """The attention of `models.layers`.
+def _pattern(args: argparse.Namespace) -> Any:
+  from neg_contrast.models import pattern
+
+  return pattern.Pattern(window=args.window, causal=args.causal)
+
+
+def by_xla(args: argparse.Namespace, rate: float = 0.0) -> Callable[..., Any]:
+  """The attention of `models.layers`, or of `models.blockwise` for long rows.
 
   Args:
-    heads: of a token.
+    args: heads and pattern.
     rate: of dropout of attention probabilities.
   """
   import jax
+  import jax.numpy as jnp
 
-  from neg_contrast.models import layers
+  from neg_contrast.models import blockwise, layers
 
   drop = functools.partial(
       layers.dropout, key=jax.random.key(0), rate=rate
-  ) if rate else lambda weights: weights
+  ) if rate else lambda weights, first=0: weights
+  pattern = _pattern(args)
 
   def attend(query, key, value, segment_ids):
-    split = lambda a: a.reshape(*a.shape[:2], heads, -1).swapaxes(1, 2)
+    split = lambda a: a.reshape(*a.shape[:2], args.heads, -1)
+    if blockwise.is_long(query.shape[1]):
+      return blockwise.attend(
+          split(query), split(key), split(value), segment_ids, pattern, drop
+      ).reshape(query.shape)
+    places = jnp.arange(query.shape[1])
+    bias = jnp.where(pattern.allows(places[:, None], places), 0.0, -1e30)
+    biases = layers.segment_bias(segment_ids) + bias,
+    heads = lambda a: split(a).swapaxes(1, 2)
     mixed = layers.attend(
-        split(query), split(key), split(value),
-        (layers.segment_bias(segment_ids),), drop,
+        heads(query), heads(key), heads(value), biases, drop
     )
     return mixed.swapaxes(1, 2).reshape(query.shape)
 
@@ -130,10 +156,17 @@ def make_rows(
       size = min(length - start, int(rng.normal(args.tokens, args.tokens / 6)))
       number += 1
       row[start : start + max(1, size)] = number
-      pairs += size**2
+      pairs += _pairs(_pattern(args), size)
       start += max(1, size)
   # Scores and mixed values, and twice as much for their gradients.
   return arrays, segment_ids, 3 * 4 * pairs * shape[-1]
+
+
+def _pairs(pattern: Any, size: int) -> int:
+  """Pairs of tokens of a segment that attend to each other."""
+  places = np.arange(size)
+  allowed = pattern.allows(places[:, None], places)
+  return int(np.broadcast_to(allowed, (size, size)).sum())
 
 
 def values_and_gradients(attend: Callable[..., Any]) -> Any:
@@ -158,7 +191,7 @@ def _lines(args: argparse.Namespace, length: int) -> Iterator[str]:
   exactly = [jnp.asarray(array) for array in arrays]
   rounded = [array.astype(jnp.bfloat16) for array in exactly]
   with jax.default_matmul_precision('highest'):
-    exact = values_and_gradients(by_xla(args.heads))(
+    exact = values_and_gradients(by_xla(args))(
         [array.astype(jnp.float32) for array in rounded], placed
     )
   plain: dict[str, float] = {}

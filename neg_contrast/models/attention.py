@@ -12,15 +12,52 @@ from jax.sharding import Mesh
 
 from neg_contrast import errors, hosts, sharding
 from neg_contrast.batches import row_length as row_length_lib
-from neg_contrast.models import flash_attention, layers
+from neg_contrast.models import (
+  blockwise,
+  flash_attention,
+  range_attention,
+)
+from neg_contrast.models import pattern as pattern_lib
 from neg_contrast.models import shape as shape_lib
 from neg_contrast.settings import config as config_lib
 
-KERNELS: Mapping[str, Mapping[str, Callable[[int], flash_attention.Kernel]]] = {
-    'tpu': {'Pallas': flash_attention.tpu_kernel},
+MakeKernel = Callable[[int, pattern_lib.Pattern], flash_attention.Kernel]
+"""(features of a head, pattern) -> kernel."""
+
+
+def tpu_kernel(
+    head_features: int,
+    pattern: pattern_lib.Pattern = pattern_lib.GLOBAL,
+    interpret: bool = False,
+) -> flash_attention.Kernel:
+  """In Pallas; short rows of global layers are taken whole.
+
+  Args:
+    head_features: of a head.
+    pattern: of the layer.
+    interpret: run it step by step in XLA, on any platform.
+  """
+  in_ranges = range_attention.kernel(head_features, pattern, interpret)
+  if pattern != pattern_lib.GLOBAL:
+    return in_ranges
+  whole = flash_attention.short_kernel(head_features, interpret)
+
+  def by_length(name):
+    def compute(query, *operands):
+      is_short = query.shape[1] <= flash_attention.LONGEST_ROW
+      kernel = whole if is_short else in_ranges
+      return getattr(kernel, name)(query, *operands)
+
+    return compute
+
+  return flash_attention.Kernel(by_length('forward'), by_length('backward'))
+
+
+KERNELS: Mapping[str, Mapping[str, MakeKernel]] = {
+    'tpu': {'Pallas': tpu_kernel},
     'gpu': {'cuDNN': flash_attention.gpu_kernel},
 }
-"""Platform -> name -> what makes a kernel for heads of so many features.
+"""Platform -> name -> what makes a kernel.
 
 `flash` is the first; launch/benchmarks/benchmark_attention.py measures all.
 """
@@ -88,14 +125,13 @@ def make(
 
 def _on_mesh(head_features, mesh) -> flash_attention.Attention:
   return flash_attention.make_attention(
-      _kernel(_platform(mesh), head_features),
+      functools.partial(_make_kernel(_platform(mesh)), head_features),
       functools.partial(sharding.over_rows, mesh=mesh),
   )
 
 
-def _kernel(platform: str, head_features: int) -> flash_attention.Kernel:
-  make_kernel = next(iter(KERNELS[platform].values()))
-  return make_kernel(head_features)
+def _make_kernel(platform: str) -> MakeKernel:
+  return next(iter(KERNELS[platform].values()))
 
 
 def _fails(shape, row_length, dtype, mesh) -> bool:
@@ -104,12 +140,14 @@ def _fails(shape, row_length, dtype, mesh) -> bool:
   at_hand = [device for device in mesh.devices.flat if device in own]
   return bool(at_hand) and _fails_on(
       at_hand[0], shape.num_heads // mesh.shape['model'],
-      shape.head_features, row_length, jnp.dtype(dtype),
+      shape.head_features, row_length, jnp.dtype(dtype), shape.patterns,
   )
 
 
 @functools.cache
-def _fails_on(device, heads, head_features, row_length, dtype) -> bool:
+def _fails_on(
+    device, heads, head_features, row_length, dtype, patterns
+) -> bool:
   """Whether the kernel fails at two rows, or is much farther off than XLA.
 
   Mixed values and gradients are compared with those in float32, and the largest
@@ -121,19 +159,24 @@ def _fails_on(device, heads, head_features, row_length, dtype) -> bool:
   arrays[0] /= 2 ** round(np.log2(head_features) / 2)  # Queries come scaled.
   segment_ids = np.sort(rng.integers(0, 6, size[1:3], np.int32))[:, ::-1]
 
-  def by_xla(query, key, value, segment_ids):
-    split = lambda a: a.reshape(*a.shape[:2], heads, -1).swapaxes(1, 2)
-    mixed = layers.attend(
-        split(query), split(key), split(value),
-        (layers.segment_bias(segment_ids),), lambda weights: weights,
-    )
-    return mixed.swapaxes(1, 2).reshape(query.shape)
+  def by_xla(query, key, value, segment_ids, pattern):
+    split = lambda a: a.reshape(*a.shape[:2], heads, -1)
+    return blockwise.attend(
+        split(query), split(key), split(value), segment_ids, pattern,
+        lambda weights, first: weights,
+    ).reshape(query.shape)
 
   @functools.partial(jax.jit, static_argnums=(0, 1))
   def compute(attention, dtype, arrays, segment_ids):
     *inputs, gradient = arrays.astype(dtype)
-    mixed, back = jax.vjp(lambda *x: attention(*x, segment_ids), *inputs)
-    return jnp.stack([mixed, *back(gradient)]).astype(jnp.float32)
+    results = []
+    for pattern in patterns:
+      mixed, back = jax.vjp(
+          lambda *x: attention(*x, segment_ids, pattern),  # noqa: B023
+          *inputs,
+      )
+      results += [mixed, *back(gradient)]
+    return jnp.stack(results).astype(jnp.float32)
 
   placed = jax.device_put((arrays, segment_ids), device)
   with jax.default_matmul_precision('highest'):
@@ -192,12 +235,15 @@ def _problem(shape, row_length, dtype, mesh, is_training) -> str | None:
         f'{errors.key("mesh.model")}={mesh.shape["model"]} does not divide the '
         f'{shape.num_heads} heads; choose a divisor, {other}'
     )
-  if device.platform == 'tpu' and row_length > flash_attention.LONGEST_ROW:
-    return (f'rows of up to {row_length} tokens, and the kernel takes '
-            f'{flash_attention.LONGEST_ROW}; set '
-            f'--{errors.key("data.row_length")}={flash_attention.LONGEST_ROW}, '
-            f'{other}')
   features = shape.head_features
+  if device.platform == 'tpu':
+    longest = range_attention.longest_row(
+        device.device_kind, jnp.dtype(dtype).itemsize, features
+    )
+    if row_length > longest:
+      return (f'rows of up to {row_length} tokens, and the kernel takes '
+              f'{longest}; set --{errors.key("data.row_length")}={longest}, '
+              f'{other}')
   if device.platform == 'gpu':
     if jnp.dtype(dtype) == jnp.float32:
       return ('cuDNN has no such kernel for float32; set '

@@ -163,9 +163,9 @@ class Bert(nn.Module):
     Raises:
       ValueError: dropout of attention probabilities, which `attention` lacks.
     """
-    rate = self.config.attention_dropout
-    if self.attention and rate and not deterministic:
-      raise ValueError(f'attention has no dropout, and the rate is {rate}')
+    layers.check_dropout(
+        self.attention, self.config.attention_dropout, deterministic
+    )
     hidden = _Embeddings(
         self.config, self.dtype, deterministic, name='embeddings'
     )(token_ids, positions, token_types)

@@ -14,15 +14,19 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 from jaxtyping import Array
 
-Attention = Callable[[Array, Array, Array, Array], Array]
-"""(query, key, value, segment ids) -> mixed values; see `make_attention`."""
+from neg_contrast.models import pattern as pattern_lib
+
+Attention = Callable[..., Array]
+"""(query, key, value, segment ids, pattern) -> mixed values: `make_attention`.
+"""
 
 LONGEST_ROW = 1024
-"""Tokens of a row that the TPU kernel takes; of 2,048 its memory is too small.
+"""Tokens of a row that `short_kernel` takes; of 2,048 its memory is too small.
 """
 
 _LANES = 128  # Of a TPU's vectors.
@@ -34,9 +38,10 @@ class Kernel:
   """An implementation; arguments as those of an `Attention`.
 
   Attributes:
-    forward: `(query, key, value, segment_ids) -> mixed`.
-    backward: `(query, key, value, mixed_gradient, segment_ids)` -> gradients of
-      query, key and value.
+    forward: `(query, key, value, segment_ids)` -> mixed values, and a tuple of
+      what the backward pass needs besides.
+    backward: `(query, key, value, mixed_gradient, segment_ids, *kept)` ->
+      gradients of query, key and value.
   """
 
   forward: Callable[..., Any]
@@ -44,36 +49,50 @@ class Kernel:
 
 
 def make_attention(
-    kernel: Kernel, spread: Callable[[Any], Any] = lambda function: function
+    make_kernel: Callable[[pattern_lib.Pattern], Kernel],
+    spread: Callable[[Any], Any] = lambda function: function,
 ) -> Attention:
   """Softmax attention without scale or dropout, for `bert.Bert`.
 
   Takes query, key and value, `[rows, length, features]` of all heads side by
-  side, and segment ids, `[rows, length] int32`; gives such an array. A token
-  attends to the tokens of its row with its own id. Scores, softmax and sums are
-  float32.
+  side, segment ids, `[rows, length] int32`, and the pattern of the layer, which
+  is `pattern.GLOBAL` if none is given; gives such an array. A token attends to
+  the tokens of its row with its own id that the pattern allows. Scores, softmax
+  and sums are float32.
 
   `jax.vmap` makes more rows of it, so that a kernel need not know of batches,
   and rows that lie on several devices stay where they are.
 
   Args:
-    kernel: what computes it.
+    make_kernel: gives what computes a pattern.
     spread: makes a function of rows one that each device runs on its own rows
       and heads: what calls kernels can't be split by XLA.
   """
+  by_pattern = functools.cache(
+      lambda pattern: _attention(make_kernel(pattern), spread)
+  )
+
+  def attention(query, key, value, segment_ids, pattern=pattern_lib.GLOBAL):
+    return by_pattern(pattern)(query, key, value, segment_ids)
+
+  return attention
+
+
+def _attention(kernel: Kernel, spread: Callable[[Any], Any]) -> Attention:
   forward = _over_rows(spread(kernel.forward))
   backward = _over_rows(spread(kernel.backward))
 
   @jax.custom_vjp
-  def attention(query, key, value, segment_ids):
-    return forward(query, key, value, segment_ids)
+  def attention(*operands):
+    return forward(*operands)[0]
 
   def keep(*operands):
-    return forward(*operands), operands
+    mixed, kept = forward(*operands)
+    return mixed, (operands, kept)
 
-  def back(operands, gradient):
-    *inputs, segment_ids = operands
-    return *backward(*inputs, gradient, segment_ids), None
+  def back(known, gradient):
+    (*inputs, segment_ids), kept = known
+    return *backward(*inputs, gradient, segment_ids, *kept), None
 
   attention.defvjp(keep, back)
   return attention
@@ -98,8 +117,8 @@ def _over_rows(function: Callable[..., Any]) -> Callable[..., Any]:
   return folded
 
 
-def tpu_kernel(head_features: int, interpret: bool = False) -> Kernel:
-  """In Pallas.
+def short_kernel(head_features: int, interpret: bool = False) -> Kernel:
+  """In Pallas for TPUs, within segments alone.
 
   Heads stay side by side as dense layers leave them. A program takes as many as
   fill the lanes of a vector, and sets all but one to zero for each product,
@@ -113,36 +132,43 @@ def tpu_kernel(head_features: int, interpret: bool = False) -> Kernel:
       _call, head_features=head_features, interpret=interpret
   )
   return Kernel(
-      forward=lambda query, key, value, segment_ids: call(
+      forward=lambda query, key, value, segment_ids: (call(
           _forward, 1, segment_ids, query, key, value
-      )[0],
+      )[0], ()),
       backward=lambda query, key, value, gradient, segment_ids: tuple(call(
           _backward, 3, segment_ids, query, key, value, gradient
       )),
   )
 
 
-def gpu_kernel(head_features: int, implementation: Any = 'cudnn') -> Kernel:
+def gpu_kernel(
+    head_features: int,
+    pattern: pattern_lib.Pattern = pattern_lib.GLOBAL,
+    implementation: Any = 'cudnn',
+) -> Kernel:
   """That of cuDNN, for bfloat16 and float16, and XLA's for rows of odd length.
 
   Which tokens belong together is an array `[rows, length, length]` there.
 
   Args:
     head_features: of a head: a multiple of 8, at most 128.
+    pattern: of the layer.
     implementation: see `jax.nn.dot_product_attention`.
   """
 
   def forward(query, key, value, segment_ids):
     heads = lambda a: a.reshape(*a.shape[:2], -1, head_features)
     same = segment_ids[:, None, :, None] == segment_ids[:, None, None, :]
+    places = jnp.arange(query.shape[1])
+    same &= pattern.allows(places[:, None], places)
     is_odd = query.shape[1] % 2 == 1  # Which cuDNN has no gradients for.
     return jax.nn.dot_product_attention(
         heads(query), heads(key), heads(value), mask=same, scale=1.0,
         implementation='xla' if is_odd else implementation,
-    ).reshape(query.shape)
+    ).reshape(query.shape), ()
 
   def backward(query, key, value, gradient, segment_ids):
-    attend = lambda q, k, v: forward(q, k, v, segment_ids)
+    attend = lambda q, k, v: forward(q, k, v, segment_ids)[0]
     return jax.vjp(attend, query, key, value)[1](gradient)
 
   return Kernel(forward, backward)
@@ -151,7 +177,7 @@ def gpu_kernel(head_features: int, implementation: Any = 'cudnn') -> Kernel:
 def _call(kernel, results, segment_ids, *arrays, head_features, interpret):
   """Runs a kernel for each row and each part of its features."""
   rows, length, width = arrays[0].shape
-  part = _part(width, head_features)
+  part = part_width(width, head_features)
   block = pl.BlockSpec((None, length, part), lambda row, at: (row, 0, at))
   products, size = (2, 4) if results == 1 else (5, 7)
   return pl.pallas_call(
@@ -178,8 +204,13 @@ def _call(kernel, results, segment_ids, *arrays, head_features, interpret):
   )(segment_ids[:, :, None], segment_ids[:, None, :], *arrays)
 
 
-def _part(width: int, head_features: int) -> int:
-  """Features of a program: whole heads, whole vectors if they divide."""
+def part_width(width: int, head_features: int) -> int:
+  """Features of a program: whole heads, whole vectors if they divide.
+
+  Args:
+    width: features of all heads.
+    head_features: of a head.
+  """
   part = math.lcm(head_features, _LANES)
   return width if width % part else part
 
@@ -193,9 +224,9 @@ def _forward(
     same = key_ids[...] == query_ids[:, some]
     total = jnp.zeros((size, width), jnp.float32)
     for head in range(width // head_features):
-      only = _only(head, head_features, width)
+      only = of_head(head, head_features, width)
       weights = _weights(only(query[some]), key[...], same)
-      total += _dot(weights.astype(value.dtype), only(value[...]), 0, 0)
+      total += dot(weights.astype(value.dtype), only(value[...]), 0, 0)
     mixed[some] = total.astype(mixed.dtype)
 
 
@@ -211,15 +242,15 @@ def _backward(
     same = key_ids[...] == query_ids[:, some]
     for_query = jnp.zeros((size, width), jnp.float32)
     for head in range(width // head_features):
-      only = _only(head, head_features, width)
+      only = of_head(head, head_features, width)
       queries, gradients = only(query[some]), only(gradient[some])
       weights = _weights(queries, key[...], same)
-      for_value += _dot(weights.astype(dtype), gradients, 1, 0)
-      for_weights = _dot(value[...], gradients, 1, 1)
+      for_value += dot(weights.astype(dtype), gradients, 1, 0)
+      for_weights = dot(value[...], gradients, 1, 1)
       mean = jnp.sum(weights * for_weights, axis=0, keepdims=True)
       for_scores = (weights * (for_weights - mean)).astype(dtype)
-      for_key += _dot(for_scores, queries, 1, 0)
-      for_query += _dot(for_scores, only(key[...]), 0, 0)
+      for_key += dot(for_scores, queries, 1, 0)
+      for_query += dot(for_scores, only(key[...]), 0, 0)
     query_gradient[some] = for_query.astype(dtype)
   key_gradient[...] = for_key.astype(dtype)
   value_gradient[...] = for_value.astype(dtype)
@@ -233,21 +264,27 @@ def _blocks(length: int) -> list[tuple[int, int]]:
   return [(start, size) for start in range(0, length, size)]
 
 
-def _only(head, head_features, width):
+def of_head(head, head_features, width):
   """Sets the features of other heads to zero."""
-  lane = jax.lax.broadcasted_iota(jnp.int32, (1, width), 1)
-  is_own = lane // head_features == head
+  is_own = head_numbers((1, width), head_features) == head
   return lambda a: jnp.where(is_own, a.astype(jnp.float32), 0).astype(a.dtype)
+
+
+def head_numbers(shape, head_features):
+  """To which head each feature belongs, along the longer side of `shape`."""
+  feature = jax.lax.broadcasted_iota(jnp.int32, shape, int(np.argmax(shape)))
+  return jax.lax.div(feature, jnp.int32(head_features))
 
 
 def _weights(query, key, same):
   """`[keys, queries] float32`, those of a query adding up to 1."""
-  scores = jnp.where(same, _dot(key, query, 1, 1), -1e30)
+  scores = jnp.where(same, dot(key, query, 1, 1), -1e30)
   weights = jnp.exp(scores - scores.max(0, keepdims=True))
   return weights * (1 / weights.sum(0, keepdims=True))
 
 
-def _dot(lhs, rhs, lhs_axis, rhs_axis):
+def dot(lhs, rhs, lhs_axis, rhs_axis):
+  """The product over an axis of each, in float32."""
   return jax.lax.dot_general(
       lhs, rhs, (((lhs_axis,), (rhs_axis,)), ((), ())),
       preferred_element_type=jnp.float32,

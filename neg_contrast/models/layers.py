@@ -311,6 +311,21 @@ class Dropout(nn.Module):
     )
 
 
+def check_dropout(attention: Any, rate: float, deterministic: bool) -> None:
+  """Kernels drop no attention probabilities.
+
+  Args:
+    attention: a `flash_attention.Attention`, or None.
+    rate: of dropout of attention probabilities.
+    deterministic: whether dropout is off.
+
+  Raises:
+    ValueError: there is a kernel and dropout.
+  """
+  if attention and rate and not deterministic:
+    raise ValueError(f'attention has no dropout, and the rate is {rate}')
+
+
 def rematerialize(layer: Any, remat: str) -> Any:
   """A layer whose backward pass computes some of it again: see `bert.Bert`.
 

@@ -62,10 +62,6 @@ class ModernBertConfig(rotary_layers.GatedShape):
   model_type: str = 'modernbert'
 
   architecture: ClassVar[str] = 'modernbert'
-  kernel_problem: ClassVar[str | None] = (
-      'a ModernBERT attends within a window in most layers, which no kernel '
-      'here does'
-  )
 
   def __post_init__(self):
     """Checks ranges.
@@ -129,7 +125,7 @@ class ModernBert(nn.Module):
     remat: see `bert.Bert`.
     scan_unroll: see `bert.Bert`.
     operand_dtype: see `bert.Bert`.
-    attention: None: no kernel has windows.
+    attention: see `bert.Bert`.
     by_row: see `bert.Bert`.
   """
 
@@ -161,11 +157,11 @@ class ModernBert(nn.Module):
       token_types: None: there are none.
 
     Raises:
-      ValueError: token types, or a kernel, are given.
+      ValueError: token types, or dropout of attention probabilities, which
+        `attention` lacks.
     """
     c = self.config
-    if self.attention:
-      raise ValueError(c.kernel_problem)
+    layers.check_dropout(self.attention, c.attention_dropout, deterministic)
     if token_types is not None:
       raise ValueError('a ModernBERT has no token types')
     hidden = _Embeddings(c, deterministic, name='embeddings')(token_ids)
@@ -178,7 +174,7 @@ class ModernBert(nn.Module):
         unroll=self.scan_unroll,
     )(
         c, self.dtype, self.operand_dtype or self.dtype, deterministic,
-        self.by_row and not deterministic, name='layers',
+        self.attention, self.by_row and not deterministic, name='layers',
     )
     hidden, _ = stack(
         hidden.astype(self.dtype), segment_ids, positions, _of_layers(c)
@@ -218,6 +214,7 @@ class _Layer(nn.Module):
   dtype: Any
   operand_dtype: Any
   deterministic: bool
+  attention: flash_attention.Attention | None
   by_row: bool
 
   @nn.compact
@@ -235,7 +232,7 @@ class _Layer(nn.Module):
     drop = lambda rate: layers.Dropout(rate, self.deterministic)
     normed = _norm(c, 'attention_norm')(hidden).astype(self.dtype)
     update = rotary_layers.SelfAttention(
-        c, self.dtype, self.operand_dtype, self.deterministic, None,
+        c, self.dtype, self.operand_dtype, self.deterministic, self.attention,
         self.by_row, c.attention_bias, output_deviation, name='attention',
     )(
         jnp.where(is_first, hidden, normed), segment_ids, positions, rates,

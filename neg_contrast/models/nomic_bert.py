@@ -107,10 +107,9 @@ class NomicBert(nn.Module):
       ValueError: dropout of attention probabilities, which `attention` lacks.
     """
     c = self.config
-    if self.attention and c.attention_dropout and not deterministic:
-      raise ValueError(
-          f'attention has no dropout, and the rate is {c.attention_dropout}'
-      )
+    layers.check_dropout(
+        self.attention, c.attention_dropout, deterministic
+    )
     hidden = _Embeddings(c, deterministic, name='embeddings')(
         token_ids, token_types
     )

@@ -53,9 +53,6 @@ class Qwen3Config(shape.Shape):
 
   architecture: ClassVar[str] = 'qwen3'
   causal: ClassVar[bool] = True
-  kernel_problem: ClassVar[str | None] = (
-      'a Qwen3 attends to the tokens before, which no kernel here does'
-  )
 
   def __post_init__(self):
     """Checks ranges.
@@ -124,7 +121,7 @@ class Qwen3(nn.Module):
     remat: see `bert.Bert`.
     scan_unroll: see `bert.Bert`.
     operand_dtype: see `bert.Bert`.
-    attention: None: no kernel is causal.
+    attention: see `bert.Bert`.
     by_row: see `bert.Bert`.
   """
 
@@ -156,16 +153,16 @@ class Qwen3(nn.Module):
       token_types: None: there are none.
 
     Raises:
-      ValueError: token types, or a kernel, are given.
+      ValueError: token types, or dropout of attention probabilities, which
+        `attention` lacks.
     """
     c = self.config
-    if self.attention:
-      raise ValueError(c.kernel_problem)
+    layers.check_dropout(self.attention, c.attention_dropout, deterministic)
     if token_types is not None:
       raise ValueError('a Qwen3 has no token types')
     hidden = _Embeddings(c, deterministic, name='embeddings')(token_ids)
     by_row, length = self.by_row and not deterministic, token_ids.shape[1]
-    is_long = blockwise.is_long(length)
+    by_segment = not (self.attention or blockwise.is_long(length))
     stack = nn.scan(
         layers.rematerialize(_Layer, self.remat),
         variable_axes={'params': 0},
@@ -174,13 +171,14 @@ class Qwen3(nn.Module):
         length=c.num_layers,
         unroll=self.scan_unroll,
     )(
-        c, self.dtype, self.operand_dtype or self.dtype, deterministic, by_row,
-        name='layers',
+        c, self.dtype, self.operand_dtype or self.dtype, deterministic,
+        self.attention, by_row, name='layers',
     )
     hidden, _ = stack(
         hidden.astype(self.dtype),
-        segment_ids if by_row or is_long else layers.segment_bias(segment_ids),
-        None if is_long else causal_bias(length), positions,
+        layers.segment_bias(segment_ids) if by_segment and not by_row
+        else segment_ids,
+        causal_bias(length) if by_segment else None, positions,
     )
     return _norm(c, 'final_norm')(hidden).astype(self.dtype)
 
@@ -213,6 +211,7 @@ class _Layer(nn.Module):
   dtype: Any
   operand_dtype: Any
   deterministic: bool
+  attention: flash_attention.Attention | None
   by_row: bool
 
   @nn.compact
@@ -224,8 +223,8 @@ class _Layer(nn.Module):
     )
     normed = _norm(c, 'attention_norm')(hidden).astype(self.dtype)
     update = _Attention(
-        c, self.dtype, self.operand_dtype, self.deterministic, self.by_row,
-        name='attention',
+        c, self.dtype, self.operand_dtype, self.deterministic, self.attention,
+        self.by_row, name='attention',
     )(normed, segments, causal, positions)
     hidden = hidden + drop()(update)
     normed = _norm(c, 'output_norm')(hidden).astype(self.dtype)
@@ -240,6 +239,7 @@ class _Attention(nn.Module):
   dtype: Any
   operand_dtype: Any
   deterministic: bool
+  attention: flash_attention.Attention | None
   by_row: bool
 
   @nn.compact
@@ -264,10 +264,15 @@ class _Attention(nn.Module):
     shared_by = c.num_heads // c.num_kv_heads
     key, value = (jnp.repeat(x, shared_by, axis=2) for x in (key, value))
     drop = layers.Dropout(c.attention_dropout, self.deterministic)
-    if blockwise.is_long(hidden.shape[1]):
+    of_layer = pattern.Pattern(causal=True)
+    if self.attention:
+      flat = lambda x: x.reshape(*hidden.shape[:2], -1)
+      mixed = self.attention(
+          flat(query), flat(key), flat(value), segments, of_layer
+      )
+    elif blockwise.is_long(hidden.shape[1]):
       mixed = blockwise.attend(
-          query, key, value, segments, pattern.Pattern(causal=True),
-          drop.bound(),
+          query, key, value, segments, of_layer, drop.bound()
       )
     elif self.by_row:
       mixed = layers.attend_by_row(

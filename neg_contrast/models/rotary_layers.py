@@ -55,6 +55,13 @@ class GatedShape(shape.Shape):
     return 0
 
   @property
+  def patterns(self) -> tuple[pattern_lib.Pattern, ...]:
+    """Of the attention of its layers, each once."""
+    if not self.local_window:
+      return (pattern_lib.GLOBAL,)
+    return pattern_lib.GLOBAL, pattern_lib.Pattern(window=self.local_window)
+
+  @property
   def even_row_length(self) -> int:
     """Tokens of a row whose attention costs as much as its dense products."""
     return 2 * self.hidden_size + 3 * self.intermediate_size // 2
@@ -108,7 +115,7 @@ class SelfAttention(nn.Module):
       segment_ids: `[rows, length] int32`, see `bert.Bert`.
       positions: `[rows, length] int32`, from 0 in each text.
       rates: `[pairs] float32`, see `rotary.rates`.
-      window: see `layers.segment_bias`; `attention` has none.
+      window: see `layers.segment_bias`.
     """
     c = self.shape
     dense = functools.partial(
@@ -127,12 +134,14 @@ class SelfAttention(nn.Module):
     )
     drop = layers.Dropout(c.attention_dropout, self.deterministic)
     if self.attention:
-      flat = lambda x: x.reshape(hidden.shape)
-      mixed = self.attention(flat(query), flat(key), flat(value), segment_ids)
-    elif blockwise.is_long(hidden.shape[1]):
-      mixed = _in_blocks(
-          query, key, value, segment_ids, drop.bound(), window, c.local_window
+      flat = [x.reshape(hidden.shape) for x in (query, key, value)]
+      mixed = self._by_window(
+          window, functools.partial(self.attention, *flat, segment_ids)
       )
+    elif blockwise.is_long(hidden.shape[1]):
+      mixed = self._by_window(window, functools.partial(
+          blockwise.attend, query, key, value, segment_ids, drop=drop.bound()
+      ))
     elif self.by_row:
       mixed = layers.attend_by_row(
           query, key, value, segment_ids, drop.bound(), window=window
@@ -147,17 +156,13 @@ class SelfAttention(nn.Module):
         mixed.reshape(hidden.shape)
     )
 
-
-def _in_blocks(query, key, value, segment_ids, drop, window, local_window):
-  """Attention over long rows, by the window of the layer."""
-
-  def attend(pattern):
-    return blockwise.attend(query, key, value, segment_ids, pattern, drop)
-
-  if not local_window:
-    return attend(pattern_lib.GLOBAL)
-  return jax.lax.cond(
-      window > 0,
-      functools.partial(attend, pattern_lib.Pattern(window=local_window)),
-      functools.partial(attend, pattern_lib.GLOBAL),
-  )
+  def _by_window(self, window, attend):
+    """`attend(pattern)`, by the window of the layer."""
+    of_global, *of_local = self.shape.patterns
+    if not of_local:
+      return attend(of_global)
+    return jax.lax.cond(
+        window > 0,
+        functools.partial(attend, *of_local),
+        functools.partial(attend, of_global),
+    )

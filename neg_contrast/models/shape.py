@@ -7,6 +7,8 @@ from typing import Any, ClassVar
 import numpy as np
 from jaxtyping import Float
 
+from neg_contrast.models import pattern
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Shape(abc.ABC):
@@ -75,6 +77,11 @@ class Shape(abc.ABC):
   def kv_heads(self) -> int:
     """Heads of keys and values, of which several of queries may share one."""
     return self.num_heads
+
+  @property
+  def patterns(self) -> tuple[pattern.Pattern, ...]:
+    """Of the attention of its layers, each once."""
+    return (pattern.Pattern(causal=self.causal),)
 
   @property
   @abc.abstractmethod

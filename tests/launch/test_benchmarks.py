@@ -132,7 +132,8 @@ def test_rows_for_attention(load):
   """Operations are counted by pairs of tokens of a sequence."""
   script = load('benchmark_attention')
   arrays, segment_ids, flops = script.make_rows(argparse.Namespace(
-      rows_at_once=3, heads=2, features=4, tokens=20), 64)
+      rows_at_once=3, heads=2, features=4, tokens=20, window=None,
+      causal=False), 64)
   assert arrays.shape == (4, 3, 64, 8) and segment_ids.shape == (3, 64)
   same = segment_ids[:, :, None] == segment_ids[:, None, :]
   pairs = (same & (segment_ids > 0)[:, :, None]).sum()
@@ -148,7 +149,8 @@ def test_a_kernel_that_fails_has_a_row(load, monkeypatch, tmp_path, capsys):
     raise RuntimeError('no such kernel\nmore')
 
   monkeypatch.setattr(script, 'implementations', lambda args: {
-      'XLA': script.by_xla(2), 'broken': refuse, 'XLA again': script.by_xla(2)})
+      'XLA': script.by_xla(args), 'broken': refuse,
+      'XLA again': script.by_xla(args)})
   monkeypatch.setattr('sys.argv', [
       '', '--rows_at_once=1', '--lengths=32', '--heads=2', '--features=4',
       '--tokens=9', '--rounds=1', '--calls=1', f'--rows={tmp_path / "rows"}'])

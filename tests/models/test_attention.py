@@ -9,7 +9,7 @@ import pytest
 from jax.sharding import Mesh
 
 from neg_contrast import errors, sharding
-from neg_contrast.models import attention, bert, dual_encoder, flash_attention
+from neg_contrast.models import attention, bert, dual_encoder
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.settings import config as config_lib
 
@@ -70,7 +70,9 @@ def test_automatic(shape, mesh, is_training, expected):
     (BASE, V3, {}, 'for TPU v3; set --config.model.attention=auto'),
     (BASE, T4, {}, 'for Tesla T4; set --config.model.attention=auto'),
     (BASE, devices('tpu', 'TPU v4', 8), {}, 'mesh.model=8 .* 12 heads'),
-    (BASE, V4, {'row_length': 2048}, 'data.row_length=1024'),
+    (BASE, V4, {'row_length': 8192}, 'data.row_length=4608'),
+    (BASE, devices('tpu', 'TPU v5 lite'), {'row_length': 32768},
+     'data.row_length=19712'),
     (BASE, GPU, {'dtype': jnp.float32}, '--config.model.dtype=bfloat16'),
     (bert.BertConfig(num_heads=64), GPU, {}, 'heads of 12 features'),
 ])
@@ -88,7 +90,7 @@ def test_where_it_can_work_it_is_taken():
 
 def altered(part, by):
   """The TPU's kernel, step by step, with something done to one of its parts."""
-  kernel = flash_attention.tpu_kernel(4, interpret=True)
+  kernel = attention.tpu_kernel(4, interpret=True)
   return dataclasses.replace(
       kernel, **{part: lambda *arrays: by(getattr(kernel, part), *arrays)})
 
@@ -126,7 +128,7 @@ def test_automatic_takes_what_works_at_hand(
 ):
   monkeypatch.setattr(attention, '_problem', lambda *_: None)
   monkeypatch.setattr(
-      attention, '_kernel', lambda platform, features: altered(part, by))
+      attention, '_make_kernel', lambda platform: lambda *_: altered(part, by))
   attention._fails_on.cache_clear()
   shape = bert.BertConfig(num_heads=3, hidden_size=12)
   mesh = sharding.make_mesh(config_lib.MeshConfig())
@@ -166,7 +168,9 @@ def test_memory_that_others_have_is_no_reason(monkeypatch):
 
   monkeypatch.setattr(attention, '_problem', lambda *_: None)
   monkeypatch.setattr(
-      attention, '_kernel', lambda *_: altered('forward', is_full))
+      attention, '_make_kernel',
+      lambda *_: lambda *_: altered('forward', is_full),
+  )
   attention._fails_on.cache_clear()
   with pytest.raises(RuntimeError, match='RESOURCE_EXHAUSTED'):
     choose('auto', bert.BertConfig(num_heads=3, hidden_size=12),

@@ -11,7 +11,12 @@ from neg_contrast import sharding
 from neg_contrast.batches import packing
 from neg_contrast.data import sequences as sequences_lib
 from neg_contrast.losses import gradient_cache
-from neg_contrast.models import dual_encoder, flash_attention, layers
+from neg_contrast.models import (
+  attention,
+  dual_encoder,
+  flash_attention,
+  layers,
+)
 from neg_contrast.settings import config as config_lib
 from tests import tiny
 
@@ -19,7 +24,7 @@ from tests import tiny
 FAST = {'xla_backend_optimization_level': 0,
         'xla_llvm_disable_expensive_passes': True}
 KERNELS = {
-    'tpu': functools.partial(flash_attention.tpu_kernel, interpret=True),
+    'tpu': functools.partial(attention.tpu_kernel, interpret=True),
     'gpu': functools.partial(
         flash_attention.gpu_kernel, implementation='xla'
     ),
@@ -73,11 +78,13 @@ def assert_close(got, want, tolerance=1e-5):
 def test_equals_xla(platform, rows, length, width, features):
   arrays, segment_ids = random_rows(rows, length, width)
   assert (segment_ids == 0).any() and segment_ids.max() == 4
-  attention = flash_attention.make_attention(KERNELS[platform](features))
+  attend = flash_attention.make_attention(
+      functools.partial(KERNELS[platform], features)
+  )
   want = values_and_gradients(
       functools.partial(by_xla, head_features=features), arrays, segment_ids
   )
-  got = jax.jit(functools.partial(values_and_gradients, attention))(
+  got = jax.jit(functools.partial(values_and_gradients, attend))(
       arrays, segment_ids
   )
   assert np.abs(want[1]).max() > 0.1
@@ -105,7 +112,9 @@ def test_bfloat16_is_as_close_to_float32_as_xla(platform):
             for a, b in zip(got, exact, strict=True)]
 
   theirs = errors(functools.partial(by_xla, head_features=8))
-  ours = errors(flash_attention.make_attention(KERNELS[platform](8)))
+  ours = errors(flash_attention.make_attention(
+      functools.partial(KERNELS[platform], 8)
+  ))
   assert min(ours) > 1e-4
   for a, b in zip(ours, theirs, strict=True):
     assert a < 1.1 * b < 0.01
@@ -116,13 +125,13 @@ def make_encoder(mesh=None, **kwargs):
   spec = dual_encoder.EncoderSpec(
       tiny.bert_config(hidden_dropout=0.2, attention_dropout=0.0), 'mean'
   )
-  attention = None
+  attend = None
   if mesh is not None:
-    attention = flash_attention.make_attention(
-        flash_attention.tpu_kernel(4, interpret=True),
+    attend = flash_attention.make_attention(
+        functools.partial(attention.tpu_kernel, 4, interpret=True),
         functools.partial(sharding.over_rows, mesh=mesh),
     )
-  return dual_encoder.Encoder(spec, attention=attention, **kwargs)
+  return dual_encoder.Encoder(spec, attention=attend, **kwargs)
 
 
 def make_groups(groups=8):

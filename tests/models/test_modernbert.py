@@ -65,12 +65,13 @@ def test_shapes_come_back_from_json():
       dataclasses.replace(TINY, **{field: value})
 
 
-def test_no_kernel_and_no_token_types():
+def test_no_dropout_in_kernels_and_no_token_types():
   tokens = jnp.zeros((1, 4), jnp.int32)
+  shape = dataclasses.replace(TINY, attention_dropout=0.1)
   start = lambda types=None, **options: modernbert.ModernBert(
-      TINY, **options).init(jax.random.key(0), tokens, tokens, tokens, True,
-                            types)
-  with pytest.raises(ValueError, match='within a window'):
+      shape, **options).init(jax.random.key(0), tokens, tokens, tokens,
+                             types is not None, types)
+  with pytest.raises(ValueError, match='no dropout, and the rate is 0.1'):
     start(attention=lambda *arrays: arrays[0])
   with pytest.raises(ValueError, match='no token types'):
     start(types=tokens)

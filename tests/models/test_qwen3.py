@@ -184,11 +184,12 @@ def test_flops_count_the_pairs_that_attend():
   assert 4 * 24 * length**2 == 2 * weights * length
 
 
-def test_no_kernel_and_no_token_types():
+def test_no_dropout_in_kernels_and_no_token_types():
   tokens = jnp.zeros((1, 4), jnp.int32)
-  start = lambda types=None, **options: qwen3.Qwen3(TINY, **options).init(
-      jax.random.key(0), tokens, tokens, tokens, True, types)
-  with pytest.raises(ValueError, match='attends to the tokens before'):
+  shape = dataclasses.replace(TINY, attention_dropout=0.1)
+  start = lambda types=None, **options: qwen3.Qwen3(shape, **options).init(
+      jax.random.key(0), tokens, tokens, tokens, types is not None, types)
+  with pytest.raises(ValueError, match='no dropout, and the rate is 0.1'):
     start(attention=lambda *arrays: arrays[0])
   with pytest.raises(ValueError, match='no token types'):
     start(types=tokens)

@@ -11,6 +11,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from neg_contrast import sharding
 from neg_contrast.batches import packed
 from neg_contrast.models import (
+  attention,
   dual_encoder,
   flash_attention,
   projections,
@@ -58,10 +59,10 @@ def test_formula_of_an_encoder_is_what_an_unpadded_one_does(length, is_fused):
   params = jax.eval_shape(
       functools.partial(dual_encoder.init_params, spec), jax.random.key(0)
   )
-  attention = flash_attention.make_attention(
-      flash_attention.tpu_kernel(4, interpret=True)
+  attend = flash_attention.make_attention(
+      functools.partial(attention.tpu_kernel, 4, interpret=True)
   ) if is_fused else None
-  encoder = dual_encoder.Encoder(spec, attention=attention)
+  encoder = dual_encoder.Encoder(spec, attention=attend)
   encode = lambda params: encoder.apply(
       {'params': params['shared']}, one_sequence(length), True
   )
@@ -132,13 +133,13 @@ def test_a_loop_without_a_bound_is_refused():
 
 def test_kernels_count_on_all_devices():
   mesh = sharding.make_mesh(config_lib.MeshConfig(data=4, model=2))
-  kernel = flash_attention.tpu_kernel(4, interpret=True)
-  attention = flash_attention.make_attention(
-      kernel, functools.partial(sharding.over_rows, mesh=mesh)
+  attend = flash_attention.make_attention(
+      functools.partial(attention.tpu_kernel, 4, interpret=True),
+      functools.partial(sharding.over_rows, mesh=mesh),
   )
   row = np.zeros((8, 32, 16), np.float32)
   ids = np.ones((8, 32), np.int32)
-  run = lambda row: attention(row, row, row, ids)
+  run = lambda row: attend(row, row, row, ids)
   forward = 2 * 2 * 8 * 32 * 32 * 16
   assert costs.product_flops(jax.make_jaxpr(run)(row)) == forward
 
