@@ -68,7 +68,11 @@ def implementations(args: argparse.Namespace) -> dict[str, Callable[..., Any]]:
   """Name -> `(query, key, value, segment_ids) -> mixed`; the first is XLA's."""
   import jax
 
-  from neg_contrast.models import attention, flash_attention
+  from neg_contrast.models import (
+      attention,
+      flash_attention,
+      triton_attention,
+  )
 
   named: dict[str, Any] = {
       'XLA': by_xla(args),
@@ -80,8 +84,11 @@ def implementations(args: argparse.Namespace) -> dict[str, Callable[..., Any]]:
         'Pallas, interpreted': functools.partial(
             attention.tpu_kernel, interpret=True
         ),
+        'Triton, interpreted': functools.partial(
+            triton_attention.kernel, interpret=True
+        ),
         'cuDNN, by XLA': functools.partial(
-            flash_attention.gpu_kernel, implementation='xla'
+            flash_attention.cudnn_kernel, implementation='xla'
         ),
     }
   else:

@@ -1,7 +1,7 @@
 """What computes attention: the one place where that is chosen."""
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import jax
@@ -16,6 +16,7 @@ from neg_contrast.models import (
   blockwise,
   flash_attention,
   range_attention,
+  triton_attention,
 )
 from neg_contrast.models import pattern as pattern_lib
 from neg_contrast.models import shape as shape_lib
@@ -53,13 +54,28 @@ def tpu_kernel(
   return flash_attention.Kernel(by_length('forward'), by_length('backward'))
 
 
+def triton_kernel(
+    head_features: int, pattern: pattern_lib.Pattern = pattern_lib.GLOBAL
+) -> flash_attention.Kernel:
+  """By Triton, or cuDNN's for heads that it does not take.
+
+  Args:
+    head_features: of a head.
+    pattern: of the layer.
+  """
+  if head_features in triton_attention.HEAD_FEATURES:
+    return triton_attention.kernel(head_features, pattern)
+  return flash_attention.cudnn_kernel(head_features, pattern)
+
+
 KERNELS: Mapping[str, Mapping[str, MakeKernel]] = {
     'tpu': {'Pallas': tpu_kernel},
-    'gpu': {'cuDNN': flash_attention.gpu_kernel},
+    'gpu': {'Triton': triton_kernel, 'cuDNN': flash_attention.cudnn_kernel},
 }
 """Platform -> name -> what makes a kernel.
 
-`flash` is the first; launch/benchmarks/benchmark_attention.py measures all.
+`flash` is the first, and `auto` the first that works;
+launch/benchmarks/benchmark_attention.py measures all.
 """
 
 _WITHOUT_MOSAIC = ('TPU v2', 'TPU v3')
@@ -74,11 +90,11 @@ def choose(
     mesh: Mesh,
     is_training: bool = False,
 ) -> str:
-  """`xla` or `flash`.
+  """`xla`, or the name of a kernel of `KERNELS`.
 
-  `auto` is `flash` where it can work and is seen to work: where one of the
-  devices is at hand, both compute a few rows there first. Processes that share
-  the mesh come here together and choose the same.
+  `auto` is the first kernel that can work and is seen to work: where one of the
+  devices is at hand, it and XLA compute a few rows there first. Processes that
+  share the mesh come here together and choose the same.
 
   Args:
     shape: of the transformer.
@@ -97,12 +113,23 @@ def choose(
   problem = _problem(shape, length, dtype, mesh, is_training)
   if wanted == 'flash' and problem:
     raise errors.UserError(f'{errors.key("model.attention")}=flash: {problem}')
-  if wanted == 'auto' and not problem:
-    fails = _fails(shape, length, dtype, mesh)
-    if len({device.process_index for device in mesh.devices.flat}) > 1:
-      fails = bool(hosts.gather(np.array([fails])).any())
-    return 'xla' if fails else 'flash'
-  return 'flash' if wanted == 'flash' else 'xla'
+  if wanted == 'xla' or problem:
+    return 'xla'
+  names = list(KERNELS[_platform(mesh)])
+  if wanted == 'flash':
+    return names[0]
+  fail = functools.partial(
+      _fails, shape=shape, row_length=length, dtype=dtype, mesh=mesh
+  )
+  # One after the other, until one works.
+  fails: Iterable[bool] = map(fail, names)
+  if len({device.process_index for device in mesh.devices.flat}) > 1:
+    all_of_all = hosts.gather(np.array([list(fails)]))
+    fails = all_of_all.reshape(-1, len(names)).any(0).tolist()
+  return next(
+      (name for name, has_failed in zip(names, fails, strict=False)
+       if not has_failed), 'xla',
+  )
 
 
 def make(
@@ -120,33 +147,29 @@ def make(
                'training' if is_training else 'encoding')
   if chosen == 'xla':
     return None
-  return _on_mesh(shape.head_features, mesh)
+  return _on_mesh(chosen, shape.head_features, mesh)
 
 
-def _on_mesh(head_features, mesh) -> flash_attention.Attention:
+def _on_mesh(name, head_features, mesh) -> flash_attention.Attention:
   return flash_attention.make_attention(
-      functools.partial(_make_kernel(_platform(mesh)), head_features),
+      functools.partial(KERNELS[_platform(mesh)][name], head_features),
       functools.partial(sharding.over_rows, mesh=mesh),
   )
 
 
-def _make_kernel(platform: str) -> MakeKernel:
-  return next(iter(KERNELS[platform].values()))
-
-
-def _fails(shape, row_length, dtype, mesh) -> bool:
+def _fails(name, shape, row_length, dtype, mesh) -> bool:
   """Whether the kernel does not work on a device of the mesh at hand."""
   own = jax.local_devices()
   at_hand = [device for device in mesh.devices.flat if device in own]
   return bool(at_hand) and _fails_on(
-      at_hand[0], shape.num_heads // mesh.shape['model'],
+      name, at_hand[0], shape.num_heads // mesh.shape['model'],
       shape.head_features, row_length, jnp.dtype(dtype), shape.patterns,
   )
 
 
 @functools.cache
 def _fails_on(
-    device, heads, head_features, row_length, dtype, patterns
+    name, device, heads, head_features, row_length, dtype, patterns
 ) -> bool:
   """Whether the kernel fails at two rows, or is much farther off than XLA.
 
@@ -186,7 +209,7 @@ def _fails_on(
   ).max((1, 2, 3)))
   try:
     alone = sharding.make_mesh(config_lib.MeshConfig(), [device])
-    by_kernel = off(_on_mesh(head_features, alone))
+    by_kernel = off(_on_mesh(name, head_features, alone))
   except Exception as e:  # Of any kind: of drivers, libraries and compilers.
     if 'RESOURCE_EXHAUSTED' in str(e):  # Of others, and not for ever.
       raise
@@ -198,8 +221,8 @@ def _fails_on(
       return False
     failure = (f'is off by {by_kernel} in values and gradients, where {limit} '
                'is allowed')
-  logging.warning('model.attention=auto: XLA computes it, as the kernel for %s '
-                  '%s', device.device_kind, failure)
+  logging.warning('model.attention=auto: not by %s, which on %s %s', name,
+                  device.device_kind, failure)
   return True
 
 
@@ -246,10 +269,10 @@ def _problem(shape, row_length, dtype, mesh, is_training) -> str | None:
               f'{other}')
   if device.platform == 'gpu':
     if jnp.dtype(dtype) == jnp.float32:
-      return ('cuDNN has no such kernel for float32; set '
+      return ('there is no such kernel for float32; set '
               f'--{errors.key("model.dtype")}=bfloat16, {other}')
     if features % 8 or features > 128:
-      return (f'cuDNN has no such kernel for heads of {features} features, '
+      return (f'there is no such kernel for heads of {features} features, '
               f'only for multiples of 8 up to 128; set {plain}')
   return None
 

@@ -141,7 +141,7 @@ def short_kernel(head_features: int, interpret: bool = False) -> Kernel:
   )
 
 
-def gpu_kernel(
+def cudnn_kernel(
     head_features: int,
     pattern: pattern_lib.Pattern = pattern_lib.GLOBAL,
     implementation: Any = 'cudnn',

@@ -71,7 +71,7 @@ class ModelConfig(keys.Section):
       processor has instructions for it (AMX, AVX512-BF16).
     attention: how a dual encoder computes attention. `xla`: products and a
       softmax, with attention matrices in memory. `flash`: one kernel without
-      attention matrices, in Pallas on TPUs (v4 and later) and in cuDNN on
+      attention matrices, in Pallas on TPUs (v4 and later) and in Triton on
       NVIDIA GPUs (Ampere and later, in bfloat16); it has no dropout of
       attention probabilities, so that training needs attention_dropout=0.
       `auto`: `flash` where it is supported and a trial on this machine's device

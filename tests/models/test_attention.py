@@ -48,12 +48,12 @@ def choose(wanted, shape, mesh, is_training=False, dtype=jnp.bfloat16,
 
 
 @pytest.mark.parametrize(('shape', 'mesh', 'is_training', 'expected'), [
-    (BASE, V4, False, 'flash'),
+    (BASE, V4, False, 'Pallas'),
     (BASE, V4, True, 'xla'),
-    (WITHOUT, V4, True, 'flash'),
+    (WITHOUT, V4, True, 'Pallas'),
     (WITHOUT, V3, False, 'xla'),
     (WITHOUT, devices('tpu', 'TPU v4', 8), False, 'xla'),
-    (WITHOUT, GPU, False, 'flash'),
+    (WITHOUT, GPU, False, 'Triton'),
     (WITHOUT, T4, False, 'xla'),
     (WITHOUT, AMD, False, 'xla'),
     (WITHOUT, CPU, True, 'xla'),
@@ -84,8 +84,8 @@ def test_where_it_cannot_work_it_is_refused(shape, mesh, kwargs, message):
 
 
 def test_where_it_can_work_it_is_taken():
-  assert choose('flash', WITHOUT, V4, is_training=True) == 'flash'
-  assert choose('flash', BASE, GPU) == 'flash'
+  assert choose('flash', WITHOUT, V4, is_training=True) == 'Pallas'
+  assert choose('flash', BASE, GPU) == 'Triton'
 
 
 def altered(part, by):
@@ -127,8 +127,8 @@ def test_automatic_takes_what_works_at_hand(
     monkeypatch, caplog, part, by, said, dtype
 ):
   monkeypatch.setattr(attention, '_problem', lambda *_: None)
-  monkeypatch.setattr(
-      attention, '_make_kernel', lambda platform: lambda *_: altered(part, by))
+  monkeypatch.setitem(
+      attention.KERNELS, 'cpu', {'altered': lambda *_: altered(part, by)})
   attention._fails_on.cache_clear()
   shape = bert.BertConfig(num_heads=3, hidden_size=12)
   mesh = sharding.make_mesh(config_lib.MeshConfig())
@@ -137,10 +137,25 @@ def test_automatic_takes_what_works_at_hand(
       for is_training in (False, True, False)
   ]
   attention._fails_on.cache_clear()
-  assert chosen == ['xla' if said else 'flash'] * 3
-  assert caplog.text.count('XLA computes it') == (said is not None)
+  assert chosen == ['xla' if said else 'altered'] * 3
+  assert caplog.text.count('not by altered') == (said is not None)
   assert said is None or said in caplog.text
-  assert choose('flash', shape, mesh) == 'flash'  # Which is not asked.
+  assert choose('flash', shape, mesh) == 'altered'  # Which is not asked.
+
+
+def test_automatic_is_the_first_that_works(monkeypatch, caplog):
+  monkeypatch.setattr(attention, '_problem', lambda *_: None)
+  monkeypatch.setitem(attention.KERNELS, 'cpu', {
+      'first': lambda *_: altered('backward', raises),
+      'second': lambda *_: altered('forward', lambda f, *x: f(*x)),
+      'third': lambda *_: 1 / 0,
+  })
+  attention._fails_on.cache_clear()
+  chosen = choose('auto', bert.BertConfig(num_heads=3, hidden_size=12),
+                  sharding.make_mesh(config_lib.MeshConfig()), row_length=24)
+  attention._fails_on.cache_clear()
+  assert chosen == 'second'
+  assert 'not by first, which on cpu failed: cuDNN is not here' in caplog.text
 
 
 @pytest.mark.parametrize('processes', [1, 2])
@@ -158,8 +173,8 @@ def test_processes_that_share_a_mesh_choose_the_same(monkeypatch, processes):
   mesh = Mesh(np.array(some, object)[:, None], ('data', 'model'))
   for is_training in (False, True):
     chosen = choose('auto', WITHOUT, mesh, is_training)
-    assert chosen == ('flash' if processes == 1 else 'xla')
-  assert asked == ([] if processes == 1 else [[False]] * 2)
+    assert chosen == ('Pallas' if processes == 1 else 'xla')
+  assert asked == ([] if processes == 1 else [[[False]]] * 2)
 
 
 def test_memory_that_others_have_is_no_reason(monkeypatch):
@@ -167,10 +182,9 @@ def test_memory_that_others_have_is_no_reason(monkeypatch):
     raise RuntimeError('RESOURCE_EXHAUSTED: out of memory')
 
   monkeypatch.setattr(attention, '_problem', lambda *_: None)
-  monkeypatch.setattr(
-      attention, '_make_kernel',
-      lambda *_: lambda *_: altered('forward', is_full),
-  )
+  monkeypatch.setitem(attention.KERNELS, 'cpu', {
+      'full': lambda *_: altered('forward', is_full),
+  })
   attention._fails_on.cache_clear()
   with pytest.raises(RuntimeError, match='RESOURCE_EXHAUSTED'):
     choose('auto', bert.BertConfig(num_heads=3, hidden_size=12),

@@ -26,7 +26,7 @@ FAST = {'xla_backend_optimization_level': 0,
 KERNELS = {
     'tpu': functools.partial(attention.tpu_kernel, interpret=True),
     'gpu': functools.partial(
-        flash_attention.gpu_kernel, implementation='xla'
+        flash_attention.cudnn_kernel, implementation='xla'
     ),
 }
 

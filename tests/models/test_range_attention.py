@@ -1,4 +1,4 @@
-"""The kernel for long rows against attention in blocks, step by step on CPU."""
+"""Kernels by ranges of keys against attention in blocks, run on CPU."""
 
 import dataclasses
 import functools
@@ -19,6 +19,7 @@ from neg_contrast.models import (
   modernbert,
   qwen3,
   range_attention,
+  triton_attention,
 )
 from neg_contrast.models import pattern as pattern_lib
 from neg_contrast.settings import config as config_lib
@@ -42,9 +43,13 @@ def random_rows(rows, length, width, seed=0):
   return arrays, segment_ids.astype(np.int32)
 
 
-def kernel_attention(features):
+KERNELS = {'tpu': range_attention.kernel, 'gpu': triton_attention.kernel}
+
+
+@functools.cache
+def kernel_attention(features, platform='tpu'):
   return flash_attention.make_attention(functools.partial(
-      range_attention.kernel, features, interpret=True
+      KERNELS[platform], features, interpret=True
   ))
 
 
@@ -69,15 +74,16 @@ def values_and_gradients(attend, pattern, arrays, segment_ids):
 # Two heads in a vector and a row of several blocks; heads that don't divide a
 # vector; a row of one block.
 @pytest.mark.parametrize('name', PATTERNS)
-@pytest.mark.parametrize(('length', 'width', 'features'), [
-    (600, 256, 64), (300, 120, 40), (100, 16, 4),
+@pytest.mark.parametrize(('platform', 'length', 'width', 'features'), [
+    ('tpu', 600, 256, 64), ('tpu', 300, 120, 40), ('tpu', 100, 16, 4),
+    ('gpu', 300, 64, 32), ('gpu', 100, 16, 16),
 ])
-def test_equals_blocks(name, length, width, features):
+def test_equals_blocks(name, platform, length, width, features):
   rows = random_rows(2, length, width)
   rows[0][0] /= features**0.5
   got, want = (
-      values_and_gradients(make(features), PATTERNS[name], *rows)
-      for make in (kernel_attention, in_blocks)
+      values_and_gradients(attend, PATTERNS[name], *rows)
+      for attend in (kernel_attention(features, platform), in_blocks(features))
   )
   for a, b in zip(got, want, strict=True):
     assert a.shape == b.shape and float(jnp.abs(b).max()) > 0.1
@@ -96,17 +102,18 @@ def test_ranges_are_what_a_pattern_allows(name):
   np.testing.assert_array_equal(last, 59 - allowed[:, :, ::-1].argmax(2))
 
 
+@pytest.mark.parametrize('platform', KERNELS)
 @pytest.mark.parametrize('name', ['global', 'window'])
-def test_blocks_that_nobody_reaches_are_not_read(name):
+def test_blocks_that_nobody_reaches_are_not_read(name, platform):
   """What stands there is NaN, and does not come out."""
-  (query, key, value, gradient), _ = random_rows(1, 1024, 8)
+  (query, key, value, gradient), _ = random_rows(1, 1024, 32)
   segment_ids = np.repeat(np.arange(2), 512)[None].astype(np.int32)
   if name == 'window':
     segment_ids[:] = 0
   far = np.arange(1024) >= 640
   key, value = (jnp.where(far[:, None], jnp.nan, x) for x in (key, value))
   mixed, back = jax.vjp(
-      lambda query: kernel_attention(4)(
+      lambda query: kernel_attention(16, platform)(
           query, key, value, segment_ids, PATTERNS[name]
       ), query,
   )
@@ -116,11 +123,12 @@ def test_blocks_that_nobody_reaches_are_not_read(name):
   assert np.isnan(mixed[:, 640:]).all()
 
 
-def test_bfloat16_is_as_close_to_float32_as_blocks():
+@pytest.mark.parametrize('platform', KERNELS)
+def test_bfloat16_is_as_close_to_float32_as_blocks(platform):
   arrays, segment_ids = random_rows(2, 300, 32)
   half = [array.astype(jnp.bfloat16) for array in arrays]
   exact = values_and_gradients(
-      in_blocks(8), pattern_lib.GLOBAL,
+      in_blocks(16), pattern_lib.GLOBAL,
       [x.astype(jnp.float32) for x in half], segment_ids,
   )
   off = lambda attend: [
@@ -130,7 +138,7 @@ def test_bfloat16_is_as_close_to_float32_as_blocks():
       )
   ]
   for ours, theirs in zip(
-      off(kernel_attention(8)), off(in_blocks(8)), strict=True
+      off(kernel_attention(16, platform)), off(in_blocks(16)), strict=True
   ):
     assert 0 < ours < 1.1 * theirs < 0.01
 
@@ -151,6 +159,25 @@ def test_long_rows_and_patterns_go_there():
   assert called(1152, pattern_lib.GLOBAL)
   assert called(256, PATTERNS['window'])
   assert called(256, PATTERNS['causal'])
+
+
+@pytest.mark.parametrize('name', PATTERNS)
+@pytest.mark.parametrize('features', triton_attention.HEAD_FEATURES)
+def test_triton_makes_programs_of_it(name, features):
+  """Both passes, up to what its compiler is given; no GPU is at hand."""
+  attend = flash_attention.make_attention(
+      functools.partial(triton_attention.kernel, features)
+  )
+  array = jax.ShapeDtypeStruct((2, 200, 2 * features), jnp.bfloat16)
+  ids = jax.ShapeDtypeStruct((2, 200), jnp.int32)
+  both = jax.jit(lambda *x: jax.vjp(
+      lambda *inputs: attend(*inputs, x[3], PATTERNS[name]), *x[:3]
+  )[1](x[0]))
+  program = jax.export.export(both, platforms=['cuda'], disabled_checks=[
+      jax.export.DisabledSafetyCheck.custom_call('__gpu$xla.gpu.triton')
+  ])(array, array, array, ids)
+  assert program.mlir_module().count('@__gpu$xla.gpu.triton') == 2
+  assert 'tensor<2x200x200' not in program.mlir_module()
 
 
 def test_the_longest_row_is_one_that_the_compiler_takes():

@@ -1,0 +1,244 @@
+"""Attention over packed rows as one kernel for NVIDIA GPUs. Pure.
+
+As `range_attention` on TPUs: a token attends to a range of its row, so that a
+mask is two numbers a token, and blocks that nobody reaches are left out. Dao,
+"FlashAttention-2", 2023, algorithms 1 and 2. A program has one head: sums of
+queries and sums of keys are loops of their own in the backward pass, since
+programs of a GPU share no memory that they could add to in order.
+"""
+
+import functools
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import pallas as pl
+from jax.experimental.pallas import triton as plgpu
+
+from neg_contrast.models import flash_attention, range_attention
+from neg_contrast.models import pattern as pattern_lib
+
+HEAD_FEATURES = 16, 32, 64, 128
+"""Features of a head that the kernel takes: what matrix units do."""
+
+_SIZE = 128  # Tokens of a block.
+_LOCAL_SIZE = 64  # The same, where windows are short.
+_BACKWARD_SIZE = 32  # Its blocks need twice the registers, and more.
+_NOWHERE = -1e30  # The score of a token that is not attended to.
+
+
+def kernel(
+    head_features: int,
+    pattern: pattern_lib.Pattern,
+    interpret: bool = False,
+) -> flash_attention.Kernel:
+  """In Pallas by Triton; the tokens of a segment stand side by side.
+
+  Args:
+    head_features: of a head, one of `HEAD_FEATURES`.
+    pattern: of the layer.
+    interpret: run it step by step in XLA, on any platform.
+  """
+  is_local = pattern.window is not None and pattern.window <= _LOCAL_SIZE
+  size = _LOCAL_SIZE if is_local else _SIZE
+  split = lambda a: _padded(a, size).reshape(
+      len(a), -(-a.shape[1] // size) * size, -1, head_features
+  )
+
+  def forward(query, key, value, segment_ids):
+    arrays = [split(a) for a in (query, key, value)]
+    ranges = range_attention.key_ranges(_with_own(segment_ids, size), pattern)
+    rows, length, heads, _ = arrays[0].shape
+    mixed, logs = pl.pallas_call(
+        functools.partial(_forward, size=size),
+        grid=(length // size, rows, heads),
+        in_specs=[
+            _bounds_spec(length // size), *[_token_spec(size)] * 2,
+            _block_spec(size, head_features),
+            *[_row_spec(length, head_features)] * 2,
+        ],
+        out_specs=[
+            _block_spec(size, head_features),
+            pl.BlockSpec((None, None, size), lambda b, r, h: (r, h, b)),
+        ],
+        out_shape=[
+            jax.ShapeDtypeStruct(arrays[0].shape, query.dtype),
+            jax.ShapeDtypeStruct((rows, heads, length), jnp.float32),
+        ],
+        compiler_params=plgpu.CompilerParams(
+            num_warps=4 if head_features <= 64 else 8, num_stages=2
+        ),
+        cost_estimate=_cost(arrays[0], pattern, size, 2),
+        interpret=interpret,
+        name='triton_attention_forward',
+    )(_bounds(ranges, size), *ranges, *arrays)
+    joined = mixed.reshape(rows, length, -1)[:, : query.shape[1]]
+    return joined, (joined, logs[:, :, None])  # Four axes: `over_rows`.
+
+  def backward(query, key, value, gradient, segment_ids, mixed, logs):
+    arrays = [split(a) for a in (query, key, value, gradient)]
+    ids = _with_own(segment_ids, size)
+    ranges = range_attention.key_ranges(ids, pattern)
+    means = jnp.sum(
+        arrays[-1].astype(jnp.float32) * split(mixed).astype(jnp.float32), -1
+    ).swapaxes(1, 2)
+    rows, length, heads, _ = arrays[0].shape
+    block = _BACKWARD_SIZE
+    of_row = pl.BlockSpec((None, None, length), lambda b, r, h: (r, h, 0))
+    gradients = pl.pallas_call(
+        functools.partial(_backward, size=block),
+        grid=(length // block, rows, heads),
+        in_specs=[
+            *[_bounds_spec(length // block)] * 2,
+            *[_all_tokens_spec(length)] * 2,
+            *[_row_spec(length, head_features)] * 4, of_row, of_row,
+        ],
+        out_specs=[_block_spec(block, head_features)] * 3,
+        out_shape=[jax.ShapeDtypeStruct(arrays[0].shape, query.dtype)] * 3,
+        compiler_params=plgpu.CompilerParams(num_warps=4, num_stages=2),
+        cost_estimate=_cost(arrays[0], pattern, block, 7),
+        interpret=interpret,
+        name='triton_attention_backward',
+    )(
+        _bounds(ranges, block), _bounds(_query_ranges(ids, pattern), block),
+        *ranges, *arrays, logs[:, :, 0], means,
+    )
+    return tuple(
+        a.reshape(rows, length, -1)[:, : query.shape[1]] for a in gradients
+    )
+
+  return flash_attention.Kernel(forward, backward)
+
+
+def _padded(array, size):
+  rest = -array.shape[1] % size
+  return jnp.pad(array, ((0, 0), (0, rest)) + ((0, 0),) * (array.ndim - 2))
+
+
+def _with_own(segment_ids, size):
+  """What fills the last block is a segment of its own."""
+  rest = -segment_ids.shape[1] % size
+  return jnp.pad(segment_ids, ((0, 0), (0, rest)), constant_values=-1)
+
+
+def _query_ranges(segment_ids, pattern):
+  """Places of the first and the last token that attend to each token."""
+  first, last = range_attention.key_ranges(segment_ids[:, ::-1], pattern)
+  end = segment_ids.shape[1] - 1
+  return end - last[:, ::-1], end - first[:, ::-1]
+
+
+def _bounds(ranges, size):
+  """`[rows, 2, blocks] int32`: the first block and the one after the last."""
+  first, last = (x.reshape(len(x), -1, size) for x in ranges)
+  return jnp.stack([first.min(-1) // size, last.max(-1) // size + 1], axis=1)
+
+
+def _bounds_spec(blocks):
+  return pl.BlockSpec((None, 2, blocks), lambda b, r, h: (r, 0, 0))
+
+
+def _token_spec(size):
+  return pl.BlockSpec((None, size), lambda b, r, h: (r, b))
+
+
+def _all_tokens_spec(length):
+  return pl.BlockSpec((None, length), lambda b, r, h: (r, 0))
+
+
+def _block_spec(size, features):
+  return pl.BlockSpec(
+      (None, size, None, features), lambda b, r, h: (r, b, h, 0)
+  )
+
+
+def _row_spec(length, features):
+  return pl.BlockSpec(
+      (None, length, None, features), lambda b, r, h: (r, 0, h, 0)
+  )
+
+
+def _cost(array, pattern, size, products) -> Any:
+  rows, length, heads, features = array.shape
+  reach = length
+  if pattern.window is not None:
+    reach = min(length, 2 * pattern.window + size)
+  pairs = rows * heads * length * reach // (2 if pattern.causal else 1)
+  return pl.CostEstimate(
+      flops=2 * products * pairs * features, transcendentals=pairs,
+      bytes_accessed=2 * products * array.size * array.dtype.itemsize,
+  )
+
+
+def _forward(bounds, first, last, query, key, value, mixed, logs, *, size):
+  block = pl.program_id(0)
+  queries = query[...]
+  reach = first[...][:, None], last[...][:, None]
+
+  def step(at, carry):
+    total, top, sums = carry
+    some = pl.ds(at * size, size)
+    scores = _scores(queries, key[some, :], reach, at, size)
+    higher = jnp.maximum(top, scores.max(1))
+    weights = jnp.exp(scores - higher[:, None])
+    scale = jnp.exp(top - higher)
+    added = plgpu.dot(weights.astype(value.dtype), value[some, :])
+    return (total * scale[:, None] + added, higher,
+            sums * scale + weights.sum(1))
+
+  total, top, sums = jax.lax.fori_loop(
+      bounds[0, block], bounds[1, block], step,
+      (jnp.zeros(queries.shape, jnp.float32),
+       jnp.full(size, _NOWHERE, jnp.float32), jnp.zeros(size, jnp.float32)),
+  )
+  mixed[...] = (total / sums[:, None]).astype(mixed.dtype)
+  logs[...] = top + jnp.log(sums)
+
+
+def _backward(
+    key_bounds, query_bounds, first, last, query, key, value, gradient, logs,
+    means, query_gradient, key_gradient, value_gradient, *, size,
+):
+  block = pl.program_id(0)
+  own = pl.ds(block * size, size)
+
+  def weigh(queries_at, keys_at):
+    """Weights, and the gradients of scores, of two blocks."""
+    queries, keys = (pl.ds(at * size, size) for at in (queries_at, keys_at))
+    reach = first[queries][:, None], last[queries][:, None]
+    scores = _scores(query[queries, :], key[keys, :], reach, keys_at, size)
+    weights = jnp.exp(scores - logs[queries][:, None])
+    for_weights = plgpu.dot(gradient[queries, :], value[keys, :].T)
+    return weights, weights * (for_weights - means[queries][:, None])
+
+  def for_queries(at, total):
+    _, for_scores = weigh(block, at)
+    keys = key[pl.ds(at * size, size), :]
+    return total + plgpu.dot(for_scores.astype(keys.dtype), keys)
+
+  def for_keys(at, totals):
+    for_key, for_value = totals
+    weights, for_scores = weigh(at, block)
+    some = pl.ds(at * size, size)
+    queries, gradients = query[some, :], gradient[some, :]
+    return (
+        for_key + plgpu.dot(for_scores.astype(queries.dtype).T, queries),
+        for_value + plgpu.dot(weights.astype(gradients.dtype).T, gradients),
+    )
+
+  zeros = jnp.zeros(key[own, :].shape, jnp.float32)
+  totals = jax.lax.fori_loop(
+      query_bounds[0, block], query_bounds[1, block], for_keys, (zeros, zeros)
+  )
+  for out, total in zip((key_gradient, value_gradient), totals, strict=True):
+    out[...] = total.astype(out.dtype)
+  query_gradient[...] = jax.lax.fori_loop(
+      key_bounds[0, block], key_bounds[1, block], for_queries, zeros
+  ).astype(query_gradient.dtype)
+
+
+def _scores(queries, keys, reach, at, size):
+  """`[queries, keys] float32` of a block of keys."""
+  places = at * size + jnp.arange(size)[None]
+  allowed = (places >= reach[0]) & (places <= reach[1])
+  return jnp.where(allowed, plgpu.dot(queries, keys.T), _NOWHERE)
