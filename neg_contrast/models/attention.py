@@ -125,7 +125,7 @@ def choose(
   fails: Iterable[bool] = map(fail, names)
   if len({device.process_index for device in mesh.devices.flat}) > 1:
     all_of_all = hosts.gather(np.array([list(fails)]))
-    fails = all_of_all.reshape(-1, len(names)).any(0).tolist()
+    fails = [bool(some.any()) for some in all_of_all.reshape(-1, len(names)).T]
   return next(
       (name for name, has_failed in zip(names, fails, strict=False)
        if not has_failed), 'xla',
