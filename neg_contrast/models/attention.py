@@ -79,6 +79,7 @@ launch/benchmarks/benchmark_attention.py measures all.
 """
 
 _WITHOUT_MOSAIC = ('TPU v2', 'TPU v3')
+_TRIED_ROW = 2048  # Tokens of a row, where its length is not known.
 _MOST_ERROR = 4  # Of a kernel, in errors of XLA's in the same dtype.
 
 
@@ -99,7 +100,8 @@ def choose(
   Args:
     shape: of the transformer.
     wanted: `config.model.attention`.
-    row_length: tokens of a packed row; 0: `row_length.longest_row`.
+    row_length: tokens of a packed row; 0: unknown, and rows that are too long
+      for a kernel are taken in blocks.
     dtype: of the operands of attention.
     mesh: devices that it runs on.
     is_training: whether with dropout.
@@ -109,7 +111,9 @@ def choose(
       shared can't be split over the mesh.
   """
   _check_split(shape, mesh)
-  length = row_length or row_length_lib.longest_row(shape.max_positions)
+  length = row_length or min(
+      _TRIED_ROW, row_length_lib.longest_row(shape.max_positions)
+  )
   problem = _problem(shape, length, dtype, mesh, is_training)
   if wanted == 'flash' and problem:
     raise errors.UserError(f'{errors.key("model.attention")}=flash: {problem}')
@@ -151,10 +155,34 @@ def make(
 
 
 def _on_mesh(name, head_features, mesh) -> flash_attention.Attention:
-  return flash_attention.make_attention(
+  attend = flash_attention.make_attention(
       functools.partial(KERNELS[_platform(mesh)][name], head_features),
       functools.partial(sharding.over_rows, mesh=mesh),
   )
+  device = mesh.devices.flat[0]
+  if device.platform != 'tpu':
+    return attend
+
+  def of_any_length(query, *operands, **pattern):
+    longest = range_attention.longest_row(
+        device.device_kind, query.dtype.itemsize, head_features
+    )
+    compute = attend if query.shape[1] <= longest else functools.partial(
+        _in_blocks, head_features
+    )
+    return compute(query, *operands, **pattern)
+
+  return of_any_length
+
+
+def _in_blocks(
+    head_features, query, key, value, segment_ids, pattern=pattern_lib.GLOBAL
+):
+  heads = lambda a: a.reshape(*a.shape[:2], -1, head_features)
+  return blockwise.attend(
+      heads(query), heads(key), heads(value), segment_ids, pattern,
+      lambda weights, first: weights,
+  ).reshape(query.shape)
 
 
 def _fails(name, shape, row_length, dtype, mesh) -> bool:
@@ -182,12 +210,7 @@ def _fails_on(
   arrays[0] /= 2 ** round(np.log2(head_features) / 2)  # Queries come scaled.
   segment_ids = np.sort(rng.integers(0, 6, size[1:3], np.int32))[:, ::-1]
 
-  def by_xla(query, key, value, segment_ids, pattern):
-    split = lambda a: a.reshape(*a.shape[:2], heads, -1)
-    return blockwise.attend(
-        split(query), split(key), split(value), segment_ids, pattern,
-        lambda weights, first: weights,
-    ).reshape(query.shape)
+  by_xla = functools.partial(_in_blocks, head_features)
 
   @functools.partial(jax.jit, static_argnums=(0, 1))
   def compute(attention, dtype, arrays, segment_ids):

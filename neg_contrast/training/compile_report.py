@@ -78,8 +78,9 @@ def report(
   )
   state, batch = steps.like, steps.batch_like(work.batch)
   chip = accelerators.find(devices[0].device_kind)
-  chunk_groups = config.model.chunk_groups
+  chunk_groups, trials, began = config.model.chunk_groups, '', time.monotonic()
   if chunk_groups == chunking.AUTOMATIC:
+    trials = ', trials of model.chunk_groups included'
     chunk_groups = steps.choose_groups(
         work.batch, chip.memory_bytes if chip else chunking.memory_limit()
     )
@@ -87,7 +88,6 @@ def report(
   traced = step.trace(state, batch)
   flops = costs.product_flops(traced.jaxpr)
   lowered = traced.lower()
-  began = time.monotonic()
   try:
     compiled = lowered.compile()
   except jax.errors.JaxRuntimeError as e:
@@ -100,7 +100,7 @@ def report(
       + (f'{chunk_groups} groups at once' if chunk_groups
          else 'the batch at once'),
       *_batch_lines(config, work),
-      f'compiled in {seconds:.0f} s',
+      f'traced and compiled in {seconds:.0f} s{trials}',
       _memory_line(compiled, chip),
       _flops_line(work, flops, math.prod(mesh.shape.values())),
       *_time_lines(compiled, work, flops, mesh, chip),

@@ -191,6 +191,21 @@ def test_memory_that_others_have_is_no_reason(monkeypatch):
            sharding.make_mesh(config_lib.MeshConfig()), row_length=16)
 
 
+@pytest.mark.parametrize(('length', 'is_kernel'), [(4608, True), (4864, False)])
+def test_rows_that_turn_out_too_long_are_taken_in_blocks(length, is_kernel):
+  """Of a model that may have them, where the row length is not known."""
+  shape = bert.BertConfig(attention_dropout=0, max_positions=32768)
+  assert choose('auto', shape, V4) == 'Pallas'
+  assert choose('auto', shape, V4, row_length=8192) == 'xla'
+  array = jax.ShapeDtypeStruct((1, length, 768), jnp.bfloat16)
+  ids = jax.ShapeDtypeStruct((1, length), jnp.int32)
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(sharding, 'over_rows', lambda compute, mesh: compute)
+    attend = attention._on_mesh('Pallas', 64, V4)
+    program = str(jax.make_jaxpr(attend)(array, array, array, ids))
+  assert ('range_attention_forward' in program) == is_kernel
+
+
 def test_a_module_is_made_for_its_mesh():
   spec = dual_encoder.EncoderSpec(BASE)
   make = lambda wanted: model_lib.make_module(
