@@ -168,7 +168,7 @@ def test_fused_attention_on_a_slice(libtpu, monkeypatch):
       model__remat='none', data__row_length=384,
   )
   told = report(config, 'v5e:2x4')
-  assert '8 x TPU v5 lite' in told and 'attention flash' in told
+  assert '8 x TPU v5 lite' in told and 'attention Pallas' in told
   assert shares(told).keys() <= {'gradients', 'embeddings', 'other'}
   calls = re.findall(r'custom_call_target="tpu_custom_call"', texts[0])
   assert len(calls) == 2  # Forward and backward, each in a loop over layers.
