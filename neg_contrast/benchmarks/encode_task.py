@@ -61,10 +61,10 @@ class Encode(task.Task):
     return measured
 
   def agreement(
-      self, peer: str, loss: float, vecs: Callable[[], np.ndarray]
+      self, peer: str, losses: list[float], vecs: Callable[[], np.ndarray]
   ) -> dict[str, list[float]]:
     """How far apart vectors are."""
-    del loss
+    del losses
     apart = np.abs(self.vecs - vecs()).max()
     return {f'most that a feature differs from {peer}': [float(apart)]}
 

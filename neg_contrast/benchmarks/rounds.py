@@ -4,6 +4,7 @@ import pathlib
 import resource
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -33,11 +34,11 @@ def run(
     `rows`: name -> values of all rounds; `reasons`: name -> why there is none;
     `notes`: name -> text.
   """
-  sides = {'': lambda: _timed(task)}
+  sides: dict[str, Callable[[], dict[str, Any]]] = {'': lambda: _timed(task)}
   if peer is not None:
     sides[settings.versus] = lambda: _timed_peer(peer)
   first = {name: side() for name, side in sides.items()}
-  rounds: dict[str, list[dict[str, float]]] = {name: [] for name in sides}
+  rounds: dict[str, list[dict[str, Any]]] = {name: [] for name in sides}
   for number in range(settings.rounds):
     for name in list(sides)[:: -1 if number % 2 else 1]:
       rounds[name].append(sides[name]())
@@ -52,7 +53,7 @@ def run(
     rows[f'round of {name}, s'] = [their['round, s'] for their in theirs]
     rows[f'times as fast as {name}'] = ratio('round, s')
     rows[f'times as fast as {name}, by CPU time'] = ratio('CPU time, s')
-    rows |= task.agreement(name, first[name]['loss'], lambda: peer.vecs)
+    rows |= task.agreement(name, first[name]['losses'], lambda: peer.vecs)
   rows |= {name: [value] for name, value in task.facts.items()}
   memory, of = _peak_memory()
   rows[f'peak memory of {of}, MiB'] = [memory / _MIB]
@@ -85,12 +86,12 @@ def _timed(task: task_lib.Task) -> dict[str, float]:
           'CPU time, s': time.process_time() - cpu}
 
 
-def _timed_peer(peer: peer_lib.Peer) -> dict[str, float]:
+def _timed_peer(peer: peer_lib.Peer) -> dict[str, Any]:
   began = time.monotonic()
   told = peer.round()
   return {'round, s': time.monotonic() - began,
           'CPU time, s': told['cpu_seconds'],
-          'loss': told.get('losses', [float('nan')])[0]}
+          'losses': told.get('losses', [])}
 
 
 def _peak_memory() -> tuple[float, str]:

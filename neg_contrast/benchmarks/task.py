@@ -33,16 +33,16 @@ class Task(abc.ABC):
     """Does it once: measure -> value."""
 
   def agreement(
-      self, peer: str, loss: float, vecs: Callable[[], np.ndarray]
+      self, peer: str, losses: list[float], vecs: Callable[[], np.ndarray]
   ) -> dict[str, list[float]]:
     """Measure -> values that show whether another library did the same work.
 
     Args:
       peer: its name.
-      loss: of its first training step.
+      losses: of the training steps of its first round.
       vecs: reads `[passages, features] float32` that it encoded last.
     """
-    del peer, loss, vecs
+    del peer, losses, vecs
     return {}
 
   def close(self) -> None:  # noqa: B027 - most have nothing to end.

@@ -86,12 +86,16 @@ class Train(task.Task):
     }
 
   def agreement(
-      self, peer: str, loss: float, vecs: Callable[[], np.ndarray]
+      self, peer: str, losses: list[float], vecs: Callable[[], np.ndarray]
   ) -> dict[str, list[float]]:
-    """First losses of both."""
+    """Losses of the first round of both; without dropout they are the same."""
     del vecs
-    return {'first loss': self.losses[:1],
-            f'first loss of {peer}': [loss]}
+    off = np.abs(np.array(self.losses) - losses) / np.abs(losses)
+    return {
+        'first loss': self.losses[:1], f'first loss of {peer}': losses[:1],
+        'last loss': self.losses[-1:], f'last loss of {peer}': losses[-1:],
+        'losses differ by': [float(off.max())],
+    }
 
   def close(self) -> None:
     """Makes no more batches."""

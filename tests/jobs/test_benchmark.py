@@ -216,6 +216,9 @@ def test_ratios_are_of_rounds(root, tmp_path, stand_in, monkeypatch, task):
   assert 'stand-in 1' in made['notes']['versions']
   if task == 'train':
     assert rows[f'first loss of {PEER}'] == [2.5]
+    off = abs(rows['last loss'][0] - 2.5) / 2.5, abs(
+        rows['first loss'][0] - 2.5) / 2.5
+    assert rows['losses differ by'] == [pytest.approx(max(off))]
 
 
 def test_the_busiest_operations_are_told(tmp_path):
@@ -292,6 +295,8 @@ def test_the_peer_does_the_same(root, tmp_path, task, mini_batch, library):
     assert rows['first loss'] == pytest.approx(
         rows[f'first loss of {library}'], rel=1e-4
     )
+    assert rows['losses differ by'][0] < 1e-4  # At every step.
+    assert rows['last loss'] != rows['first loss']
     told = json.loads((tmp_path / 'peer' / 'settings.json').read_text())
     assert [len(column) for column in told['batches'][0]] == [8] * 4
   else:
