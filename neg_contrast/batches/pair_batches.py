@@ -47,6 +47,7 @@ class PairBatcher:
     query_tokens: input sequences of query rows.
     passage_tokens: input sequences of passage rows, whole or cut.
     teacher: scores the candidates of some queries; None: there is none.
+    start: see `text_pairs.join`.
   """
 
   examples: examples_lib.Examples
@@ -58,6 +59,7 @@ class PairBatcher:
   query_tokens: batcher.Tokens
   passage_tokens: batcher.CutTokens
   teacher: batcher.Teacher | None = None
+  start: tuple[int, ...] = ()
 
   def with_fitted_rows(
       self, longest: int, even_row_length: int
@@ -78,13 +80,15 @@ class PairBatcher:
   def _lengths(self, step):
     """Of all pairs of a step."""
     queries, passages = self._candidates(step)[-1]
-    return text_pairs.pair_lengths(queries.lengths, passages.lengths)
+    return text_pairs.pair_lengths(
+        queries.lengths, passages.lengths, self.start
+    )
 
   def __call__(self, step: int) -> tuple[PairBatch, batcher.BatchStats]:
     """The batch of a step, as numpy arrays."""
-    query_rows, rows, sources, parts = self._candidates(step)
+    query_rows, rows, sources, (queries, passages) = self._candidates(step)
     is_candidate = rows >= 0
-    pairs = text_pairs.join(*parts)
+    pairs = text_pairs.join(queries, passages, self.start)
     layout = packing.plan(
         pairs.lengths, self.groups, self.row_length,
         slots=-(-rows.size // self.groups),

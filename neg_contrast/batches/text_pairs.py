@@ -14,8 +14,9 @@ class TextPairs:
   """Input sequences of two texts each.
 
   Attributes:
-    sequences: `[CLS] query [SEP] passage [SEP]`.
-    starts: `[pairs] int64`, place of the passage's first token in each.
+    sequences: `[CLS] query [SEP] passage [SEP]`, or RoBERTa's `<s> query </s>
+      </s> passage </s>`.
+    starts: `[pairs] int64`, place of what comes after the query's end.
   """
 
   sequences: sequences_lib.Sequences
@@ -31,7 +32,9 @@ class TextPairs:
 
 
 def join(
-    queries: sequences_lib.AnySequences, passages: sequences_lib.AnySequences
+    queries: sequences_lib.AnySequences,
+    passages: sequences_lib.AnySequences,
+    start: tuple[int, ...] = (),
 ) -> TextPairs:
   """Query n and passage n, one after the other.
 
@@ -40,12 +43,16 @@ def join(
 
   Args:
     queries: `[CLS] ... [SEP]`.
-    passages: likewise; their [CLS] is left out.
+    passages: likewise.
+    start: of `inputs.Template.second_start`: what their [CLS] becomes. One
+      token, or none.
   """
+  ids = passages.flat().copy()
   ends = np.cumsum(passages.lengths)
-  passages = sequences_lib.Sequences(
-      passages.flat(), ends - passages.lengths + 1, ends
-  )
+  begins = ends - passages.lengths
+  if start:
+    ids[begins] = start
+  passages = sequences_lib.Sequences(ids, begins + (not start), ends)
   starts = queries.lengths
   ends = np.cumsum(starts + passages.lengths)
   begins = ends - starts - passages.lengths
@@ -58,9 +65,10 @@ def join(
 def pair_lengths(
     query_lengths: Int[np.ndarray, ' pairs'],
     passage_lengths: Int[np.ndarray, ' pairs'],
+    start: tuple[int, ...] = (),
 ) -> Int[np.ndarray, ' pairs']:
   """Tokens of what `join` would return."""
-  return query_lengths + passage_lengths - 1
+  return query_lengths + passage_lengths - 1 + len(start)
 
 
 def fill(layout: packing.Layout, pairs: TextPairs) -> packed.PackedSequences:

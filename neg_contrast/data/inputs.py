@@ -32,6 +32,11 @@ class Template:
     """Tokens that every input has."""
     return len(self.start) + len(self.end)
 
+  @property
+  def second_start(self) -> tuple[int, ...]:
+    """What stands before the second text, after the end of the first."""
+    return self.between[len(self.end):]
+
 
 def cut(
     titles: sequences.Sequences,

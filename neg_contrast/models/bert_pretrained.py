@@ -211,11 +211,17 @@ def to_json(config: bert.BertConfig, pad_id: int) -> dict[str, Any]:
   }
 
 
-def read_head(values: json_objects.JsonObject) -> dict[str, Any]:
+def read_head(
+    values: json_objects.JsonObject,
+    pooler: str = 'bert.pooler.dense',
+    score: str = 'classifier',
+) -> dict[str, Any]:
   """Pooler and score layer of a BertForSequenceClassification.
 
   Args:
     values: of its config.json.
+    pooler: name of the linear layer before tanh.
+    score: name of the last one.
 
   Raises:
     UserError: one is missing, or it has another number of labels than one.
@@ -238,8 +244,7 @@ def read_head(values: json_objects.JsonObject) -> dict[str, Any]:
     )
     return {'kernel': take('weight').T, 'bias': take('bias')}
 
-  return {'pooler': dense('bert.pooler.dense', hidden),
-          'score': dense('classifier', 1)}
+  return {'pooler': dense(pooler, hidden), 'score': dense(score, 1)}
 
 
 BERT = family.Family(

@@ -51,9 +51,15 @@ class Reranker:
   fingerprint: str
 
   @property
+  def start(self) -> tuple[int, ...]:
+    """What the passage's [CLS] becomes, see `text_pairs.join`."""
+    return self.tokenizer.template.second_start
+
+  @property
   def longest(self) -> int:
-    """Tokens of a pair, at most; the passage's [CLS] is left out."""
-    return self.text.query_length + self.text.passage_length - 1
+    """Tokens of a pair, at most."""
+    both = self.text.query_length + self.text.passage_length
+    return both - 1 + len(self.start)
 
 
 def is_classifier(name: str) -> bool:
@@ -73,10 +79,11 @@ def from_pretrained(
 ) -> Reranker:
   """A cross-encoder with the weights of a BERT, or of a cross-encoder.
 
-  A BERT gets a random score layer (and no pooler). Of a
-  BertForSequenceClassification with one label, such as those of
-  sentence-transformers, pooler and score layer are taken too; scores are its
-  logits, which order passages as their sigmoids do.
+  An encoder gets a random score layer (and no pooler). Of a
+  BertForSequenceClassification or (XLM)RobertaForSequenceClassification with
+  one label, such as those of sentence-transformers and of BGE, pooler and score
+  layer are taken too; scores are its logits, which order passages as their
+  sigmoids do.
 
   Args:
     name: folder, hub name, `minilm` or `random:SIZE`.
@@ -151,18 +158,15 @@ def from_workdir(
 
 def _make(spec, text, tokenizer, params, name, weights) -> Reranker:
   template = tokenizer.template
-  if len(template.between) != 1:
-    raise errors.UserError(
-        f'{name}: its tokenizer puts {len(template.between)} separators into a '
-        'pair, as RoBERTa does with two, and rerankers are built for one; '
-        'start from a BERT or DistilBERT'
-    )
-  if len(template.start) != 1 or template.end != template.between:
+  is_pair = template.between[:1] == template.end and len(template.between) < 3
+  if len(template.start) != 1 or not is_pair:
     raise errors.UserError(
         f'{name}: its tokenizer makes no [CLS] query [SEP] passage [SEP], for '
-        'which rerankers are built; start from a BERT or DistilBERT'
+        'which rerankers are built; start from a BERT, DistilBERT, RoBERTa, '
+        'XLM-R, MPNet or ModernBERT'
     )
-  longest = text.query_length + text.passage_length - 1
+  longest = (text.query_length + text.passage_length - 1
+             + len(template.second_start))
   if longest > spec.transformer.max_positions:
     raise errors.UserError(
         f'{errors.key("model.query_length")}={text.query_length} and '

@@ -9,6 +9,7 @@ begin at 0; exported folders have zeros there.
 """
 
 import dataclasses
+import functools
 from typing import Any
 
 import numpy as np
@@ -87,9 +88,14 @@ _BASE = bert.BertConfig(
 _XLM_BASE = dataclasses.replace(
     _BASE, vocab_size=250002, model_type='xlm-roberta'
 )
+_read_head = functools.partial(
+    bert_pretrained.read_head, pooler='classifier.dense',
+    score='classifier.out_proj',
+)
 ROBERTA = family.Family(
     'roberta', 'RoBERTa', 'encoder', read, {'roberta-base': _BASE},
-    to_json=to_json, to_tensors=to_tensors,
+    'RobertaForSequenceClassification', _read_head, to_json=to_json,
+    to_tensors=to_tensors,
 )
 XLM_ROBERTA = family.Family(
     'xlm-roberta', 'XLM-RoBERTa', 'encoder', read, {
@@ -98,5 +104,6 @@ XLM_ROBERTA = family.Family(
             _XLM_BASE, hidden_size=1024, num_layers=24, num_heads=16,
             intermediate_size=4096,
         ),
-    }, to_json=to_json, to_tensors=to_tensors,
+    }, 'XLMRobertaForSequenceClassification', _read_head, to_json=to_json,
+    to_tensors=to_tensors,
 )

@@ -73,9 +73,11 @@ class PairScorer:
     """
     return self._table(
         self._params,
-        lambda i: text_pairs.join(queries.tokens(pairs[i, 0]),
-                                  passages.tokens(pairs[i, 1])),
-        _lengths(queries, passages, pairs), on_progress, out, span,
+        lambda i: text_pairs.join(
+            queries.tokens(pairs[i, 0]), passages.tokens(pairs[i, 1]),
+            self.model.start,
+        ),
+        self._lengths(queries, passages, pairs), on_progress, out, span,
     )
 
   def block_rows(
@@ -85,15 +87,15 @@ class PairScorer:
       pairs: Int[np.ndarray, 'pairs 2'],
   ) -> int:
     """Pairs whose scores depend on each other, in the last bits."""
-    return self._table.block_rows(_lengths(queries, passages, pairs))
+    return self._table.block_rows(self._lengths(queries, passages, pairs))
 
   def _placed(self, params: Any) -> Any:
     return jax.device_put(
         params, sharding.parameter_shardings(params, self._mesh)
     )
 
-
-def _lengths(queries, passages, pairs):
-  return text_pairs.pair_lengths(
-      queries.lengths()[pairs[:, 0]], passages.lengths()[pairs[:, 1]]
-  )
+  def _lengths(self, queries, passages, pairs):
+    return text_pairs.pair_lengths(
+        queries.lengths()[pairs[:, 0]], passages.lengths()[pairs[:, 1]],
+        self.model.start,
+    )

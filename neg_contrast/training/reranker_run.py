@@ -113,6 +113,7 @@ class RerankerTraining(pooled_run.PooledTraining):
         passage_tokens=encoder_run.passage_tokens(
             passages, source.halves
         ),
+        start=self.model.start,
     )
     if not self._config.data.row_length:
       batcher = batcher.with_fitted_rows(

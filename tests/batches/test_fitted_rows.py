@@ -78,6 +78,10 @@ def test_pairs_of_a_query_and_a_passage():
   assert set(batcher._lengths(0)) == {256}
   assert batcher.with_fitted_rows(264, EVEN).row_length == 512
   assert batcher.with_fitted_rows(256, EVEN).row_length == 256
+  longer = dataclasses.replace(batcher, start=(2,))
+  assert set(longer._lengths(0)) == {257}
+  batch, _ = longer(0)
+  assert set(np.bincount(batch.sequences.segment_ids.ravel())[1:]) == {257}
 
 
 def test_sources_and_targets_of_a_generator():

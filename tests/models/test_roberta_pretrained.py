@@ -206,15 +206,6 @@ def test_too_few_positions(tmp_path):
     pretrained.load_towers(str(tmp_path))
 
 
-def test_what_is_refused(tmp_path):
-  """Rerankers over two separators."""
-  write(tmp_path, 'roberta')
-  config = config_lib.ModelConfig(
-      init='x', query_length=6, passage_length=8)
-  with pytest.raises(errors.UserError, match='puts 2 separators into a pair'):
-    reranker.from_pretrained(str(tmp_path), config, 0)
-
-
 def test_prompts_that_merge_with_the_text(tmp_path):
   """Byte-level tokens: a prompt and its text are tokenized together."""
   st = pytest.importorskip('sentence_transformers')
