@@ -23,7 +23,7 @@ Arguments, as in `msmarco_stage1.py:stage1=no_hard_negatives`:
   stage1: `generated`; `no_hard_negatives` (the same without coarse negatives,
     Table 4); or pairs made without a generator, and trained on without hard
     negatives: `inverse_cloze`, `crops`, `recurring_spans`, `neighbours`,
-    `title`.
+    `title`, `masked_salient_spans`, `salient_spans`, `spar`.
 """
 
 from neg_contrast import presets

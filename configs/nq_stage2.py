@@ -30,8 +30,9 @@ Arguments, as in `nq_stage2.py:negatives=context`:
   stage1: what it starts from; done first where it is not there yet.
     `generated` (or `nq`): questions of a generator, with context negatives.
     `no_hard_negatives`: the same without.
-    `inverse_cloze`, `crops`, `recurring_spans`, `neighbours`, `title`: pairs
-      made without a generator, without hard negatives.
+    `inverse_cloze`, `crops`, `recurring_spans`, `neighbours`, `title`,
+      `masked_salient_spans`, `salient_spans`, `spar`: pairs made without a
+      generator, without hard negatives.
     `none`: `model.init`.
 """
 

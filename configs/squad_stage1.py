@@ -16,7 +16,7 @@ Arguments, as in `squad_stage1.py:stage1=crops`:
   stage1: `generated`; `no_hard_negatives` (the same without context negatives,
     Table 4); or pairs made without a generator, and trained on without hard
     negatives: `inverse_cloze`, `crops`, `recurring_spans`, `neighbours`,
-    `title`.
+    `title`, `masked_salient_spans`, `salient_spans`, `spar`.
 """
 
 from neg_contrast import presets

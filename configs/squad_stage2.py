@@ -44,8 +44,9 @@ Arguments, as in `squad_stage2.py:size=small,negatives=random`:
       negatives. Our variant, which the paper does not have.
     `nq`: stage 1 of configs/nq_stage1.py, as in the paper.
     `no_hard_negatives`, `nq_no_hard_negatives`: these without hard negatives.
-    `inverse_cloze`, `crops`, `recurring_spans`, `neighbours`, `title`: pairs
-      made without a generator, without hard negatives.
+    `inverse_cloze`, `crops`, `recurring_spans`, `neighbours`, `title`,
+      `masked_salient_spans`, `salient_spans`, `spar`: pairs made without a
+      generator, without hard negatives.
     `none`: `model.init`.
 """
 

@@ -37,6 +37,10 @@ class Bm25Search:
     """The best passages of any texts, in all worlds."""
     return self._index(()).search(texts, depth)
 
+  def score_texts(self, query: str, texts: Sequence[str]) -> Sequence[float]:
+    """Scores of any texts, with the statistics of all worlds."""
+    return self._index(()).score_texts(query, texts)
+
   def search_rows(
       self, query_rows: Int[np.ndarray, ' queries'], depth: int
   ) -> hits.Hits:

@@ -17,9 +17,18 @@ class SyntheticConfig(keys.Section):
       `generated` questions; or, without a generator, `inverse_cloze` (a
       sentence and the passage around it), `crops` (two parts of a passage),
       `recurring_spans` (words that two passages of a document share),
-      `neighbours` (a sentence and the passage beside its own) or `title`.
-      Empty: those judgements.
+      `neighbours` (a sentence and the passage beside its own), `title`,
+      `masked_salient_spans` (a sentence without a name or date, and its
+      passage), `salient_spans` (the most telling words of a passage) or `spar`
+      (a sentence, and what BM25 finds with it). Empty: those judgements.
     per_passage: questions, or pairs, made from a passage.
+    teacher_depth: `spar` draws positives from this many first results of BM25.
+    spar_given: `spar` asks the questions of `data.train_split`, whose
+      judgements are not read, instead of sentences; `per_passage` then counts
+      the positives of a question.
+    salience: what tells which words of `salient_spans` are telling: `bm25`,
+      `dual_encoder`, or the passage's `title`.
+    salience_checkpoint: the encoder of `dual_encoder`.
     with_answer: the generator reads an answer before the passage.
     method: how questions are decoded: `sample`, `beam` or `greedy`.
     temperature: divides the logits in `sample`.
@@ -44,6 +53,12 @@ class SyntheticConfig(keys.Section):
       '', keys.one_of('', 'generated', PRETEXTS), counts=False
   )
   per_passage: int = keys.key(3, keys.at_least(1), counts=False)
+  teacher_depth: int = keys.key(10, keys.at_least(1), counts=False)
+  spar_given: bool = keys.key(False, counts=False)
+  salience: str = keys.key(
+      'bm25', keys.one_of('bm25', 'dual_encoder', 'title'), counts=False
+  )
+  salience_checkpoint: str = keys.key('', counts=False)
   with_answer: bool = keys.key(False)
   method: str = keys.key(
       'sample', keys.one_of('sample', 'beam', 'greedy'), counts=False
@@ -72,3 +87,17 @@ class SyntheticConfig(keys.Section):
     if self.round_trip_checkpoint and not self.round_trip_rank:
       raise self.error('round_trip_checkpoint', 'needs '
                        'synthetic.round_trip_rank, such as 1 or 20')
+    self._check_teacher()
+
+  def _check_teacher(self) -> None:
+    """Refuses keys of pretexts that are not trained on."""
+    if self.spar_given and self.pairs != 'spar':
+      raise self.error('spar_given', 'is for synthetic.pairs=spar')
+    if self.salience != 'bm25' and self.pairs != 'salient_spans':
+      raise self.error('salience', 'is for synthetic.pairs=salient_spans')
+    if self.salience_checkpoint and self.salience != 'dual_encoder':
+      raise self.error('salience_checkpoint', 'is for '
+                       'synthetic.salience=dual_encoder')
+    if self.salience == 'dual_encoder' and not self.salience_checkpoint:
+      raise self.error('salience_checkpoint', 'is needed for '
+                       'synthetic.salience=dual_encoder: a folder or a workdir')

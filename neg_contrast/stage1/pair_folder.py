@@ -6,18 +6,15 @@ import functools
 import pathlib
 from typing import Any
 
-import numpy as np
 from absl import logging
-from jaxtyping import Int
 
-from neg_contrast import errors, progress
-from neg_contrast.artifacts import artifact, kept_parts
+from neg_contrast import errors
+from neg_contrast.artifacts import artifact
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import pair_files, pair_writer, synthetic_pairs
 from neg_contrast.data import prepared as prepared_lib
-from neg_contrast.models import given
 from neg_contrast.settings import config as config_lib
-from neg_contrast.stage1 import pretexts, question_shards
+from neg_contrast.stage1 import question_shards
 
 _MADE = 2
 """Raised when other pairs are made of the same.
@@ -25,9 +22,7 @@ _MADE = 2
 Up to revision 8c5490c a folder also held `pairs.jsonl`, which nothing reads
 once the folder is whole; so neither this nor the format was raised for that.
 """
-_REMEDY = 'Choose another, such as "crops"'
-_PRETEXTS, _FILE = 'pretexts', 'pairs.jsonl'  # Parts of it.
-_DOCUMENTS_AT_ONCE = 256
+REMEDY = 'Choose another, such as "crops"'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,7 +49,7 @@ class Pairs(artifact.Cached):
   @property
   def _needed(self) -> str:
     """What has to be there for a pair, and the remedy."""
-    return f'questions that are not empty. {_REMEDY}'
+    return f'questions that are not empty. {REMEDY}'
 
   @property
   def root(self) -> pathlib.Path:
@@ -139,91 +134,3 @@ class GeneratedPairs(Pairs):
     shards = self.questions.shards
     return [functools.partial(shards.pairs_of, number)
             for number in range(len(shards))]
-
-
-@dataclasses.dataclass(frozen=True)
-class PretextPairs(Pairs):
-  """Pairs of passages alone.
-
-  Attributes:
-    seed: of all random choices.
-    tokenizer: cuts passages.
-  """
-
-  seed: int
-  tokenizer: given.Tokenizer
-
-  def needs(self) -> dict[str, artifact.Artifact]:
-    """Passages and tokenizer."""
-    return {**super().needs(), 'tokenizer': self.tokenizer}
-
-  def settings(self) -> dict[str, Any]:
-    """Which pairs, how many, of what documents."""
-    return {
-        **super().settings(),
-        'per_passage': self.config.per_passage,
-        'seed': self.seed,
-        'document': self.data.config.document,
-    }
-
-  @property
-  def _needed(self) -> str:
-    pretext = pretexts.PRETEXTS[self.config.pairs]
-    other = ('; or, if passages of one document have one title, set '
-             f'--{errors.key("data.document")}=title'
-             if pretext.needs_documents else '')
-    return f'{pretext.needs}. {_REMEDY}{other}'
-
-  def prepare(self) -> None:
-    """Makes the pairs of all passages first, in parts."""
-    dataset, tokenizer = self.data.load(), self.tokenizer.load()
-    passages, (order, borders) = dataset.prepared.passages, _documents(dataset)
-    blocks = self._blocks(borders)
-    say = progress.Ticker('making pairs', len(order))
-
-    def fill(
-        part: int, scratch: pathlib.Path, manifest: dict[str, Any]
-    ) -> None:
-      del manifest
-      with open(scratch / _FILE, 'w', encoding='utf-8') as f:
-        for number in range(blocks[part].start, blocks[part].stop):
-          rows = order[borders[number] : borders[number + 1]].tolist()
-          document = {row: passages[row] for row in rows}
-          for pair in pretexts.make_pairs(
-              self.config.pairs, list(document.items()), tokenizer.offsets,
-              self.seed, self.config.per_passage,
-          ):
-            synthetic_pairs.write_pair(
-                f, pair.query, document[pair.row].id,
-                (pair.first, pair.end, int(pair.title)),
-                document[pair.home].id if pair.home >= 0 else '',
-            )
-      say(int(borders[blocks[part].stop]))
-
-    self.parts(_PRETEXTS, len(blocks)).make(fill)
-    super().prepare()
-
-  def _files(self) -> list[pair_files.File]:
-    blocks = self._blocks(_documents(self.data.load())[1])
-    parts = self.parts(_PRETEXTS, len(blocks))
-    return [functools.partial(parts.file, number, _FILE)
-            for number in range(len(blocks))]
-
-  def _blocks(self, borders: Int[np.ndarray, ' borders']) -> list[slice]:
-    """The documents of each part."""
-    return kept_parts.divide(len(borders) - 1, _DOCUMENTS_AT_ONCE)
-
-
-def _documents(
-    dataset: dataset_lib.Dataset,
-) -> tuple[Int[np.ndarray, ' passages'], Int[np.ndarray, ' borders']]:
-  """Rows by document, and where each document begins, and the last one ends.
-
-  A passage of an unknown document stands alone.
-  """
-  documents = dataset.documents
-  order = np.argsort(documents, kind='stable')
-  documents = documents[order]
-  begins = np.ones(len(order) + 1, bool)
-  begins[1:-1] = (documents[1:] < 0) | (documents[1:] != documents[:-1])
-  return order, np.flatnonzero(begins)

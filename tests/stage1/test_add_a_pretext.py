@@ -58,6 +58,6 @@ def test_a_line_is_enough(last_word, tmp_path):
 
 
 def test_errors_and_the_reference_offer_it(last_word, tmp_path):
-  with pytest.raises(errors.UserError, match='must be one of .*title, last_w'):
+  with pytest.raises(errors.UserError, match='must be one of .*, last_w'):
     make(tmp_path, 'bogus')
-  assert '`title`, `last_word`' in reference.reference()
+  assert ', `last_word`' in reference.reference()

@@ -11,7 +11,15 @@ from neg_contrast.models import given
 from neg_contrast.retrieval import bm25_search, corpus_index, corpus_vectors
 from neg_contrast.retrieval import retriever as retriever_lib
 from neg_contrast.settings import config as config_lib
-from neg_contrast.stage1 import pair_folder, question_shards, round_trip
+from neg_contrast.stage1 import (
+  pair_folder,
+  pretext_pairs,
+  pretexts,
+  question_pairs,
+  question_shards,
+  round_trip,
+  teachers,
+)
 from neg_contrast.stage1 import questions as questions_lib
 from neg_contrast.training import generator_runs
 
@@ -102,8 +110,31 @@ def training_data(
     return pair_folder.GeneratedPairs(
         gold, config.synthetic, questions(config, gold, generator(config))
     )
-  return pair_folder.PretextPairs(
-      gold, config.synthetic, config.seed, given.Tokenizer(config.model.init)
+  index = bm25_search.bm25_of(config.evaluation, gold)
+  if config.synthetic.pairs == 'spar' and config.synthetic.spar_given:
+    return question_pairs.QuestionPairs(
+        gold, config.synthetic, config.seed, index
+    )
+  return pretext_pairs.PretextPairs(
+      gold, config.synthetic, config.seed, given.Tokenizer(config.model.init),
+      _teacher(config, index),
+  )
+
+
+def _teacher(
+    config: config_lib.Config, index: bm25_search.Bm25
+) -> artifact.Artifact | None:
+  """What chooses among candidates of a pretext; None: nothing does."""
+  settings = config.synthetic
+  if pretexts.PRETEXTS[settings.pairs].settle is None:
+    return None
+  if settings.pairs == 'spar' or settings.salience == 'bm25':
+    return teachers.Bm25Teacher(index, settings.teacher_depth)
+  if settings.salience == 'title':
+    return teachers.TitleTeacher()
+  return teachers.ModelTeacher(
+      given.Checkpoint(settings.salience_checkpoint, config.seed),
+      settings_of_rooms.encoding(config),
   )
 
 

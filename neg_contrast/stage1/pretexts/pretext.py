@@ -2,8 +2,10 @@
 
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
+from jaxtyping import Float, Int
 
 from neg_contrast.data import records
 
@@ -48,6 +50,46 @@ Draw = Callable[[int, np.random.Generator], Iterator[Pair]]
 """Pairs of the passage at a place of the document, in random order."""
 
 
+@runtime_checkable
+class Searcher(Protocol):
+  """A teacher that finds passages."""
+
+  def search(
+      self, queries: Sequence[str]
+  ) -> Int[np.ndarray, 'queries depth']:
+    """`[queries, depth] int` rows of the best passages; -1 where none is."""
+
+
+@runtime_checkable
+class Scorer(Protocol):
+  """A teacher that tells how well a query fits a passage."""
+
+  def score(
+      self, queries: Sequence[str], passages: Sequence[records.Passage]
+  ) -> Float[np.ndarray, ' pairs']:
+    """`[pairs] float` of query n and passage n; -inf: they do not fit."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Candidates:
+  """What was drawn for a passage, for a teacher to choose from.
+
+  Attributes:
+    passage: that queries were cut from.
+    pairs: in random order.
+    rng: for what else is drawn.
+  """
+
+  passage: records.Passage
+  pairs: Sequence[Pair]
+  rng: np.random.Generator
+
+
+Settle = Callable[[Sequence[Candidates], Any], list[list[Pair]]]
+"""(candidates, `Searcher` or `Scorer`) -> pairs of each passage, best first;
+many passages at once, for one search."""
+
+
 @dataclasses.dataclass(frozen=True)
 class Pretext:
   """A way to make a query and its positive.
@@ -57,9 +99,14 @@ class Pretext:
     needs: the text it needs, for the error of a corpus that has none.
     prepare: reads a document, and gives what draws the pairs of its passages.
     needs_documents: whether it needs documents of several passages.
+    settle: chooses among what is drawn, which then are only candidates; None:
+      they are the pairs.
+    candidates: drawn for each passage; 0: as many as pairs are wanted.
   """
 
   name: str
   needs: str
   prepare: Callable[[Document, Offsets], Draw]
   needs_documents: bool = False
+  settle: Settle | None = None
+  candidates: int = 0

@@ -12,7 +12,7 @@ from neg_contrast.stage1.pretexts import words as words_lib
 SPAN_WORDS = (2, 10)
 """Least and greatest length of a recurring span."""
 
-_STOP_WORDS = sentences.word_set(
+STOP_WORDS = sentences.word_set(
     'a about above after again against all also although am an and any are as '
     'at be because been before being below between both but by can could did '
     'do does doing down during each every few for from further had has have '
@@ -119,6 +119,6 @@ def _is_telling(words: Words, span: Span) -> bool:
   """
   folded = words.folded[span.starts[0] : span.starts[0] + span.length]
   run = ' '.join(folded)
-  return (folded[0] not in _STOP_WORDS and folded[-1] not in _STOP_WORDS
+  return (folded[0] not in STOP_WORDS and folded[-1] not in STOP_WORDS
           and any(map(str.isalpha, run))
           and not any(f' {run} ' in title for title in words.titles))
