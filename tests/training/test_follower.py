@@ -9,7 +9,6 @@ import pytest
 from neg_contrast import errors, jobs
 from neg_contrast.artifacts import checkpoints as checkpoints_lib
 from neg_contrast.artifacts import folders, kept_parts, plan
-from neg_contrast.jobs import follow
 from neg_contrast.jobs import train as train_job
 from neg_contrast.negatives import refresh, served
 from neg_contrast.settings import config as config_lib
@@ -241,7 +240,25 @@ def test_refused(late, tmp_path):
   shutil.copytree(late / 'late' / 'pool', work / 'pool')
   test_refresh.train(late, work, optim__steps=1)
   with pytest.raises(errors.UserError, match='begin it with --config.negative'):
-    job_for(work).finish()
+    plan.run(job_for(work).targets())
+  said = plan.describe(job_for(work).targets())
+  assert '[MISSING] negatives' in said
+  assert 'takes no negatives from another program' in said
+
+
+def test_what_its_plan_says(late, tmp_path):
+  targets = job_for(tmp_path / 'later').targets()
+  assert plan.describe(targets).splitlines()[1:] == [
+      f'  1. [to do  ] negatives  made by each checkpoint of '
+      f'{tmp_path / "later"}, until its training ends']
+  assert not plan.lacks_something(targets)
+  assert not plan.lacks_something(job_for(late / 'late').targets())
+
+
+def test_it_ends_with_the_training(late, caplog):
+  caplog.set_level('INFO')
+  plan.run(job_for(late / 'late').targets())
+  assert f'the training in {late / "late"} is over' in caplog.text
 
 
 def test_other_data_is_refused(late, tmp_path):
@@ -258,7 +275,7 @@ def test_other_data_is_refused(late, tmp_path):
     f.write('{"_id": "more", "title": "", "text": "word1"}\n')
   shutil.rmtree(root / 'prepared')
   with pytest.raises(errors.UserError, match='other data, models or neg'):
-    follow.FollowJob(job_for(root / 'late')._config, root).finish()
+    plan.run(job_for(root / 'late').targets())
 
 
 @pytest.mark.parametrize(('damage', 'told'), [
