@@ -19,18 +19,18 @@ def first(
     hidden: Float[Array, 'tokens features'],
     sequences: packed.PackedSequences,
 ) -> Float[Array, 'slots features']:
-  """The first token of each slot."""
-  return hidden[sequences.first_index].astype(jnp.float32)
+  """The first token of each slot; zeros if empty."""
+  return _tokens(hidden, sequences, sequences.first_index)
 
 
 def last(
     hidden: Float[Array, 'tokens features'],
     sequences: packed.PackedSequences,
 ) -> Float[Array, 'slots features']:
-  """The last token of each slot; the first of all of an empty slot."""
+  """The last token of each slot; zeros if empty."""
   lengths = _membership(sequences).sum(1)
   at = sequences.first_index + jnp.maximum(lengths, 1) - 1
-  return hidden[at].astype(jnp.float32)
+  return _tokens(hidden, sequences, at)
 
 
 def mean(
@@ -120,6 +120,17 @@ POOLINGS: Mapping[str, Pooling] = {
         'max_tokens',
     ),
 }
+
+
+def _tokens(hidden, sequences, at):
+  """Token `at[s]` of all rows where it is of slot s, else zeros.
+
+  A text without tokens stands where another begins, or behind the last row.
+  """
+  at = jnp.minimum(at, len(hidden) - 1)
+  slots = jnp.arange(1, len(at) + 1)
+  is_own = sequences.segment_ids.reshape(-1)[at] == slots
+  return jnp.where(is_own[:, None], hidden[at].astype(jnp.float32), 0)
 
 
 def _membership(

@@ -54,7 +54,17 @@ def test_it_is_the_loop(name):
         got[slot], _EXPECTED[name](hidden[start:start + length]),
         rtol=1e-6, atol=1e-7,
     )
-  assert np.isfinite(got).all()
+  assert (np.asarray(got[len(lengths):]) == 0).all()
+
+
+@pytest.mark.parametrize('name', pooling.POOLINGS)
+def test_a_text_without_tokens_is_zeros(name):
+  """Of a tokenizer whose template is empty; nothing of its neighbours."""
+  sequences = _packed([3, 0, 4, 0, 3, 5, 0], 10, 7)
+  hidden = np.random.default_rng(0).normal(size=(20, 4)).astype(np.float32)
+  got = np.asarray(pooling.POOLINGS[name].pool(jnp.asarray(hidden), sequences))
+  assert [not row.any() for row in got] == [
+      False, True, False, True, False, False, True]
 
 
 @pytest.mark.parametrize('name', pooling.POOLINGS)
