@@ -91,6 +91,11 @@ class ModernBertConfig(rotary_layers.GatedShape):
     return tuple(self.window if number % self.global_every else 0
                  for number in range(self.num_layers))
 
+  @property
+  def local_share(self) -> float:
+    """Part of its layers that attend within a window."""
+    return sum(window > 0 for window in self.windows) / self.num_layers
+
   def pairs(
       self, lengths: Float[np.ndarray, ' sequences']
   ) -> Float[np.ndarray, ' sequences']:

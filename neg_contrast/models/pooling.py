@@ -129,7 +129,7 @@ def _tokens(hidden, sequences, at):
   """
   at = jnp.minimum(at, len(hidden) - 1)
   slots = jnp.arange(1, len(at) + 1)
-  is_own = sequences.segment_ids.reshape(-1)[at] == slots
+  is_own = jnp.asarray(sequences.segment_ids).reshape(-1)[at] == slots
   return jnp.where(is_own[:, None], hidden[at].astype(jnp.float32), 0)
 
 

@@ -84,6 +84,11 @@ class Shape(abc.ABC):
     return (pattern.Pattern(causal=self.causal),)
 
   @property
+  def local_share(self) -> float:
+    """Part of its layers that attend within a window."""
+    return 0.0
+
+  @property
   @abc.abstractmethod
   def even_row_length(self) -> int:
     """Tokens of a row whose attention costs as much as its dense products."""

@@ -86,7 +86,7 @@ def report(
     )
   step = steps.make(chunk_groups)
   traced = step.trace(state, batch)
-  flops = costs.product_flops(traced.jaxpr)
+  flops = costs.product_flops(traced.jaxpr, work.local_layers)
   lowered = traced.lower()
   try:
     compiled = lowered.compile()

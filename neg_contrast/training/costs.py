@@ -32,7 +32,7 @@ _TRIPS = re.compile(r'"known_trip_count":\{"n":"(\d+)"')
 _BOUND = re.compile(r' = [su]32\[\][^ ]* constant\((\d+)\)')
 
 
-def product_flops(program: Any) -> float:
+def product_flops(program: Any, cheaper_share: float = 0.0) -> float:
   """Operations of all matrix products of a traced program.
 
   A multiplication and an addition are two. Products inside loops count as often
@@ -43,6 +43,9 @@ def product_flops(program: Any) -> float:
 
   Args:
     program: `jax.make_jaxpr(f)(...)`, or `jax.jit(f).trace(...).jaxpr`.
+    cheaper_share: part of the times, 0 to 1, that a choice takes the branch
+      with the fewest operations, and not the one with the most: the part of a
+      transformer's layers that attend within a window.
   """
   total = 0.0
   jaxpr = getattr(program, 'jaxpr', program)
@@ -58,9 +61,10 @@ def product_flops(program: Any) -> float:
     if name == 'pallas_call':
       total += params['cost_estimate'].flops
       continue
-    inner = [product_flops(part) for part in _jaxprs(params.values())]
+    inner = [product_flops(part, cheaper_share)
+             for part in _jaxprs(params.values())]
     if name == 'cond':
-      total += max(inner)
+      total += cheaper_share * min(inner) + (1 - cheaper_share) * max(inner)
     elif name == 'shard_map':  # What one device does.
       total += sum(inner) * params['mesh'].size
     else:

@@ -118,6 +118,7 @@ class DualEncoderTraining(pooled_run.PooledTraining):
             spec, lengths, adapters.trained_part(params['encoder']),
             config.negatives,
         ),
+        local_layers=spec.transformer.local_share,
     )
 
   def _chunk_groups(self, *arguments):

@@ -31,6 +31,7 @@ class Outline:
     features: of an embedding; 0: there are none.
     useful_flops: operations of the step on tokens that are no padding, each
       with its own sequence only, nothing computed twice.
+    local_layers: part of the transformer's layers that attend within a window.
   """
 
   what: str
@@ -41,6 +42,7 @@ class Outline:
   padded_tokens: int
   features: int
   useful_flops: float
+  local_layers: float = 0.0
 
 
 @dataclasses.dataclass(frozen=True)

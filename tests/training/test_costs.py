@@ -43,6 +43,26 @@ def one_sequence(length):
   )
 
 
+@pytest.mark.parametrize('gradients', [False, True])
+def test_local_layers_count_as_such(gradients):
+  """A loop over layers takes one branch in some, another in the others."""
+  a = np.ones((8, 8), np.float32)
+
+  def run(x):
+    def layer(x, is_local):
+      return jax.lax.cond(
+          is_local, lambda x: x @ a, lambda x: x @ a @ a @ a, x
+      ), None
+
+    return jax.lax.scan(layer, x, np.array([True, False, True, True]))[0].sum()
+
+  traced = jax.make_jaxpr(jax.grad(run) if gradients else run)(a)
+  one = 2 * 8**3
+  times = 2 if gradients else 1
+  assert costs.product_flops(traced, 0.75) == times * (3 * 1 + 3) * one
+  assert costs.product_flops(traced) == times * 4 * 3 * one
+
+
 def test_products_that_nobody_takes_do_not_count():
   traced = jax.make_jaxpr(
       lambda inputs: (inputs @ inputs, inputs @ inputs[:, :2])[1]
