@@ -24,7 +24,7 @@ from neg_contrast.mining.strategies import bm25_negatives, strategy
 from neg_contrast.models import t5_config
 from neg_contrast.retrieval import bm25_search
 from neg_contrast.settings import config as config_lib
-from neg_contrast.stage1 import pair_folder, round_trip
+from neg_contrast.stage1 import pretext_pairs, round_trip
 from neg_contrast.training import state as state_lib
 from tests import tiny
 
@@ -110,7 +110,7 @@ def use_small_parts(change: Callable[[Any, str, Any], None] = setattr) -> None:
       (bm25_negatives.Bm25, 'queries_at_once', 16),
       (bm25_search, 'QUERIES_AT_ONCE', 4),
       (pool_files, 'QUERIES_AT_ONCE', 8),
-      (pair_folder, '_DOCUMENTS_AT_ONCE', 2),
+      (pretext_pairs, '_DOCUMENTS_AT_ONCE', 2),
       (pair_files, '_FILES_AT_ONCE', 1),
       (tfds_records, 'ROWS_PER_SHARD', 16),
       (round_trip, '_QUESTIONS_AT_ONCE', 12),

@@ -29,7 +29,7 @@ from neg_contrast.mining import candidates, pool_files
 from neg_contrast.mining.strategies import bm25_negatives, strategy
 from neg_contrast.retrieval import bm25_folder, bm25_search
 from neg_contrast.settings import config as config_lib
-from neg_contrast.stage1 import pair_folder, questions, round_trip
+from neg_contrast.stage1 import pretext_pairs, questions, round_trip
 from tests import hosts_worker, processes, tiny
 
 PASSAGES = 210  # A file of vectors has 64 at least.
@@ -182,7 +182,7 @@ def use_small_parts(change: Callable[[Any, str, Any], None] = setattr) -> None:
       (bm25_search, 'QUERIES_AT_ONCE', 60),
       (bm25_folder, 'make',
        functools.partial(bm25_folder.make, shard_rows=60)),
-      (pair_folder, '_DOCUMENTS_AT_ONCE', 20),
+      (pretext_pairs, '_DOCUMENTS_AT_ONCE', 20),
       (tfds_records, 'ROWS_PER_SHARD', 200),
       (hosts, 'usable_cores', lambda: 1),  # Helpers take a second to start.
   ):

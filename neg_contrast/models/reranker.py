@@ -28,6 +28,8 @@ from neg_contrast.models import (
 from neg_contrast.settings import config as config_lib
 
 FILE = 'reranker.json'
+_STARTS = ('start from a BERT, DistilBERT, RoBERTa, XLM-R, MPNet, ModernBERT or '
+           'NomicBERT')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -157,13 +159,17 @@ def from_workdir(
 
 
 def _make(spec, text, tokenizer, params, name, weights) -> Reranker:
+  if spec.transformer.causal:
+    raise errors.UserError(
+        f'{name}: is a decoder, whose first token sees no other, and a '
+        f'reranker scores by that one; {_STARTS}'
+    )
   template = tokenizer.template
   is_pair = template.between[:1] == template.end and len(template.between) < 3
   if len(template.start) != 1 or not is_pair:
     raise errors.UserError(
         f'{name}: its tokenizer makes no [CLS] query [SEP] passage [SEP], for '
-        'which rerankers are built; start from a BERT, DistilBERT, RoBERTa, '
-        'XLM-R, MPNet or ModernBERT'
+        f'which rerankers are built; {_STARTS}'
     )
   longest = (text.query_length + text.passage_length - 1
              + len(template.second_start))

@@ -27,9 +27,9 @@ class Sleeper(task.Task):
     self.number += 1
     return {task.QUERIES: float(self.number)}
 
-  def agreement(self, peer, loss, vecs):
+  def agreement(self, peer, losses, vecs):
     """What it was given."""
-    return {f'loss of {peer}': [loss], 'vecs': [float(vecs().sum())]}
+    return {f'losses of {peer}': losses, 'vecs': [float(vecs().sum())]}
 
 
 class Other(peer_lib.Peer):
@@ -75,7 +75,7 @@ def test_facts_and_memory_are_told_once():
 
 def test_agreement_is_of_its_first_loss_and_last_vectors():
   rows = run(Sleeper(), Other())['rows']
-  assert rows[f'loss of {PEER}'] == [1.0] and rows['vecs'] == [6.0]
+  assert rows[f'losses of {PEER}'] == [1.0] and rows['vecs'] == [6.0]
   assert len(rows[f'round of {PEER}, s']) == 3
 
 
@@ -88,7 +88,7 @@ def test_a_peer_may_have_no_loss():
       return {'cpu_seconds': 0.5}
 
   rows = run(Sleeper(), Encoding())['rows']
-  assert np.isnan(rows[f'loss of {PEER}']).all()
+  assert rows[f'losses of {PEER}'] == []
 
 
 def test_notes_name_versions():

@@ -40,4 +40,4 @@ def test_two_tasks_share_nothing():
   one, other = Idle(), Idle()
   one.reasons['a'], one.facts['b'] = 'c', 1.0
   assert other.reasons == {} and other.facts == {}
-  assert one.agreement('peer', 1.0, lambda: 0 / 0) == {}
+  assert one.agreement('peer', [1.0], lambda: 0 / 0) == {}

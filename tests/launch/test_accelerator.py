@@ -81,7 +81,7 @@ def test_the_dry_run(inputs, tmp_path):
     assert measured['queries/s'] > 0 and measured['passages/s'] > 0
   attention = {line['row']: line['measured'] for line in lines
                if line['part'] == 'attention'}
-  assert len(attention) == 4
+  assert len(attention) == 5
   for row, measured in attention.items():
     assert measured['both, ms'] > 0 and measured['memory, MiB'] > 0
     if 'dropout' not in row:
