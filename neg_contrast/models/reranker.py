@@ -28,8 +28,8 @@ from neg_contrast.models import (
 from neg_contrast.settings import config as config_lib
 
 FILE = 'reranker.json'
-_STARTS = ('start from a BERT, DistilBERT, RoBERTa, XLM-R, MPNet, ModernBERT or '
-           'NomicBERT')
+_STARTS = ('start from a BERT, DistilBERT, RoBERTa, XLM-R, MPNet, ModernBERT '
+           'or NomicBERT')
 
 
 @dataclasses.dataclass(frozen=True)

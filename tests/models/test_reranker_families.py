@@ -1,4 +1,4 @@
-"""Cross-encoders started from an encoder of each family, against transformers."""
+"""Cross-encoders started from each family of encoders, against transformers."""
 
 import numpy as np
 import pytest
