@@ -11,6 +11,8 @@ from neg_contrast.data.formats import (
   dpr,
   files,
   flag_embedding,
+  hf,
+  ir_datasets_source,
   kilt,
   line_blocks,
   msmarco,
@@ -36,6 +38,8 @@ FORMATS = {one.scheme: one for one in (*(declared.FORMAT for declared in (
     zeshel,
     text,
     python_docs,
+    hf,
+    ir_datasets_source,
 )), *own_data.FORMATS)}
 
 
@@ -74,6 +78,27 @@ def open_source(
   if answer_words:
     return short_answers.ShortAnswers(source, answer_words, invalid)
   return source
+
+
+def is_here(spec: str) -> bool:
+  """Whether reading `scheme:place` downloads nothing; so is what is no source.
+  """
+  scheme, _, place = spec.partition(':')
+  known = FORMATS.get(scheme)
+  return known is None or known.is_here is None or known.is_here(place)
+
+
+def fetch(spec: str) -> None:
+  """Downloads `scheme:place`, where it is not here.
+
+  Raises:
+    UserError: it can't be had.
+  """
+  scheme, _, place = spec.partition(':')
+  if not is_here(spec):
+    download = FORMATS[scheme].fetch
+    assert download is not None, scheme
+    download(place)
 
 
 def _hint(place: str) -> str:
