@@ -8,6 +8,7 @@ from neg_contrast import errors
 from neg_contrast.data import records, short_answers
 from neg_contrast.data.formats import (
   beir,
+  column_tables,
   dpr,
   files,
   flag_embedding,
@@ -109,10 +110,21 @@ def _hint(place: str) -> str:
   except OSError:  # A name too long, or not to be read.
     likely = None
   if likely is None:
-    return ''
+    return _hint_of_tables(path)
   if path.is_file() and (likely.is_folder or '.csv' in path.suffixes):
     path = path.parent
   return f'. {place} exists; did you mean {likely.scheme}:{path}?'
+
+
+def _hint_of_tables(path: pathlib.Path) -> str:
+  """A table, or a folder of Parquet files, if it is one."""
+  try:
+    kind = column_tables.kind_of(path) if path.is_file() else None
+    if kind is None and path.is_dir() and any(path.rglob('*.parquet')):
+      kind = hf.FORMAT.scheme
+  except OSError:
+    return ''
+  return f'. {path} exists; did you mean {kind}:{path}?' if kind else ''
 
 
 def _likely(place: pathlib.Path) -> records.SourceFormat | None:

@@ -17,6 +17,7 @@ from neg_contrast.data import inputs
 
 _FILE = 'tokenizer.json'
 _SPACED = ' [SEP] '
+_PROBE = 'a text, 1 \u00e9 \u65e5'
 _AFTER_PREFIXES = 'a', '1', '.', ' a', '\n', '\u00e9', '\u65e5', ''
 
 
@@ -308,9 +309,14 @@ def _load(path: pathlib.Path, others: Sequence[str]) -> tokenizers.Tokenizer:
   file = path / _FILE
   if file.exists():
     try:
-      return tokenizers.Tokenizer.from_file(str(file))
+      backend = tokenizers.Tokenizer.from_file(str(file))
+      backend.encode(_PROBE)  # One without a vocabulary can't.
+      if backend.get_vocab_size():
+        return backend
     except Exception as e:  # The library raises nothing more special.
       raise errors.UserError(f'{file}: not a tokenizer: {e}') from None
+    raise errors.UserError(f'{file}: not a tokenizer: it has no vocabulary; '
+                           'copy or download the folder again')
   found = _other_files(path, others)
   import transformers  # Slow to import, rarely needed.
 

@@ -10,7 +10,7 @@ import textwrap
 from neg_contrast.artifacts import artifact
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.jobs.common import checks, settings_of_rooms
-from neg_contrast.retrieval import corpus_index, finding
+from neg_contrast.retrieval import by_document, corpus_index, finding
 from neg_contrast.retrieval import retriever as retriever_lib
 from neg_contrast.settings import config as config_lib
 
@@ -58,7 +58,12 @@ class SearchJob:
     )
 
   def _answer(self, query: str) -> str:
-    found = self._index.load().find(query, self._config.evaluation.depth)
+    index, depth = self._index.load(), self._config.evaluation.depth
+    if self._config.evaluation.by_document:
+      count = len(self._index.vectors.data.load().prepared.passages)
+      found = by_document.find(index.find, query, depth, count)
+    else:
+      found = index.find(query, depth)
     return format_found(query, found, sys.stdout.isatty(),
                         min(100, shutil.get_terminal_size().columns))
 

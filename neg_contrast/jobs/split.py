@@ -30,7 +30,7 @@ class SplitJob:
         given.Tokenizer(config.checkpoint) if data.passage_tokens else None,
         data.passage_judgements, nearest_text.NearestText(
             config.evaluation.bm25_k1, config.evaluation.bm25_b
-        ),
+        ), data.train_split,
     )
 
   def targets(self) -> list[artifact.Artifact]:

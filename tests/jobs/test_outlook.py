@@ -214,7 +214,7 @@ def damage(model: pathlib.Path, **values):
 
 
 @pytest.mark.parametrize('what, said', [
-    (lambda model: damage(model, num_attention_heads='4'), 'is no number'),
+    (lambda model: damage(model, num_attention_heads='4'), 'is no whole number'),
     (lambda model: damage(model, model_type='gpt5'), 'not supported'),
     (lambda model: (model / 'model.safetensors').unlink(), 'no such file'),
     (lambda model: (model / 'tokenizer.json').unlink(), 'holds neither'),
