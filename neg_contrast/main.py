@@ -144,6 +144,8 @@ def _must_fail(targets: list[artifact.Artifact]) -> bool:
   seen = outlook.look(targets)
   if str(seen):
     print(seen, flush=True)
+  if not seen.problems:
+    print('Run it: the same command without --plan.', flush=True)
   return bool(seen.problems)
 
 

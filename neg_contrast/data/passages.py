@@ -13,7 +13,6 @@ from neg_contrast.artifacts import artifact
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import splitting
 
-
 NEAREST, DOCUMENT = 'nearest', 'document'
 
 

@@ -179,6 +179,17 @@ def hub_name(name: str) -> str | None:
   return place if model_names.here(place) is None else None
 
 
+def remote_name(name: str) -> str | None:
+  """The name of the hub that a name means, kept here or not; None: none.
+
+  What comes with a package is none.
+  """
+  place = model_names.tokenizer_place(name)
+  if kinds.kind_of(name) is not None or model_names.has_folder(place):
+    return None
+  return model_names.hub_name(place)
+
+
 def describe(
     name: str, config: config_lib.ModelConfig
 ) -> tuple[dual_encoder.EncoderSpec, text_spec.TextSpec]:

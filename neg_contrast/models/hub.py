@@ -73,6 +73,6 @@ def problem(name: str) -> str | None:
     return f'{name}: no name of a model: {str(e).splitlines()[0]:.200}'
   except Exception as e:  # Whatever the libraries of the network raise.
     return (f'{name}: no folder here, and the hub can\'t be reached '
-            f'({type(e).__name__}). Check the connection, or download it '
+            f'({type(e).__name__}); check the connection, or download it '
             'elsewhere and give its folder')
   return None

@@ -62,7 +62,8 @@ class Config(keys.Section):
     workdir: folder of the results, unless `--workdir` names one; empty:
       `workdirs/<config name>`.
     stage1: the config of the training whose checkpoint this one starts from,
-      instead of `model.init`; it runs first where it is not done yet.
+      instead of `model.init`; it runs first where it is not done yet. Without a
+      workdir of its own it lies in `stage1` in that of this one.
     generator: the config of the training of the generator whose questions are
       trained on; it runs first where it is not done yet.
     checkpoint: a trained workdir, or a BERT-family or sentence-transformers

@@ -182,10 +182,13 @@ def test_a_hub_name_is_looked_up_not_downloaded(
 
 def test_a_model_that_is_kept_needs_no_hub(config, tmp_path, monkeypatch):
   monkeypatch.setattr(hub, 'cached', lambda name: tmp_path / 'model')
-  monkeypatch.setattr(huggingface_hub, 'HfApi', None)
+  monkeypatch.setattr(huggingface_hub, 'HfApi',
+                      lambda: Hub(ConnectionError('no route')))
   config.model.init = 'someone/tiny'
   seen = look(config, tmp_path / 'run')
   assert not seen.problems and 'guessed' not in str(seen)
+  [note] = [note for note in seen.notes if 'someone/tiny' in note]
+  assert "can't be reached" in note and 'that is kept here is used' in note
 
 
 def test_a_hub_name_ends_a_job_before_anything_is_made(
@@ -214,7 +217,8 @@ def damage(model: pathlib.Path, **values):
 
 
 @pytest.mark.parametrize('what, said', [
-    (lambda model: damage(model, num_attention_heads='4'), 'is no whole number'),
+    (lambda model: damage(model, num_attention_heads='4'),
+     'is no whole number'),
     (lambda model: damage(model, model_type='gpt5'), 'not supported'),
     (lambda model: (model / 'model.safetensors').unlink(), 'no such file'),
     (lambda model: (model / 'tokenizer.json').unlink(), 'holds neither'),

@@ -12,7 +12,7 @@ from tests import tiny
 class Response:
   """As little of an answer as its errors need."""
 
-  headers = {}  # noqa: RUF012
+  headers = {}
   request = None
   status_code = 404
 

@@ -47,7 +47,9 @@ def _first(
     ranked: Iterable[tuple[str, float]], documents: Mapping[str, str]
 ) -> list[tuple[str, float]]:
   """Documents in the order of their first passages."""
-  found = dict.fromkeys(documents[passage] for passage, _ in trec.ranked(ranked))
+  found = dict.fromkeys(
+      documents[passage] for passage, _ in trec.ranked(ranked)
+  )
   return [(name, float(len(found) - rank)) for rank, name in enumerate(found)]
 
 

@@ -91,8 +91,8 @@ class Metric(abc.ABC):
 
   Attributes:
     needs: what must be known of the queries: of `JUDGEMENTS`, `ANSWERS`,
-      `CANDIDATES` and `DOCUMENTS`. One that needs candidates is measured wherever there are
-      some, whether a config asks for it or not.
+      `CANDIDATES` and `DOCUMENTS`. One that needs candidates is measured
+      wherever there are some, whether a config asks for it or not.
     is_over_worlds: whether its mean is that of the worlds' means.
     less_is_better: whether a smaller mean is a better one.
     first_passage: for a metric `@k` that is 1 where the first passage of a kind

@@ -66,6 +66,7 @@ class _Look:
     self._needed, self._seen = needed, Outlook()
     self._peeks: dict[dataset_lib.Data, peek_lib.Peek | None] = {}
     self._glances: dict[given.Checkpoint, glance.Glance | None] = {}
+    self._asked: set[str] = set()  # Names of the hub.
 
   def look(self) -> Outlook:
     """Looks at everything."""
@@ -116,10 +117,17 @@ class _Look:
     self._glances[one] = self._tried(one, functools.partial(glance.look, one))
     if isinstance(one, given.Start) and one.after is not None:
       return
-    name = self._tried(one, functools.partial(by_name.hub_name, one.checkpoint))
-    if name and (problem := hub.problem(name)):
+    name = by_name.remote_name(one.checkpoint)
+    if name is None or name in self._asked:
+      return
+    self._asked.add(name)
+    is_here, problem = by_name.hub_name(one.checkpoint) is None, (
+        hub.problem(name))
+    if problem and is_here:
+      self._seen.notes.append(f'{problem}. The copy that is kept here is used')
+    elif problem:
       self._seen.problems.append(problem)
-    elif name:
+    elif not is_here:
       self._seen.notes.append(f'{name} will be downloaded from the hub')
 
   def _look_at_workdir(self, run: run_artifacts.Run) -> None:
