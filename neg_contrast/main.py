@@ -14,8 +14,14 @@ import sys
 from collections.abc import Sequence
 from typing import TextIO
 
-from absl import app, flags, logging
-from ml_collections import config_flags
+try:
+  from absl import app, flags, logging
+  from ml_collections import config_flags
+except ModuleNotFoundError as e:  # Another Python than that of the set-up.
+  print(f'error: {sys.executable} has no module {e.name}; use the Python that '
+        'has the packages of requirements.txt, such as .venv/bin/python '
+        '(launch/README.md sets it up)', file=sys.stderr)
+  sys.exit(2)
 
 from neg_contrast import cpu, errors, hosts, jobs
 from neg_contrast.artifacts import artifact, folders, plan

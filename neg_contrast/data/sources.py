@@ -61,9 +61,9 @@ def open_source(
   scheme, _, place = spec.partition(':')
   examples = ', '.join(known.example for known in FORMATS.values())
   if scheme not in FORMATS:
+    hint = _hint(spec) or _hint(place) or f'; write one of {examples}'
     raise errors.UserError(
-        f'{errors.key("data.source")}="{spec}": unknown scheme "{scheme}"; '
-        f'write one of {examples}{_hint(spec) or _hint(place)}'
+        f'{errors.key("data.source")}="{spec}": unknown scheme "{scheme}"{hint}'
     )
   if not place and FORMATS[scheme].needs_place:
     raise errors.UserError(
