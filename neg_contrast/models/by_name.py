@@ -158,10 +158,13 @@ def missing_reranker(checkpoint: str) -> str | None:
 
 def _missing(name: str, *wanted: kinds.Kind) -> str | None:
   try:
-    if kinds.check(name, *wanted) is None:
+    kind = kinds.check(name, *wanted)
+    if kind is None:
       loading.check_files(
           name, 'generator' if kinds.GENERATOR in wanted else 'encoder'
       )
+    elif kind.weights:
+      kinds.check_trained(pathlib.Path(name))
   except errors.UserError as e:
     return str(e)
   return None

@@ -72,7 +72,7 @@ class DataConfig(keys.Section):
   query_prefix: str | None = keys.key(None, counts=keys.Changed())
   passage_prefix: str | None = keys.key(None, counts=keys.Changed())
   document: str = keys.key('reader', keys.one_of('reader', 'title'))
-  batch_size: int = keys.key(64, keys.at_least(2))
+  batch_size: int = keys.key(64, keys.from_to(2, 2**20))
   groups: int = keys.key(1, keys.at_least(1))
   row_length: int = keys.key(0, keys.at_least(0))
   expected_query_tokens: int = keys.key(12, keys.at_least(3), counts=False)

@@ -56,7 +56,7 @@ class EvaluationConfig(keys.Section):
   answer_rule: str = keys.key(
       'string', keys.one_of('string', 'regex'), counts=False
   )
-  depth: int = keys.key(100, keys.at_least(1), counts=False)
+  depth: int = keys.key(100, keys.from_to(1, 10**6), counts=False)
   by_document: bool = keys.key(False, counts=False)
   runs: tuple[str, ...] = keys.key((), counts=False)
   dpr_results: bool = keys.key(False, counts=False)

@@ -112,7 +112,7 @@ class NegativesConfig(source_list.NamedSources, keys.Section):
   pool_size: int = keys.key(
       100, keys.at_least(1), counts=_if_named('context')
   )
-  depth: int = keys.key(200, counts=False)
+  depth: int = keys.key(200, keys.from_to(1, 10**6), counts=False)
   hard_percent: float = keys.key(
       100.0, keys.from_to(0, 100), counts=_IF_SAMPLED
   )
