@@ -105,7 +105,7 @@ class Config(keys.Section):
   checkpoint: str = keys.key('', counts=False)
   candidates: str = keys.key('', counts=False)
   query: str = keys.key('', counts=False)
-  seed: int = keys.key(0, keys.at_least(0))
+  seed: int = keys.key(0, keys.from_to(0, 2**32 - 1))
   data: DataConfig = keys.section(DataConfig)
   mixture: MixtureConfig = keys.section(MixtureConfig, counts=keys.Where(
       'it has `sets`', lambda config: bool(config.mixture.sets)

@@ -14,6 +14,7 @@ from neg_contrast.jobs.common import outlook
 from neg_contrast.models import hub
 from neg_contrast.settings import config as config_lib
 from tests import tiny
+from tests.jobs import test_mixture
 
 
 def look(config, workdir):
@@ -252,6 +253,18 @@ def test_an_interrupted_training_is_reckoned_by_its_log(config, tmp_path):
   costs = look(config, tmp_path / 'run').costs
   assert 'of training are left, by the log of' in costs[-1]
   assert '2 steps done' in costs[-1]
+
+
+def test_several_data_sets_are_counted_together(tmp_path):
+  config = test_mixture.make_config(tmp_path, negatives__sources=(),
+                                    optim__steps=0, optim__epochs=2.0)
+  seen = look(config, tmp_path / 'run')
+  assert not seen.problems
+  # 36 - 30% of them, and 8 of the other; two epochs in batches of 8.
+  assert '8 steps of 8 queries (34 examples)' in str(seen)
+  config.mixture.sets.small.tune_split = 'dve'
+  [problem] = look(config, tmp_path / 'run').problems
+  assert 'config.mixture.sets.small.tune_split="dve"' in problem
 
 
 def test_search_alone_has_costs_too(config, tmp_path):

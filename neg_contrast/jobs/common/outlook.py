@@ -18,6 +18,7 @@ from neg_contrast.evaluation import evaluations, judged
 from neg_contrast.jobs.common import expense, plan_costs
 from neg_contrast.models import by_name, given, glance, hub
 from neg_contrast.training import (
+  label_space_runs,
   mixture_artifacts,
   run_artifacts,
   run_record,
@@ -140,10 +141,11 @@ class _Look:
 
   def _look_at_sizes(self, run: run_artifacts.Run) -> None:
     """Whether there is enough data, and how much of it is cut."""
-    found, seen = self._peeks.get(gold(run)), self._glances.get(run.start)
-    if found is None or isinstance(run, (
-        run_artifacts.CachedRun, mixture_artifacts.MixtureRun
-    )):
+    sets = _trained_on(run)
+    if len(sets) != 1 or isinstance(run, run_artifacts.CachedRun):
+      return  # Several sets, of which none has to be large.
+    found, seen = self._peeks.get(sets[0][0]), self._glances.get(run.start)
+    if found is None:
       return
     count = expense.examples_of(run, found).number
     tune = found.splits.get(None) if run.config.evaluation.eval_steps else None
@@ -181,22 +183,28 @@ class _Look:
 
   def _peek(self, data: dataset_lib.Data) -> peek_lib.Peek:
     """Looks at a data set, and at the splits of it that are needed."""
-    runs = [run for run in self._of(run_artifacts.Run) if gold(run) == data]
-    tuned = any(run.config.evaluation.eval_steps for run in runs)
+    configs = [config for run in self._of(run_artifacts.Run)
+               for own, config in _trained_on(run) if own == data]
+    tuned = any(config.evaluation.eval_steps for config in configs)
     needed = [
-        *[run.config.data.train_split for run in runs
-          if run.data == data or not run.config.data.tune_split],
-        *[run.config.data.tune_split for run in runs
-          if run.config.data.tune_split],
+        *[config.data.train_split for config in configs],
+        *[config.data.tune_split for config in configs
+          if config.data.tune_split],
         *[split for own, split in self._evaluated() if own == data],
     ]
     return peek_lib.look(data.config, tuple(dict.fromkeys(needed)),
                          tuned and data.config.train_split in needed)
 
 
-def gold(run: run_artifacts.Run) -> artifact.Artifact:
-  """What a training is tuned on."""
-  return run.gold or run.data
+def _trained_on(
+    run: run_artifacts.Run
+) -> list[tuple[artifact.Artifact, run_settings.RunSettings]]:
+  """Data with judgements of people, and the settings of a training on it."""
+  if isinstance(run, label_space_runs.LabelSpaceRun):
+    return []  # It has labels of its own.
+  if isinstance(run, mixture_artifacts.MixtureRun):
+    return [(one.data, one.config) for one in run.mixture.sets]
+  return [(run.gold or run.data, run.config)]
 
 
 def _check_mesh(config: run_settings.RunSettings) -> None:

@@ -16,6 +16,7 @@ from neg_contrast.jobs.common import device_speed, expense
 from neg_contrast.models import given, glance
 from neg_contrast.retrieval import corpus_vectors
 from neg_contrast.training import (
+  label_space_runs,
   mixture_artifacts,
   run_artifacts,
   run_log,
@@ -104,6 +105,8 @@ def _expenses(needed, peeks, glances) -> Iterator[expense.Expense]:
 
 
 def _of_run(run, peeks) -> peek_lib.Peek | None:
+  if isinstance(run, label_space_runs.LabelSpaceRun):
+    return None
   if isinstance(run, mixture_artifacts.MixtureRun):
     return peeks.get(run.mixture.sets[0].data)
   return peeks.get(run.gold or run.data)
