@@ -29,7 +29,6 @@ def get_config(arg=None):
   config.evaluation.eval_steps = 17
   config.evaluation.untouched = config.evaluation.hybrid = True
   presets.set_first(config, _base_config())
-  config.stage1.workdir = 'workdirs/quickstart-stage1'
   config.stage1.synthetic.pairs = 'inverse_cloze'
   config.stage1.synthetic.per_passage = 1
   config.stage1.optim.steps = 6

@@ -8,7 +8,9 @@
 Without `--config.query` it asks for queries. The checkpoint is a trained
 workdir of ours, a BERT-family or sentence-transformers folder or hub name, or
 `minilm`. The first run encodes the passages and keeps them in the workdir;
-later ones start at once. `--config.evaluation.depth` is how many are shown.
+later ones start at once. `--config.evaluation.depth` is how many are shown, and
+`--config.evaluation.by_document=True` shows each document once, with its best
+passage.
 """
 
 from neg_contrast.settings import config as config_lib

@@ -14,12 +14,19 @@ import sys
 from collections.abc import Sequence
 from typing import TextIO
 
-from absl import app, flags, logging
-from ml_collections import config_flags
+try:
+  from absl import app, flags, logging
+  from ml_collections import config_flags
+except ModuleNotFoundError as e:  # Another Python than that of the set-up.
+  print(f'error: {sys.executable} has no module {e.name}; use the Python that '
+        'has the packages of requirements.txt, such as .venv/bin/python '
+        '(launch/README.md sets it up)', file=sys.stderr)
+  sys.exit(2)
 
 from neg_contrast import cpu, errors, hosts, jobs
-from neg_contrast.artifacts import folders, plan
+from neg_contrast.artifacts import artifact, folders, plan
 from neg_contrast.jobs.common import (
+  outlook,
   recipe_check,
   recipe_settings,
   settings_of_rooms,
@@ -127,13 +134,25 @@ def main(argv: Sequence[str]) -> None:
   hosts.on_first(lambda: print(plan.describe(targets), flush=True))
   if _PLAN.value:
     sys.exit(2 if hosts.on_first(functools.partial(
-        plan.lacks_something, targets
+        _must_fail, targets
     )) else 0)
   hosts.on_first(lambda: folders.make_folder(workdir))
   plan.run(targets, is_described=True)
   hosts.on_first(job.finish)
   if config.job != 'search' and hosts.is_first():
     print(f'\nAll of it is in {workdir}', flush=True)
+
+
+def _must_fail(targets: list[artifact.Artifact]) -> bool:
+  """Prints what a plan will meet and take; whether it can't be done."""
+  if plan.lacks_something(targets):
+    return True
+  seen = outlook.look(targets)
+  if str(seen):
+    print(seen, flush=True)
+  if not seen.problems:
+    print('Run it: the same command without --plan.', flush=True)
+  return bool(seen.problems)
 
 
 def _source() -> sweeps.Source:

@@ -396,6 +396,8 @@ def test_split_job_makes_a_corpus(root, tmp_path):
     texts[document].append(passage.text)
   assert {name: ' '.join(parts) for name, parts in texts.items()} == {
       document.id: document.text for document in documents.passages}
+  assert output.splitlines()[-1].endswith(
+      f' --workdir={tmp_path}-trained --plan')
   written = (tmp_path / 'corpus' / 'corpus.jsonl').stat().st_mtime_ns
   run_job(split.SplitJob(config, tmp_path), tmp_path)
   assert (tmp_path / 'corpus' / 'corpus.jsonl').stat().st_mtime_ns == written

@@ -80,6 +80,8 @@ def test_its_needs_are_the_lists_of_the_repository(wheel):
   assert asked == {extra: names_in(ROOT / file) for extra, file in {
       '': 'requirements.txt',
       'cuda': 'launch/requirements-cuda.txt',
+      'hf': 'launch/requirements-parquet.txt',
+      'ir': 'launch/requirements-ir.txt',
       'parquet': 'launch/requirements-parquet.txt',
       'test': 'tests/requirements.txt',
       'tpu': 'launch/tpu/requirements-tpu.txt',

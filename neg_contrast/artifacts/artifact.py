@@ -35,6 +35,7 @@ class Artifact(abc.ABC):
       made in memory when it is loaded.
     is_large: whether what it loads is let go of where it is not needed.
     has_roles: whether `contents` differ by role.
+    is_elsewhere: whether it may have to be fetched first.
     place: where the config lies that declares it; see `errors.place`.
   """
 
@@ -43,6 +44,7 @@ class Artifact(abc.ABC):
   is_listed: ClassVar[bool] = True
   is_large: ClassVar[bool] = False
   has_roles: ClassVar[bool] = False
+  is_elsewhere: ClassVar[bool] = False
   place: tuple[str, ...] = dataclasses.field(
       default_factory=errors.place, compare=False, repr=False, kw_only=True
   )
@@ -98,6 +100,14 @@ class Artifact(abc.ABC):
   def lacks(self) -> str | None:
     """What the user has to provide first; None: nothing."""
     return None
+
+  def fetch(self) -> None:
+    """Gets here what lies elsewhere, before anything is made from it.
+
+    Raises:
+      UserError: it can't be had.
+    """
+    return
 
   def read(self) -> Any:
     """Reads what was made; `load` keeps it."""

@@ -68,7 +68,14 @@ def run(
   """
   if not is_described:
     artifact.forget()
-  hosts.on_first(functools.partial(_check_inputs, targets))
+  needed: set[artifact.Artifact] = set()  # Known to the first process.
+  hosts.on_first(functools.partial(_check_inputs, targets, needed))
+  for one in artifact.closure(targets):
+    if one.is_elsewhere and hosts.on_first(
+        functools.partial(needed.__contains__, one)
+    ):
+      with errors.at(one.place):
+        one.fetch()  # On each machine; what can't be had ends the job here.
   done: set[artifact.Artifact] = set()
   for number, target in enumerate(targets):
     _make(target, done)
@@ -162,7 +169,23 @@ def _states(
   return states
 
 
-def _check_inputs(targets: Sequence[artifact.Artifact]) -> None:
-  for _, lack in _states(targets).values():
+def to_do(targets: Sequence[artifact.Artifact]) -> list[artifact.Artifact]:
+  """What has to be made, or be there for it, needs before those that need them.
+  """
+  return [one for one, (state, _) in _states(targets).items()
+          if state != 'done']
+
+
+def _check_inputs(
+    targets: Sequence[artifact.Artifact], needed: set[artifact.Artifact]
+) -> None:
+  """Adds what is looked at to `needed`.
+
+  Raises:
+    UserError: something is missing that the user has to provide.
+  """
+  states = _states(targets)
+  for _, lack in states.values():
     if lack:
       raise errors.UserError(lack)
+  needed.update(states)

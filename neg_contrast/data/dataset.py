@@ -8,7 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 from absl import logging
 
-from neg_contrast import errors
+from neg_contrast import errors, hosts
 from neg_contrast.artifacts import artifact
 from neg_contrast.data import (
   examples,
@@ -16,7 +16,9 @@ from neg_contrast.data import (
   records,
   shared_ids,
   sources,
+  statistics,
   synthetic_pairs,
+  thin_data,
   tokenized,
 )
 from neg_contrast.data import prepared as prepared_lib
@@ -168,10 +170,27 @@ class Dataset:
 
   def tokenize(self, model: Model, role: str) -> tokenized.TokenizedTexts:
     """The `query` or `passage` texts as input of a model."""
-    return tokenized.tokenize(
+    texts = tokenized.tokenize(
         self.prepared, role, model.tokenizer, model.text.length(role),
         self.prefix(model, role), model.text.markers, model.text.title_end,
     )
+    if len(texts.store) and texts.marker_ids is None and hosts.is_first():
+      _warn_of_cuts(role, texts)
+    return texts
+
+
+@functools.lru_cache(maxsize=64)
+def _warn_once(line: str) -> None:
+  logging.warning('%s', line)
+
+
+def _warn_of_cuts(role: str, texts: tokenized.TokenizedTexts) -> None:
+  """Says once, before texts are encoded, that much of them is cut."""
+  found = statistics.measure_lengths(texts)
+  for line in thin_data.of_lengths(
+      role, found.sequences, found.cut_sequences, found.cut, found.longest
+  ):
+    _warn_once(line)
 
 
 class SyntheticDataset(Dataset):
@@ -256,6 +275,7 @@ class Data(artifact.Artifact):
   kind = 'data'
   name = 'data'
   has_roles = True
+  is_elsewhere = True
   config: config_lib.DataConfig
 
   def describe(self) -> str:
@@ -264,15 +284,20 @@ class Data(artifact.Artifact):
 
   def lacks(self) -> str | None:
     """What is wrong with the source, and how to get it."""
-    if self.is_made():
-      return None
     try:
+      if self.is_made() or not sources.is_here(self.config.source):
+        return None
       sources.open_source(
           self.config.source, records.InvalidRecords(skip=True)
       )
     except errors.UserError as e:
       return f'{e}\n{self.config.how_to_get}'.rstrip()
     return None
+
+  def fetch(self) -> None:
+    """Downloads a source that lies elsewhere."""
+    if not self.is_made():
+      sources.fetch(self.config.source)
 
   def is_made(self) -> bool:
     """Whether it was prepared before."""

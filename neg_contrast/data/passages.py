@@ -13,6 +13,8 @@ from neg_contrast.artifacts import artifact
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import splitting
 
+NEAREST, DOCUMENT = 'nearest', 'document'
+
 
 @dataclasses.dataclass(frozen=True)
 class Passages(artifact.Named):
@@ -25,7 +27,8 @@ class Passages(artifact.Named):
     tokens: of a passage; 0: words count.
     tokenizer: loads as what counts tokens; None: words count.
     judgements: which passages of a document that answers a question do: the
-      `nearest` one, or `all`.
+      `nearest` one, or `all`; or the one in `train_split` and all elsewhere
+      (`document`).
     nearest: (question, texts of passages) -> place of the nearest.
   """
 
@@ -40,6 +43,7 @@ class Passages(artifact.Named):
   nearest: Callable[[str, Sequence[str]], int] | None = dataclasses.field(
       default=None, compare=False
   )
+  train_split: str = 'train'
 
   @property
   def folder(self) -> pathlib.Path:
@@ -59,7 +63,9 @@ class Passages(artifact.Named):
   def settings(self) -> dict[str, Any]:
     """The length of a passage, and what becomes of judgements."""
     return {**({'words': self.words} if self.tokenizer is None else
-               {'tokens': self.tokens}), 'judgements': self.judgements}
+               {'tokens': self.tokens}), 'judgements': self.judgements,
+            **({'train_split': self.train_split}
+               if self.judgements == DOCUMENT else {})}
 
   def write(self, scratch: pathlib.Path, manifest: dict[str, Any]) -> None:
     """Cuts all documents, and carries judgements along."""
@@ -101,6 +107,8 @@ class Passages(artifact.Named):
     counts |= {'judgements': 0, 'lost_judgements': 0}
     for split in prepared.splits:
       judged = prepared.judgements(split)
+      takes_nearest = self.judgements == NEAREST or (
+          self.judgements == DOCUMENT and split == self.train_split)
       with open(scratch / 'qrels' / f'{split}.tsv', 'w', encoding='utf-8') as f:
         f.write('query-id\tcorpus-id\tscore\n')
         for query_row, row, grade in zip(
@@ -110,7 +118,8 @@ class Passages(artifact.Named):
           query = prepared.queries[query_row]
           document = prepared.passages[row]
           spans = cut(document.text)
-          numbers = self._fitting(query.text, document.text, spans, grade)
+          numbers = self._fitting(query.text, document.text, spans,
+                                  takes_nearest and grade > 0)
           counts['judgements'] += len(numbers)
           counts['lost_judgements'] += not spans
           f.writelines(f'{query.id}\t{document.id}#{number}\t{grade}\n'
@@ -119,9 +128,9 @@ class Passages(artifact.Named):
       logging.warning('%s: %d judgements of documents without text are left '
                       'out', self.folder, counts['lost_judgements'])
 
-  def _fitting(self, question, text, spans, grade) -> list[int]:
+  def _fitting(self, question, text, spans, takes_nearest) -> list[int]:
     """The numbers of a document's passages that its judgement is of."""
-    if grade > 0 and spans and self.judgements == 'nearest':
+    if takes_nearest and spans:
       assert self.nearest is not None
       texts = [text[start:end] for start, end in spans]
       return [self.nearest(question, texts) + 1]

@@ -19,6 +19,8 @@ def is_prepared(
 ) -> bool:
   """Whether `prepare` with the same arguments would find its work done."""
   try:
+    if not sources.is_here(spec):
+      return False
     source = sources.open_source(spec, records.InvalidRecords(skip=True))
     known = _known_files(_folder(spec, root, answer_words), skip_invalid)
     return bool(known) and (

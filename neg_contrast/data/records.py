@@ -190,6 +190,8 @@ class SourceFormat:
     needs_place: whether there must be a place after the scheme.
     drops_own_passage: whether a query never retrieves the passage with its own
       id, unless `data.drop_own_passage` says otherwise.
+    is_here: whether reading a place downloads nothing.
+    fetch: downloads a place. Raises UserError.
   """
 
   example: str
@@ -200,6 +202,8 @@ class SourceFormat:
   is_folder: bool = False
   needs_place: bool = True
   drops_own_passage: bool = False
+  is_here: Callable[[str], bool] | None = None
+  fetch: Callable[[str], None] | None = None
 
   @property
   def scheme(self) -> str:

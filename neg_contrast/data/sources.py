@@ -8,9 +8,12 @@ from neg_contrast import errors
 from neg_contrast.data import records, short_answers
 from neg_contrast.data.formats import (
   beir,
+  column_tables,
   dpr,
   files,
   flag_embedding,
+  hf,
+  ir_datasets_source,
   kilt,
   line_blocks,
   msmarco,
@@ -36,6 +39,8 @@ FORMATS = {one.scheme: one for one in (*(declared.FORMAT for declared in (
     zeshel,
     text,
     python_docs,
+    hf,
+    ir_datasets_source,
 )), *own_data.FORMATS)}
 
 
@@ -56,9 +61,9 @@ def open_source(
   scheme, _, place = spec.partition(':')
   examples = ', '.join(known.example for known in FORMATS.values())
   if scheme not in FORMATS:
+    hint = _hint(spec) or _hint(place) or f'; write one of {examples}'
     raise errors.UserError(
-        f'{errors.key("data.source")}="{spec}": unknown scheme "{scheme}"; '
-        f'write one of {examples}{_hint(spec) or _hint(place)}'
+        f'{errors.key("data.source")}="{spec}": unknown scheme "{scheme}"{hint}'
     )
   if not place and FORMATS[scheme].needs_place:
     raise errors.UserError(
@@ -76,6 +81,27 @@ def open_source(
   return source
 
 
+def is_here(spec: str) -> bool:
+  """Whether reading `scheme:place` downloads nothing; so is what is no source.
+  """
+  scheme, _, place = spec.partition(':')
+  known = FORMATS.get(scheme)
+  return known is None or known.is_here is None or known.is_here(place)
+
+
+def fetch(spec: str) -> None:
+  """Downloads `scheme:place`, where it is not here.
+
+  Raises:
+    UserError: it can't be had.
+  """
+  scheme, _, place = spec.partition(':')
+  if not is_here(spec):
+    download = FORMATS[scheme].fetch
+    assert download is not None, scheme
+    download(place)
+
+
 def _hint(place: str) -> str:
   """The likeliest reader of a place, if there is one."""
   path = pathlib.Path(place)
@@ -84,10 +110,21 @@ def _hint(place: str) -> str:
   except OSError:  # A name too long, or not to be read.
     likely = None
   if likely is None:
-    return ''
+    return _hint_of_tables(path)
   if path.is_file() and (likely.is_folder or '.csv' in path.suffixes):
     path = path.parent
   return f'. {place} exists; did you mean {likely.scheme}:{path}?'
+
+
+def _hint_of_tables(path: pathlib.Path) -> str:
+  """A table, or a folder of Parquet files, if it is one."""
+  try:
+    kind = column_tables.kind_of(path) if path.is_file() else None
+    if kind is None and path.is_dir() and any(path.rglob('*.parquet')):
+      kind = hf.FORMAT.scheme
+  except OSError:
+    return ''
+  return f'. {path} exists; did you mean {kind}:{path}?' if kind else ''
 
 
 def _likely(place: pathlib.Path) -> records.SourceFormat | None:

@@ -15,7 +15,9 @@ from neg_contrast import errors
 from neg_contrast.artifacts import folders
 from neg_contrast.data import inputs
 
+_FILE = 'tokenizer.json'
 _SPACED = ' [SEP] '
+_PROBE = 'a text, 1 \u00e9 \u65e5'
 _AFTER_PREFIXES = 'a', '1', '.', ' a', '\n', '\u00e9', '\u65e5', ''
 
 
@@ -56,7 +58,7 @@ class AnyTokenizer:
   def save(self, folder: pathlib.Path) -> None:
     """Writes `tokenizer.json`."""
     folder.mkdir(parents=True, exist_ok=True)
-    self._backend.save(str(folder / 'tokenizer.json'))
+    self._backend.save(str(folder / _FILE))
 
   def _special(self, tokens: Sequence[str], model: str) -> int:
     """The id of the first of some tokens that there is.
@@ -280,20 +282,42 @@ def load_seq2seq_tokenizer(folder: str) -> Seq2SeqTokenizer:
   )
 
 
+def check_files(folder: pathlib.Path) -> None:
+  """Looks whether there are files of a tokenizer; none is read.
+
+  Raises:
+    UserError: there are none.
+  """
+  if not (folder / _FILE).exists():
+    _other_files(folder, ('vocab.txt', 'spiece.model'))
+
+
+def _other_files(folder: pathlib.Path, others: Sequence[str]) -> list[str]:
+  """Those that are there; raises UserError if none is."""
+  found = [name for name in others if (folder / name).exists()]
+  if not found:
+    names = ' nor '.join((_FILE, *others))
+    raise errors.UserError(
+        f"{folder}: holds neither {names}; put the model's tokenizer files "
+        'there'
+    )
+  return found
+
+
 def _load(path: pathlib.Path, others: Sequence[str]) -> tokenizers.Tokenizer:
   """Reads `tokenizer.json`, or the first of some other files."""
-  file = path / 'tokenizer.json'
+  file = path / _FILE
   if file.exists():
     try:
-      return tokenizers.Tokenizer.from_file(str(file))
+      backend = tokenizers.Tokenizer.from_file(str(file))
+      backend.encode(_PROBE)  # One without a vocabulary can't.
+      if backend.get_vocab_size():
+        return backend
     except Exception as e:  # The library raises nothing more special.
       raise errors.UserError(f'{file}: not a tokenizer: {e}') from None
-  found = [name for name in others if (path / name).exists()]
-  if not found:
-    names = ' nor '.join(('tokenizer.json', *others))
-    raise errors.UserError(
-        f"{path}: holds neither {names}; put the model's tokenizer files there"
-    )
+    raise errors.UserError(f'{file}: not a tokenizer: it has no vocabulary; '
+                           'copy or download the folder again')
+  found = _other_files(path, others)
   import transformers  # Slow to import, rarely needed.
 
   try:

@@ -80,6 +80,7 @@ class Evaluation:
     known = {
         metric.JUDGEMENTS: bool(self.qrels),
         metric.CANDIDATES: self.candidates is not None,
+        metric.DOCUMENTS: True,
         metric.ANSWERS: any(prepared.queries[int(row)].answers
                             for row in self.query_rows),
     }
@@ -189,7 +190,17 @@ class Evaluation:
         functools.partial(self._answers, found),
         None if given is None else lambda: self.run_of(given()),
         self.world_names,
+        documents=functools.partial(self._documents, found),
     )
+
+  def _documents(self, found: hits.Hits) -> dict[str, str]:
+    """Passage id → name of its document, of what is found or judged."""
+    prepared, numbers = self.dataset.prepared, self.dataset.documents
+    rows = np.union1d(found.rows[found.rows >= 0],
+                      self.judgements.passage_rows)
+    ids = {int(row): prepared.passage_ids[int(row)].decode() for row in rows}
+    return {name: f'document {numbers[row]}' if numbers[row] >= 0
+                  else f'passage {name}' for row, name in ids.items()}
 
   def _answers(self, found: hits.Hits) -> metric.Answers:
     prepared = self.dataset.prepared

@@ -9,8 +9,13 @@ import textwrap
 
 from neg_contrast.artifacts import artifact
 from neg_contrast.data import dataset as dataset_lib
-from neg_contrast.jobs.common import checks, settings_of_rooms
-from neg_contrast.retrieval import corpus_index, finding
+from neg_contrast.jobs.common import (
+  checks,
+  next_command,
+  settings_of_rooms,
+)
+from neg_contrast.models import by_name
+from neg_contrast.retrieval import by_document, corpus_index, finding
 from neg_contrast.retrieval import retriever as retriever_lib
 from neg_contrast.settings import config as config_lib
 
@@ -41,12 +46,21 @@ class SearchJob:
     """Answers."""
     if self._config.query:
       print(self._answer(self._config.query), flush=True)
+      if by_name.is_workdir(self._config.checkpoint):
+        self._advise()
       return
     with contextlib.suppress(ImportError):  # Not on every system.
       import readline  # noqa: F401 - input() has arrow keys then
     print('Type a query; an empty line ends.', flush=True)
     while query := _ask():
       print(self._answer(query), flush=True)
+
+  def _advise(self) -> None:
+    """Says how to take the model elsewhere."""
+    place = self._config.checkpoint
+    print('\nTake the model away:\n' + next_command.command(
+        'export', f'--config.checkpoint={place}', f'--workdir={place}-exported'
+    ), flush=True)
 
   @functools.cached_property
   def _index(self) -> corpus_index.CorpusIndex:
@@ -58,7 +72,12 @@ class SearchJob:
     )
 
   def _answer(self, query: str) -> str:
-    found = self._index.load().find(query, self._config.evaluation.depth)
+    index, depth = self._index.load(), self._config.evaluation.depth
+    if self._config.evaluation.by_document:
+      count = len(self._index.vectors.data.load().prepared.passages)
+      found = by_document.find(index.find, query, depth, count)
+    else:
+      found = index.find(query, depth)
     return format_found(query, found, sys.stdout.isatty(),
                         min(100, shutil.get_terminal_size().columns))
 

@@ -5,10 +5,12 @@ import pathlib
 from neg_contrast.artifacts import artifact, folders
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import passages
-from neg_contrast.jobs.common import checks
+from neg_contrast.jobs.common import checks, next_command
 from neg_contrast.models import given
 from neg_contrast.retrieval import nearest_text
 from neg_contrast.settings import config as config_lib
+
+_METRICS = 'accuracy@1', 'accuracy@5', 'accuracy@20', 'mrr@10'
 
 
 def check(config: config_lib.Config) -> None:
@@ -30,7 +32,7 @@ class SplitJob:
         given.Tokenizer(config.checkpoint) if data.passage_tokens else None,
         data.passage_judgements, nearest_text.NearestText(
             config.evaluation.bm25_k1, config.evaluation.bm25_b
-        ),
+        ), data.train_split,
     )
 
   def targets(self) -> list[artifact.Artifact]:
@@ -44,8 +46,26 @@ class SplitJob:
     print(f'\n{made["documents"]} documents, {made["passages"]} passages, '
           f'{made["blank"]} documents without text')
     if 'judgements' in made:
-      print(f'{made["judgements"]} judgements of passages. Train on them:\n'
-            'python -m neg_contrast.main --config=configs/own_data.py '
-            f'--config.data.source=beir:{folder} --workdir=workdirs/own')
+      print(f'{made["judgements"]} judgements of passages. See what a training '
+            'on them takes:\n' + next_command.command(
+                'own_data', f'--config.data.source=beir:{folder}',
+                *self._metrics(), f'--workdir={_trained(folder.parent)}',
+                '--plan'))
     else:
       print(f'--config.data.source=beir:{folder}')
+
+  def _metrics(self) -> list[str]:
+    """Flags that measure by documents, where judgements are theirs."""
+    if self._passages.judgements != passages.DOCUMENT:
+      return []
+    names = ','.join(f"'document_{name}'" for name in _METRICS)
+    return [f'--config.evaluation.metrics=({names})',
+            f'--config.evaluation.criterion=document_{_METRICS[-1]}']
+
+
+def _trained(workdir: pathlib.Path) -> pathlib.Path:
+  """Where to train: `workdirs/own` after `workdirs/own-passages`."""
+  own = workdir.name.removesuffix('-passages')
+  return workdir.with_name(
+      own if own not in ('', workdir.name) else f'{workdir.name}-trained'
+  )

@@ -15,6 +15,7 @@ from neg_contrast.jobs.common import (
   declared_runs,
   declared_systems,
   negatives_checks,
+  next_command,
   reporting,
 )
 from neg_contrast.models import loading
@@ -127,6 +128,7 @@ class TrainJob:
     reporting.write_report(
         self._workdir, self._config, dataset, model, self._pool
     )
+    next_command.print_search(self._config, self._workdir)
 
   @functools.cached_property
   def stage1(self) -> 'TrainJob | None':
@@ -135,7 +137,8 @@ class TrainJob:
     if first is None:
       return None
     with errors.within('stage1'):
-      return TrainJob(first, pathlib.Path(first.workdir))
+      place = first.workdir or self._workdir / 'stage1'
+      return TrainJob(first, pathlib.Path(place))
 
   @functools.cached_property
   def _data(self) -> artifact.Artifact:

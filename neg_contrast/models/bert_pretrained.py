@@ -249,6 +249,6 @@ def read_head(
 
 BERT = family.Family(
     'bert', 'BERT', 'encoder', read, bert.BERT_SIZES, CLASSIFIER, read_head,
-    to_json, bert_tensors,
+    to_json, bert_tensors, shape_of=config_of,
 )
-DPR = family.Family('dpr', 'DPR', 'encoder', read)
+DPR = family.Family('dpr', 'DPR', 'encoder', read, shape_of=config_of)

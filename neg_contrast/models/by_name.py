@@ -23,6 +23,7 @@ from neg_contrast.models import (
   reranker,
   t5,
   t5_config,
+  text_spec,
 )
 from neg_contrast.settings import config as config_lib
 
@@ -157,11 +158,54 @@ def missing_reranker(checkpoint: str) -> str | None:
 
 def _missing(name: str, *wanted: kinds.Kind) -> str | None:
   try:
-    if kinds.check(name, *wanted) is None:
-      model_names.check_place(model_names.tokenizer_place(name))
+    kind = kinds.check(name, *wanted)
+    if kind is None:
+      loading.check_files(
+          name, 'generator' if kinds.GENERATOR in wanted else 'encoder'
+      )
+    elif kind.weights:
+      kinds.check_trained(pathlib.Path(name))
   except errors.UserError as e:
     return str(e)
   return None
+
+
+def hub_name(name: str) -> str | None:
+  """The name of the hub that has to be downloaded first; None: none has.
+
+  Raises:
+    UserError: it can be no name of the hub.
+  """
+  if kinds.kind_of(name) is not None:
+    return None
+  place = model_names.tokenizer_place(name)
+  return place if model_names.here(place) is None else None
+
+
+def remote_name(name: str) -> str | None:
+  """The name of the hub that a name means, kept here or not; None: none.
+
+  What comes with a package is none.
+  """
+  place = model_names.tokenizer_place(name)
+  if kinds.kind_of(name) is not None or model_names.has_folder(place):
+    return None
+  return model_names.hub_name(place)
+
+
+def describe(
+    name: str, config: config_lib.ModelConfig
+) -> tuple[dual_encoder.EncoderSpec, text_spec.TextSpec]:
+  """Shapes and text settings of a dual encoder; its weights are not read.
+
+  Raises:
+    UserError: a file is missing or broken, a setting does not fit the model, or
+      nothing is known of it before it is downloaded.
+  """
+  if not is_workdir(name):
+    return loading.shape_by_name(name, config)
+  spec, text, _ = loading.read_description(pathlib.Path(name))
+  return spec, text
 
 
 def load_checkpoint(

@@ -45,8 +45,25 @@ def read(
   Raises:
     UserError: it is not supported, or weights do not fit it.
   """
+  config, folder = config_of(values), values.path.parent
+  return config, bert_pretrained.convert_bert(
+      {_bert_name(name): tensor
+       for name, tensor in tensor_files.read_tensors(folder).items()},
+      config, str(folder),
+  )
+
+
+def config_of(values: json_objects.JsonObject) -> bert.BertConfig:
+  """Shapes of a folder.
+
+  Args:
+    values: of its config.json.
+
+  Raises:
+    UserError: it is not supported.
+  """
   try:
-    config = bert.BertConfig(
+    return bert.BertConfig(
         vocab_size=values.integer('vocab_size'),
         hidden_size=values.integer('dim'),
         num_layers=values.integer('n_layers'),
@@ -62,12 +79,6 @@ def read(
     )
   except ValueError as e:
     raise values.error(str(e)) from None
-  folder = values.path.parent
-  return config, bert_pretrained.convert_bert(
-      {_bert_name(name): tensor
-       for name, tensor in tensor_files.read_tensors(folder).items()},
-      config, str(folder),
-  )
 
 
 def to_tensors(
@@ -127,5 +138,5 @@ DISTILBERT = family.Family(
         'distilbert': bert.BertConfig(
             num_layers=6, type_vocab_size=0, model_type='distilbert'
         ),
-    }, to_json=to_json, to_tensors=to_tensors,
+    }, to_json=to_json, to_tensors=to_tensors, shape_of=config_of,
 )

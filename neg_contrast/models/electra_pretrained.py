@@ -20,6 +20,22 @@ def read(
   Raises:
     UserError: it is not supported, or weights do not fit it.
   """
+  _check_width(values)
+  return bert_pretrained.read(values)
+
+
+def config_of(values: json_objects.JsonObject) -> bert.BertConfig:
+  """Shapes of a folder; raises as `read`, which needs weights too."""
+  _check_width(values)
+  return bert_pretrained.config_of(values)
+
+
+def _check_width(values: json_objects.JsonObject) -> None:
+  """Refuses the small ELECTRA.
+
+  Raises:
+    UserError: names the key.
+  """
   hidden = values.integer('hidden_size')
   width = values.integer('embedding_size', 128)
   if width != hidden:
@@ -27,7 +43,8 @@ def read(
         f'embedding_size={width} is not hidden_size={hidden}, as in ELECTRA '
         'small, which is not supported; base and large are'
     )
-  return bert_pretrained.read(values)
 
 
-ELECTRA = family.Family('electra', 'ELECTRA', 'encoder', read)
+ELECTRA = family.Family(
+    'electra', 'ELECTRA', 'encoder', read, shape_of=config_of
+)

@@ -70,6 +70,25 @@ def read(
     UserError: a file is missing or broken, or no family of this purpose has
       such folders.
   """
+  values = _config_of(folder, purpose)
+  return _family_of(values, purpose).read(values)
+
+
+def shape_of(folder: pathlib.Path, purpose: family.Purpose) -> Any:
+  """Shapes of a folder with config.json; no weights are read.
+
+  Raises:
+    UserError: as `read`, but for the weights.
+  """
+  values = _config_of(folder, purpose)
+  found = _family_of(values, purpose)
+  assert found.shape_of is not None, found.name
+  return found.shape_of(values)
+
+
+def _config_of(
+    folder: pathlib.Path, purpose: family.Purpose
+) -> json_objects.JsonObject:
   path = folder / 'config.json'
   if not path.exists():
     kind = 'model' if purpose == 'encoder' else 'T5'
@@ -79,8 +98,7 @@ def read(
         f'{path}: no such file. A {kind} is a folder with config.json, '
         f'model.safetensors and a tokenizer{workdir}'
     )
-  values = json_objects.read(path)
-  return _family_of(values, purpose).read(values)
+  return json_objects.read(path)
 
 
 def is_classifier(folder: pathlib.Path) -> bool:

@@ -28,6 +28,8 @@ class Family:
     to_json: (shapes, id of padding) -> values of config.json.
     to_tensors: (parameters, shapes, id of padding) -> tensors of a folder.
     key: of the table, where other models have the `model_type` too.
+    shape_of: config.json of a folder -> shapes and constants, without a look at
+      the weights. Raises UserError.
     read_head: config.json of such a folder -> parameters of `pooler` and
       `score` of a `cross_encoder.CrossEncoder`.
   """
@@ -42,6 +44,7 @@ class Family:
   to_json: Callable[[Any, int], dict[str, Any]] | None = None
   to_tensors: Callable[[Any, Any, int], dict[str, Any]] | None = None
   key: str = ''
+  shape_of: Callable[[json_objects.JsonObject], Any] | None = None
 
   @property
   def name(self) -> str:

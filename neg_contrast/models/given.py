@@ -10,6 +10,7 @@ from neg_contrast.models import (
   generator,
   kinds,
   loading,
+  model_names,
   reranker,
 )
 from neg_contrast.settings import config as config_lib
@@ -28,6 +29,7 @@ class Checkpoint(artifact.Given):
   kind = 'checkpoint'
   name = 'model'
   is_large = True
+  is_elsewhere = True
   checkpoint: str
   seed: int = 0
   config: config_lib.ModelConfig | None = None
@@ -45,6 +47,10 @@ class Checkpoint(artifact.Given):
     """What is wrong with it, as far as a look at its place tells."""
     return by_name.missing(self.checkpoint)
 
+  def fetch(self) -> None:
+    """Downloads what lies on the hub."""
+    _fetch(self.checkpoint)
+
   def read(self) -> loading.Model | Any:
     """Model and weights."""
     if self.config is None:
@@ -57,6 +63,8 @@ class Checkpoint(artifact.Given):
     needs = self.needs().values()
     if self.lacks() or any(need.contents() is None for need in needs):
       return None
+    if by_name.hub_name(self.checkpoint):
+      return None  # It is downloaded when something is made, not in a plan.
     return {'model': self.load().fingerprint}
 
 
@@ -78,6 +86,11 @@ class Start(Checkpoint):
   def lacks(self) -> str | None:
     """What is wrong with it, if nothing makes it."""
     return super().lacks() if self.after is None else None
+
+  def fetch(self) -> None:
+    """Downloads it, if nothing makes it."""
+    if self.after is None:
+      super().fetch()
 
   @property
   def is_projection_random(self) -> bool:
@@ -148,6 +161,7 @@ class Tokenizer(artifact.Given):
 
   kind = 'tokenizer'
   name = 'tokenizer'
+  is_elsewhere = True
   model: str
 
   def describe(self) -> str:
@@ -158,13 +172,29 @@ class Tokenizer(artifact.Given):
     """What is wrong with the model, as far as a look at its place tells."""
     return by_name.missing(self.model)
 
+  def fetch(self) -> None:
+    """Downloads what lies on the hub."""
+    _fetch(self.model)
+
   def read(self) -> tokenizer_lib.Tokenizer:
     """Reads it."""
     return by_name.load_tokenizer(self.model)
 
   def _find_contents(self, role: str) -> dict[str, str] | None:
     del role
-    return {'tokenizer': self.load().sha256} if self.is_made() else None
+    is_here = self.is_made() and not by_name.hub_name(self.model)
+    return {'tokenizer': self.load().sha256} if is_here else None
+
+
+def _fetch(name: str) -> None:
+  """Downloads a model of the hub that is not here.
+
+  Raises:
+    UserError: it can't be downloaded.
+  """
+  missing = by_name.hub_name(name)
+  if missing:
+    model_names.locate(missing)
 
 
 def with_dropout(model: Any, config: config_lib.ModelConfig) -> Any:

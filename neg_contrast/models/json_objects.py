@@ -40,7 +40,7 @@ class JsonObject:
       self, key: str, default: Any = _NEEDED, least: int = -_MOST_INTEGER
   ) -> Any:
     """A whole number from `least` to 2**31 - 1; raises as `text`."""
-    value = self._of_type(key, int, default, 'is no number')
+    value = self._of_type(key, int, default, 'is no whole number')
     if value is not default and not least <= value <= _MOST_INTEGER:
       raise self.error(f'{key}={value} is out of range')
     return value

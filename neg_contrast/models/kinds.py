@@ -105,6 +105,19 @@ def check(
   return kind
 
 
+def check_trained(workdir: pathlib.Path) -> None:
+  """Refuses a workdir without a finished checkpoint; none is read.
+
+  Raises:
+    UserError: nothing was saved yet.
+  """
+  folder = (workdir / checkpoints_lib.FOLDER).absolute()
+  if not any(path.name.isdecimal() for path in folder.glob('*')):
+    raise errors.UserError(
+        f'{folder}: holds no finished checkpoint; train first'
+    )
+
+
 def load(kind: Kind, workdir: pathlib.Path) -> Any:
   """The selected checkpoint of a workdir: the best, else the latest.
 

@@ -20,10 +20,13 @@ from neg_contrast.models import (
   descriptions,
   dual_encoder,
   encoder_settings,
+  families,
+  family,
   model_names,
   named_sizes,
   peft_start,
   pretrained,
+  tensor_files,
   text_spec,
   transformer,
 )
@@ -123,17 +126,71 @@ def shape_by_name(
   Raises:
     UserError: nothing is known of it.
   """
-  if model_names.has_folder(name):
-    found = from_pretrained(name, config, seed=0)
-    return found.spec, found.text
-  shape = named_sizes.shape_by_name(name, 'encoder')
+  sources = describe_towers(name)
+  if len(sources) > 1:
+    check_shared(config, name)
   if config.layers is not None:
-    shape = dataclasses.replace(shape, num_layers=config.layers)
-  source = pretrained.Pretrained(pathlib.Path(), name, shape, {})
-  text = encoder_settings.text_of({'shared': source}, config, name)
+    sources = {role: _lower_layers(source, config.layers, name)
+               for role, source in sources.items()}
+  text = encoder_settings.text_of(sources, config, name)
   return encoder_settings.with_score(
-      encoder_settings.layers_of(source, config), text, config
+      encoder_settings.layers_of(next(iter(sources.values())), config), text,
+      config,
   ), text
+
+
+def describe_towers(name: str) -> dict[str, pretrained.Pretrained]:
+  """What a model brings, but for its weights, which are not read.
+
+  Args:
+    name: what lies on this machine is looked at; of the hub's names, the shapes
+      have to be in the sizes of a family.
+
+  Raises:
+    UserError: a file is missing or broken, or nothing is known of it.
+  """
+  folder = model_names.here(name)
+  if folder is None:
+    shape = named_sizes.shape_by_name(name, 'encoder')
+    return {'shared': pretrained.Pretrained(pathlib.Path(), name, shape, {})}
+  if peft_start.is_one(folder):
+    return describe_towers(peft_start.base_name(folder))
+  return pretrained.describe_towers(folder)
+
+
+def check_files(name: str, purpose: family.Purpose) -> None:
+  """Looks at the files of a model, of which weights are not read.
+
+  What has to be downloaded first is not looked at.
+
+  Raises:
+    UserError: the name can be none, or a file is missing or broken.
+  """
+  folder = model_names.here(model_names.tokenizer_place(name))
+  if folder is None:
+    return
+  if peft_start.is_one(folder):
+    check_files(peft_start.base_name(folder), purpose)
+    return
+  if model_names.is_random(name):
+    tokenizer_lib.check_files(folder)
+  elif purpose == 'generator':
+    families.shape_of(folder, purpose)
+    tensor_files.find(folder, 'T5ForConditionalGeneration')
+    tokenizer_lib.check_files(folder)
+  else:
+    for tower in pretrained.describe_towers(folder).values():
+      tokenizer_lib.check_files(tower.folder)
+
+
+def _lower_layers(
+    source: pretrained.Pretrained, count: int, name: str
+) -> pretrained.Pretrained:
+  """A described tower without its upper layers; raises as `first_layers`."""
+  pretrained.check_layers(source.transformer, count, name)
+  return dataclasses.replace(source, transformer=dataclasses.replace(
+      source.transformer, num_layers=count
+  ))
 
 
 def load_towers(name: str, seed: int) -> dict[str, pretrained.Pretrained]:
@@ -241,6 +298,19 @@ def _text_identity(
   return text.identity | ({'joined': joined} if joined else {})
 
 
+def check_shared(config: config_lib.ModelConfig, name: str) -> None:
+  """Refuses one tower for queries and passages, of a model that has two.
+
+  Raises:
+    UserError: names the key.
+  """
+  if config.shared:
+    raise errors.UserError(
+        f'{name}: holds a query and a passage tower; add '
+        f'--{errors.key("model.shared")}=False, or name one of its two folders'
+    )
+
+
 def _check_towers(
     sources: dict[str, pretrained.Pretrained],
     config: config_lib.ModelConfig,
@@ -251,11 +321,7 @@ def _check_towers(
   Raises:
     UserError: one is asked for, or they differ in more than their weights.
   """
-  if config.shared:
-    raise errors.UserError(
-        f'{name}: holds a query and a passage tower; add '
-        f'--{errors.key("model.shared")}=False, or name one of its two folders'
-    )
+  check_shared(config, name)
   ours, theirs = (
       {
           'layers': encoder_settings.layers_of(source, config),

@@ -1,10 +1,12 @@
 """Names of models: a folder, a name on the hub, `minilm`, or `random:SIZE`."""
 
+import functools
 import importlib.util
 import pathlib
 
 from neg_contrast import errors
 from neg_contrast.artifacts import folders
+from neg_contrast.models import hub
 
 MINILM = 'minilm'
 _MINILM_HUB_NAME = 'sentence-transformers/all-MiniLM-L6-v2'
@@ -35,6 +37,23 @@ def tokenizer_place(name: str) -> str:
 def has_folder(name: str) -> bool:
   """Whether a model lies on this machine, or comes with a package."""
   return name == MINILM or pathlib.Path(name).is_dir()
+
+
+def here(name: str) -> pathlib.Path | None:
+  """The folder of a name that is on this machine; None: it is not.
+
+  A hub name is where an earlier download keeps it. Nothing is downloaded.
+
+  Raises:
+    UserError: as `locate`, of what can be no hub name.
+  """
+  if is_random(name):
+    return None
+  if name == MINILM:
+    return packaged_minilm()
+  check_place(name)
+  folder = pathlib.Path(name)
+  return folder if folder.is_dir() else hub.cached(name)
 
 
 def check_place(name: str) -> None:
@@ -68,18 +87,7 @@ def locate(name: str) -> pathlib.Path:
   folder = pathlib.Path(name)
   if folder.is_dir():
     return folder
-  import huggingface_hub  # Needed for hub names only.
-
-  try:
-    return pathlib.Path(huggingface_hub.snapshot_download(
-        name, allow_patterns=['*.json', '*.safetensors', '*.txt', '*.model']
-    ))
-  except (OSError, ValueError, huggingface_hub.errors.HfHubHTTPError) as e:
-    raise errors.UserError(
-        f'{name}: neither a folder here nor a model that could be downloaded '
-        f'({type(e).__name__}). Check the name and the connection, or download '
-        'it elsewhere and give its folder'
-    ) from None
+  return hub.download(name)
 
 
 def packaged_minilm() -> pathlib.Path:
@@ -102,13 +110,21 @@ def packaged_minilm() -> pathlib.Path:
   weights = next(root.rglob('model.safetensors'), None)
   if weights is None:
     raise errors.UserError(f'{root}: holds no model.safetensors; {install}')
-  have = folders.sha256_file(weights)
+  stat = weights.stat()
+  have = _sha256(weights, stat.st_size, stat.st_mtime_ns)
   if have != _MINILM_SHA256:
     raise errors.UserError(
         f'{weights}: sha256 {have} is not the official {_MINILM_SHA256}; '
         f'{install}'
     )
   return weights.parent
+
+
+@functools.cache
+def _sha256(path: pathlib.Path, size: int, time_ns: int) -> str:
+  """Of a file, read again when its size or time are others."""
+  del size, time_ns
+  return folders.sha256_file(path)
 
 
 def _looks_local(name: str) -> bool:

@@ -187,5 +187,5 @@ def to_json(
 
 MODERNBERT = family.Family(
     'modernbert', 'ModernBERT', 'encoder', read, modernbert.MODERNBERT_SIZES,
-    to_json=to_json, to_tensors=to_tensors,
+    to_json=to_json, to_tensors=to_tensors, shape_of=config_of,
 )

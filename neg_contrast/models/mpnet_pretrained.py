@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from neg_contrast.models import (
+  bert,
   bert_pretrained,
   family,
   json_objects,
@@ -45,6 +46,30 @@ def read(
   Raises:
     UserError: it is not supported, or weights do not fit it.
   """
+  whole = _whole(values)
+  folder = values.path.parent
+  tensors = {_renamed(name.removeprefix('mpnet.'), _NAMES): tensor
+             for name, tensor in tensor_files.read_tensors(folder).items()}
+  params = bert_pretrained.convert_bert(tensors, whole, str(folder))
+  positions = params['embeddings']['position']
+  positions['embedding'] = positions['embedding'][_FIRST_POSITION:]
+  params['relative_bias'] = {'embedding': tensor_files.take(
+      tensors, _RELATIVE, (mpnet.BUCKETS, whole.num_heads), str(folder)
+  )}
+  return _used(whole), params
+
+
+def config_of(values: json_objects.JsonObject) -> mpnet.MPNetConfig:
+  """Shapes of a folder; raises as `read`, which needs weights too."""
+  return _used(_whole(values))
+
+
+def _whole(values: json_objects.JsonObject) -> bert.BertConfig:
+  """Shapes as config.json has them, with positions that no text has.
+
+  Raises:
+    UserError: it is not supported.
+  """
   count = values.integer(_BUCKETS, mpnet.BUCKETS)
   if count != mpnet.BUCKETS:
     raise values.error(f'{_BUCKETS}={count}, and an MPNet has {mpnet.BUCKETS}')
@@ -56,20 +81,16 @@ def read(
         f'max_position_embeddings={whole.max_positions} leaves no positions '
         f'after the first {_FIRST_POSITION}, which no text has'
     )
-  folder = values.path.parent
-  tensors = {_renamed(name.removeprefix('mpnet.'), _NAMES): tensor
-             for name, tensor in tensor_files.read_tensors(folder).items()}
-  params = bert_pretrained.convert_bert(tensors, whole, str(folder))
-  positions = params['embeddings']['position']
-  positions['embedding'] = positions['embedding'][_FIRST_POSITION:]
-  params['relative_bias'] = {'embedding': tensor_files.take(
-      tensors, _RELATIVE, (mpnet.BUCKETS, whole.num_heads), str(folder)
-  )}
+  return whole
+
+
+def _used(whole: bert.BertConfig) -> mpnet.MPNetConfig:
+  """Shapes as they are computed with."""
   fields = dataclasses.asdict(whole) | {
       'max_positions': whole.max_positions - _FIRST_POSITION,
       'model_type': 'mpnet',
   }
-  return mpnet.MPNetConfig(**fields), params
+  return mpnet.MPNetConfig(**fields)
 
 
 def to_tensors(
@@ -116,5 +137,5 @@ def _renamed(name: str, names: dict[str, str]) -> str:
 
 MPNET = family.Family(
     'mpnet', 'MPNet', 'encoder', read, {'mpnet-base': mpnet.MPNetConfig()},
-    to_json=to_json, to_tensors=to_tensors,
+    to_json=to_json, to_tensors=to_tensors, shape_of=config_of,
 )

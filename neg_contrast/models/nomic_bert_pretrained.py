@@ -174,5 +174,5 @@ def to_json(
 
 NOMIC_BERT = family.Family(
     'nomic_bert', 'NomicBERT', 'encoder', read, nomic_bert.NOMIC_BERT_SIZES,
-    to_json=to_json, to_tensors=to_tensors,
+    to_json=to_json, to_tensors=to_tensors, shape_of=config_of,
 )

@@ -106,6 +106,25 @@ def load_towers(name: str) -> dict[str, Pretrained]:
   return {'shared': _load_folder(folder)}
 
 
+def describe_towers(folder: pathlib.Path) -> dict[str, Pretrained]:
+  """As `load_towers` of a folder, but without weights and fingerprint.
+
+  Raises:
+    UserError: a file is missing, broken, or of another architecture.
+  """
+  towers = {role: folder / role for role in ('query', 'passage')}
+  if all((f / 'modules.json').exists() for f in towers.values()):
+    return {role: _describe_folder(f) for role, f in towers.items()}
+  if blink_pretrained.is_blink(folder):
+    shape = families.shape_of(folder, 'encoder')
+    tensor_files.find(folder)
+    return {role: Pretrained(
+        folder, '', shape, {}, pooling='cls', normalize=False,
+        title_end=blink_pretrained.TITLE_END,
+    ) for role in towers}
+  return {'shared': _describe_folder(folder)}
+
+
 def projection_features(name: str) -> int | None:
   """Features of the projection that a model brings; no weights are read.
 
@@ -158,11 +177,7 @@ def first_layers(
   """
   if count is None or count == source.transformer.num_layers:
     return source
-  if count > source.transformer.num_layers:
-    raise errors.UserError(
-        f'{errors.key("model.layers")}={count}: {name} has '
-        f'{source.transformer.num_layers}'
-    )
+  check_layers(source.transformer, count, name)
   return dataclasses.replace(
       source,
       transformer=dataclasses.replace(source.transformer, num_layers=count),
@@ -175,6 +190,18 @@ def first_layers(
   )
 
 
+def check_layers(shape: shape_lib.Shape, count: int, name: str) -> None:
+  """Refuses more layers than there are.
+
+  Raises:
+    UserError: names the key.
+  """
+  if count > shape.num_layers:
+    raise errors.UserError(
+        f'{errors.key("model.layers")}={count}: {name} has {shape.num_layers}'
+    )
+
+
 def _load_folder(folder: pathlib.Path) -> Pretrained:
   """Reads a folder of one tower."""
   exported.check(folder)
@@ -185,24 +212,48 @@ def _load_folder(folder: pathlib.Path) -> Pretrained:
     )
   modules = sentence_modules.read(folder)
   config, params = families.read(modules.transformer, 'encoder')
-  projections, projection_params = sentence_modules.projections(
-      modules, config.hidden_size
+  layers, weights = sentence_modules.projections(modules, config.hidden_size)
+  return dataclasses.replace(
+      _described(modules, config, layers), params=params,
+      projection_params=weights,
+      fingerprint=tensor_files.fingerprint_of(folder),
   )
+
+
+def _describe_folder(folder: pathlib.Path) -> Pretrained:
+  """The same without weights, which have to be there."""
+  if not (folder / 'modules.json').exists():
+    shape = families.shape_of(folder, 'encoder')
+    tensor_files.find(folder)
+    return Pretrained(folder, '', shape, {})
+  modules = sentence_modules.read(folder)
+  shape = families.shape_of(modules.transformer, 'encoder')
+  for place in (modules.transformer, *modules.dense):
+    tensor_files.find(place)
+  return _described(
+      modules, shape, sentence_modules.layers(modules, shape.hidden_size)
+  )
+
+
+def _described(
+    modules: sentence_modules.Modules, shape: shape_lib.Shape,
+    projections: tuple[projections_lib.Projection, ...],
+) -> Pretrained:
+  """What a folder of sentence-transformers says beside its weights."""
   settings = json_objects.read_if_there(
-      folder / 'config_sentence_transformers.json'
+      modules.folder / 'config_sentence_transformers.json'
   )
   prompts, own = settings.object('prompts'), settings.object(OWN_KEY)
   least = sentence_modules.SHORTEST
   return Pretrained(
-      folder=folder,
-      fingerprint=tensor_files.fingerprint_of(folder),
-      transformer=config,
-      params=params,
+      folder=modules.folder,
+      fingerprint='',
+      transformer=shape,
+      params={},
       pooling=sentence_modules.pooling(modules),
       projections=projections,
-      projection_params=projection_params,
       normalize=modules.is_normalized,
-      max_length=sentence_modules.max_length(modules, config.max_positions),
+      max_length=sentence_modules.max_length(modules, shape.max_positions),
       query_length=own.integer('query_length', None, least),
       passage_length=own.integer('passage_length', None, least),
       query_prompt=own.text('query_prefix', prompts.text('query', '')),

@@ -163,5 +163,5 @@ def to_json(config: qwen3.Qwen3Config, pad_id: int) -> dict[str, Any]:
 
 QWEN3 = family.Family(
     'qwen3', 'Qwen3', 'encoder', read, qwen3.QWEN3_SIZES, to_json=to_json,
-    to_tensors=to_tensors,
+    to_tensors=to_tensors, shape_of=config_of,
 )

@@ -37,6 +37,27 @@ def read(
   Raises:
     UserError: it is not supported, or weights do not fit it.
   """
+  whole, first = _whole(values)
+  folder = values.path.parent
+  params = bert_pretrained.convert_bert(
+      tensor_files.read_tensors(folder), whole, str(folder)
+  )
+  positions = params['embeddings']['position']
+  positions['embedding'] = positions['embedding'][first:]
+  return _used(values, whole, first), params
+
+
+def config_of(values: json_objects.JsonObject) -> bert.BertConfig:
+  """Shapes of a folder; raises as `read`, which needs weights too."""
+  return _used(values, *_whole(values))
+
+
+def _whole(values: json_objects.JsonObject) -> tuple[bert.BertConfig, int]:
+  """Shapes as config.json has them, and the first position that texts have.
+
+  Raises:
+    UserError: it is not supported.
+  """
   first = values.integer('pad_token_id', 1) + 1
   whole = bert_pretrained.config_of(values)
   if whole.max_positions <= first:
@@ -44,16 +65,17 @@ def read(
         f'max_position_embeddings={whole.max_positions} leaves no positions '
         f'after the first {first}, which no text has'
     )
-  folder = values.path.parent
-  params = bert_pretrained.convert_bert(
-      tensor_files.read_tensors(folder), whole, str(folder)
-  )
-  positions = params['embeddings']['position']
-  positions['embedding'] = positions['embedding'][first:]
+  return whole, first
+
+
+def _used(
+    values: json_objects.JsonObject, whole: bert.BertConfig, first: int
+) -> bert.BertConfig:
+  """Shapes as they are computed with."""
   return dataclasses.replace(
       whole, max_positions=whole.max_positions - first,
       model_type=values.text('model_type'),
-  ), params
+  )
 
 
 def to_tensors(
@@ -95,7 +117,7 @@ _read_head = functools.partial(
 ROBERTA = family.Family(
     'roberta', 'RoBERTa', 'encoder', read, {'roberta-base': _BASE},
     'RobertaForSequenceClassification', _read_head, to_json=to_json,
-    to_tensors=to_tensors,
+    to_tensors=to_tensors, shape_of=config_of,
 )
 XLM_ROBERTA = family.Family(
     'xlm-roberta', 'XLM-RoBERTa', 'encoder', read, {
@@ -105,5 +127,5 @@ XLM_ROBERTA = family.Family(
             intermediate_size=4096,
         ),
     }, 'XLMRobertaForSequenceClassification', _read_head, to_json=to_json,
-    to_tensors=to_tensors,
+    to_tensors=to_tensors, shape_of=config_of,
 )

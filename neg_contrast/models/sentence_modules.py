@@ -136,10 +136,39 @@ def projections(
   return tuple(layers), params
 
 
+def layers(
+    modules: Modules, hidden: int
+) -> tuple[projections_lib.Projection, ...]:
+  """The Dense modules without their weights; otherwise as `projections`."""
+  found: list[projections_lib.Projection] = []
+  for number, folder in enumerate(modules.dense):
+    before = modules.dense[number - 1].name if number else 'Transformer'
+    found.append(_layer(json_objects.read(folder / 'config.json'), hidden,
+                        f'the {before} gives'))
+    hidden = found[-1].features
+  return tuple(found)
+
+
 def _dense(
     folder: pathlib.Path, hidden: int, given: str
 ) -> tuple[projections_lib.Projection, dict[str, np.ndarray]]:
   values = json_objects.read(folder / 'config.json')
+  layer = _layer(values, hidden, given)
+  tensors = tensor_files.read_tensors(folder)
+  take = lambda name, shape: tensor_files.take(
+      tensors, f'linear.{name}', shape, str(folder)
+  )
+  params = {'kernel': take('weight', (layer.features, hidden)).T}
+  if layer.bias:
+    params['bias'] = take('bias', (layer.features,))
+  elif 'linear.bias' in tensors:
+    raise values.error('bias=false, and there are weights of one')
+  return layer, params
+
+
+def _layer(
+    values: json_objects.JsonObject, hidden: int, given: str
+) -> projections_lib.Projection:
   own = (values.text('module_input_name', _INPUT),
          values.text('module_output_name', _INPUT))
   if own != (_INPUT, _INPUT) or values.flag('use_residual', False):
@@ -150,19 +179,9 @@ def _dense(
   shape = values.integer('out_features', least=1), values.integer('in_features')
   if shape[1] != hidden:
     raise values.error(f'in_features={shape[1]}, and {given} {hidden}')
-  layer = projections_lib.Projection(
+  return projections_lib.Projection(
       shape[0], values.flag('bias', True), _activation(values)
   )
-  tensors = tensor_files.read_tensors(folder)
-  take = lambda name, shape: tensor_files.take(
-      tensors, f'linear.{name}', shape, str(folder)
-  )
-  params = {'kernel': take('weight', shape).T}
-  if layer.bias:
-    params['bias'] = take('bias', shape[:1])
-  elif 'linear.bias' in tensors:
-    raise values.error('bias=false, and there are weights of one')
-  return layer, params
 
 
 def _activation(values: json_objects.JsonObject) -> str:

@@ -150,6 +150,7 @@ def _table(config, words) -> tensor_names.Table:
 T5_ENCODER = family.Family(
     't5', 'T5 encoder', 'encoder', read, t5_encoder.T5_ENCODER_SIZES,
     to_json=to_json, to_tensors=to_tensors, key='t5_encoder',
+    shape_of=config_of,
 )
 MT5_ENCODER = dataclasses.replace(
     T5_ENCODER, model_type='mt5', title='mT5 encoder', sizes={},

@@ -61,11 +61,7 @@ def read(
   Raises:
     UserError: weights do not fit them, or are not safetensors.
   """
-  folder = values.path.parent
-  generation = json_objects.read_if_there(folder / 'generation_config.json')
-  values = json_objects.JsonObject(
-      values.path, {**generation.values, **values.values}
-  )
+  folder, values = values.path.parent, _with_generation(values)
   tensors = dict(tensor_files.read_tensors(folder, _MODEL_CLASS))
   _merge_copies(tensors, str(folder))
   tensors.pop(_UNUSED + '.weight', None)
@@ -76,6 +72,28 @@ def read(
       del tensors[_HEAD]
   config = _make_config(values, is_tied)
   return config, convert_t5(tensors, config, str(folder))
+
+
+def config_of(values: json_objects.JsonObject) -> t5_config.T5Config:
+  """Shapes of a folder, as config.json says whether its matrices are tied.
+
+  Raises:
+    UserError: it is not supported.
+  """
+  values = _with_generation(values)
+  return _make_config(values, values.flag('tie_word_embeddings', True))
+
+
+def _with_generation(
+    values: json_objects.JsonObject
+) -> json_objects.JsonObject:
+  """config.json, filled up from `generation_config.json`."""
+  generation = json_objects.read_if_there(
+      values.path.parent / 'generation_config.json'
+  )
+  return json_objects.JsonObject(
+      values.path, {**generation.values, **values.values}
+  )
 
 
 def convert_t5(
@@ -316,5 +334,7 @@ def _their_names(
           for i in range(count)], not rest[0].endswith('_norm')
 
 
-T5 = family.Family('t5', 'T5', 'generator', read, t5_config.T5_SIZES)
-MT5 = family.Family('mt5', 'mT5', 'generator', read)
+T5 = family.Family(
+    't5', 'T5', 'generator', read, t5_config.T5_SIZES, shape_of=config_of
+)
+MT5 = family.Family('mt5', 'mT5', 'generator', read, shape_of=config_of)

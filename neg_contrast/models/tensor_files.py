@@ -27,17 +27,7 @@ def read_tensors(
     UserError: a file is missing or broken.
   """
   tensors = {}
-  for file in _files(folder):
-    if not file.exists():
-      pickled = (folder / 'pytorch_model.bin').exists()
-      raise errors.UserError(
-          f'{file}: no such file. ' + (
-              'pytorch_model.bin is a pickle, which can run code and is not '
-              'read: convert it where you trust it, with transformers: '
-              f'{model_class}.from_pretrained(DIR).save_pretrained(DIR)'
-              if pickled else 'A model folder holds config.json, '
-              'model.safetensors and a tokenizer')
-      )
+  for file in find(folder, model_class):
     try:
       with safetensors.safe_open(file, framework='flax') as f:
         for key in f.keys():  # noqa: SIM118 - not a dict
@@ -48,6 +38,29 @@ def read_tensors(
           f'{file}: not a safetensors file: {e}; {json_objects.REMEDY}'
       ) from None
   return tensors
+
+
+def find(
+    folder: pathlib.Path, model_class: str = 'AutoModel'
+) -> list[pathlib.Path]:
+  """The files of weights; arguments as `read_tensors`, and nothing is read.
+
+  Raises:
+    UserError: one is missing, or their index is broken.
+  """
+  files = _files(folder)
+  for file in files:
+    if not file.exists():
+      pickled = (folder / 'pytorch_model.bin').exists()
+      raise errors.UserError(
+          f'{file}: no such file. ' + (
+              'pytorch_model.bin is a pickle, which can run code and is not '
+              'read: convert it where you trust it, with transformers: '
+              f'{model_class}.from_pretrained(DIR).save_pretrained(DIR)'
+              if pickled else 'A model folder holds config.json, '
+              'model.safetensors and a tokenizer')
+      )
+  return files
 
 
 def names(folder: pathlib.Path) -> list[str]:

@@ -62,7 +62,8 @@ class Config(keys.Section):
     workdir: folder of the results, unless `--workdir` names one; empty:
       `workdirs/<config name>`.
     stage1: the config of the training whose checkpoint this one starts from,
-      instead of `model.init`; it runs first where it is not done yet.
+      instead of `model.init`; it runs first where it is not done yet. Without a
+      workdir of its own it lies in `stage1` in that of this one.
     generator: the config of the training of the generator whose questions are
       trained on; it runs first where it is not done yet.
     checkpoint: a trained workdir, or a BERT-family or sentence-transformers
@@ -104,7 +105,7 @@ class Config(keys.Section):
   checkpoint: str = keys.key('', counts=False)
   candidates: str = keys.key('', counts=False)
   query: str = keys.key('', counts=False)
-  seed: int = keys.key(0, keys.at_least(0))
+  seed: int = keys.key(0, keys.from_to(0, 2**32 - 1))
   data: DataConfig = keys.section(DataConfig)
   mixture: MixtureConfig = keys.section(MixtureConfig, counts=keys.Where(
       'it has `sets`', lambda config: bool(config.mixture.sets)

@@ -48,7 +48,9 @@ class DataConfig(keys.Section):
       tokenizer of `checkpoint`; 0: `passage_words` counts.
     passage_judgements: what `job=split` makes of a document that answers a
       question: its passage that is `nearest` to the question by BM25 does, or
-      `all` do. Known negatives are all negatives.
+      `all` do; `document`: the nearest in `train_split`, and all in the other
+      splits, where the best passage of a document counts then
+      (`document_ndcg@10` and the like). Known negatives are all negatives.
   """
 
   section = 'data'
@@ -70,7 +72,7 @@ class DataConfig(keys.Section):
   query_prefix: str | None = keys.key(None, counts=keys.Changed())
   passage_prefix: str | None = keys.key(None, counts=keys.Changed())
   document: str = keys.key('reader', keys.one_of('reader', 'title'))
-  batch_size: int = keys.key(64, keys.at_least(2))
+  batch_size: int = keys.key(64, keys.from_to(2, 2**20))
   groups: int = keys.key(1, keys.at_least(1))
   row_length: int = keys.key(0, keys.at_least(0))
   expected_query_tokens: int = keys.key(12, keys.at_least(3), counts=False)
@@ -78,7 +80,7 @@ class DataConfig(keys.Section):
   passage_words: int = keys.key(100, keys.at_least(1), counts=False)
   passage_tokens: int = keys.key(0, keys.at_least(0), counts=False)
   passage_judgements: str = keys.key(
-      'nearest', keys.one_of('nearest', 'all'), counts=False
+      'nearest', keys.one_of('nearest', 'all', 'document'), counts=False
   )
 
   def __post_init__(self):

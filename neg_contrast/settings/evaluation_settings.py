@@ -22,6 +22,9 @@ class EvaluationConfig(keys.Section):
     answer_ks: cut-offs of `answer_accuracy@k`; empty: not measured.
     answer_rule: `string` (the DPR rule) or `regex`.
     depth: passages retrieved for a query.
+    by_document: `job=search` shows each document once, with its best passage;
+      `depth` counts documents then. Metrics of documents are `document_ndcg@10`
+      and the like, see `metrics`.
     runs: TREC run files that `job=evaluate` evaluates too; and files of
       Zeshel's tfidf_candidates.
     dpr_results: also write every ranking with its texts as DPR's result json.
@@ -53,7 +56,8 @@ class EvaluationConfig(keys.Section):
   answer_rule: str = keys.key(
       'string', keys.one_of('string', 'regex'), counts=False
   )
-  depth: int = keys.key(100, keys.at_least(1), counts=False)
+  depth: int = keys.key(100, keys.from_to(1, 10**6), counts=False)
+  by_document: bool = keys.key(False, counts=False)
   runs: tuple[str, ...] = keys.key((), counts=False)
   dpr_results: bool = keys.key(False, counts=False)
   bm25: bool = keys.key(True, counts=False)

@@ -65,7 +65,7 @@ class LossConfig(keys.Section):
   section = 'loss'
 
   kind: str = keys.key('softmax', keys.one_of(LOSSES), counts=keys.Changed())
-  scale: float = keys.key(20.0, keys.above(0))
+  scale: float = keys.key(20.0, keys.above_at_most(0, 10**6))
   learn_scale: bool = keys.key(False)
   bidirectional: bool = keys.key(True)
   candidates: str = keys.key('batch', keys.one_of('batch', 'own'))

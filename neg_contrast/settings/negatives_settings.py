@@ -112,7 +112,7 @@ class NegativesConfig(source_list.NamedSources, keys.Section):
   pool_size: int = keys.key(
       100, keys.at_least(1), counts=_if_named('context')
   )
-  depth: int = keys.key(200, counts=False)
+  depth: int = keys.key(200, keys.from_to(1, 10**6), counts=False)
   hard_percent: float = keys.key(
       100.0, keys.from_to(0, 100), counts=_IF_SAMPLED
   )
@@ -129,7 +129,9 @@ class NegativesConfig(source_list.NamedSources, keys.Section):
   fine_dim: int = keys.key(512, keys.at_least(1), counts=False)
   miner_init: str = keys.key('', counts=False)
   miner_steps: int = keys.key(0, keys.at_least(0), counts=False)
-  miner_seed: int | None = keys.key(None, keys.at_least(0), counts=False)
+  miner_seed: int | None = keys.key(
+      None, keys.from_to(0, 2**32 - 1), counts=False
+  )
   miner_epochs: float = keys.key(0.0, keys.at_least(0), counts=False)
   first_rank: int = keys.key(1, keys.at_least(1), counts=False)
   last_rank: int = keys.key(0, keys.at_least(0), counts=False)

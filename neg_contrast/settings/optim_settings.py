@@ -44,11 +44,11 @@ class OptimConfig(keys.Section):
       'constant', keys.one_of('constant', 'linear', 'cosine')
   )
   warmup_steps: int = keys.key(0, keys.from_to(0, _MOST_STEPS))
-  weight_decay: float = keys.key(0.0, keys.at_least(0))
+  weight_decay: float = keys.key(0.0, keys.from_to(0, 10))
   clip_norm: float = keys.key(0.0, keys.at_least(0))
   b1: float = keys.key(0.9, keys.at_least_below(0, 1))
   b2: float = keys.key(0.999, keys.at_least_below(0, 1))
-  eps: float = keys.key(1e-8, keys.above(0))
+  eps: float = keys.key(1e-8, keys.above_at_most(0, 1))
   epochs: float = keys.key(1.0, keys.above_at_most(0, 10**6))
   steps: int = keys.key(0, keys.from_to(0, _MOST_STEPS))
   ema: float = keys.key(

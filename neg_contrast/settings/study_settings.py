@@ -22,7 +22,7 @@ class StudyConfig(keys.Section):
   section = 'study'
 
   rows: tuple[str, ...] = keys.key(())
-  seeds: tuple[int, ...] = keys.key((), each=keys.at_least(0))
+  seeds: tuple[int, ...] = keys.key((), each=keys.from_to(0, 2**32 - 1))
   once: tuple[str, ...] = keys.key(())
   seed_stage1: bool = keys.key(False)
 

@@ -172,6 +172,11 @@ class MixtureTraining(encoder_run.DualEncoderTraining):
     self.row_lengths = batcher.row_lengths
     return batcher, sum(order.sizes)
 
+  @property
+  def _tune_queries(self):
+    """Several splits, of which none is too small alone."""
+    return None
+
   def _tune(self):
     measures = {one.name: encoder_tuning.make_measure(
         one.config, one.data.load(), self.model, one.stop_rows

@@ -11,6 +11,7 @@ from jax.sharding import Mesh
 from neg_contrast import hosts
 from neg_contrast.artifacts import checkpoints as checkpoints_lib
 from neg_contrast.artifacts import failures, folders
+from neg_contrast.data import thin_data
 from neg_contrast.models import by_name
 from neg_contrast.training import (
   loop,
@@ -92,6 +93,7 @@ class Training(recipe.Recipe):
     workdir, ready = self.workdir, self.set_up()
     measure = self._meter()
     hosts.on_first(lambda: self._describe_run(ready))
+    hosts.on_first(lambda: self._warn_of_little(ready))
     with failures.while_writing(workdir), checkpoints_lib.writing(
         workdir
     ) as checkpoints:
@@ -114,6 +116,21 @@ class Training(recipe.Recipe):
                              self._refresh_steps),
             self._refresh, measure, ready.complete,
         ).fit(state, progress)
+
+  def _warn_of_little(self, ready: recipe.Ready) -> None:
+    """Says what there is too little of."""
+    evaluation = self._config.evaluation
+    for line in thin_data.of_training(thin_data.Sizes(
+        ready.examples, self._config.data.batch_size, ready.total_steps,
+        self._tune_queries if evaluation.eval_steps else None,
+        bool(evaluation.eval_steps and evaluation.patience),
+    )):
+      logging.warning('%s', line)
+
+  @property
+  def _tune_queries(self) -> int | None:
+    """How many queries it is tuned by; None: of several data sets."""
+    return len(self._dataset.gold.train_and_tune[1].queries)
 
   def _environment(self) -> dict[str, Any]:
     return run_record.environment(self._mesh, by_name.compute_dtype(

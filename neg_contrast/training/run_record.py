@@ -120,14 +120,7 @@ class RunRecord:
         format.
     """
     saved = self.read()
-    differences = _differences(saved['identity'], folders.as_json(identity))
-    if differences:
-      raise errors.UserError(
-          f'{self._path}: this workdir holds a run with other settings:\n'
-          + '\n'.join(f'  {line}' for line in differences)
-          + '\nGo on with those, remove it, or name another '
-          + errors.flag('workdir')
-      )
+    self._refuse(_differences(saved['identity'], folders.as_json(identity)))
     for key, value in folders.as_json(environment).items():
       began = saved['environment'].get(key)
       if (began or value) and began != value:  # None is as good as empty.
@@ -135,6 +128,23 @@ class RunRecord:
             '%s was %s when the run began and is %s now: results may differ '
             'in their last bits', key, began, value,
         )
+
+  def check_settings(self, settings: Mapping[str, Any]) -> None:
+    """Refuses a workdir that holds a run with other settings.
+
+    As `check`, before data and models of the run are known.
+
+    Args:
+      settings: those that count, of the run that is asked for.
+
+    Raises:
+      UserError: as `check`.
+    """
+    if self.exists():
+      saved = self.read()
+      self._refuse(_differences(saved['identity'], folders.as_json(
+          {**saved['identity'], 'settings': settings}
+      )))
 
   def chunk_groups(self, devices: dict[str, Any]) -> int | None:
     """The number of groups that the run encodes at once.
@@ -155,6 +165,15 @@ class RunRecord:
            for key, value in folders.as_json(devices).items()):
       return None
     return saved['config']['model'].get('chunk_groups', 0)
+
+  def _refuse(self, differences: list[str]) -> None:
+    if differences:
+      raise errors.UserError(
+          f'{self._path}: this workdir holds a run with other settings:\n'
+          + '\n'.join(f'  {line}' for line in differences)
+          + '\nGo on with those, remove it, or name another '
+          + errors.flag('workdir')
+      )
 
   def _damaged(self) -> errors.UserError:
     return errors.UserError(

@@ -137,3 +137,8 @@ def test_judgements_come_along(tmp_path):
   made = make('all', 'all')
   made.build()
   assert read('test') == head + 'q2\tb#1\t1\nq2\tb#2\t1\n'
+  # Trained on the nearest; measured by documents.
+  made = make('document', 'document')
+  made.build()
+  assert read('train') == head + 'q1\ta#1\t2\nq1\tb#1\t0\nq1\tb#2\t0\n'
+  assert read('test') == head + 'q2\tb#1\t1\nq2\tb#2\t1\n'

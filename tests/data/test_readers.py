@@ -996,3 +996,20 @@ def test_hints(tmp_path, name, text, scheme):
     with pytest.raises(errors.UserError,
                        match=f'did you mean {scheme}:{shown}\\?'):
       sources.open_source(f'none:{place}', records.InvalidRecords(False))
+
+
+@pytest.mark.parametrize('name, kind', [
+    ('faq.csv', 'csv'), ('faq.tsv.gz', 'tsv'), ('faq.parquet', 'parquet'),
+])
+def test_hints_of_tables(tmp_path, name, kind):
+  path = write(tmp_path / name, 'question,text\n')
+  with pytest.raises(errors.UserError,
+                     match=f'did you mean {kind}:{path}\\?'):
+    sources.open_source(str(path), records.InvalidRecords(False))
+
+
+def test_hint_of_a_folder_of_parquet(tmp_path):
+  (tmp_path / 'data').mkdir()
+  write(tmp_path / 'data' / 'train-0.parquet', '')
+  with pytest.raises(errors.UserError, match=f'did you mean hf:{tmp_path}'):
+    sources.open_source(str(tmp_path), records.InvalidRecords(False))

@@ -77,6 +77,8 @@ def test_an_unknown_metric_names_all(registered, tmp_path):
       "config.evaluation.metrics: no metric 'unjudgd@5'; there are "
       'accuracy@k, recall@k, precision@k, ndcg@k, mrr@k, mrr, map, '
       'answer_accuracy@k, unnormalized_accuracy, normalized_accuracy, '
+      'document_accuracy@k, document_recall@k, document_precision@k, '
+      'document_ndcg@k, document_mrr@k, document_mrr, document_map, '
       'unjudged@k (k = 1, 2, ...), and macro_accuracy@k and the like')
 
 

@@ -131,7 +131,6 @@ def test_refused(job, values, message):
 
 
 @pytest.mark.parametrize(('place', 'inner', 'values', 'message'), [
-    ('stage1', 'train', {}, "config.stage1.workdir='': is needed"),
     ('stage1', 'mine', {'workdir': 'w'}, "config.stage1.job='mine': must be"),
     ('stage1', 'train', {'workdir': 'w', 'loss.candidates': 'own'},
      '--config.stage1.loss.bidirectional=False'),

@@ -119,6 +119,18 @@ def test_plan_marks_what_is_missing(root):
   assert 'registry' not in result.stderr  # Of Orbax, which we mean to override.
 
 
+def test_a_python_without_the_packages(root):
+  del root
+  result = subprocess.run([
+      sys.executable, '-S', '-m', 'neg_contrast.main', '--plan',
+  ], env={'PATH': os.environ['PATH']}, cwd=processes.ROOT,
+      capture_output=True, text=True, check=False)
+  assert result.returncode == 2 and not result.stdout
+  assert result.stderr.startswith('error: ') and 'no module absl' in (
+      result.stderr)
+  assert result.stderr.count('\n') == 1
+
+
 def test_platforms_without_devices_are_told(root):
   result = subprocess.run([  # JAX reads its environment when it is imported.
       sys.executable, '-m', 'neg_contrast.main',

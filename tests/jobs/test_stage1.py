@@ -531,7 +531,6 @@ class TestRefusals:
   @pytest.mark.parametrize('key, value, match', [
       ('stage1.optim.epochs', -1.0, r'config\.stage1\.optim\.epochs'),
       ('stage1.job', 'train_generator', r'config\.stage1\.job'),
-      ('stage1.workdir', '', r'config\.stage1\.workdir'),
       ('synthetic.pairs', 'generated', 'config.checkpoint'),
       ('synthetic.method', 'diverse', 'sample, beam, greedy'),
       ('model.query_length', 20, r'set both'),

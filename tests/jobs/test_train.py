@@ -1,5 +1,6 @@
 """Whole jobs on a tiny corpus: train, interrupt, resume, evaluate, any mesh."""
 
+import dataclasses
 import json
 import os
 import re
@@ -405,6 +406,17 @@ def two_stages(root):
   config.stage1 = tiny.make_config(root, optim__steps=2, **few)
   config.stage1.workdir = str(root / 'first')
   return config_lib.parse(config)
+
+
+def test_a_stage_1_without_a_workdir_lies_in_that_of_its_training(tmp_path):
+  """So two trainings with other settings never meet."""
+  config = two_stages(tmp_path)
+  own = dataclasses.replace(
+      config, stage1=dataclasses.replace(config.stage1, workdir=''))
+  for name in ('one', 'two'):
+    job = train.TrainJob(own, tmp_path / name)
+    assert job.stage1.run.workdir == tmp_path / name / 'stage1'
+    assert job.run.start.checkpoint == str(tmp_path / name / 'stage1')
 
 
 def test_a_tree_that_was_moved_goes_on(tmp_path, monkeypatch):

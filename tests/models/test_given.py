@@ -96,6 +96,16 @@ def test_memory_holds_it_only_while_it_is_wanted(root):
   assert made.load() is not loaded
 
 
+def test_a_workdir_without_a_checkpoint_is_missing(tmp_path):
+  tiny.train_only(tmp_path, tmp_path / 'work', optim__steps=2,
+                  negatives__sources=())
+  made = given.Checkpoint(str(tmp_path / 'work'))
+  assert made.lacks() is None
+  for path in (tmp_path / 'work' / 'checkpoints').glob('[0-9]*'):
+    path.rename(path.with_name(f'{path.name}.orbax-checkpoint-tmp'))
+  assert 'holds no finished checkpoint; train first' in made.lacks()
+
+
 def test_what_a_training_makes_does_not_lack(root):
   config = config_of(init=str(root / 'gone'))
   alone = given.Start(str(root / 'gone'), 0, config)

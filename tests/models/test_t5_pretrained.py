@@ -143,7 +143,7 @@ def test_other_models_are_refused(tmp_path):
     (dict(relative_attention_num_buckets=7), 'attention_num_buckets=7 must'),
     (dict(eos_token_id=41), 'eos_token_id=41 must'),
     (dict(dropout_rate=1.5), 'dropout_rate=1.5 must'),
-    (dict(d_model='18'), "d_model='18' is no number"),
+    (dict(d_model='18'), "d_model='18' is no whole number"),
     (dict(dropout_rate=True), 'dropout_rate=True is no number'),
     (dict(feed_forward_proj='gated-mish'), "feed_forward_proj='mish' is not"),
     (dict(feed_forward_proj='mixed-gelu'), 'feed_forward_proj="mixed-gelu"'),

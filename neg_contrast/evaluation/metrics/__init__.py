@@ -16,6 +16,7 @@ from neg_contrast import errors
 from neg_contrast.evaluation import worlds as worlds_lib
 from neg_contrast.evaluation.metrics import (
   answer_accuracy,
+  documents,
   linking,
   metric,
   trec_eval,
@@ -25,6 +26,7 @@ METRICS: dict[str, metric.Metric] = {
     **dict.fromkeys(trec_eval.MEASURES, trec_eval.TrecEval()),
     'answer_accuracy@k': answer_accuracy.AnswerAccuracy(),
     **dict.fromkeys(linking.NAMES, linking.Linking()),
+    **dict.fromkeys(documents.NAMES, documents.Documents()),
 }
 
 _MACRO, _MICRO = 'macro_', 'micro_'

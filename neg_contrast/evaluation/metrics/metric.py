@@ -9,6 +9,7 @@ from jaxtyping import Int
 from numpy import ndarray
 
 JUDGEMENTS, ANSWERS, CANDIDATES = 'judgements', 'answers', 'candidates'
+DOCUMENTS = 'documents'
 """What metrics may need."""
 
 Run = Mapping[str, Iterable[tuple[str, float]]]
@@ -47,6 +48,8 @@ class Ranking:
     candidates: makes what was ranked anew; None: the whole corpus was searched.
     worlds: of each query; None: all are of one.
     relevance_level: the least grade of a positive.
+    documents: makes the names of documents, by passage, of all passages of the
+      run and the judgements; None: none are known.
   """
 
   run: Run
@@ -57,13 +60,14 @@ class Ranking:
   candidates: Callable[[], Run] | None = None
   worlds: Mapping[str, str] | None = None
   relevance_level: int = 1
+  documents: Callable[[], Mapping[str, str]] | None = None
 
   @property
   def known(self) -> set[str]:
     """Which needs of metrics it serves."""
     return {name for name, value in (
         (JUDGEMENTS, self.judgements or None), (ANSWERS, self.answers),
-        (CANDIDATES, self.candidates),
+        (CANDIDATES, self.candidates), (DOCUMENTS, self.documents),
     ) if value is not None}
 
 
@@ -86,9 +90,9 @@ class Metric(abc.ABC):
   """A number for each query of a ranking; one object may serve several names.
 
   Attributes:
-    needs: what must be known of the queries: of `JUDGEMENTS`, `ANSWERS` and
-      `CANDIDATES`. One that needs candidates is measured wherever there are
-      some, whether a config asks for it or not.
+    needs: what must be known of the queries: of `JUDGEMENTS`, `ANSWERS`,
+      `CANDIDATES` and `DOCUMENTS`. One that needs candidates is measured
+      wherever there are some, whether a config asks for it or not.
     is_over_worlds: whether its mean is that of the worlds' means.
     less_is_better: whether a smaller mean is a better one.
     first_passage: for a metric `@k` that is 1 where the first passage of a kind

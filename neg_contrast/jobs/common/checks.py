@@ -22,7 +22,7 @@ def check_models_before(config: config_lib.Config) -> None:
       continue
     if inner.job != job:
       raise config.error(f'{name}.job', f'must be {job}')
-    if not inner.workdir:
+    if not inner.workdir and name != 'stage1':
       raise config.error(f'{name}.workdir', 'is needed: where it is trained')
   if config.generator is not None and config.checkpoint:
     raise config.error(

@@ -1,0 +1,174 @@
+"""Data sets of the library ir_datasets, by their names there.
+
+    ir_datasets:beir/scifact
+    ir_datasets:msmarco-passage
+
+`NAME` has the passages; the splits are its parts with judgements, such as
+NAME/train and NAME/dev, or NAME itself.
+"""
+
+import functools
+import pathlib
+from collections.abc import Iterator
+from typing import Any
+
+from neg_contrast import errors
+from neg_contrast.data import records
+from neg_contrast.data.formats import files
+
+_INSTALL = 'pip install ir_datasets (or neg_contrast[ir])'
+_PARTS = ('train', 'dev', 'valid', 'validation', 'test', 'dev/small',
+          'train/judged', 'dev/judged', 'trec-dl-2019/judged',
+          'trec-dl-2020/judged')
+"""Parts that are looked for, beside those that the library lists."""
+
+
+def _library() -> Any:
+  """The library.
+
+  Raises:
+    UserError: it is not installed.
+  """
+  try:
+    import ir_datasets
+  except ImportError:
+    raise errors.UserError(
+        f'ir_datasets: sources are read by a package that is not installed; '
+        f'{_INSTALL}'
+    ) from None
+  return ir_datasets
+
+
+def _load(name: str) -> Any:
+  """A data set of the library; None: it knows no such name."""
+  try:
+    return _library().load(name)
+  except KeyError:
+    return None
+
+
+class IrDatasets:
+  """A data set of the library; nothing is downloaded before it is read."""
+
+  def __init__(self, name: str, invalid: records.InvalidRecords):
+    """Looks the name up.
+
+    Raises:
+      UserError: there is no such data set, or it has no documents.
+    """
+    self._name, self._invalid = name, invalid
+    self._set = _load(name)
+    if self._set is None or not self._set.has_docs():
+      kind = 'no such data set' if self._set is None else 'it has no documents'
+      raise errors.UserError(
+          f'ir_datasets:{name}: {kind}; `ir_datasets list` or '
+          'https://ir-datasets.com show what there is, such as beir/scifact'
+      )
+
+  @functools.cached_property
+  def _parts(self) -> dict[str, Any]:
+    """Split -> the data set with its queries and judgements."""
+    if self._set.has_qrels():
+      last = self._name.rpartition('/')[2]
+      return {files.split_of(pathlib.Path(last)): self._set}
+    start = f'{self._name}/'
+    listed = [one.removeprefix(start) for one in _library().registry
+              if one.startswith(start)]
+    found = {}
+    for part in dict.fromkeys((*_PARTS, *listed)):
+      one = _load(start + part)
+      if one is not None and one.has_qrels() and one.has_queries():
+        found[part.replace('/', '-')] = one
+    return found
+
+  @property
+  def splits(self) -> tuple[str, ...]:
+    """Names of the parts, / written as -."""
+    return tuple(self._parts)
+
+  @property
+  def files(self) -> tuple[pathlib.Path, ...]:
+    """Those that the library says it reads; they are downloaded if need be."""
+    found = [_path(self._set, 'docs')]
+    for one in self._parts.values():
+      found += [_path(one, 'queries'), _path(one, 'qrels')]
+    kept = tuple(dict.fromkeys(path for path in found if path is not None))
+    # Of others it does not say; a new version of it reads them again.
+    return kept or (pathlib.Path(_library().__file__),)
+
+  def passages(self) -> Iterator[records.Passage]:
+    """All documents: fields `title` and `text`, or all text there is."""
+    for number, doc in enumerate(self._set.docs_iter(), 1):
+      title = getattr(doc, 'title', '') or ''
+      text = next((value for field in ('text', 'body', 'abstract') if (
+          value := getattr(doc, field, None))), None)
+      yield records.Passage(
+          str(doc.doc_id), title, doc.default_text() if text is None else text,
+          where=f'ir_datasets:{self._name}: document {number}',
+      )
+
+  def queries(self) -> Iterator[records.Query]:
+    """Those of all parts, each once."""
+    seen = set()
+    for split, part in self._parts.items():
+      for number, query in enumerate(part.queries_iter(), 1):
+        if query.query_id not in seen:
+          seen.add(query.query_id)
+          yield records.Query(
+              str(query.query_id), query.default_text(),
+              where=f'ir_datasets:{self._name}: {split}, query {number}',
+          )
+
+  def judgements(self, split: str) -> Iterator[records.Judgement]:
+    """Those of a part."""
+    for number, one in enumerate(self._parts[split].qrels_iter(), 1):
+      yield records.Judgement(
+          str(one.query_id), str(one.doc_id), int(one.relevance),
+          f'ir_datasets:{self._name}: {split}, judgement {number}',
+      )
+
+
+def _path(one: Any, what: str) -> pathlib.Path | None:
+  """A file of a data set; None: the library does not say which."""
+  ask = getattr(one, f'{what}_path', None)
+  try:
+    path = None if ask is None else pathlib.Path(ask())
+  except (AttributeError, TypeError):
+    return None
+  return path if path is not None and path.is_file() else None
+
+
+def is_here(name: str) -> bool:
+  """Whether reading the documents downloads nothing."""
+  one = _load(name)
+  ask = getattr(one, 'docs_path', None)
+  if one is None or ask is None:
+    return True  # An error says more; of others the library does not tell.
+  try:
+    return pathlib.Path(ask(force=False)).exists()
+  except (TypeError, AttributeError):
+    return True
+
+
+def fetch(name: str) -> None:
+  """Downloads what is read.
+
+  Raises:
+    UserError: it can't be had.
+  """
+  try:
+    source = IrDatasets(name, files.unheard())
+    _ = source.files, next(source.passages(), None)
+  except errors.UserError:
+    raise
+  except Exception as e:  # The library raises whatever its downloads raise.
+    raise errors.UserError(
+        f'ir_datasets:{name}: can\'t be downloaded ({type(e).__name__}: '
+        f'{e!s:.200}). Check the connection; `ir_datasets doc_count {name}` '
+        'tries it alone'
+    ) from None
+
+
+FORMAT = records.SourceFormat(
+    'ir_datasets:beir/scifact', IrDatasets, is_here=is_here, fetch=fetch
+)

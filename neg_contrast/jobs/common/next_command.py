@@ -1,0 +1,55 @@
+"""The command that a job advises to run next, ready to be pasted."""
+
+import os
+import pathlib
+import shlex
+import sys
+
+from neg_contrast.settings import config as config_lib
+
+_SCRIPT = 'neg-contrast'  # Of an installed package.
+
+
+def command(name: str, *flags: str) -> str:
+  """A command line, begun as this one was.
+
+  Args:
+    name: of a config that comes with the package.
+    *flags: such as `--workdir=workdirs/own`; they are quoted where a shell
+      needs that.
+  """
+  parts = [f'--config=configs/{name}.py', *flags]
+  return ' '.join([_program(), *map(shlex.quote, parts)])
+
+
+def print_search(config: config_lib.Config, workdir: pathlib.Path) -> None:
+  """Prints how to search with a trained model, in the data of its training.
+
+  Args:
+    config: of the training; of several data sets none is advised.
+    workdir: of the training.
+  """
+  if not config.mixture.sets:
+    print('Search with it:\n' + command(
+        'search', f'--config.checkpoint={workdir}', *_data_flags(config.data),
+        f'--workdir={workdir}-search', '--config.query=a question',
+    ), flush=True)
+
+
+def _data_flags(config: config_lib.DataConfig) -> list[str]:
+  """The flags that name a data set, and where it lies prepared."""
+  names = ['source', *(
+      name for name in ('prepared_dir', 'document')
+      if getattr(config, name) != getattr(config_lib.DataConfig, name)
+  )]
+  return [f'--config.data.{name}={getattr(config, name)}' for name in names]
+
+
+def _program() -> str:
+  """How this program was started, as far as that can be told."""
+  if pathlib.Path(sys.argv[0]).name == _SCRIPT:
+    return _SCRIPT
+  python = pathlib.Path(sys.executable)
+  is_near = python.is_relative_to(pathlib.Path.cwd())
+  return (f'{os.path.relpath(python) if is_near else "python"} '
+          '-m neg_contrast.main')

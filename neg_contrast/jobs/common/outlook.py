@@ -1,0 +1,216 @@
+"""What `--plan` says after the plan: what fails, what is thin, what it costs.
+
+Nothing is made or trained, no weights are read, and nothing is downloaded. A
+hub is asked for some seconds.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from neg_contrast import errors, sharding
+from neg_contrast.artifacts import artifact, plan
+from neg_contrast.data import dataset as dataset_lib
+from neg_contrast.data import peek as peek_lib
+from neg_contrast.data import sources, thin_data
+from neg_contrast.evaluation import evaluations, judged
+from neg_contrast.jobs.common import expense, plan_costs
+from neg_contrast.models import by_name, given, glance, hub
+from neg_contrast.training import (
+  label_space_runs,
+  mixture_artifacts,
+  run_artifacts,
+  run_record,
+  run_settings,
+  sharded_step,
+)
+
+
+@dataclasses.dataclass
+class Outlook:
+  """What was seen.
+
+  Attributes:
+    problems: what must fail, with the remedy.
+    notes: what is worth knowing before it runs.
+    costs: what it takes; empty: nothing that can be reckoned.
+  """
+
+  problems: list[str] = dataclasses.field(default_factory=list)
+  notes: list[str] = dataclasses.field(default_factory=list)
+  costs: list[str] = dataclasses.field(default_factory=list)
+
+  def __str__(self) -> str:
+    parts = (('this must fail:', self.problems), ('note:', self.notes),
+             ('what it takes:', self.costs))
+    return '\n'.join(
+        '\n'.join([title, *('  ' + line.replace('\n', '\n  ')
+                            for line in dict.fromkeys(lines))])
+        for title, lines in parts if lines
+    )
+
+
+def look(targets: Sequence[artifact.Artifact]) -> Outlook:
+  """Looks at all that a plan needs and that is not made yet.
+
+  Args:
+    targets: of the plan, of which nothing is missing.
+  """
+  return _Look(plan.to_do(targets)).look()
+
+
+class _Look:
+  """A look at artifacts, at each thing once."""
+
+  def __init__(self, needed: list[artifact.Artifact]):
+    self._needed, self._seen = needed, Outlook()
+    self._peeks: dict[dataset_lib.Data, peek_lib.Peek | None] = {}
+    self._glances: dict[given.Checkpoint, glance.Glance | None] = {}
+    self._asked: set[str] = set()  # Names of the hub.
+
+  def look(self) -> Outlook:
+    """Looks at everything."""
+    for one in self._of(given.Checkpoint):
+      self._look_at_model(one)
+    for run in self._of(run_artifacts.Run):
+      self._look_at_workdir(run)
+    for data in self._data():
+      if not sources.is_here(data.config.source):
+        self._seen.notes.append(f'{data.config.source} will be downloaded')
+        continue
+      self._peeks[data] = self._tried(
+          data, functools.partial(self._peek, data)
+      )
+    for run in self._of(run_artifacts.Run):
+      self._look_at_sizes(run)
+    self._look_at_evaluations()
+    if not self._seen.problems:
+      self._seen.costs = plan_costs.describe(
+          self._needed, self._peeks, self._glances
+      )
+    return self._seen
+
+  def _tried(self, one: artifact.Artifact, what: Callable[[], Any]) -> Any:
+    """What a look gives; None, where it finds a problem, which is kept."""
+    try:
+      with errors.at(one.place):
+        return what()
+    except errors.UserError as e:
+      self._seen.problems.append(str(e))
+      return None
+
+  def _of(self, kind: type) -> Iterator[Any]:
+    return (one for one in self._needed if isinstance(one, kind))
+
+  def _data(self) -> list[dataset_lib.Data]:
+    """What is read, prepared or not."""
+    found = [need for one in self._needed for need in one.inputs().values()]
+    return list(dict.fromkeys(
+        one for one in (*self._needed, *found)
+        if isinstance(one, dataset_lib.Data)
+    ))
+
+  def _look_at_model(self, one: given.Checkpoint) -> None:
+    """Whether it can be had, and settings fit it."""
+    if one.lacks():
+      return  # The plan says so.
+    self._glances[one] = self._tried(one, functools.partial(glance.look, one))
+    if isinstance(one, given.Start) and one.after is not None:
+      return
+    name = by_name.remote_name(one.checkpoint)
+    if name is None or name in self._asked:
+      return
+    self._asked.add(name)
+    is_here, problem = by_name.hub_name(one.checkpoint) is None, (
+        hub.problem(name))
+    if problem and is_here:
+      self._seen.notes.append(f'{problem}. The copy that is kept here is used')
+    elif problem:
+      self._seen.problems.append(problem)
+    elif not is_here:
+      self._seen.notes.append(f'{name} will be downloaded from the hub')
+
+  def _look_at_workdir(self, run: run_artifacts.Run) -> None:
+    """Whether another run lies there, and the devices suit the batch."""
+    if not isinstance(run, run_artifacts.CachedRun):
+      self._tried(run, functools.partial(
+          run_record.RunRecord(run.workdir).check_settings, run.settings()
+      ))
+    self._tried(run, functools.partial(_check_mesh, run.config))
+
+  def _look_at_sizes(self, run: run_artifacts.Run) -> None:
+    """Whether there is enough data, and how much of it is cut."""
+    sets = _trained_on(run)
+    if len(sets) != 1 or isinstance(run, run_artifacts.CachedRun):
+      return  # Several sets, of which none has to be large.
+    found, seen = self._peeks.get(sets[0][0]), self._glances.get(run.start)
+    if found is None:
+      return
+    count = expense.examples_of(run, found).number
+    tune = found.splits.get(None) if run.config.evaluation.eval_steps else None
+    self._seen.notes += thin_data.of_training(thin_data.Sizes(
+        count, run.config.data.batch_size,
+        run_settings.total_steps(run.config, count),
+        tune.queries.number if tune else None,
+        bool(run.config.evaluation.patience),
+    ))
+    if seen is not None and seen.tokenizer is not None:
+      lengths = plan_costs.lengths_of(found, seen)
+      for role, one in (('query', lengths.query), ('passage', lengths.passage)):
+        if one is not None:
+          self._seen.notes += thin_data.of_lengths(
+              role, one.sequences, one.cut_sequences, one.cut, one.longest
+          )
+
+  def _look_at_evaluations(self) -> None:
+    """Whether there are queries enough to measure by."""
+    for data, split in self._evaluated():
+      found = self._peeks.get(data)
+      if found is not None and found.splits[split].queries.is_exact:
+        self._seen.notes += thin_data.of_evaluation(
+            split, found.splits[split].queries.number
+        )
+
+  def _evaluated(self) -> list[tuple[dataset_lib.Data, str]]:
+    """Data and split of each evaluation, but for the tune split."""
+    return list(dict.fromkeys(
+        (of.data, of.split) for of in (
+            one.ranking.judged for one in self._of(evaluations.Evaluation)
+        ) if isinstance(of.data, dataset_lib.Data)
+        and type(of) is judged.Judged
+    ))
+
+  def _peek(self, data: dataset_lib.Data) -> peek_lib.Peek:
+    """Looks at a data set, and at the splits of it that are needed."""
+    configs = [config for run in self._of(run_artifacts.Run)
+               for own, config in _trained_on(run) if own == data]
+    tuned = any(config.evaluation.eval_steps for config in configs)
+    needed = [
+        *[config.data.train_split for config in configs],
+        *[config.data.tune_split for config in configs
+          if config.data.tune_split],
+        *[split for own, split in self._evaluated() if own == data],
+    ]
+    return peek_lib.look(data.config, tuple(dict.fromkeys(needed)),
+                         tuned and data.config.train_split in needed)
+
+
+def _trained_on(
+    run: run_artifacts.Run
+) -> list[tuple[artifact.Artifact, run_settings.RunSettings]]:
+  """Data with judgements of people, and the settings of a training on it."""
+  if isinstance(run, label_space_runs.LabelSpaceRun):
+    return []  # It has labels of its own.
+  if isinstance(run, mixture_artifacts.MixtureRun):
+    return [(one.data, one.config) for one in run.mixture.sets]
+  return [(run.gold or run.data, run.config)]
+
+
+def _check_mesh(config: run_settings.RunSettings) -> None:
+  """Refuses a batch that the devices can't share.
+
+  Raises:
+    UserError: names the key.
+  """
+  sharded_step.check(config, sharding.make_mesh(config.mesh))

@@ -1,0 +1,86 @@
+"""A look at data before it is prepared."""
+
+import json
+
+import numpy as np
+import pytest
+
+from neg_contrast import errors
+from neg_contrast.data import dataset, peek
+from neg_contrast.data import tokenizer as tokenizer_lib
+from neg_contrast.settings import config as config_lib
+from tests import tiny
+
+
+@pytest.fixture
+def config(tmp_path):
+  tiny.write_beir(tmp_path / 'data')
+  return config_lib.DataConfig(
+      source=f'beir:{tmp_path / "data"}',
+      prepared_dir=str(tmp_path / 'prepared'), tune_fraction=0.25,
+  )
+
+
+def test_a_source_and_its_prepared_form(config, tmp_path):
+  first = peek.look(config, ('train', 'test'), needs_tuning=True)
+  assert not first.is_prepared and not (tmp_path / 'prepared').exists()
+  assert (first.passages.number, first.passages.is_exact) == (48, True)
+  assert first.splits['test'] == peek.Split(peek.Count(12), peek.Count(12))
+  assert first.splits['train'].positives == peek.Count(27, False)
+  assert first.splits[None].queries == peek.Count(9, False)  # 36 / 4.
+  assert len(first.texts) == len(first.questions) == 48
+  loaded = dataset.Dataset(config)
+  second = peek.look(config, ('train', 'test'), needs_tuning=True)
+  train, tune = loaded.train_and_tune
+  assert second.is_prepared and second.bytes == first.bytes
+  assert second.splits[None].queries.number == len(tune.queries)
+  assert second.splits['train'].positives.number == (train.grades > 0).sum()
+  assert sorted(second.questions) == sorted(first.questions)
+
+
+def test_a_large_source_is_read_for_some_seconds(config, tmp_path, monkeypatch):
+  path = tmp_path / 'data' / 'corpus.jsonl'
+  path.write_text(path.read_text() + ''.join(
+      json.dumps({'_id': f'more{i}', 'title': '', 'text': 'a b'}) + '\n'
+      for i in range(1000)
+  ))
+  monkeypatch.setattr(peek, '_SECONDS', 0.0)
+  found = peek.look(config, ('test',), needs_tuning=False)
+  assert found.passages == peek.Count(64, is_exact=False)
+  assert str(found.passages) == 'at least 64'
+
+
+def test_splits_that_are_not_there(config):
+  with pytest.raises(errors.UserError, match=(
+      r'config\.data\.test_split="dev": .* has no such split, but test and '
+      'train')):
+    peek.look(config_lib.DataConfig(
+        source=config.source, prepared_dir=config.prepared_dir,
+        test_split='dev'), ('train', 'dev'), False)
+
+
+def test_a_corpus_alone_needs_no_split(config, tmp_path):
+  (tmp_path / 'data' / 'queries.jsonl').unlink()
+  for path in (tmp_path / 'data' / 'qrels').iterdir():
+    path.unlink()
+  (tmp_path / 'data' / 'qrels').rmdir()
+  found = peek.look(config, (), needs_tuning=False)
+  assert found.splits == {} and found.questions == ()
+  with pytest.raises(errors.UserError, match='but none at all'):
+    peek.look(config, ('train',), False)
+
+
+def test_lengths_are_those_of_the_model(tmp_path):
+  tiny.write_tokenizer(tmp_path)
+  tokenizer = tokenizer_lib.load_tokenizer(str(tmp_path))
+  texts = (('', 'word1 word2 word3'), ('word4', 'word5'))
+  found = peek.lengths(texts, tokenizer, 4)
+  # [CLS] and [SEP], and one more [SEP] after a title.
+  assert found.counts.tolist() == [0, 0, 0, 0, 0, 2]
+  assert found.cut_sequences == 2 and found.cut_tokens == 2
+  np.testing.assert_array_equal(peek.spread(found), [4, 4])
+
+
+def test_without_a_tokenizer_words_are_counted():
+  found = peek.lengths((('', ' '.join(['word'] * 100)),), None, 384)
+  assert found.longest == 142

@@ -1,0 +1,274 @@
+"""What `--plan` says after the plan: problems, notes, costs."""
+
+import json
+import pathlib
+import re
+import shutil
+
+import huggingface_hub
+import pytest
+
+from neg_contrast import jobs
+from neg_contrast.artifacts import plan
+from neg_contrast.jobs.common import outlook
+from neg_contrast.models import hub
+from neg_contrast.settings import config as config_lib
+from tests import tiny
+from tests.jobs import test_mixture
+
+
+def look(config, workdir):
+  targets = jobs.make_job(config_lib.parse(config), workdir).targets()
+  assert 'MISSING' not in plan.describe(targets)
+  return outlook.look(targets)
+
+
+@pytest.fixture
+def config(tmp_path):
+  return tiny.make_config(tmp_path, optim__steps=4, negatives__sources=())
+
+
+def test_a_plan_ends_with_its_costs(config, tmp_path):
+  before = sorted(tmp_path.rglob('*'))
+  seen = look(config, tmp_path / 'run')
+  assert sorted(tmp_path.rglob('*')) == before  # It only looks.
+  assert not seen.problems
+  said = str(seen)
+  assert f'training in {tmp_path / "run"}: 4 steps of 8 queries' in said
+  assert 'vectors of 48 passages' in said
+  # A query has three words, a passage at least four; [CLS] and [SEP] around.
+  each = int(re.search(r'([\d,]+) tokens a step', said)[1].replace(',', ''))
+  assert 8 * (5 + 6) < each < 8 * (5 + 18)
+  assert re.search(r'steps: 4\n', said)
+  assert re.search(r'disk: about [\d.]+ [KM]B; .* are free', said)
+  last = said.splitlines()[-1].strip()
+  assert last.startswith('time: about') and 'measured just now' in last
+  assert 'factor' in last and 'compile_only' in last
+
+
+def test_prepared_data_is_counted_not_guessed(config, tmp_path):
+  first = look(config, tmp_path / 'run')
+  data = jobs.make_job(config_lib.parse(config), tmp_path / 'run').gold
+  data.load()
+  seen = look(config, tmp_path / 'run')
+  made = data.load().train_and_tune
+  assert f'({(made[0].grades > 0).sum()} examples)' in str(seen)
+  assert first.costs != seen.costs
+
+
+def test_tokens_of_two_batches_are_twice_those_of_one(config, tmp_path):
+  config.evaluation.eval_steps = 0
+  counted = []
+  for steps in (4, 8):
+    config.optim.steps = steps
+    costs = '\n'.join(look(config, tmp_path / 'run').costs)
+    counted.append(int(
+        re.search(r'tokens: ([\d,]+)', costs)[1].replace(',', '')))
+    each = int(re.search(r'([\d,]+) tokens a step', costs)[1])
+  assert 0 <= counted[1] - counted[0] - 4 * each <= 4
+
+
+@pytest.mark.parametrize('key, value', [
+    ('train_split', 'trian'), ('tune_split', 'dve'), ('test_split', 'tset'),
+])
+def test_a_split_that_is_not_there_fails(config, tmp_path, key, value):
+  setattr(config.data, key, value)
+  [problem] = look(config, tmp_path / 'run').problems
+  assert f'config.data.{key}="{value}"' in problem and 'train' in problem
+
+
+def test_a_split_without_positives_fails(config, tmp_path):
+  path = tmp_path / 'data' / 'qrels' / 'train.tsv'
+  path.write_text(path.read_text().replace('\t1\n', '\t0\n'))
+  [problem] = look(config, tmp_path / 'run').problems
+  assert 'nothing to train on' in problem
+
+
+def test_a_broken_record_fails(config, tmp_path):
+  path = tmp_path / 'data' / 'queries.jsonl'
+  path.write_text(path.read_text() + '{"_id": \n')
+  problems = look(config, tmp_path / 'run').problems
+  assert len(problems) == 1 and 'queries.jsonl:' in problems[0]
+
+
+def test_another_run_in_the_workdir_fails(config, tmp_path):
+  tiny.train_only(tmp_path, tmp_path / 'run', optim__steps=2,
+                  negatives__sources=())
+  shutil.rmtree(tmp_path / 'prepared')  # Only its data tells what it is.
+  config.evaluation.eval_steps = 0
+  config.optim.steps = 2
+  assert not look(config, tmp_path / 'run').problems
+  config.optim.learning_rate = 0.5
+  [problem] = look(config, tmp_path / 'run').problems
+  assert 'holds a run with other settings' in problem
+  assert 'config.optim.learning_rate' in problem
+
+
+def test_a_stage_1_folder_of_another_run_fails(config, tmp_path):
+  tiny.train_only(tmp_path, tmp_path / 'first', optim__steps=2,
+                  negatives__sources=())
+  shutil.rmtree(tmp_path / 'prepared')
+  config.stage1 = tiny.make_config(
+      tmp_path, workdir=str(tmp_path / 'first'), optim__steps=3,
+      negatives__sources=(), evaluation__eval_steps=0,
+  )
+  [problem] = look(config, tmp_path / 'run').problems
+  assert 'config.stage1.optim.steps' in problem
+
+
+def test_a_batch_that_devices_can_not_share_fails(config, tmp_path):
+  config.data.groups = 4  # Tests have eight devices.
+  [problem] = look(config, tmp_path / 'run').problems
+  assert 'config.data.groups=4' in problem
+
+
+def test_too_little_data_is_said(config, tmp_path):
+  config.data.batch_size = 64
+  config.optim.steps = 0
+  config.optim.epochs = 40.0
+  config.data.tune_fraction = 0.1
+  config.model.passage_length = 8
+  notes = ' '.join(look(config, tmp_path / 'run').notes)
+  assert 'data.batch_size=64 is more than the 33 examples' in notes
+  assert 'Choose at most 32' in notes
+  assert 'pass 39 times over' in notes
+  assert 'the tune split has 4 queries' in notes
+  assert 'the split "test" has 12 queries' in notes
+  assert re.search(r'\d+% of the passages are longer than 8 tokens', notes)
+
+
+class Hub:
+  """Answers as the hub does."""
+
+  def __init__(self, error=None):
+    self.error, self.asked = error, []
+
+  def model_info(self, name, timeout):
+    assert timeout <= 10
+    self.asked.append(name)
+    if self.error is not None:
+      raise self.error
+
+
+@pytest.fixture
+def offline(monkeypatch):
+  """No model of the hub is here."""
+  monkeypatch.setattr(hub, 'cached', lambda name: None)
+
+
+def test_a_hub_that_can_not_be_reached_fails(
+    config, tmp_path, monkeypatch, offline
+):
+  config.model.init = 'someone/bert-base-uncased'
+  monkeypatch.setattr(huggingface_hub, 'HfApi',
+                      lambda: Hub(ConnectionError('no route')))
+  [problem] = look(config, tmp_path / 'run').problems
+  assert "the hub can't be reached (ConnectionError)" in problem
+
+
+def test_a_hub_name_is_looked_up_not_downloaded(
+    config, tmp_path, monkeypatch, offline
+):
+  config.model.init = 'someone/bert-base-uncased'
+  asked = Hub()
+  monkeypatch.setattr(huggingface_hub, 'HfApi', lambda: asked)
+  monkeypatch.setattr(huggingface_hub, 'snapshot_download', None)
+  seen = look(config, tmp_path / 'run')
+  assert not seen.problems and set(asked.asked) == {config.model.init}
+  said = str(seen)
+  assert 'someone/bert-base-uncased will be downloaded' in said
+  # Its size is known by its name; words stand for tokens.
+  assert 'guessed from words' in said and 'time: about' in said
+
+
+def test_a_model_that_is_kept_needs_no_hub(config, tmp_path, monkeypatch):
+  monkeypatch.setattr(hub, 'cached', lambda name: tmp_path / 'model')
+  monkeypatch.setattr(huggingface_hub, 'HfApi',
+                      lambda: Hub(ConnectionError('no route')))
+  config.model.init = 'someone/tiny'
+  seen = look(config, tmp_path / 'run')
+  assert not seen.problems and 'guessed' not in str(seen)
+  [note] = [note for note in seen.notes if 'someone/tiny' in note]
+  assert "can't be reached" in note and 'that is kept here is used' in note
+
+
+def test_a_hub_name_ends_a_job_before_anything_is_made(
+    config, tmp_path, monkeypatch, offline
+):
+  def refuse(*args, **kwargs):
+    raise OSError('no route')
+
+  config.model.init = 'someone/bert-base-uncased'
+  monkeypatch.setattr(huggingface_hub, 'snapshot_download', refuse)
+  job = jobs.make_job(config_lib.parse(config), tmp_path / 'run')
+  with pytest.raises(Exception, match='could be downloaded'):
+    plan.run(job.targets())
+  assert not (tmp_path / 'prepared').exists()
+
+
+def test_settings_that_the_model_can_not_have_fail(config, tmp_path):
+  config.model.passage_length = 64
+  [problem] = look(config, tmp_path / 'run').problems
+  assert 'config.model.passage_length=64' in problem and '40' in problem
+
+
+def damage(model: pathlib.Path, **values):
+  path = model / 'config.json'
+  path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
+
+
+@pytest.mark.parametrize('what, said', [
+    (lambda model: damage(model, num_attention_heads='4'),
+     'is no whole number'),
+    (lambda model: damage(model, model_type='gpt5'), 'not supported'),
+    (lambda model: (model / 'model.safetensors').unlink(), 'no such file'),
+    (lambda model: (model / 'tokenizer.json').unlink(), 'holds neither'),
+    (lambda model: (model / 'model.safetensors.index.json').write_text('{}'),
+     'weight_map'),
+    (lambda model: (model / 'modules.json').write_text('{}'),
+     'no list of modules'),
+])
+def test_a_broken_model_is_missing_from_the_plan(config, tmp_path, what, said):
+  what(tmp_path / 'model')
+  told = plan.describe(
+      jobs.make_job(config_lib.parse(config), tmp_path / 'run').targets())
+  assert said in told
+
+
+def test_a_broken_tokenizer_fails(config, tmp_path):
+  (tmp_path / 'model' / 'tokenizer.json').write_text('{}')
+  [problem] = look(config, tmp_path / 'run').problems
+  assert 'tokenizer.json: not a tokenizer' in problem
+
+
+def test_an_interrupted_training_is_reckoned_by_its_log(config, tmp_path):
+  tiny.train_only(tmp_path, tmp_path / 'run', optim__steps=4,
+                  negatives__sources=())
+  for folder in (tmp_path / 'run' / 'checkpoints').glob('[0-9]*'):
+    shutil.rmtree(folder)
+  log = tmp_path / 'run' / 'log.jsonl'
+  lines = log.read_text().splitlines(keepends=True)
+  log.write_text(''.join(lines[:2]))
+  config.evaluation.eval_steps = 0
+  costs = look(config, tmp_path / 'run').costs
+  assert 'of training are left, by the log of' in costs[-1]
+  assert '2 steps done' in costs[-1]
+
+
+def test_several_data_sets_are_counted_together(tmp_path):
+  config = test_mixture.make_config(tmp_path, negatives__sources=(),
+                                    optim__steps=0, optim__epochs=2.0)
+  seen = look(config, tmp_path / 'run')
+  assert not seen.problems
+  # 36 - 30% of them, and 8 of the other; two epochs in batches of 8.
+  assert '8 steps of 8 queries (34 examples)' in str(seen)
+  config.mixture.sets.small.tune_split = 'dve'
+  [problem] = look(config, tmp_path / 'run').problems
+  assert 'config.mixture.sets.small.tune_split="dve"' in problem
+
+
+def test_search_alone_has_costs_too(config, tmp_path):
+  config.job, config.checkpoint = 'search', str(tmp_path / 'model')
+  costs = look(config, tmp_path / 'run').costs
+  assert any('vectors of 48 passages' in line for line in costs)
+  assert 'steps: 0' in costs
