@@ -69,6 +69,7 @@ class Batch:
     excluded: `[B, positives] int32`, groups that are not found; -1 pads.
     teacher_scores: `[B, 1 + N] float32`, a teacher's, of the positive and the
       hard negatives of each query; nan: it has none. None: there is no teacher.
+    weights: `[B] float32` of the examples, above 0; None: they count alike.
   """
 
   sequences: dict[str, packed.PackedSequences]
@@ -85,6 +86,7 @@ class Batch:
   positive_rows: Any = None
   excluded: Any = None
   teacher_scores: Any = None
+  weights: Any = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -240,6 +242,7 @@ class Batcher:
             query_rows,
             np.concatenate([positive_rows[:, None], drawn.rows], axis=1),
         ),
+        weights=self.examples.weights_of(numbers),
     )
     values: dict[str, float] = {
         'missing_negatives': int((negative_rows < 0).sum()),

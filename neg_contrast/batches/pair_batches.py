@@ -24,6 +24,7 @@ class PairBatch:
     negative_sources: `[B, K - 1] int32`, number of the source of each negative;
       -1: there is none.
     teacher_scores: `[B, K] float32`, as of `batcher.Batch`.
+    weights: `[B] float32`, as of `batcher.Batch`.
   """
 
   sequences: packed.PackedSequences
@@ -31,6 +32,7 @@ class PairBatch:
   is_candidate: Any
   negative_sources: Any
   teacher_scores: Any = None
+  weights: Any = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -79,14 +81,17 @@ class PairBatcher:
 
   def _lengths(self, step):
     """Of all pairs of a step."""
-    queries, passages = self._candidates(step)[-1]
+    queries, passages = self._candidates(step, self._numbers(step))[-1]
     return text_pairs.pair_lengths(
         queries.lengths, passages.lengths, self.start
     )
 
   def __call__(self, step: int) -> tuple[PairBatch, batcher.BatchStats]:
     """The batch of a step, as numpy arrays."""
-    query_rows, rows, sources, (queries, passages) = self._candidates(step)
+    numbers = self._numbers(step)
+    query_rows, rows, sources, (queries, passages) = self._candidates(
+        step, numbers
+    )
     is_candidate = rows >= 0
     pairs = text_pairs.join(queries, passages, self.start)
     layout = packing.plan(
@@ -103,18 +108,21 @@ class PairBatcher:
         teacher_scores=None if self.teacher is None else self.teacher(
             query_rows, rows
         ),
+        weights=self.examples.weights_of(numbers),
     ), batcher.BatchStats(
         useful_tokens=int(pairs.lengths.sum()),
         processed_tokens=layout.tokens,
         values={'missing_negatives': int((~is_candidate).sum())},
     )
 
-  def _candidates(self, step):
-    """Queries, passage rows `[B, K]`, sources of the negatives, and the texts.
-    """
-    numbers = batcher.example_numbers(
+  def _numbers(self, step):
+    return batcher.example_numbers(
         len(self.examples), self.batch_size, self.seed, step
     )
+
+  def _candidates(self, step, numbers):
+    """Queries, passage rows `[B, K]`, sources of the negatives, and the texts.
+    """
     query_rows = self.examples.query_rows[numbers]
     drawn = self.draw(step, numbers, query_rows)
     rows = np.concatenate(

@@ -40,6 +40,7 @@ class QueryBatcher(batcher.Batcher):
         table=self.table,
         positive_rows=self.examples.positive_rows[numbers],
         excluded=self._padded(self.hidden(query_rows)),
+        weights=self.examples.weights_of(numbers),
     )
     return batch, batcher.BatchStats(
         useful_tokens=int(queries.lengths.sum()),

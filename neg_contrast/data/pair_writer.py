@@ -221,7 +221,7 @@ def _judgements(
   ])
   grades = np.full(len(pairs), 1 << 1, np.int32)
   grades[: len(keys)] |= 1  # Is trained on.
-  return judgement_writer.unique(pairs, grades)[0]
+  return judgement_writer.unique(pairs, grades).table
 
 
 def _cuts(

@@ -49,6 +49,18 @@ class PooledTraining(run.Training):
       )
     return self._pool.teacher_scores
 
+  def _examples(self, cuts: np.ndarray | None = None) -> examples.Examples:
+    """What is trained on, with what the pool's judge made positives.
+
+    Args:
+      cuts: `examples.Examples.cuts` of all judgements.
+    """
+    dataset = self._dataset
+    return self._relabelled(examples.make_examples(
+        dataset.prepared, dataset.train_and_tune[0], cuts,
+        self._config.loss.example_weights,
+    ))
+
   def _relabelled(self, pairs: examples.Examples) -> examples.Examples:
     """Examples, with those that the pool's judge made positives."""
     pool = self._pool

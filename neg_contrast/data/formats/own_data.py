@@ -27,6 +27,7 @@ _COLUMNS: Mapping[str, tuple[str, ...]] = {
     'title': ('title',),
     'answer': ('answer', 'answers'),
     'grade': ('grade', 'score', 'label', 'relevance'),
+    'weight': ('weight',),
     'split': ('split',),
     'id': ('id', '_id', 'document', 'document_id', 'doc_id'),
 }
@@ -153,7 +154,7 @@ class OwnData:
                    if self._options.documents
                    else _passage(row, self._columns, where).id)
         passage = self._names.get(passage, passage)
-        grade = self._grade(row)
+        grade, weight = self._grade(row), self._weight(row)
       except pairs.Unusable:
         continue  # Told by `queries`.
       if known.setdefault((name, passage), grade) != grade:
@@ -161,7 +162,7 @@ class OwnData:
                              f'document stand here with grade {grade}, and '
                              f'before with {known[name, passage]}')
       else:
-        yield records.Judgement(name, passage, grade, where)
+        yield records.Judgement(name, passage, grade, where, weight=weight)
 
   def _rows(self, invalid: records.InvalidRecords) -> column_tables.Rows:
     return column_tables.rows(self._table, self._kind, invalid)
@@ -178,6 +179,7 @@ class OwnData:
     else:
       _passage(row, self._columns, where)
     self._grade(row)
+    self._weight(row)
     value = row.get(self._columns.get('answer', ''))
     answers = value if isinstance(value, list) else [value] if value else []
     name = files.content_id(question)
@@ -197,6 +199,19 @@ class OwnData:
       raise pairs.Unusable(f'column "{self._columns["grade"]}" holds '
                            f'{value!r:.40}, not a whole number')
     return grade
+
+  def _weight(self, row: dict[str, Any]) -> float:
+    """1, or what the column says.
+
+    Raises:
+      Unusable: that is no number.
+    """
+    value = row.get(self._columns.get('weight', ''), 1)
+    weight = files.parse_weight(str(value))
+    if weight is None:
+      raise pairs.Unusable(f'column "{self._columns["weight"]}" holds '
+                           f'{value!r:.40}, not a number')
+    return weight
 
   def _split_of(self, name: str, row: dict[str, Any]) -> str:
     if 'split' in self._columns:
