@@ -239,8 +239,7 @@ class Batcher:
         log_proposal=drawn.log_proposal,
         corpus_slots=corpus_slots if self.shared else None,
         teacher_scores=None if self.teacher is None else self.teacher(
-            query_rows,
-            np.concatenate([positive_rows[:, None], drawn.rows], axis=1),
+            query_rows, np.column_stack([positive_rows, drawn.rows])
         ),
         weights=self.examples.weights_of(numbers),
     )

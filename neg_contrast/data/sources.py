@@ -8,6 +8,7 @@ from neg_contrast import errors
 from neg_contrast.data import records, short_answers
 from neg_contrast.data.formats import (
   beir,
+  clicks,
   dpr,
   files,
   flag_embedding,
@@ -25,6 +26,7 @@ from neg_contrast.data.formats import (
 
 # In this order they are recognised, see `_likely`.
 FORMATS = {one.scheme: one for one in (*(declared.FORMAT for declared in (
+    clicks,
     beir,
     msmarco,
     dpr,

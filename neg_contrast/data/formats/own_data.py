@@ -154,7 +154,7 @@ class OwnData:
                    if self._options.documents
                    else _passage(row, self._columns, where).id)
         passage = self._names.get(passage, passage)
-        grade, weight = self._grade(row), self._weight(row)
+        grade, weight = self._grade(row), _weight(row, self._columns)
       except pairs.Unusable:
         continue  # Told by `queries`.
       if known.setdefault((name, passage), grade) != grade:
@@ -179,7 +179,7 @@ class OwnData:
     else:
       _passage(row, self._columns, where)
     self._grade(row)
-    self._weight(row)
+    _weight(row, self._columns)
     value = row.get(self._columns.get('answer', ''))
     answers = value if isinstance(value, list) else [value] if value else []
     name = files.content_id(question)
@@ -199,19 +199,6 @@ class OwnData:
       raise pairs.Unusable(f'column "{self._columns["grade"]}" holds '
                            f'{value!r:.40}, not a whole number')
     return grade
-
-  def _weight(self, row: dict[str, Any]) -> float:
-    """1, or what the column says.
-
-    Raises:
-      Unusable: that is no number.
-    """
-    value = row.get(self._columns.get('weight', ''), 1)
-    weight = files.parse_weight(str(value))
-    if weight is None:
-      raise pairs.Unusable(f'column "{self._columns["weight"]}" holds '
-                           f'{value!r:.40}, not a number')
-    return weight
 
   def _split_of(self, name: str, row: dict[str, Any]) -> str:
     if 'split' in self._columns:
@@ -304,6 +291,20 @@ def _passage(
   name = (_document(row, name_column) if name_column
           else files.content_id(title, content))
   return records.Passage(name, title, content, where=where)
+
+
+def _weight(row: dict[str, Any], columns: Mapping[str, str]) -> float:
+  """1, or what the column says.
+
+  Raises:
+    Unusable: that is no number.
+  """
+  value = row.get(columns.get('weight', ''), 1)
+  weight = files.parse_weight(str(value))
+  if weight is None:
+    raise pairs.Unusable(f'column "{columns["weight"]}" holds {value!r:.40}, '
+                         'not a number')
+  return weight
 
 
 def _document(row: dict[str, Any], column: str) -> str:
