@@ -1,15 +1,23 @@
 """Batches of pairs of a query and a passage, for training a cross-encoder."""
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import flax.struct
 import numpy as np
 
-from neg_contrast.batches import batcher, packed, packing, text_pairs
+from neg_contrast.batches import (
+  augmentation,
+  batcher,
+  packed,
+  packing,
+  text_pairs,
+)
 from neg_contrast.batches import row_length as row_length_lib
 from neg_contrast.data import examples as examples_lib
 from neg_contrast.data import inputs
+from neg_contrast.data import sequences as sequences_lib
 
 
 @flax.struct.dataclass
@@ -50,6 +58,7 @@ class PairBatcher:
     passage_tokens: input sequences of passage rows, whole or cut.
     teacher: scores the candidates of some queries; None: there is none.
     start: see `text_pairs.join`.
+    augment: changes queries and positives, see `augmentation.Augmentation`.
   """
 
   examples: examples_lib.Examples
@@ -62,6 +71,7 @@ class PairBatcher:
   passage_tokens: batcher.CutTokens
   teacher: batcher.Teacher | None = None
   start: tuple[int, ...] = ()
+  augment: Callable[..., sequences_lib.AnySequences] = augmentation.nothing
 
   def with_fitted_rows(
       self, longest: int, even_row_length: int
@@ -132,6 +142,12 @@ class PairBatcher:
     queries, _ = np.nonzero(is_candidate)
     whole = np.tile(np.array(inputs.WHOLE, np.int32), (len(queries), 1))
     return query_rows, rows, drawn.sources, (
-        self.query_tokens(query_rows).take(queries),
-        self.passage_tokens(rows[is_candidate], whole),
+        self.augment(
+            'query', step, numbers, self.query_tokens(query_rows)
+        ).take(queries),
+        self.augment(
+            'passage', step, numbers,
+            self.passage_tokens(rows[is_candidate], whole),
+            np.searchsorted(queries, np.arange(len(rows))),
+        ),
     )

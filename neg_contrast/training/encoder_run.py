@@ -155,6 +155,7 @@ class DualEncoderTraining(pooled_run.PooledTraining):
         parents=np.array(halves[:, 0]),
         held=functools.partial(sharding.held, mesh=self._mesh),
         teacher=self._teacher(),
+        augment=self._augment,
     )
 
   def _table(self) -> dict[str, Any]:

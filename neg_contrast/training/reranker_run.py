@@ -106,6 +106,7 @@ class RerankerTraining(pooled_run.PooledTraining):
         examples=pairs,
         draw=source.draw,
         teacher=self._teacher(),
+        augment=self._augment,
         query_tokens=queries.tokens,
         passage_tokens=encoder_run.passage_tokens(
             passages, source.halves
