@@ -25,7 +25,8 @@ MODEL_KEYS = tuple(f'model.{name}' for name in (
 ))
 """Keys that stage 1 has from stage 2, which goes on with its model."""
 
-STAGE1 = ('generated', 'no_hard_negatives', *config_lib.PRETEXTS.names)
+STAGE1 = ('generated', 'no_hard_negatives', 'judged',
+          *config_lib.PRETEXTS.names)
 """What stage 1 can be trained on; a value of the argument `stage1`."""
 
 _OWN = ('job', 'workdir', 'checkpoint', 'query', 'table', 'ensemble', 'compare',
@@ -271,7 +272,7 @@ def make_stage1(
   config.workdir = f'workdirs/{name}_stage1-{size}'
   set_stage1(config, args['stage1'], negatives)
   config.optim.epochs = float(epochs) if size == 'full' else 1.0
-  if config.synthetic.pairs == 'generated':
+  if config.synthetic.pairs in ('generated', 'judged'):
     made = beside(file, f'{name}_generator', size=size)
     config.generator = follow(made, config, DATA_KEYS)
   return config
@@ -317,7 +318,8 @@ def set_stage1(
   is_generated = kind in ('generated', 'no_hard_negatives')
   config.synthetic.pairs = 'generated' if is_generated else kind
   config.synthetic.per_passage = 3 if is_generated else 1
-  set_negatives(config, negatives if kind == 'generated' else 'random')
+  set_negatives(config, {'generated': negatives, 'judged': 'given'}.get(
+      kind, 'random'))
   config.negatives.miner_epochs = config.optim.epochs  # Of gold pairs.
   # The paper's M, and some more for positives and copies among them. Candidates
   # and pool, which coarse has and context has not: MS MARCO's 26.4 million

@@ -10,7 +10,7 @@ import grain
 import numpy as np
 from jaxtyping import Float, Int
 
-from neg_contrast.batches import masks, packed, packing, queue
+from neg_contrast.batches import augmentation, masks, packed, packing, queue
 from neg_contrast.batches import row_length as row_length_lib
 from neg_contrast.data import examples as examples_lib
 from neg_contrast.data import inputs
@@ -69,6 +69,7 @@ class Batch:
     excluded: `[B, positives] int32`, groups that are not found; -1 pads.
     teacher_scores: `[B, 1 + N] float32`, a teacher's, of the positive and the
       hard negatives of each query; nan: it has none. None: there is no teacher.
+    weights: `[B] float32` of the examples, above 0; None: they count alike.
   """
 
   sequences: dict[str, packed.PackedSequences]
@@ -85,6 +86,7 @@ class Batch:
   positive_rows: Any = None
   excluded: Any = None
   teacher_scores: Any = None
+  weights: Any = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,6 +133,7 @@ class Batcher:
     teacher: scores the candidates of some queries; None: there is none.
     order: step -> `[batch] int`, its examples; None: as `example_numbers`.
     facts: step -> what the log says of a batch beside `BatchStats`.
+    augment: changes queries and positives, see `augmentation.Augmentation`.
   """
 
   examples: examples_lib.Examples
@@ -154,6 +157,7 @@ class Batcher:
   teacher: Teacher | None = None
   order: Callable[[int], np.ndarray] | None = None
   facts: Callable[[int], Mapping[str, float]] = lambda step: {}
+  augment: Callable[..., sequences_lib.AnySequences] = augmentation.nothing
 
   def example_numbers(self, step: int) -> Int[np.ndarray, ' batch']:
     """The examples of a step."""
@@ -212,8 +216,10 @@ class Batcher:
     shared_rows = self.draw_shared(step)
     encoded = np.concatenate([negative_rows, shared_rows])
     kept = encoded >= 0
-    queries = self.query_tokens(query_rows)
-    passages = self._passages(numbers, encoded[kept])
+    queries = self._queries(step, numbers)
+    passages = self.augment(
+        'passage', step, numbers, self._passages(numbers, encoded[kept])
+    )
     sequences, layouts, slots = self._pack(queries, passages)
     query_slots, passage_slots = slots
     encoded_slots = np.zeros(len(encoded), np.int32)
@@ -223,7 +229,7 @@ class Batcher:
     )
     forward_mask, backward_mask = masks.make_masks(
         query_rows, positive_rows, drawn.rows,
-        np.concatenate([shared_rows, self._queue_rows(step)]),
+        np.concatenate([shared_rows, queue_rows(self, step)]),
         self._known, self.held(len(query_rows)),
     )
     batch = Batch(
@@ -237,9 +243,9 @@ class Batcher:
         log_proposal=drawn.log_proposal,
         corpus_slots=corpus_slots if self.shared else None,
         teacher_scores=None if self.teacher is None else self.teacher(
-            query_rows,
-            np.concatenate([positive_rows[:, None], drawn.rows], axis=1),
+            query_rows, np.column_stack([positive_rows, drawn.rows])
         ),
+        weights=self.examples.weights_of(numbers),
     )
     values: dict[str, float] = {
         'missing_negatives': int((negative_rows < 0).sum()),
@@ -259,13 +265,11 @@ class Batcher:
         self.examples.positive_groups, self.passage_groups, self.parents
     ) if self.mask_known_positives else None
 
-  def _queue_rows(self, step):
-    """Passages whose vectors the queue holds, place by place; -1: none yet."""
-    rows = np.full((self.queue_steps, self.batch_size), -1, np.int32)
-    for place, earlier in enumerate(queue.steps_held(step, self.queue_steps)):
-      if earlier >= 0:
-        rows[place] = self.examples.positive_rows[self._numbers(int(earlier))]
-    return rows.reshape(-1)
+  def _queries(self, step, numbers):
+    """The queries of examples, as this step reads them."""
+    return self.augment('query', step, numbers, self.query_tokens(
+        self.examples.query_rows[numbers]
+    ))
 
   def _passages(self, numbers, negative_rows):
     """The positives, as far as they are meant, and the negatives."""
@@ -305,6 +309,16 @@ class Batcher:
     return layout, packing.fill(
         layout, *parts, groups=self.held(self.groups)
     )
+
+
+def queue_rows(batcher: Batcher, step: int) -> Int[np.ndarray, ' queue']:
+  """Passages whose vectors the queue holds, place by place; -1: none yet."""
+  rows = np.full((batcher.queue_steps, batcher.batch_size), -1, np.int32)
+  for place, earlier in enumerate(queue.steps_held(step, batcher.queue_steps)):
+    if earlier >= 0:
+      numbers = batcher.example_numbers(int(earlier))
+      rows[place] = batcher.examples.positive_rows[numbers]
+  return rows.reshape(-1)
 
 
 def example_numbers(

@@ -88,6 +88,7 @@ class Joined:
             np.concatenate(pairs).astype(np.int32), int(self._queries[-1])
         ),
         cuts,
+        examples_lib.joined_weights(given),
     )
 
   def draw(

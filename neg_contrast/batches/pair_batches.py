@@ -1,15 +1,23 @@
 """Batches of pairs of a query and a passage, for training a cross-encoder."""
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any
 
 import flax.struct
 import numpy as np
 
-from neg_contrast.batches import batcher, packed, packing, text_pairs
+from neg_contrast.batches import (
+  augmentation,
+  batcher,
+  packed,
+  packing,
+  text_pairs,
+)
 from neg_contrast.batches import row_length as row_length_lib
 from neg_contrast.data import examples as examples_lib
 from neg_contrast.data import inputs
+from neg_contrast.data import sequences as sequences_lib
 
 
 @flax.struct.dataclass
@@ -24,6 +32,7 @@ class PairBatch:
     negative_sources: `[B, K - 1] int32`, number of the source of each negative;
       -1: there is none.
     teacher_scores: `[B, K] float32`, as of `batcher.Batch`.
+    weights: `[B] float32`, as of `batcher.Batch`.
   """
 
   sequences: packed.PackedSequences
@@ -31,6 +40,7 @@ class PairBatch:
   is_candidate: Any
   negative_sources: Any
   teacher_scores: Any = None
+  weights: Any = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -48,6 +58,7 @@ class PairBatcher:
     passage_tokens: input sequences of passage rows, whole or cut.
     teacher: scores the candidates of some queries; None: there is none.
     start: see `text_pairs.join`.
+    augment: changes queries and positives, see `augmentation.Augmentation`.
   """
 
   examples: examples_lib.Examples
@@ -60,6 +71,7 @@ class PairBatcher:
   passage_tokens: batcher.CutTokens
   teacher: batcher.Teacher | None = None
   start: tuple[int, ...] = ()
+  augment: Callable[..., sequences_lib.AnySequences] = augmentation.nothing
 
   def with_fitted_rows(
       self, longest: int, even_row_length: int
@@ -79,14 +91,17 @@ class PairBatcher:
 
   def _lengths(self, step):
     """Of all pairs of a step."""
-    queries, passages = self._candidates(step)[-1]
+    queries, passages = self._candidates(step, self._numbers(step))[-1]
     return text_pairs.pair_lengths(
         queries.lengths, passages.lengths, self.start
     )
 
   def __call__(self, step: int) -> tuple[PairBatch, batcher.BatchStats]:
     """The batch of a step, as numpy arrays."""
-    query_rows, rows, sources, (queries, passages) = self._candidates(step)
+    numbers = self._numbers(step)
+    query_rows, rows, sources, (queries, passages) = self._candidates(
+        step, numbers
+    )
     is_candidate = rows >= 0
     pairs = text_pairs.join(queries, passages, self.start)
     layout = packing.plan(
@@ -103,18 +118,21 @@ class PairBatcher:
         teacher_scores=None if self.teacher is None else self.teacher(
             query_rows, rows
         ),
+        weights=self.examples.weights_of(numbers),
     ), batcher.BatchStats(
         useful_tokens=int(pairs.lengths.sum()),
         processed_tokens=layout.tokens,
         values={'missing_negatives': int((~is_candidate).sum())},
     )
 
-  def _candidates(self, step):
-    """Queries, passage rows `[B, K]`, sources of the negatives, and the texts.
-    """
-    numbers = batcher.example_numbers(
+  def _numbers(self, step):
+    return batcher.example_numbers(
         len(self.examples), self.batch_size, self.seed, step
     )
+
+  def _candidates(self, step, numbers):
+    """Queries, passage rows `[B, K]`, sources of the negatives, and the texts.
+    """
     query_rows = self.examples.query_rows[numbers]
     drawn = self.draw(step, numbers, query_rows)
     rows = np.concatenate(
@@ -124,6 +142,12 @@ class PairBatcher:
     queries, _ = np.nonzero(is_candidate)
     whole = np.tile(np.array(inputs.WHOLE, np.int32), (len(queries), 1))
     return query_rows, rows, drawn.sources, (
-        self.query_tokens(query_rows).take(queries),
-        self.passage_tokens(rows[is_candidate], whole),
+        self.augment(
+            'query', step, numbers, self.query_tokens(query_rows)
+        ).take(queries),
+        self.augment(
+            'passage', step, numbers,
+            self.passage_tokens(rows[is_candidate], whole),
+            np.searchsorted(queries, np.arange(len(rows))),
+        ),
     )

@@ -27,7 +27,7 @@ class QueryBatcher(batcher.Batcher):
     """The batch of a step, as numpy arrays, with the table."""
     numbers = self.example_numbers(step)
     query_rows = self.examples.query_rows[numbers]
-    queries = self.query_tokens(query_rows)
+    queries = self._queries(step, numbers)
     layout, sequences = self._pack_tower('query', len(queries), queries)
     batch = batcher.Batch(
         sequences={'query': sequences},
@@ -40,6 +40,7 @@ class QueryBatcher(batcher.Batcher):
         table=self.table,
         positive_rows=self.examples.positive_rows[numbers],
         excluded=self._padded(self.hidden(query_rows)),
+        weights=self.examples.weights_of(numbers),
     )
     return batch, batcher.BatchStats(
         useful_tokens=int(queries.lengths.sum()),

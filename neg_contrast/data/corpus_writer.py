@@ -21,6 +21,7 @@ from neg_contrast.data import (
     records,
     usable_records,
 )
+from neg_contrast.data import prepared as prepared_lib
 
 _PROGRESS_EVERY = 100_000
 # A passage takes 20 µs to read, and as long to store in two other processes.
@@ -106,6 +107,8 @@ class CorpusWriter:
     own = judgements.own_queries()
     counts = {split: judgements.write(split, own.get(split, ()))
               for split in self._source.splits}
+    if judgements.weighted:
+      manifest[prepared_lib.WEIGHTED] = judgements.weighted
     manifest |= {
         'corpus_fingerprint': corpus,
         'queries_fingerprint': queries,

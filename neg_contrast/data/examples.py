@@ -5,13 +5,17 @@ The tune split is made here too, where the data has none.
 
 import dataclasses
 import hashlib
+from collections.abc import Sequence
 
 import numpy as np
-from jaxtyping import Bool, Int, Integer
+from jaxtyping import Bool, Float, Int, Integer
 
 from neg_contrast import errors
 from neg_contrast.data import inputs
 from neg_contrast.data import prepared as prepared_lib
+
+GIVEN, GRADED, EQUAL = 'given', 'graded', 'equal'
+"""`loss.example_weights`: those of the data, these times grades, or none."""
 
 
 class Positives:
@@ -108,15 +112,24 @@ class Examples:
       too.
     cuts: `[examples, 3] int32`: which part of the positive is meant, see
       `inputs.cut`; None: the whole passages.
+    weights: `[examples] float32`, above 0, how much each counts in a loss;
+      None: they count alike.
   """
 
   query_rows: Int[np.ndarray, ' examples']
   positive_rows: Int[np.ndarray, ' examples']
   positive_groups: Positives
   cuts: Int[np.ndarray, 'examples 3'] | None = None
+  weights: Float[np.ndarray, ' examples'] | None = None
 
   def __len__(self) -> int:
     return len(self.query_rows)
+
+  def weights_of(
+      self, numbers: Integer[np.ndarray, ' some']
+  ) -> Float[np.ndarray, ' some'] | None:
+    """`weights` of some examples."""
+    return None if self.weights is None else self.weights[numbers]
 
   def relabelled(
       self, pairs: Int[np.ndarray, 'pairs 2'],
@@ -125,7 +138,7 @@ class Examples:
     """These, and what a judge believes positive; that is known from then on.
 
     Pairs of queries without an example are left out: those of the tune split.
-    So are copies of known positives.
+    So are copies of known positives. Where examples have weights, these have 1.
 
     Args:
       pairs: `[pairs, 2] int32`, query and passage rows.
@@ -144,6 +157,9 @@ class Examples:
         np.concatenate([self.positive_rows, added[:, 1]]),
         self.positive_groups.joined(found[is_new]),
         None if self.cuts is None else np.concatenate([self.cuts, whole]),
+        None if self.weights is None else np.concatenate(
+            [self.weights, np.ones(len(added), np.float32)]
+        ),
     )
 
 
@@ -151,29 +167,68 @@ def make_examples(
     prepared: prepared_lib.Prepared,
     judgements: prepared_lib.Judgements,
     cuts: Int[np.ndarray, 'judgements 3'] | None = None,
+    weigh: str = GIVEN,
 ) -> Examples:
   """The examples of a split.
+
+  A positive of weight 0 is known, and not trained on.
 
   Args:
     prepared: the corpus and its queries.
     judgements: of the split to train on.
     cuts: `Examples.cuts`, a line for each judgement.
+    weigh: what their weights are, see `loss.example_weights`.
 
   Raises:
     UserError: the split holds no positive.
   """
   trained = (judgements.grades > 0) & judgements.is_example
+  weights = _weights(judgements, weigh)
+  if weights is not None:
+    trained &= weights > 0
   if not trained.any():
     raise errors.UserError(
         f'{prepared.manifest["spec"]}: no judgement of the training split has '
-        'a grade above 0, so there is nothing to train on'
+        f'a grade {"and a weight " if weights is not None else ""}above 0, so '
+        'there is nothing to train on'
     )
   return Examples(
       query_rows=judgements.query_rows[trained],
       positive_rows=judgements.passage_rows[trained],
       positive_groups=known_positives(prepared),
       cuts=None if cuts is None else cuts[trained],
+      weights=None if weights is None else _unless_equal(weights[trained]),
   )
+
+
+def _weights(
+    judgements: prepared_lib.Judgements, weigh: str
+) -> Float[np.ndarray, ' judgements'] | None:
+  """`[judgements] float32`; of negatives anything; None: all count alike."""
+  given = None if weigh == EQUAL else judgements.weights
+  if weigh != GRADED:
+    return given
+  grades = judgements.grades.astype(np.float32)
+  return grades if given is None else grades * given
+
+
+def _unless_equal(
+    weights: Float[np.ndarray, ' examples']
+) -> Float[np.ndarray, ' examples'] | None:
+  """Weights that are all the same mean nothing; then None."""
+  return None if (weights == weights[0]).all() else weights
+
+
+def joined_weights(
+    parts: Sequence[Examples],
+) -> Float[np.ndarray, ' examples'] | None:
+  """`Examples.weights` of several data sets; 1 where a set has none."""
+  if all(part.weights is None for part in parts):
+    return None
+  return np.concatenate([
+      np.ones(len(part), np.float32) if part.weights is None else part.weights
+      for part in parts
+  ])
 
 
 def known_positives(

@@ -4,12 +4,13 @@ import array
 import hashlib
 import pathlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Float, Int
 
 from neg_contrast.data import fingerprints, records
+from neg_contrast.data import prepared as prepared_lib
 
 RowOf = Callable[[str], int | None]
 
@@ -19,6 +20,7 @@ class JudgementWriter:
 
   Attributes:
     digest: of all that was written.
+    weighted: the splits whose judgements have weights.
   """
 
   def __init__(
@@ -45,6 +47,7 @@ class JudgementWriter:
     self._query_row, self._passage_row = query_row, passage_row
     self._worlds_of = worlds_of
     self.digest = hashlib.sha256()
+    self.weighted: list[str] = []
 
   def own_queries(self) -> dict[str, Any]:
     """Rows of the queries that name their split, by split."""
@@ -66,11 +69,15 @@ class JudgementWriter:
       own_queries: rows of the queries that name this split.
     """
     pairs, grades = array.array('q'), array.array('i')
+    weights = _Weights()
     for judgement, (query, passage) in self._known(split):
       pairs.append(query << 32 | passage)
       grades.append(judgement.grade << 1 | judgement.is_example)
-    table, conflicts = unique(np.frombuffer(pairs, np.int64),
-                              np.frombuffer(grades, np.int32))
+      weights.add(judgement.weight if judgement.grade > 0 else 1.0)
+    table, conflicts, kept_weights = unique(
+        np.frombuffer(pairs, np.int64), np.frombuffer(grades, np.int32),
+        weights.array(),
+    )
     if len(conflicts):
       self._report_conflicts(split, set(conflicts.tolist()))
     unjudged = np.setdiff1d(np.array(own_queries, np.int32), table[:, 0])
@@ -78,6 +85,10 @@ class JudgementWriter:
     np.save(self._folder / f'unjudged-{split}.npy', unjudged)
     self.digest.update(fingerprints.digested(split))
     self.digest.update(table.tobytes() + unjudged.tobytes())
+    if kept_weights is not None:
+      np.save(self._folder / prepared_lib.weights_file(split), kept_weights)
+      self.digest.update(kept_weights.tobytes())
+      self.weighted.append(split)
     return len(table), len(unjudged)
 
   def _known(
@@ -85,6 +96,14 @@ class JudgementWriter:
   ) -> Iterator[tuple[records.Judgement, tuple[int, int]]]:
     """Judgements of the split with their (query row, passage row)."""
     for judgement in self._source.judgements(split):
+      if not records.is_weight(judgement.weight):
+        self._invalid.report(
+            'broken_record', judgement.where,
+            f'the weight of query "{judgement.query_id}" and passage '
+            f'"{judgement.passage_id}" is {judgement.weight}; weights are '
+            f'numbers from 0 to {records.MOST_WEIGHT:g}',
+        )
+        continue
       query = self._query_row(judgement.query_id)
       passage = self._passage_row(judgement.passage_id)
       if query is not None and passage is not None:
@@ -118,14 +137,52 @@ class JudgementWriter:
           'duplicate_id', judgement.where,
           f'query "{judgement.query_id}" and passage '
           f'"{judgement.passage_id}" were judged before, with another grade '
-          f'than {judgement.grade}',
+          f'than {judgement.grade}'
+          + (f' or another weight than {judgement.weight}'
+             if judgement.weight != 1 else ''),
       )
+
+
+class _Weights:
+  """Weights of judgements in their order; nothing is kept while all are 1."""
+
+  def __init__(self) -> None:
+    self._count, self._values = 0, array.array('f')
+
+  def add(self, weight: float) -> None:
+    """That of the next judgement."""
+    if weight != 1 and not self._values:
+      self._values.extend([1.0] * self._count)
+    if self._values or weight != 1:
+      self._values.append(weight)
+    self._count += 1
+
+  def array(self) -> Float[np.ndarray, ' judgements'] | None:
+    """`[judgements] float32`; None: all are 1."""
+    values = np.frombuffer(self._values, np.float32)
+    return values if len(values) else None
+
+
+class Unique(NamedTuple):
+  """One judgement of each pair.
+
+  Attributes:
+    table: `[kept, 4] int32`, query row, passage row, grade, is_example.
+    conflicts: `[conflicts] int`, numbers of the judgements that differ from the
+      first of their pair.
+    weights: `[kept] float32`; None: there are none.
+  """
+
+  table: Int[np.ndarray, 'kept 4']
+  conflicts: Int[np.ndarray, ' conflicts']
+  weights: Float[np.ndarray, ' kept'] | None
 
 
 def unique(
     pairs: Int[np.ndarray, ' judgements'],
     grades: Int[np.ndarray, ' judgements'],
-) -> tuple[Int[np.ndarray, 'kept 4'], Int[np.ndarray, ' conflicts']]:
+    weights: Float[np.ndarray, ' judgements'] | None = None,
+) -> Unique:
   """The first judgement of each pair, by pair; numbers of those that differ.
 
   A positive is trained on if any of its judgements says so.
@@ -134,6 +191,7 @@ def unique(
     pairs: `[judgements] int64`: query row * 2**32 + passage row; is sorted, in
       place, since there may be many.
     grades: `[judgements] int32`: grade * 2 + whether it is an example.
+    weights: `[judgements] float32`; None: there are none.
   """
   order = np.argsort(pairs, kind='stable')
   pairs.sort()
@@ -143,7 +201,12 @@ def unique(
   starts, repeats = np.flatnonzero(is_first), np.flatnonzero(~is_first)
   of = np.searchsorted(starts, repeats, 'right') - 1
   first, again = grades[starts], grades[repeats]
-  conflicts = np.sort(order[repeats[again >> 1 != first[of] >> 1]])
+  differs = again >> 1 != first[of] >> 1
+  if weights is not None:
+    weights = weights[order]
+    differs |= weights[repeats] != weights[starts][of]
+    weights = weights[starts]
+  conflicts = np.sort(order[repeats[differs]])
   first[of[(first[of] > 1) & (again > 1) & (again & 1 == 1)]] |= 1
   del order, grades, starts
   table = np.empty((len(first), 4), np.int32)
@@ -153,4 +216,4 @@ def unique(
   table[:, 0] = kept
   table[:, 2] = first >> 1
   table[:, 3] = first & 1
-  return table, conflicts
+  return Unique(table, conflicts, weights)

@@ -26,8 +26,8 @@ class PairFiles:
 
   `codes`: uint8, what stands for each query, see `synthetic_pairs.code`.
   `passages`: int32, rows. `homes`: int32, rows of the passages that queries
-  were cut from, -1 for those of `passages`. `cuts`: int32, of those pairs alone
-  that `cut_pairs` numbers.
+  were cut from, -1 for those of `passages`. `is_negative`: uint8, 0 or 1.
+  `cuts`: int32, of those pairs alone that `cut_pairs` numbers.
   """
 
   def __init__(
@@ -101,7 +101,7 @@ class PairFiles:
   ) -> None:
     """Writes what stands for the pairs of some files."""
     row_of = functools.lru_cache(1024)(self._row_of)
-    codes, counts = bytearray(), []
+    codes, counts, negative = bytearray(), [], bytearray()
     passages, homes, cut, cuts = (array.array('i') for _ in range(4))
     for file in self._files[self._blocks[part]]:
       path, before = file(), len(passages)
@@ -114,6 +114,7 @@ class PairFiles:
           cut.append(len(passages))
           cuts.extend(pair['cut'])
         codes += synthetic_pairs.code(pair['query'])
+        negative.append(pair.get('is_negative', False))
         passages.append(row_of(pair['passage_id'], path))
         homes.append(row_of(pair['home_id'], path) if 'home_id' in pair else -1)
       counts.append(len(passages) - before)
@@ -122,6 +123,7 @@ class PairFiles:
         ('passages', passages), ('homes', homes), ('cut', cut),
     ):
       np.save(scratch / f'{name}.npy', np.array(values, np.int32))
+    np.save(scratch / 'is_negative.npy', np.frombuffer(negative, np.uint8))
     np.save(scratch / 'cuts.npy', np.array(cuts, np.int32).reshape(-1, 3))
     np.save(scratch / 'codes.npy', np.frombuffer(codes, np.uint8).reshape(
         -1, synthetic_pairs.CODE_BYTES

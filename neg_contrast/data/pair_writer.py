@@ -207,7 +207,7 @@ class PairWriter:
 def _judgements(
     files: pair_files.PairFiles, keys: Int[np.ndarray, ' pairs']
 ) -> Int[np.ndarray, 'judgements 4']:
-  """A positive for every pair, and its home as one that is only known.
+  """A judgement for every pair, and its home as a positive that is only known.
 
   Args:
     files: of the pairs.
@@ -221,7 +221,9 @@ def _judgements(
   ])
   grades = np.full(len(pairs), 1 << 1, np.int32)
   grades[: len(keys)] |= 1  # Is trained on.
-  return judgement_writer.unique(pairs, grades)[0]
+  is_negative = files.all('is_negative', np.uint8).astype(bool)
+  grades[: len(keys)][is_negative] = 0 << 1 | 1
+  return judgement_writer.unique(pairs, grades).table
 
 
 def _cuts(

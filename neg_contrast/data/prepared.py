@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Generic, TypeVar
 
 import numpy as np
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 
 from neg_contrast import errors
 from neg_contrast.artifacts import arrays, folders
@@ -34,6 +34,8 @@ CORPUS = folders.Format('a prepared corpus', FORMAT)
 QUERIES = folders.Format('queries of a prepared corpus', FORMAT)
 _TITLES = folders.Format('the documents of titles', 1)
 _DOCUMENTS = 'documents.npy'
+WEIGHTED = 'weighted'
+"""In the manifest: the splits whose judgements have weights, if any have."""
 _READ_AT_ONCE = 1024
 
 
@@ -48,6 +50,8 @@ class Judgements:
     is_example: `[judgements] bool`; whether a positive is trained on.
     unjudged: `[unjudged] int32`, queries of the split that nothing is judged
       for: they have answers alone.
+    weights: `[judgements] float32`, at least 0, how much a positive counts in
+      training; None: all count alike.
   """
 
   query_rows: Int[np.ndarray, ' judgements']
@@ -55,6 +59,7 @@ class Judgements:
   grades: Int[np.ndarray, ' judgements']
   is_example: Bool[np.ndarray, ' judgements']
   unjudged: Int[np.ndarray, ' unjudged']
+  weights: Float[np.ndarray, ' judgements'] | None = None
 
   @property
   def queries(self) -> Int[np.ndarray, ' queries']:
@@ -66,6 +71,7 @@ class Judgements:
     return Judgements(
         self.query_rows[keep], self.passage_rows[keep], self.grades[keep],
         self.is_example[keep], self.unjudged[:0],
+        None if self.weights is None else self.weights[keep],
     )
 
 
@@ -254,9 +260,19 @@ class Prepared:
           f'{spec}: split "{split}" holds no judgements. {remedy}'
       )
     queries, passages, grades, is_example = np.ascontiguousarray(table.T)
+    weights = None
+    if split in self.manifest.get(WEIGHTED, ()):
+      weights = arrays.load_array(
+          self.folder / weights_file(split), (len(table),), np.float32
+      )
     return Judgements(
-        queries, passages, grades, is_example.astype(bool), unjudged
+        queries, passages, grades, is_example.astype(bool), unjudged, weights
     )
+
+
+def weights_file(split: str) -> str:
+  """Name of the file with `Judgements.weights` of a split."""
+  return f'weights-{split}.npy'
 
 
 def documents_by_title(

@@ -9,6 +9,9 @@ from typing import Any, Protocol, runtime_checkable
 
 from neg_contrast import errors
 
+MOST_WEIGHT = 1e9
+"""Of a judgement: the sum of a batch's weights has to be a float32."""
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Passage:
@@ -68,6 +71,8 @@ class Judgement:
     where: as in `Passage`.
     is_example: whether a positive is trained on, or only known as one (DPR's
       files train on the first positive of a question).
+    weight: from 0 to `MOST_WEIGHT`: how much a positive counts in
+      training; 0: it is known and not trained on. Of negatives it says nothing.
   """
 
   query_id: str
@@ -75,6 +80,12 @@ class Judgement:
   grade: int
   where: str = dataclasses.field(default='', compare=False)
   is_example: bool = True
+  weight: float = 1.0
+
+
+def is_weight(value: float) -> bool:
+  """Whether a number may be a `Judgement.weight`."""
+  return 0 <= value <= MOST_WEIGHT  # False for NaN.
 
 
 class InvalidRecords:

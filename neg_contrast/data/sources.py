@@ -9,6 +9,7 @@ from neg_contrast.data import records, short_answers
 from neg_contrast.data.formats import (
   beir,
   column_tables,
+  clicks,
   dpr,
   files,
   flag_embedding,
@@ -28,6 +29,7 @@ from neg_contrast.data.formats import (
 
 # In this order they are recognised, see `_likely`.
 FORMATS = {one.scheme: one for one in (*(declared.FORMAT for declared in (
+    clicks,
     beir,
     msmarco,
     dpr,

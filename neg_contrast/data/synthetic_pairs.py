@@ -2,8 +2,9 @@
 
 A pair is a line of a json file: `query`, `passage_id` and, where only a part of
 the passage is meant, `cut`: see `examples.Examples.cuts`; and `home_id`, if the
-query was cut from another passage, which is then known to hold it. Queries of
-equal text are one query with several positives, so that none is a negative of
+query was cut from another passage, which is then known to hold it; and
+`is_negative`, if the passage is known not to answer the query. Queries of equal
+text are one query with several positives, so that none is a negative of
 another.
 """
 
@@ -33,6 +34,7 @@ def write_pair(
     passage_id: str,
     cut: Sequence[int] = inputs.WHOLE,
     home_id: str = '',
+    is_negative: bool = False,
 ) -> None:
   """Appends a pair to a file of pairs."""
   row: dict[str, Any] = {'query': query, 'passage_id': passage_id}
@@ -40,6 +42,8 @@ def write_pair(
     row['cut'] = list(cut)
   if home_id and home_id != passage_id:
     row['home_id'] = home_id
+  if is_negative:
+    row['is_negative'] = True
   f.write(json.dumps(row, ensure_ascii=False) + '\n')
 
 

@@ -55,6 +55,19 @@ class AnyTokenizer:
     return [word for word, ids in
             zip(words, self.encode_batch(words), strict=True) if len(ids) == 1]
 
+  @property
+  def vocabulary(self) -> dict[str, int]:
+    """Ids of all tokens."""
+    return self._backend.get_vocab()
+
+  @property
+  def special_ids(self) -> list[int]:
+    """Of the tokens that no text has, by the tokenizer's own account."""
+    unknown = getattr(self._backend.model, 'unk_token', None)
+    return [number for number, token
+            in self._backend.get_added_tokens_decoder().items()
+            if token.special and str(token) != unknown]
+
   def save(self, folder: pathlib.Path) -> None:
     """Writes `tokenizer.json`."""
     folder.mkdir(parents=True, exist_ok=True)

@@ -21,6 +21,7 @@ from neg_contrast.jobs.common import (
 from neg_contrast.models import loading
 from neg_contrast.retrieval import corpus_vectors
 from neg_contrast.settings import config as config_lib
+from neg_contrast.stage1 import judged_pairs
 from neg_contrast.training import mixture_run, run_artifacts
 
 
@@ -32,7 +33,12 @@ def check(config: config_lib.Config) -> None:
     checks.check_source(config)
   checks.check_init(config)
   checks.check_same_model(config)
-  if config.synthetic.pairs == 'generated':
+  if config.synthetic.pairs == 'judged' and not config.synthetic.judge:
+    raise config.error('synthetic.judge', 'is needed for synthetic.pairs=judged'
+                       ': a workdir of configs/judge_reranker.py, or any '
+                       'cross-encoder of one label')
+  if config.synthetic.pairs == 'generated' or (
+      config.synthetic.pairs == 'judged' and not config.synthetic.queries):
     checks.check_question_writer(config)
   if config.synthetic.pairs:
     checks.check_no_answers(config)
@@ -126,9 +132,18 @@ class TrainJob:
     })
     assert isinstance(model, loading.Model)
     reporting.write_report(
-        self._workdir, self._config, dataset, model, self._pool
+        self._workdir, self._config, dataset, model, self._pool,
+        facts=self._pseudo_labels(),
     )
     next_command.print_search(self._config, self._workdir)
+
+  def _pseudo_labels(self) -> dict[str, str]:
+    """Counts of what a judge labelled for this training, or its stage 1."""
+    for job in filter(None, (self, self.stage1)):
+      pairs = job._data
+      if isinstance(pairs, judged_pairs.JudgedPairs) and pairs.is_made():
+        return {'pseudo-labels': pairs.summary()}
+    return {}
 
   @functools.cached_property
   def stage1(self) -> 'TrainJob | None':

@@ -15,6 +15,7 @@ from neg_contrast.losses import (
   contrast,
   dual_encoder_loss,
   own_candidates,
+  weighted,
 )
 
 
@@ -24,6 +25,12 @@ class CandidateLoss(dual_encoder_loss.DualEncoderLoss):
 
   In both directions it is the mean of that and of the same with passages for
   queries, each against the queries of the batch.
+
+  Where the examples have weights w, both are weighted means over the batch (see
+  `weighted.mean`): Σ w_i forward_i / Σ w_i, and Σ w_i backward_i / Σ w_i, where
+  backward_i ranks the queries for the positive of example i. So an example has
+  one weight in both directions. What the others of the batch are to it, as its
+  negatives, has no weight.
 
   Metrics: `forward_loss` (query to passage), with `candidates=batch`
   `backward_loss`, with `candidates=own` `effective_negatives`; `accuracy` (part
@@ -76,9 +83,11 @@ class CandidateLoss(dual_encoder_loss.DualEncoderLoss):
 
     Args:
       scores: of the batch.
-      batch: a `batcher.Batch`; its backward mask.
+      batch: a `batcher.Batch`; its backward mask, and weights of examples.
     """
-    forward = jnp.mean(self.per_query(self.adjust(scores, batch)))
+    forward = weighted.mean(
+        self.per_query(self.adjust(scores, batch)), batch.weights
+    )
     if not self.shares:
       return forward, {
           'forward_loss': forward,
@@ -86,8 +95,8 @@ class CandidateLoss(dual_encoder_loss.DualEncoderLoss):
               scores.candidate_scores, scores.is_candidate
           ),
       }
-    backward = jnp.mean(self.per_query(
+    backward = weighted.mean(self.per_query(
         scores.backward(batch.backward_mask).hardest(self.hardest)
-    ))
+    ), batch.weights)
     loss = 0.5 * (forward + backward) if self.bidirectional else forward
     return loss, {'forward_loss': forward, 'backward_loss': backward}

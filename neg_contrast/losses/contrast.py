@@ -22,6 +22,8 @@ class Contrast:
       positive scores above all of them; 1 where there are none.
     gradient: `[] float32`, mean norm of the gradient of a query's loss with
       respect to the unscaled score of such a negative; 0 where there are none.
+      Where examples have weights, that of a query's loss times its weight, in
+      units of the mean weight.
       Times the norm of the query it is that with respect to the negative's
       vector. Xiong et al. (2020, "ANCE", section 3) explain by it why negatives
       of the batch teach little: theirs is near zero.

@@ -13,6 +13,7 @@ from neg_contrast.losses import (
   batch_scores,
   dual_encoder_loss,
   own_candidates,
+  weighted,
 )
 
 
@@ -21,7 +22,8 @@ class Distillation:
   """A part of the loss that compares scores with a teacher's.
 
   Attributes:
-    compare: (scores, teacher's, which count) -> loss, such as `margin_mse`.
+    compare: (scores, teacher's, which count, weights) -> loss, such as
+      `margin_mse`.
     weight: part of the whole, above 0; 1: all of it.
   """
 
@@ -33,6 +35,7 @@ class Distillation:
       loss: Float[Array, ''],
       own: batch_scores.BatchScores,
       teacher: Float[AnyArray, 'batch candidates'],
+      weights: weighted.Weights = None,
   ) -> tuple[Float[Array, ''], dict[str, Float[Array, '']]]:
     """(1 - weight) · loss + weight · what the teacher says.
 
@@ -41,6 +44,7 @@ class Distillation:
       own: scores of each query with candidates of its own.
       teacher: `[batch, candidates] float32` of the same; nan: the teacher has
         not scored it.
+      weights: of the examples, which count in both parts.
 
     Returns:
       The whole, and `contrastive_loss`, `distil_loss` and `distilled` (the part
@@ -48,7 +52,7 @@ class Distillation:
     """
     is_taught = jnp.isfinite(teacher) & own.is_candidate
     taught = self.compare(
-        own.scores, jnp.where(is_taught, teacher, 0), is_taught
+        own.scores, jnp.where(is_taught, teacher, 0), is_taught, weights
     )
     return (1 - self.weight) * loss + self.weight * taught, {
         'contrastive_loss': loss,
@@ -86,7 +90,7 @@ class DistilledLoss(dual_encoder_loss.DualEncoderLoss):
     loss, metrics = self.contrastive(vectors, batch, scale, score, sources)
     whole, more = self.distillation.add(loss, own_candidates.score_own(
         vectors, batch, scale, score, sources
-    ), batch.teacher_scores)
+    ), batch.teacher_scores, batch.weights)
     return whole, {**metrics, **more}
 
 

@@ -6,12 +6,14 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from neg_contrast.batches.packed import AnyArray
+from neg_contrast.losses import weighted
 
 
 def kl_divergence(
     scores: Float[Array, 'batch candidates'],
     teacher: Float[AnyArray, 'batch candidates'],
     is_taught: Bool[AnyArray, 'batch candidates'],
+    weights: weighted.Weights = None,
 ) -> Float[Array, '']:
   """Mean over queries of KL(teacher || student) among a query's candidates.
 
@@ -24,6 +26,7 @@ def kl_divergence(
     scores: `[batch, K] float32`, the student's, scaled.
     teacher: `[batch, K] float32`, the teacher's scores, finite.
     is_taught: `[batch, K] bool`, candidates that both have scored.
+    weights: of the queries.
 
   Returns:
     `[] float32`, in nats, at least 0; 0 where no query is taught.
@@ -37,4 +40,4 @@ def kl_divergence(
   )
   gaps = jnp.where(kept, log_teacher, 0) - jnp.where(kept, log_student, 0)
   by_query = jnp.sum(jnp.exp(log_teacher) * gaps, axis=1)
-  return jnp.sum(by_query, where=counts) / jnp.maximum(1, counts.sum())
+  return weighted.mean_where(by_query, counts, weights)

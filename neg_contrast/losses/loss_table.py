@@ -30,7 +30,8 @@ DISTILLATIONS: dict[str, Callable[..., Float[Array, '']]] = {
     'margin_mse': margin_mse.margin_mse,
     'kl': kl_divergence.kl_divergence,
 }
-"""`config.loss.distil` -> (scores, teacher's, which count) -> a loss."""
+"""`config.loss.distil` -> (scores, teacher's, which count, weights of examples)
+-> a loss."""
 
 _REASONS = {
     dual_encoder_loss.TEACHER: (

@@ -4,12 +4,14 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from neg_contrast.batches.packed import AnyArray
+from neg_contrast.losses import weighted
 
 
 def margin_mse(
     scores: Float[Array, 'batch candidates'],
     teacher: Float[AnyArray, 'batch candidates'],
     is_taught: Bool[AnyArray, 'batch candidates'],
+    weights: weighted.Weights = None,
 ) -> Float[Array, '']:
   """Mean squared difference of margins of positives above their negatives.
 
@@ -25,6 +27,7 @@ def margin_mse(
       0.
     teacher: `[batch, K] float32`, the teacher's scores, finite.
     is_taught: `[batch, K] bool`, candidates that both have scored.
+    weights: of the queries; a pair has that of its query.
 
   Returns:
     `[] float32`, in squared units of the teacher's scores; 0 where no pair is
@@ -32,4 +35,4 @@ def margin_mse(
   """
   counts = jnp.asarray(is_taught)[:, 1:] & jnp.asarray(is_taught)[:, :1]
   gaps = (scores[:, :1] - scores[:, 1:]) - (teacher[:, :1] - teacher[:, 1:])
-  return jnp.sum(jnp.square(gaps), where=counts) / jnp.maximum(1, counts.sum())
+  return weighted.mean_where(jnp.square(gaps), counts, weights)

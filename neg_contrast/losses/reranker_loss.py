@@ -13,6 +13,7 @@ from neg_contrast.losses import (
   contrast,
   gradient_cache,
   own_candidates,
+  weighted,
 )
 from neg_contrast.losses import distillation as distillation_lib
 from neg_contrast.models import cross_encoder
@@ -30,7 +31,8 @@ def make_loss(
   By `softmax` it is hard-negative NCE (Zhang and Stratos, equation 11), by
   `bce` each pair is judged by itself (Nogueira and Cho, "Passage Re-ranking
   with BERT", 2019, equation 1). Scores have no scale: the score layer learns
-  its own. Dropout keys are a function of (seed, step, group). Metrics:
+  its own. Where examples have weights, it is a weighted mean (`weighted.mean`).
+  Dropout keys are a function of (seed, step, group). Metrics:
   `accuracy`, `effective_negatives` and `contrast`, see `contrast.of_batch`.
 
   Args:
@@ -50,13 +52,15 @@ def make_loss(
         scores, batch.negative_sources, 1.0, sources
     ), is_candidate=batch.is_candidate)
     own = candidates.hardest(loss.hardest)
-    of_scores = lambda scores: jnp.mean(loss.per_query(
+    of_scores = lambda scores: weighted.mean(loss.per_query(
         dataclasses.replace(own, scores=scores)
-    ))
+    ), batch.weights)
     value = of_scores(scores)
     more: dict[str, jax.Array] = {}
     if distillation is not None:
-      value, more = distillation.add(value, candidates, batch.teacher_scores)
+      value, more = distillation.add(
+          value, candidates, batch.teacher_scores, batch.weights
+      )
     return value, {
         **more,
         'accuracy': jnp.mean(own.is_best.astype(jnp.float32)),

@@ -34,6 +34,12 @@ class DataConfig(keys.Section):
     passage_prefix: the same of its passages.
     document: what makes passages one document: `reader` (what the format says)
       or `title` (equal titles that are not empty).
+    word_deletion: chance that a word of a training pair is deleted, drawn anew
+      by (seed, step, example); 0: none is. One word at least stays.
+    word_replacement: chance that it becomes a random word of the vocabulary.
+    word_masking: chance that it is masked.
+    augmented: which texts of a pair these are for: `query`, `passage` (the
+      positive) or `both`. Negatives stay as they are.
     batch_size: examples (query, positive) in a batch, over all devices.
     groups: groups that a batch is packed into; a multiple of the devices on the
       data axis. Another number gives other dropout masks.
@@ -72,6 +78,18 @@ class DataConfig(keys.Section):
   query_prefix: str | None = keys.key(None, counts=keys.Changed())
   passage_prefix: str | None = keys.key(None, counts=keys.Changed())
   document: str = keys.key('reader', keys.one_of('reader', 'title'))
+  word_deletion: float = keys.key(
+      0.0, keys.at_least_below(0, 1), counts=keys.Changed()
+  )
+  word_replacement: float = keys.key(
+      0.0, keys.at_least_below(0, 1), counts=keys.Changed()
+  )
+  word_masking: float = keys.key(
+      0.0, keys.at_least_below(0, 1), counts=keys.Changed()
+  )
+  augmented: str = keys.key(
+      'both', keys.one_of('both', 'query', 'passage'), counts=keys.Changed()
+  )
   batch_size: int = keys.key(64, keys.from_to(2, 2**20))
   groups: int = keys.key(1, keys.at_least(1))
   row_length: int = keys.key(0, keys.at_least(0))
@@ -86,6 +104,14 @@ class DataConfig(keys.Section):
   def __post_init__(self):
     """Checks ranges and that the keys agree."""
     super().__post_init__()
+    if self.word_deletion + self.word_replacement + self.word_masking > 1:
+      raise self.error('word_deletion', 'is more than 1 with '
+                       f'data.word_replacement={self.word_replacement:g} and '
+                       f'data.word_masking={self.word_masking:g}; a word has '
+                       'one fate')
+    if self.augmented != 'both' and not self.is_augmented:
+      raise self.error('augmented', 'is for data.word_deletion, '
+                       'word_replacement or word_masking; set one')
     if self.batch_size % self.groups:
       raise self.error('batch_size',
                        f'must be a multiple of data.groups={self.groups}')
@@ -93,3 +119,9 @@ class DataConfig(keys.Section):
       raise self.error('tune_split', 'is also data.test_split; tuning must not '
                        'see the test queries. Name another, or leave it empty '
                        'to take a part of the training documents')
+
+  @property
+  def is_augmented(self) -> bool:
+    """Whether words of training pairs are changed."""
+    return bool(self.word_deletion or self.word_replacement
+                or self.word_masking)

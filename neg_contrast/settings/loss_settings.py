@@ -15,8 +15,9 @@ class LossConfig(keys.Section):
   Lu et al., section 3, equations 1 to 3.
 
   A reranker uses `kind` (not `triplet`), `hardest`, `margin`, `offset`,
-  `positive_weight`, `distil` and `distil_weight` alone: its scores are
-  unscaled, and a positive competes with its query's own negatives only.
+  `positive_weight`, `distil`, `distil_weight` and `example_weights` alone: its
+  scores are unscaled, and a positive competes with its query's own negatives
+  only.
 
   Attributes:
     kind: `softmax`: cross-entropy of the positive among its candidates; with
@@ -58,6 +59,10 @@ class LossConfig(keys.Section):
       full width. Empty: the full width alone.
     mask_known_positives: another row's passage that is a known positive of a
       query is not a negative of it; off reproduces the paper's text.
+    example_weights: how much an example, a (query, positive) pair, counts in
+      the mean over the batch, in both directions. `given`: by the weight of its
+      judgement, where the data has weights; `graded`: by that times the grade;
+      `equal`: all alike. Negatives have no weights.
     label_smoothing: part of the target's mass that is spread evenly over the
       vocabulary, in the training of a question generator.
   """
@@ -90,6 +95,9 @@ class LossConfig(keys.Section):
       (), each=keys.at_least(1), counts=keys.Changed()
   )
   mask_known_positives: bool = keys.key(True)
+  example_weights: str = keys.key(
+      'given', keys.one_of('given', 'graded', 'equal'), counts=keys.Changed()
+  )
   label_smoothing: float = keys.key(0.0, keys.at_least_below(0, 1))
 
   def __post_init__(self):

@@ -20,9 +20,19 @@ class SyntheticConfig(keys.Section):
       `neighbours` (a sentence and the passage beside its own), `title`,
       `masked_salient_spans` (a sentence without a name or date, and its
       passage), `salient_spans` (the most telling words of a passage) or `spar`
-      (a sentence, and what BM25 finds with it). Empty: those judgements.
+      (a sentence, and what BM25 finds with it); or, by a cross-encoder,
+      `judged` (queries that nobody judged, and what it believes of the passages
+      that BM25 finds). Empty: those judgements.
     per_passage: questions, or pairs, made from a passage.
-    teacher_depth: `spar` draws positives from this many first results of BM25.
+    teacher_depth: `spar` draws positives from this many first results of BM25,
+      and `judged` judges them.
+    queries: file of the queries of `judged`, one a line, or `.jsonl` with
+      `query` in each object; empty: generated questions.
+    judge: the cross-encoder of `judged`: a workdir, a folder or a hub name.
+    judge_above: probability above which it makes a pair a positive (RocketQA:
+      0.9).
+    judge_below: probability below which it makes one a known negative, which
+      the source `given` draws.
     spar_given: `spar` asks the questions of `data.train_split`, whose
       judgements are not read, instead of sentences; `per_passage` then counts
       the positives of a question.
@@ -50,10 +60,14 @@ class SyntheticConfig(keys.Section):
   section = 'synthetic'
 
   pairs: str = keys.key(
-      '', keys.one_of('', 'generated', PRETEXTS), counts=False
+      '', keys.one_of('', 'generated', 'judged', PRETEXTS), counts=False
   )
   per_passage: int = keys.key(3, keys.at_least(1), counts=False)
   teacher_depth: int = keys.key(10, keys.at_least(1), counts=False)
+  queries: str = keys.key('', counts=False)
+  judge: str = keys.key('', counts=False)
+  judge_above: float = keys.key(0.9, keys.above_at_most(0, 1), counts=False)
+  judge_below: float = keys.key(0.1, keys.above_at_most(0, 1), counts=False)
   spar_given: bool = keys.key(False, counts=False)
   salience: str = keys.key(
       'bm25', keys.one_of('bm25', 'dual_encoder', 'title'), counts=False
@@ -91,6 +105,12 @@ class SyntheticConfig(keys.Section):
 
   def _check_teacher(self) -> None:
     """Refuses keys of pretexts that are not trained on."""
+    if self.judge_below > self.judge_above:
+      raise self.error('judge_below', 'must be at most '
+                       f'synthetic.judge_above={self.judge_above:g}')
+    for name in ('queries', 'judge'):
+      if getattr(self, name) and self.pairs != 'judged':
+        raise self.error(name, 'is for synthetic.pairs=judged')
     if self.spar_given and self.pairs != 'spar':
       raise self.error('spar_given', 'is for synthetic.pairs=spar')
     if self.salience != 'bm25' and self.pairs != 'salient_spans':

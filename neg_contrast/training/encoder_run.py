@@ -138,10 +138,7 @@ class DualEncoderTraining(pooled_run.PooledTraining):
   def make_unfitted(self) -> batcher_lib.Batcher:
     """Makes batches of the examples, in rows of no special length."""
     dataset = self._dataset
-    pairs = self._relabelled(examples.make_examples(
-        dataset.prepared, dataset.train_and_tune[0],
-        synthetic_pairs.read_cuts(dataset.prepared),
-    ))
+    pairs = self._examples(synthetic_pairs.read_cuts(dataset.prepared))
     self._warn_of_small_pools(pairs.query_rows)
     self._source = self._source_for(pairs)
     halves = self._source.halves
@@ -159,6 +156,7 @@ class DualEncoderTraining(pooled_run.PooledTraining):
         parents=np.array(halves[:, 0]),
         held=functools.partial(sharding.held, mesh=self._mesh),
         teacher=self._teacher(),
+        augment=self._augment,
     )
 
   def _table(self) -> dict[str, Any]:

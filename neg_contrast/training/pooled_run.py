@@ -2,6 +2,7 @@
 
 import functools
 import pathlib
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ from absl import logging
 
 from neg_contrast import errors, sharding
 from neg_contrast.artifacts import folders
-from neg_contrast.batches import batcher
+from neg_contrast.batches import augmentation, batcher, word_table
 from neg_contrast.data import examples
 from neg_contrast.negatives import pool as pool_lib
 from neg_contrast.negatives import refresh, sources
@@ -48,6 +49,25 @@ class PooledTraining(run.Training):
           f'that job=judge made, or set {errors.key("negatives.judge")}'
       )
     return self._pool.teacher_scores
+
+  def _examples(self, cuts: np.ndarray | None = None) -> examples.Examples:
+    """What is trained on, with what the pool's judge made positives.
+
+    Args:
+      cuts: `examples.Examples.cuts` of all judgements.
+    """
+    dataset = self._dataset
+    return self._relabelled(examples.make_examples(
+        dataset.prepared, dataset.train_and_tune[0], cuts,
+        self._config.loss.example_weights,
+    ))
+
+  @property
+  def _augment(self) -> Callable[..., Any]:
+    """Changes the words of pairs, if the config says so."""
+    return word_table.augmentation_of(
+        self._config.data, self._config.seed, self.model
+    ) or augmentation.nothing
 
   def _relabelled(self, pairs: examples.Examples) -> examples.Examples:
     """Examples, with those that the pool's judge made positives."""

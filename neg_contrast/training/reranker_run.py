@@ -16,7 +16,6 @@ from neg_contrast import losses, sharding
 from neg_contrast.artifacts import artifact
 from neg_contrast.batches import pair_batches, text_pairs
 from neg_contrast.batches import row_length as row_length_lib
-from neg_contrast.data import examples
 from neg_contrast.evaluation import candidate_scores
 from neg_contrast.losses import loss_table, reranker_loss
 from neg_contrast.models import by_name as model_lib
@@ -98,9 +97,7 @@ class RerankerTraining(pooled_run.PooledTraining):
 
   def _make_batch(self):
     dataset = self._dataset
-    pairs = self._relabelled(examples.make_examples(
-        dataset.prepared, dataset.train_and_tune[0]
-    ))
+    pairs = self._examples()
     self._warn_of_small_pools(pairs.query_rows)
     queries, passages = candidate_scores.texts_of(dataset, self.model)
     source = self._source_for(pairs)
@@ -109,6 +106,7 @@ class RerankerTraining(pooled_run.PooledTraining):
         examples=pairs,
         draw=source.draw,
         teacher=self._teacher(),
+        augment=self._augment,
         query_tokens=queries.tokens,
         passage_tokens=encoder_run.passage_tokens(
             passages, source.halves

@@ -166,4 +166,5 @@ def test_fits_rows_and_fills_the_queue():
   rows = [batcher.examples.positive_rows[batcher.order(step)]
           for step in (2, 3)]
   assert batch.forward_mask.shape[1] == BATCH * (1 + NEGATIVES) + 2 * BATCH
-  assert sorted(batcher._queue_rows(4)) == sorted(np.concatenate(rows))
+  assert sorted(batcher_lib.queue_rows(batcher, 4)) == sorted(
+      np.concatenate(rows))

@@ -27,6 +27,7 @@ _COLUMNS: Mapping[str, tuple[str, ...]] = {
     'title': ('title',),
     'answer': ('answer', 'answers'),
     'grade': ('grade', 'score', 'label', 'relevance'),
+    'weight': ('weight',),
     'split': ('split',),
     'id': ('id', '_id', 'document', 'document_id', 'doc_id'),
 }
@@ -153,7 +154,7 @@ class OwnData:
                    if self._options.documents
                    else _passage(row, self._columns, where).id)
         passage = self._names.get(passage, passage)
-        grade = self._grade(row)
+        grade, weight = self._grade(row), _weight(row, self._columns)
       except pairs.Unusable:
         continue  # Told by `queries`.
       if known.setdefault((name, passage), grade) != grade:
@@ -161,7 +162,7 @@ class OwnData:
                              f'document stand here with grade {grade}, and '
                              f'before with {known[name, passage]}')
       else:
-        yield records.Judgement(name, passage, grade, where)
+        yield records.Judgement(name, passage, grade, where, weight=weight)
 
   def _rows(self, invalid: records.InvalidRecords) -> column_tables.Rows:
     return column_tables.rows(self._table, self._kind, invalid)
@@ -178,6 +179,7 @@ class OwnData:
     else:
       _passage(row, self._columns, where)
     self._grade(row)
+    _weight(row, self._columns)
     value = row.get(self._columns.get('answer', ''))
     answers = value if isinstance(value, list) else [value] if value else []
     name = files.content_id(question)
@@ -289,6 +291,20 @@ def _passage(
   name = (_document(row, name_column) if name_column
           else files.content_id(title, content))
   return records.Passage(name, title, content, where=where)
+
+
+def _weight(row: dict[str, Any], columns: Mapping[str, str]) -> float:
+  """1, or what the column says.
+
+  Raises:
+    Unusable: that is no number.
+  """
+  value = row.get(columns.get('weight', ''), 1)
+  weight = files.parse_weight(str(value))
+  if weight is None:
+    raise pairs.Unusable(f'column "{columns["weight"]}" holds {value!r:.40}, '
+                         'not a number')
+  return weight
 
 
 def _document(row: dict[str, Any], column: str) -> str:

@@ -33,6 +33,9 @@ class PreparedFolder:
     self._has_queries = 'queries' in kinds
     tables = [folder / f'{what}-{split}.npy' for split in self.splits
               for what in ('judgements', 'unjudged')]
+    self._weighted = tuple(manifest.get(prepared_lib.WEIGHTED) or ())
+    tables += [folder / prepared_lib.weights_file(split)
+               for split in self._weighted]
     ids = [folder / f'{kind}.{end}.bin' for kind in kinds
            for end in ('ids', 'ends')]
     worlds = [folder / f'{kind}_worlds.npy' for kind in ('passage', 'query')
@@ -79,6 +82,7 @@ class PreparedFolder:
     """The judgements of a split, by query and passage."""
     name = f'judgements-{split}.npy'
     table = self._load(name)
+    weights = self._weights(split, len(table))
     passage_ids = id_table.IdTable(self._folder / 'passages')
     query_ids = id_table.IdTable(self._folder / 'queries')
     for start in range(0, len(table), _READ_AT_ONCE):
@@ -88,7 +92,15 @@ class PreparedFolder:
         names = query_ids[query].decode(), passage_ids[passage].decode()
         yield records.Judgement(*names, grade,
                                 f'{self._folder / name}: row {number}',
-                                bool(is_example))
+                                bool(is_example), float(weights[number]))
+
+  def _weights(self, split: str, count: int) -> np.ndarray:
+    """`[count] float32` of the judgements of a split; 1 without any."""
+    if split not in self._weighted:
+      return np.ones(count, np.float32)
+    return arrays.load_array(
+        self._folder / prepared_lib.weights_file(split), (count,), np.float32
+    )
 
   def _worlds_of(self, kind: str) -> Iterator[str]:
     """The world of each row; empty texts without end where there are none."""

@@ -17,16 +17,17 @@ _FOLDER = 'calibrations'  # Of `negatives.mined_dir`.
 
 
 def judge_of(
-    config: config_lib.Config, gold: dataset_lib.Data
+    config: config_lib.Config, gold: dataset_lib.Data, name: str = '',
 ) -> judge_lib.Judge | None:
-  """The judge of `negatives.judge`; None: nobody judges.
+  """The judge of `negatives.judge`, or another; None: nobody judges.
 
   Args:
     config: of the job.
     gold: the data with judgements that people made, whose tune split it is
       calibrated on, unless its training left a calibration.
+    name: of the other.
   """
-  name = config.negatives.judge
+  name = name or config.negatives.judge
   if not name:
     return None
   settings = config_lib.ModelConfig(init=name, dtype=config.model.dtype)

@@ -1,6 +1,8 @@
 """What jobs say of themselves in `report.html`."""
 
+import dataclasses
 import pathlib
+import types
 from collections.abc import Mapping
 from typing import Any
 
@@ -26,10 +28,16 @@ def write_report(
     negatives: negatives_facts.Mined | None = None,
     tables: tuple[str, ...] = (),
     calibration: Mapping[str, Any] | None = None,
+    facts: Mapping[str, str] = types.MappingProxyType({}),
 ) -> pathlib.Path:
-  """Writes the report of a job: see `workdir_report.write_report`."""
+  """Writes the report of a job: see `workdir_report.write_report`.
+
+  `facts` stand beside those that the config tells.
+  """
+  about = _about(config, model)
+  about = dataclasses.replace(about, facts={**about.facts, **facts})
   return workdir_report.write_report(
-      workdir, _about(config, model), config.data, config.evaluation, dataset,
+      workdir, about, config.data, config.evaluation, dataset,
       model, negatives, tables, calibration,
   )
 
