@@ -12,6 +12,7 @@ from neg_contrast import errors
 from neg_contrast.artifacts import artifact
 from neg_contrast.data import (
   examples,
+  feature_store,
   preparation,
   records,
   shared_ids,
@@ -80,6 +81,11 @@ class Dataset:
   def gold(self) -> 'Dataset':
     """The data with judgements that people made, for tuning and miners."""
     return self
+
+  @property
+  def skips_invalid(self) -> bool:
+    """Whether what can't be used is left out, instead of an error."""
+    return self.gold._config.on_invalid == 'skip'
 
   @property
   def train_split(self) -> str:
@@ -168,10 +174,14 @@ class Dataset:
 
   def tokenize(self, model: Model, role: str) -> tokenized.TokenizedTexts:
     """The `query` or `passage` texts as input of a model."""
-    return tokenized.tokenize(
+    texts = tokenized.tokenize(
         self.prepared, role, model.tokenizer, model.text.length(role),
         self.prefix(model, role), model.text.markers, model.text.title_end,
     )
+    return dataclasses.replace(texts, side_features=feature_store.table_of(
+        self.prepared, role, getattr(model, 'side_features', ()),
+        self.skips_invalid,
+    ))
 
 
 class SyntheticDataset(Dataset):

@@ -167,6 +167,27 @@ class SourceInLines(Source, Protocol):
     ...
 
 
+@runtime_checkable
+class SourceWithFeatures(Source, Protocol):
+  """A source whose records have fields beside text."""
+
+  def side_feature(
+      self, role: str, name: str
+  ) -> Iterator[tuple[str, str, Any]]:
+    """A field of all records of a role, a record as often as it is there.
+
+    What can't be read as a record is left out.
+
+    Args:
+      role: `passage` or `query`.
+      name: of the field.
+
+    Yields:
+      (id, where as in `Passage`, value; None: the record has none).
+    """
+    ...
+
+
 def in_lines(source: Source) -> SourceInLines | None:
   """The source, if the lines of some files hold all its passages."""
   if isinstance(source, SourceInLines) and source.passage_files:
@@ -190,6 +211,7 @@ class SourceFormat:
     needs_place: whether there must be a place after the scheme.
     drops_own_passage: whether a query never retrieves the passage with its own
       id, unless `data.drop_own_passage` says otherwise.
+    has_features: whether its sources are `SourceWithFeatures`.
   """
 
   example: str
@@ -200,6 +222,7 @@ class SourceFormat:
   is_folder: bool = False
   needs_place: bool = True
   drops_own_passage: bool = False
+  has_features: bool = False
 
   @property
   def scheme(self) -> str:

@@ -16,6 +16,7 @@ import numpy as np
 from neg_contrast import errors
 from neg_contrast.artifacts import folders
 from neg_contrast.data import tokenizer as tokenizer_lib
+from neg_contrast.data.side_features import side_feature
 from neg_contrast.models import (
   descriptions,
   dual_encoder,
@@ -54,6 +55,11 @@ class Model:
   name: str
   fingerprint: str
   adapted: Any = None
+
+  @property
+  def side_features(self) -> tuple[side_feature.SideFeature, ...]:
+    """What it reads of queries and passages beside text."""
+    return self.spec.side_features
 
 
 def from_pretrained(
@@ -125,15 +131,17 @@ def shape_by_name(
   """
   if model_names.has_folder(name):
     found = from_pretrained(name, config, seed=0)
-    return found.spec, found.text
+    return encoder_settings.with_unfitted_features(
+        found.spec, config
+    ), found.text
   shape = named_sizes.shape_by_name(name, 'encoder')
   if config.layers is not None:
     shape = dataclasses.replace(shape, num_layers=config.layers)
   source = pretrained.Pretrained(pathlib.Path(), name, shape, {})
   text = encoder_settings.text_of({'shared': source}, config, name)
-  return encoder_settings.with_score(
+  return encoder_settings.with_unfitted_features(encoder_settings.with_score(
       encoder_settings.layers_of(source, config), text, config
-  ), text
+  ), config), text
 
 
 def load_towers(name: str, seed: int) -> dict[str, pretrained.Pretrained]:

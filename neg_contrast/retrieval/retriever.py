@@ -64,15 +64,19 @@ class Retriever:
     self._rows, self._among = rows, among
     self._quantized = settings.quantized(dataset.prepared, rows)
 
-  def find(self, query: str, depth: int = 10) -> list[finding.Found]:
+  def find(
+      self, query: vectors_lib.QueryLike, depth: int = 10
+  ) -> list[finding.Found]:
     """The best passages for a query, best first, with their matching parts.
 
     Raises:
       ValueError: the query is blank, or depth is not positive.
+      UserError: a feature of the query can't be used.
     """
     if depth < 1:
       raise ValueError(f'depth is {depth}; it must be at least 1')
-    if not query.strip():
+    text = query if isinstance(query, str) else query.text
+    if not text.strip():
       raise ValueError('the query is blank')
     query_vecs = self._encoder.encode_queries([query])
     found = self.search_vecs(query_vecs, depth)
@@ -88,7 +92,9 @@ class Retriever:
         )
     ]
 
-  def search(self, queries: Sequence[str], depth: int = 100) -> hits.Hits:
+  def search(
+      self, queries: Sequence[vectors_lib.QueryLike], depth: int = 100
+  ) -> hits.Hits:
     """The best passages of each query, as rows of the whole corpus."""
     return self.search_vecs(self._encoder.encode_queries(queries), depth)
 
