@@ -15,8 +15,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from neg_contrast import scoring
 from neg_contrast.batches import packed
-from neg_contrast.data import side_features
-from neg_contrast.data.side_features import side_feature
+from neg_contrast.data.side_features import feature_kinds, side_feature
 from neg_contrast.models import (
   feature_layers,
   flash_attention,
@@ -123,7 +122,7 @@ class EncoderSpec:
     projections = tuple(projections_lib.Projection(**one) for one in listed)
     score = scoring.ScoreFunction(**values.pop('score', {}))
     features = tuple(map(
-        side_features.from_json, values.pop('side_features', ())
+        feature_kinds.from_json, values.pop('side_features', ())
     ))
     shape = transformer.from_json(values.pop(transformer.KEY))
     return cls(

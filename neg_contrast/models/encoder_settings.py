@@ -7,7 +7,7 @@ import dataclasses
 from typing import Any
 
 from neg_contrast import errors, scoring
-from neg_contrast.data import side_features
+from neg_contrast.data.side_features import feature_kinds
 from neg_contrast.models import dual_encoder, pretrained, text_spec
 from neg_contrast.models import projections as projections_lib
 from neg_contrast.settings import config as config_lib
@@ -69,7 +69,7 @@ def with_unfitted_features(
   """
   if not config.features or spec.side_features:
     return spec
-  features = side_features.parse_all(config.features)
+  features = feature_kinds.parse_all(config.features)
   for one in features:
     if one.kind == 'categorical' and not one.parameters:
       raise config.error(

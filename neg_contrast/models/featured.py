@@ -8,8 +8,8 @@ import numpy as np
 
 from neg_contrast import errors
 from neg_contrast.data import dataset as dataset_lib
-from neg_contrast.data import feature_store, side_features
-from neg_contrast.data.side_features import side_feature
+from neg_contrast.data import feature_store
+from neg_contrast.data.side_features import feature_kinds, side_feature
 from neg_contrast.models import dual_encoder, loading
 
 _ROLES = 'query', 'passage'
@@ -40,7 +40,7 @@ def with_features(
     return model
   try:
     spec = dataclasses.replace(model.spec, side_features=tuple(
-        _fitted(one, dataset) for one in side_features.parse_all(texts)
+        _fitted(one, dataset) for one in feature_kinds.parse_all(texts)
     ))
   except ValueError as e:
     raise errors.SettingError('model.features', tuple(texts), str(e)) from None

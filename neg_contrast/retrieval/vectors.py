@@ -40,6 +40,11 @@ QueryLike = str | WithFeatures
 """A text, by itself or with features."""
 
 
+def text_of(query: QueryLike) -> str:
+  """The words of a query."""
+  return query if isinstance(query, str) else query.text
+
+
 class Encoder(abc.ABC):
   """Encodes any queries and passages."""
 

@@ -7,7 +7,8 @@ from typing import Any
 
 from neg_contrast import errors
 from neg_contrast.artifacts import artifact, checkpoints, folders
-from neg_contrast.data import feature_store, side_features
+from neg_contrast.data import feature_store
+from neg_contrast.data.side_features import feature_kinds
 from neg_contrast.models import by_name, loading
 from neg_contrast.retrieval import bm25_search
 from neg_contrast.training import (
@@ -109,7 +110,7 @@ class EncoderRun(Run):
 
   def settings(self) -> dict[str, Any]:
     """Those that are declared to count, and the files of its features."""
-    features = side_features.parse_all(self.config.model.features)
+    features = feature_kinds.parse_all(self.config.model.features)
     if not features:
       return super().settings()
     return {**super().settings(), **feature_store.contents_of(

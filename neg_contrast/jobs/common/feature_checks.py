@@ -1,6 +1,6 @@
 """Checks of `model.features`, the features beside text that a model reads."""
 
-from neg_contrast.data import side_features
+from neg_contrast.data.side_features import feature_kinds
 from neg_contrast.settings import config as config_lib
 
 _WITH_FEATURES = (
@@ -14,7 +14,7 @@ def check(config: config_lib.Config) -> None:
   if not names:
     return
   try:
-    features = side_features.parse_all(names)
+    features = feature_kinds.parse_all(names)
   except ValueError as e:
     raise config.error('model.features', str(e)) from None
   if config.job not in _WITH_FEATURES:
