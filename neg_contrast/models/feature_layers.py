@@ -44,7 +44,7 @@ class FeatureLayers(nn.Module):
 
   @nn.compact
   def __call__(
-      self, values: Mapping[str, Array] | None
+      self, values: Mapping[str, Any] | None
   ) -> Float[Array, 'slots features']:
     """Embeds values.
 
@@ -64,7 +64,7 @@ class FeatureLayers(nn.Module):
     init = nn.initializers.normal(self.deviation / root)
     vecs = []
     for one in self.features:
-      value = values[one.key]
+      value = jnp.asarray(values[one.key])
       if one.table_rows:
         table = nn.Embed(one.table_rows, self.dim, embedding_init=init,
                          name=one.key)
