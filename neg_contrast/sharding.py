@@ -20,8 +20,8 @@ _Out = TypeVar('_Out')
 # Parameter name -> axes, for the last path entries of a leaf. Weights of
 # attention and feed-forward layers are split so that one all-reduce follows
 # each block; stacked layers come first. The first match counts, and every rule
-# must match something, but for those of biases and LoRA, which some models
-# lack. A product of LoRA is split as its kernel.
+# must match something, but for those of biases, LoRA and features beside text,
+# which some models lack. A product of LoRA is split as its kernel.
 PARAMETER_RULES: tuple[tuple[str, PartitionSpec], ...] = (
     (r'layers/(attention/(query|key|value)|intermediate|gate)/kernel',
      PartitionSpec(None, None, 'model')),
@@ -33,8 +33,10 @@ PARAMETER_RULES: tuple[tuple[str, PartitionSpec], ...] = (
      PartitionSpec(None, None, 'model')),
     (r'layers/(attention/)?output/lora_a', PartitionSpec(None, 'model', None)),
     (r'embeddings/word/embedding', PartitionSpec(None, 'model')),
+    (r'features/[^/]+/(embedding|kernel)', PartitionSpec(None, 'model')),
     (r'.*', PartitionSpec()),
 )
+_OPTIONAL = 'bias', 'lora', 'features'  # Rules that may match nothing.
 
 # The same for a T5.
 GENERATOR_RULES: tuple[tuple[str, PartitionSpec], ...] = (
@@ -138,7 +140,7 @@ def parameter_shardings(
     UserError: a rule matches no leaf, or an axis does not divide.
   """
   unused = {pattern for pattern, _ in rules[:-1]
-            if is_whole and 'bias' not in pattern and 'lora' not in pattern}
+            if is_whole and not any(part in pattern for part in _OPTIONAL)}
 
   def sharding_of(path, leaf):
     name = '/'.join(_entry(entry) for entry in path)

@@ -26,6 +26,9 @@ class PackedSequences:
       the `rows * length` tokens; 0 for an empty slot.
     token_types: `[rows, length] int32`: 1 on the second text of a pair, else 0;
       None: there are no pairs.
+    side_features: by the feature's key, `[slots, columns]`, int32 or float32:
+      values of each slot's text; zeros: it has none. None: the model takes no
+      features beside text.
   """
 
   token_ids: Any
@@ -33,3 +36,4 @@ class PackedSequences:
   positions: Any
   first_index: Any
   token_types: Any = None
+  side_features: Any = None

@@ -141,12 +141,14 @@ def fill(
       belong there are not read. None: all.
 
   Returns:
-    Arrays `[groups, rows, row_length]` and `first_index` `[groups, slots]`.
+    Arrays `[groups, rows, row_length]` and `first_index` `[groups, slots]`; of
+    sequences with features beside text, those `[groups, slots, columns]`.
   """
   shape = (layout.groups, layout.rows, layout.row_length)
   token_ids, segment_ids, positions = (np.zeros(shape, np.int32)
                                        for _ in range(3))
   first_index = np.zeros((layout.groups, layout.slots), np.int32)
+  side_features: dict[str, np.ndarray] = {}
   is_filled = np.ones(layout.groups, bool)
   if groups is not None:
     is_filled = np.isin(np.arange(layout.groups), groups)
@@ -168,7 +170,19 @@ def fill(
     segment_ids.reshape(-1)[target] = np.repeat(slot + 1, lengths)
     positions.reshape(-1)[target] = place
     first_index[group, slot] = start
-  return packed.PackedSequences(token_ids, segment_ids, positions, first_index)
+    if isinstance(chosen, sequences_lib.Featured):
+      _put_features(chosen.side_features, group, slot, first_index.shape,
+                    side_features)
+  return packed.PackedSequences(token_ids, segment_ids, positions, first_index,
+                                side_features=side_features or None)
+
+
+def _put_features(values, group, slot, shape, out):
+  """Writes features of sequences into their slots, in arrays made for all."""
+  for key, of in values.items():
+    if key not in out:
+      out[key] = np.zeros((*shape, of.shape[1]), of.dtype)
+    out[key][group, slot] = of
 
 
 def _deal(lengths, longest_first, groups, capacity):

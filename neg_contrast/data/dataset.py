@@ -12,6 +12,7 @@ from neg_contrast import errors, hosts
 from neg_contrast.artifacts import artifact
 from neg_contrast.data import (
   examples,
+  feature_store,
   preparation,
   records,
   shared_ids,
@@ -82,6 +83,11 @@ class Dataset:
   def gold(self) -> 'Dataset':
     """The data with judgements that people made, for tuning and miners."""
     return self
+
+  @property
+  def skips_invalid(self) -> bool:
+    """Whether what can't be used is left out, instead of an error."""
+    return self.gold._config.on_invalid == 'skip'
 
   @property
   def train_split(self) -> str:
@@ -176,7 +182,10 @@ class Dataset:
     )
     if len(texts.store) and texts.marker_ids is None and hosts.is_first():
       _warn_of_cuts(role, texts)
-    return texts
+    return dataclasses.replace(texts, side_features=feature_store.table_of(
+        self.prepared, role, getattr(model, 'side_features', ()),
+        self.skips_invalid,
+    ))
 
 
 @functools.lru_cache(maxsize=64)

@@ -178,6 +178,27 @@ class SourceInLines(Source, Protocol):
     ...
 
 
+@runtime_checkable
+class SourceWithFeatures(Source, Protocol):
+  """A source whose records have fields beside text."""
+
+  def side_feature(
+      self, role: str, name: str
+  ) -> Iterator[tuple[str, str, Any]]:
+    """A field of all records of a role, a record as often as it is there.
+
+    What can't be read as a record is left out.
+
+    Args:
+      role: `passage` or `query`.
+      name: of the field.
+
+    Yields:
+      (id, where as in `Passage`, value; None: the record has none).
+    """
+    ...
+
+
 def in_lines(source: Source) -> SourceInLines | None:
   """The source, if the lines of some files hold all its passages."""
   if isinstance(source, SourceInLines) and source.passage_files:
@@ -203,6 +224,7 @@ class SourceFormat:
       id, unless `data.drop_own_passage` says otherwise.
     is_here: whether reading a place downloads nothing.
     fetch: downloads a place. Raises UserError.
+    has_features: whether its sources are `SourceWithFeatures`.
   """
 
   example: str
@@ -215,6 +237,7 @@ class SourceFormat:
   drops_own_passage: bool = False
   is_here: Callable[[str], bool] | None = None
   fetch: Callable[[str], None] | None = None
+  has_features: bool = False
 
   @property
   def scheme(self) -> str:

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Int, Integer
@@ -174,7 +175,61 @@ class Interleaved:
         yield lines, part.take(self.place[lines])
 
 
-AnySequences = Sequences | Chained | Interleaved
+@runtime_checkable
+class FeatureValues(Protocol):
+  """Features of texts, see `side_features.feature_table`."""
+
+  def values(
+      self, rows: Integer[np.ndarray, ' rows']
+  ) -> dict[str, np.ndarray]:
+    """By the feature's key, `[rows, columns]` of some texts."""
+    ...
+
+
+@dataclasses.dataclass(frozen=True)
+class Featured:
+  """Sequences with features beside their tokens; taking reads none.
+
+  Attributes:
+    tokens: the sequences.
+    table: features of texts.
+    rows: `[sequences] int`, which text of the table each is.
+  """
+
+  tokens: 'Sequences | Chained'
+  table: FeatureValues
+  rows: Integer[np.ndarray, ' sequences']
+
+  def __len__(self) -> int:
+    return len(self.tokens)
+
+  def __iter__(self) -> Iterator[Integer[np.ndarray, ' tokens']]:
+    return iter(self.tokens)
+
+  def __getitem__(self, row: int) -> Integer[np.ndarray, ' tokens']:
+    """Token ids of one; raises as `Sequences` does."""
+    return self.tokens[row]
+
+  @property
+  def lengths(self) -> Int[np.ndarray, ' sequences']:
+    """`[sequences] int64`."""
+    return self.tokens.lengths
+
+  @property
+  def side_features(self) -> dict[str, np.ndarray]:
+    """By the feature's key, `[sequences, columns]`."""
+    return self.table.values(self.rows)
+
+  def take(self, rows: Integer[np.ndarray, ' rows']) -> 'Featured':
+    """Some of them; raises as `Sequences` does."""
+    return Featured(self.tokens.take(rows), self.table, self.rows[rows])
+
+  def flat(self) -> Integer[np.ndarray, ' tokens']:
+    """`[tokens] int`: the token ids of all, sequence after sequence."""
+    return self.tokens.flat()
+
+
+AnySequences = Sequences | Chained | Interleaved | Featured
 
 
 def listed(arrays: Iterable[Integer[np.ndarray, ' _tokens']]) -> Sequences:

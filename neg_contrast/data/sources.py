@@ -8,8 +8,8 @@ from neg_contrast import errors
 from neg_contrast.data import records, short_answers
 from neg_contrast.data.formats import (
   beir,
-  column_tables,
   clicks,
+  column_tables,
   dpr,
   files,
   flag_embedding,

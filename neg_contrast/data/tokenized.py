@@ -25,6 +25,7 @@ class TokenizedTexts:
     marker_ids: put before and after a mention; of others, none.
     is_joined: whether the store has the prefix in it, as it can't be tokenized
       apart; then titles and texts can't be cut.
+    side_features: of the texts, row by row; None: the model takes none.
   """
 
   store: token_store.TokenStore
@@ -33,13 +34,16 @@ class TokenizedTexts:
   prefix_ids: tuple[int, ...]
   marker_ids: tuple[int, int] | None = None
   is_joined: bool = False
+  side_features: sequences.FeatureValues | None = None
 
   def tokens(
       self,
       rows: Integer[np.ndarray, ' rows'],
       cuts: Int[np.ndarray, 'rows 3'] | None = None,
-  ) -> sequences.Chained:
+  ) -> sequences.Chained | sequences.Featured:
     """Token ids of some rows, special ones included; views of the store.
+
+    Features of a text, where the model takes some, are those of its parts too.
 
     Args:
       rows: `[rows] int`, of the texts.
@@ -66,13 +70,16 @@ class TokenizedTexts:
             'leave it empty'
         )
       titles, pieces = inputs.cut(titles, texts, cuts)
-    return inputs.input_sequences(
+    tokens = inputs.input_sequences(
         titles,
         pieces,
         self.template,
         max_length=self.max_length,
         prefix_ids=self.prefix_ids,
     )
+    if self.side_features is None:
+      return tokens
+    return sequences.Featured(tokens, self.side_features, rows)
 
   def lengths(self) -> Int[np.ndarray, ' rows']:
     """`[rows] int64`, the length of every sequence, without building any."""

@@ -6,7 +6,7 @@ import types
 from typing import Any
 
 from neg_contrast import errors
-from neg_contrast.jobs.common import checks
+from neg_contrast.jobs.common import checks, feature_checks
 from neg_contrast.losses import loss_table
 from neg_contrast.settings import config as config_lib
 
@@ -55,6 +55,7 @@ def check(config: config_lib.Config) -> None:
   loss_table.make(config.loss)
   checks.check_models_before(config)
   checks.check_head(config)
+  feature_checks.check(config)
   checks.check_tuning(config)
   checks.check_one_set(config)
   _module(config.job).check(config)

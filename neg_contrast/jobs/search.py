@@ -2,10 +2,12 @@
 
 import contextlib
 import functools
+import json
 import pathlib
 import shutil
 import sys
 import textwrap
+from typing import Any
 
 from neg_contrast.artifacts import artifact
 from neg_contrast.data import dataset as dataset_lib
@@ -15,7 +17,12 @@ from neg_contrast.jobs.common import (
   settings_of_rooms,
 )
 from neg_contrast.models import by_name
-from neg_contrast.retrieval import by_document, corpus_index, finding
+from neg_contrast.retrieval import (
+  by_document,
+  corpus_index,
+  finding,
+  vectors,
+)
 from neg_contrast.retrieval import retriever as retriever_lib
 from neg_contrast.settings import config as config_lib
 
@@ -29,6 +36,24 @@ def check(config: config_lib.Config) -> None:
   checks.check_checkpoint(config)
   if config.query and not config.query.strip():
     raise config.error('query', 'is blank; ask something')
+  query_features(config)
+
+
+def query_features(config: config_lib.Config) -> dict[str, Any]:
+  """The features beside text of all queries that are asked.
+
+  Raises:
+    UserError: they are no json object.
+  """
+  try:
+    values = json.loads(config.query_features or '{}')
+  except ValueError as e:
+    raise config.error('query_features', f'is no json ({e}); write it as '
+                       '\'{"location": "Paris"}\'') from None
+  if not isinstance(values, dict):
+    raise config.error('query_features', 'must be a json object, such as '
+                       '\'{"location": "Paris"}\'')
+  return values
 
 
 class SearchJob:
@@ -73,11 +98,13 @@ class SearchJob:
 
   def _answer(self, query: str) -> str:
     index, depth = self._index.load(), self._config.evaluation.depth
+    features = query_features(self._config)
+    asked = vectors.WithFeatures(query, features) if features else query
     if self._config.evaluation.by_document:
       count = len(self._index.vectors.data.load().prepared.passages)
-      found = by_document.find(index.find, query, depth, count)
+      found = by_document.find(index.find, asked, depth, count)
     else:
-      found = index.find(query, depth)
+      found = index.find(asked, depth)
     return format_found(query, found, sys.stdout.isatty(),
                         min(100, shutil.get_terminal_size().columns))
 

@@ -70,7 +70,7 @@ def describe(
   settings = {
       field.name: getattr(config, field.name)
       for field in dataclasses.fields(config)
-      if not field.name.startswith('lora_')
+      if not field.name.startswith(('lora_', 'features'))
       and getattr(config, field.name) != field.default
   }
   folder = pathlib.Path(config.init)

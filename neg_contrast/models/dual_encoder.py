@@ -15,7 +15,9 @@ from jaxtyping import Array, Bool, Float, Int
 
 from neg_contrast import scoring
 from neg_contrast.batches import packed
+from neg_contrast.data.side_features import feature_kinds, side_feature
 from neg_contrast.models import (
+  feature_layers,
   flash_attention,
   pooling,
   transformer,
@@ -38,6 +40,7 @@ class EncoderSpec:
     normalize: l2-normalise the result.
     shared: one tower for both roles.
     score: of a query and a passage; says how many vectors each has.
+    side_features: beside text, whose embeddings are added after pooling.
   """
 
   transformer: shape_lib.Shape
@@ -46,13 +49,14 @@ class EncoderSpec:
   normalize: bool = True
   shared: bool = True
   score: scoring.ScoreFunction = scoring.DUAL
+  side_features: tuple[side_feature.SideFeature, ...] = ()
 
   def __post_init__(self):
     """Checks names, and what goes together.
 
     Raises:
-      ValueError: an unknown pooling; several vectors of pooled texts, or codes
-        in a tower that passages share.
+      ValueError: an unknown pooling; several vectors of pooled texts or of
+        those with features, or codes in a tower that passages share.
     """
     if self.pooling not in pooling.POOLINGS:
       raise ValueError(f'pooling={self.pooling!r} is not one of '
@@ -61,6 +65,11 @@ class EncoderSpec:
       raise ValueError(
           f'pooling={self.pooling!r} leaves one vector of a text, and its '
           'score compares several; choose pooling=cls'
+      )
+    if not self.score.is_dot and self.side_features:
+      raise ValueError(
+          'features are added to the one vector of a text, and its score '
+          'compares several; choose score=dual'
       )
     if self.score.codes and self.shared:
       raise ValueError(
@@ -92,6 +101,9 @@ class EncoderSpec:
     values[transformer.KEY] = transformer.to_json(self.transformer)
     if self.score == scoring.DUAL:  # As it was before there were others.
       del values['score']
+    del values['side_features']
+    if self.side_features:
+      values['side_features'] = [one.to_json() for one in self.side_features]
     return values
 
   @classmethod
@@ -109,9 +121,13 @@ class EncoderSpec:
       listed = _single_from_json(values)
     projections = tuple(projections_lib.Projection(**one) for one in listed)
     score = scoring.ScoreFunction(**values.pop('score', {}))
+    features = tuple(map(
+        feature_kinds.from_json, values.pop('side_features', ())
+    ))
     shape = transformer.from_json(values.pop(transformer.KEY))
     return cls(
-        transformer=shape, score=score, projections=projections, **values
+        transformer=shape, score=score, projections=projections,
+        side_features=features, **values
     )
 
 
@@ -202,6 +218,11 @@ class Encoder(nn.Module):
       vecs = vecs.astype(jnp.float32)
     else:
       vecs = pooling.POOLINGS[spec.pooling].pool(hidden, sequences)
+    if spec.side_features:
+      vecs = vecs + feature_layers.FeatureLayers(
+          spec.side_features, spec.transformer.hidden_size,
+          spec.transformer.initializer_range, name=feature_layers.KEY,
+      )(sequences.side_features)
     vecs = projections_lib.apply(
         spec.projections, vecs, spec.transformer.initializer_range
     )
@@ -330,7 +351,8 @@ def init_params(spec: EncoderSpec, key: jax.Array) -> dict[str, Any]:
   """Random towers: `shared`, or `query` and `passage`."""
   tokens = jnp.zeros((1, 4), jnp.int32)
   sequences = packed.PackedSequences(
-      tokens, tokens, tokens, jnp.zeros((1,), jnp.int32)
+      tokens, tokens, tokens, jnp.zeros((1,), jnp.int32),
+      side_features=feature_layers.blank(spec.side_features, 1),
   )
   names = ('shared',) if spec.shared else ('query', 'passage')
   return {
@@ -353,3 +375,15 @@ def init_projection(spec: EncoderSpec, key: jax.Array) -> dict[str, Any]:
   return projections_lib.init_params(
       spec.projections, shape.hidden_size, shape.initializer_range, key
   )
+
+
+def init_features(spec: EncoderSpec, key: jax.Array) -> dict[str, Any]:
+  """Random weights of the layers of `side_features`, by name in each tower."""
+  shape = spec.transformer
+  names = ('shared',) if spec.shared else ('query', 'passage')
+  return {
+      name: {feature_layers.KEY: feature_layers.init_params(
+          spec.side_features, shape.hidden_size, shape.initializer_range,
+          jax.random.fold_in(key, number),
+      )} for number, name in enumerate(names)
+  }

@@ -7,6 +7,7 @@ import dataclasses
 from typing import Any
 
 from neg_contrast import errors, scoring
+from neg_contrast.data.side_features import feature_kinds
 from neg_contrast.models import dual_encoder, pretrained, text_spec
 from neg_contrast.models import projections as projections_lib
 from neg_contrast.settings import config as config_lib
@@ -56,6 +57,27 @@ def with_score(
         f'{errors.key("model.score")}={config.score!r}: {e} '
         f'({errors.key("model")})'
     ) from None
+
+
+def with_unfitted_features(
+    spec: dual_encoder.EncoderSpec, config: config_lib.ModelConfig
+) -> dual_encoder.EncoderSpec:
+  """The spec with features of which no data is known, for its shapes.
+
+  Raises:
+    UserError: the shape of one depends on data.
+  """
+  if not config.features or spec.side_features:
+    return spec
+  features = feature_kinds.parse_all(config.features)
+  for one in features:
+    if one.kind == 'categorical' and not one.parameters:
+      raise config.error(
+          'features', f'"{one.text}" has as many embeddings as the data has '
+          'categories, which --compile_only does not read; write '
+          f'{one.text}-1000 or the like'
+      )
+  return dataclasses.replace(spec, side_features=features)
 
 
 def score_by_name(
@@ -142,6 +164,10 @@ def refuse_other_settings(
         f'{errors.key("model.score")}={config.score!r}: {name} was trained '
         f'with {spec.score}; leave it out'
     )
+  features = tuple(one.text for one in spec.side_features)
+  if config.features and features and config.features != features:
+    raise config.error('features', f'{name} was trained with {features!r}; '
+                       'leave it out')
   layers = spec.transformer.num_layers
   if config.layers not in (None, layers):
     raise errors.UserError(

@@ -116,10 +116,11 @@ def write_model(
 
   Raises:
     UserError: sentence-transformers could not use its tokenizer, has no place
-      for what the model puts between title and text, or what was read back is
-      not what was written.
+      for what the model puts between title and text or for its features, or
+      what was read back is not what was written.
     OSError: the disk is full, or the like.
   """
+  refuse_features(model)
   if model.text.title_end:
     raise errors.UserError(
         f'{model.name}: was trained with {errors.key("model.title_end")}='
@@ -161,6 +162,23 @@ def write_model(
     (place / 'README.md').write_text(card, encoding='utf-8')
   (folder / 'README.md').write_text(card, encoding='utf-8')
   check(model, folder)
+
+
+def refuse_features(model: loading.Model) -> None:
+  """Refuses a model that reads more than text.
+
+  Raises:
+    UserError: names the features.
+  """
+  if model.side_features:
+    names = ', '.join(one.text for one in model.side_features)
+    raise errors.UserError(
+        f'{model.name}: reads {names} beside text ('
+        f'{errors.key("model.features")}), and the folders of '
+        'sentence-transformers and peft have no place for them, so that it '
+        'can\'t be exported. job=search and neg_contrast.api use it as it is; '
+        'or train without features'
+    )
 
 
 def check(model: loading.Model, folder: pathlib.Path) -> None:

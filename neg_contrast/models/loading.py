@@ -16,6 +16,7 @@ import numpy as np
 from neg_contrast import errors
 from neg_contrast.artifacts import folders
 from neg_contrast.data import tokenizer as tokenizer_lib
+from neg_contrast.data.side_features import side_feature
 from neg_contrast.models import (
   descriptions,
   dual_encoder,
@@ -57,6 +58,11 @@ class Model:
   name: str
   fingerprint: str
   adapted: Any = None
+
+  @property
+  def side_features(self) -> tuple[side_feature.SideFeature, ...]:
+    """What it reads of queries and passages beside text."""
+    return self.spec.side_features
 
 
 def from_pretrained(
@@ -133,10 +139,10 @@ def shape_by_name(
     sources = {role: _lower_layers(source, config.layers, name)
                for role, source in sources.items()}
   text = encoder_settings.text_of(sources, config, name)
-  return encoder_settings.with_score(
+  return encoder_settings.with_unfitted_features(encoder_settings.with_score(
       encoder_settings.layers_of(next(iter(sources.values())), config), text,
       config,
-  ), text
+  ), config), text
 
 
 def describe_towers(name: str) -> dict[str, pretrained.Pretrained]:

@@ -8,7 +8,13 @@ import safetensors.numpy
 
 from neg_contrast import errors
 from neg_contrast.artifacts import folders
-from neg_contrast.models import adapted, loading, lora, peft_folder
+from neg_contrast.models import (
+  adapted,
+  exporting,
+  loading,
+  lora,
+  peft_folder,
+)
 
 _TOLERANCE = 1e-5
 
@@ -21,9 +27,11 @@ def write(model: loading.Model, folder: pathlib.Path) -> None:
     folder: exists; of a shared tower itself, else of a folder a tower.
 
   Raises:
-    UserError: what was read back is not what was written.
+    UserError: the model reads features beside text, which peft does not know;
+      or what was read back is not what was written.
     OSError: the disk is full, or the like; also SafetensorError.
   """
+  exporting.refuse_features(model)
   own = model.adapted
   assert isinstance(own, adapted.Adapted)
   for tower, trained in own.trained.items():

@@ -2,13 +2,14 @@
 
 from collections.abc import Callable
 
-from neg_contrast.retrieval import finding
+from neg_contrast.retrieval import finding, vectors
 
 _FIRST = 4  # Times as many passages as documents are wanted, at first.
 
 
 def find(
-    search: Callable[[str, int], list[finding.Found]], query: str, depth: int,
+    search: Callable[[vectors.QueryLike, int], list[finding.Found]],
+    query: vectors.QueryLike, depth: int,
     passages: int,
 ) -> list[finding.Found]:
   """The best documents for a query, each with its best passage.

@@ -12,7 +12,7 @@ from jaxtyping import Float, Int
 from neg_contrast import hosts, progress, sharding
 from neg_contrast.artifacts import folders
 from neg_contrast.data import dataset as dataset_lib
-from neg_contrast.data import tokenized
+from neg_contrast.data import feature_store, tokenized
 from neg_contrast.models import attention, loading, reranker
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.retrieval import (
@@ -61,6 +61,9 @@ def vectors_identity(
       **({} if computed == 'xla' else {'attention': computed}),
       'chunk_tokens': settings.chunk_tokens,
       'row_length': settings.row_length,
+      **feature_store.contents_of(
+          dataset.prepared, getattr(model, 'side_features', ())
+      ),
   }
 
 

@@ -78,7 +78,9 @@ class NarrowEncoder(vectors_lib.Encoder):
     """The dot product."""
     return self._encoder.score
 
-  def encode_queries(self, queries: Sequence[str]) -> np.ndarray:
+  def encode_queries(
+      self, queries: Sequence[vectors_lib.QueryLike]
+  ) -> np.ndarray:
     """`[queries, features] float32` of any queries."""
     return self._narrow(self._encoder.encode_queries(queries))
 

@@ -88,7 +88,9 @@ class FusedEncoder(vectors_lib.Encoder):
     """The dot product."""
     return scoring.DUAL
 
-  def encode_queries(self, queries: Sequence[str]) -> np.ndarray:
+  def encode_queries(
+      self, queries: Sequence[vectors_lib.QueryLike]
+  ) -> np.ndarray:
     """`[queries, features] float32` of any queries."""
     return fusion.fuse_queries(
         [member.encode_queries(queries) for member in self._members],

@@ -21,6 +21,7 @@ from neg_contrast.retrieval import (
 from neg_contrast.retrieval import vectors as vectors_lib
 
 FOLDER = 'retrieval'  # Of a workdir.
+QueryLike = vectors_lib.QueryLike
 _PAIRS_AT_ONCE = 16384
 
 
@@ -64,7 +65,7 @@ class Retriever:
     self._rows, self._among = rows, among
     self._quantized = settings.quantized(dataset.prepared, rows)
 
-  def find(self, query: str, depth: int = 10) -> list[finding.Found]:
+  def find(self, query: QueryLike, depth: int = 10) -> list[finding.Found]:
     """The best passages for a query, best first, with their matching parts.
 
     Raises:
@@ -72,7 +73,7 @@ class Retriever:
     """
     if depth < 1:
       raise ValueError(f'depth is {depth}; it must be at least 1')
-    if not query.strip():
+    if not vectors_lib.text_of(query).strip():
       raise ValueError('the query is blank')
     query_vecs = self._encoder.encode_queries([query])
     found = self.search_vecs(query_vecs, depth)
@@ -88,7 +89,7 @@ class Retriever:
         )
     ]
 
-  def search(self, queries: Sequence[str], depth: int = 100) -> hits.Hits:
+  def search(self, queries: Sequence[QueryLike], depth: int = 100) -> hits.Hits:
     """The best passages of each query, as rows of the whole corpus."""
     return self.search_vecs(self._encoder.encode_queries(queries), depth)
 

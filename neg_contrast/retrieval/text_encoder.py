@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from neg_contrast import scoring, sharding
-from neg_contrast.data import records, tokenized
+from neg_contrast.data import feature_store, records, tokenized
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.models import dual_encoder, loading
 from neg_contrast.retrieval import encoding, vectors
@@ -82,7 +82,7 @@ class TextEncoder(vectors.Encoder):
     return other
 
   def encode_queries(
-      self, queries: Sequence[str]
+      self, queries: Sequence[vectors.QueryLike]
   ) -> Float[np.ndarray, 'queries features']:
     """`[queries, features] float32` embeddings.
 
@@ -91,10 +91,12 @@ class TextEncoder(vectors.Encoder):
 
     Raises:
       TypeError: a single text or (title, text) is given, not a list.
+      UserError: a feature can't be used.
     """
     _refuse_text(queries)
     return self.encode('query', self._tokenize('query', [
-        ('', text) for text in queries
+        vectors.WithFeatures(one, {}) if isinstance(one, str) else one
+        for one in queries
     ]))
 
   def encode_passages(
@@ -104,11 +106,12 @@ class TextEncoder(vectors.Encoder):
 
     Raises:
       TypeError: a single text or (title, text) is given, not a list.
+      UserError: a feature can't be used.
     """
     _refuse_text(passages)
-    return self.encode('passage', self._tokenize('passage', [
-        _title_and_text(passage) for passage in passages
-    ]))
+    return self.encode('passage', self._tokenize('passage', list(
+        map(_with_features, passages)
+    )))
 
   def encode(
       self,
@@ -159,13 +162,16 @@ class TextEncoder(vectors.Encoder):
     )
 
   def _tokenize(
-      self, role: str, texts: Sequence[tuple[str, str]]
+      self, role: str, texts: Sequence[vectors.WithFeatures]
   ) -> tokenized.TokenizedTexts:
     text, tokenizer = self._model.text, self._model.tokenizer
-    return tokenized.tokenize_in_memory(
-        texts, tokenizer, text.length(role), text.prefix(role),
-        text.title_end,
-    )
+    return dataclasses.replace(tokenized.tokenize_in_memory(
+        [(one.title, one.text) for one in texts], tokenizer, text.length(role),
+        text.prefix(role), text.title_end,
+    ), side_features=feature_store.table_in_memory(
+        self._model.side_features, role,
+        [(one.title, one.text, one.features) for one in texts],
+    ))
 
   def _placed(self, params: Any) -> Any:
     return jax.device_put(
@@ -178,9 +184,11 @@ def _refuse_text(texts: Any) -> None:
     raise TypeError(f'a list of texts is expected: [{texts!r:.40}]')
 
 
-def _title_and_text(passage: vectors.PassageLike) -> tuple[str, str]:
+def _with_features(passage: vectors.PassageLike) -> vectors.WithFeatures:
+  if isinstance(passage, vectors.WithFeatures):
+    return passage
   if isinstance(passage, str):
-    return '', passage
-  if isinstance(passage, records.Passage):
-    return passage.title, passage.text
-  return passage
+    return vectors.WithFeatures(passage, {})
+  title, text = ((passage.title, passage.text) if isinstance(
+      passage, records.Passage) else passage)
+  return vectors.WithFeatures(text, {}, title)

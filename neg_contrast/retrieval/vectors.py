@@ -7,7 +7,8 @@ they are there: `Embedder` with one model, `FusedVectors` with several.
 """
 
 import abc
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,32 @@ from neg_contrast import scoring
 from neg_contrast.data import records
 from neg_contrast.retrieval import vector_table
 
-PassageLike = str | tuple[str, str] | records.Passage
+
+@dataclasses.dataclass(frozen=True)
+class WithFeatures:
+  """A text with features beside it.
+
+  Attributes:
+    text: not empty.
+    features: by name, as records have them. Of those that a model reads, one
+      that is not named has no value.
+    title: of a passage.
+  """
+
+  text: str
+  features: Mapping[str, Any]
+  title: str = ''
+
+
+PassageLike = str | tuple[str, str] | records.Passage | WithFeatures
 """A text, a (title, text), or a passage of a corpus."""
+QueryLike = str | WithFeatures
+"""A text, by itself or with features."""
+
+
+def text_of(query: QueryLike) -> str:
+  """The words of a query."""
+  return query if isinstance(query, str) else query.text
 
 
 class Encoder(abc.ABC):
@@ -34,7 +59,7 @@ class Encoder(abc.ABC):
     """The score of a query's vector and a passage's."""
 
   @abc.abstractmethod
-  def encode_queries(self, queries: Sequence[str]) -> np.ndarray:
+  def encode_queries(self, queries: Sequence[QueryLike]) -> np.ndarray:
     """`[queries, features] float32` of any queries."""
 
   @abc.abstractmethod

@@ -76,6 +76,8 @@ class Config(keys.Section):
       them; empty: on those of its negatives (source `bm25`, `model` or
       `run`).
     query: what `job=search` answers; empty: it asks for queries.
+    query_features: a json object, the features beside text of what is asked,
+      for models that read some (`model.features`); empty: it has none.
     seed: seed of initialisation, data order, negatives and dropout.
     data: see DataConfig.
     mixture: see MixtureConfig.
@@ -105,6 +107,7 @@ class Config(keys.Section):
   checkpoint: str = keys.key('', counts=False)
   candidates: str = keys.key('', counts=False)
   query: str = keys.key('', counts=False)
+  query_features: str = keys.key('', counts=False)
   seed: int = keys.key(0, keys.from_to(0, 2**32 - 1))
   data: DataConfig = keys.section(DataConfig)
   mixture: MixtureConfig = keys.section(MixtureConfig, counts=keys.Where(

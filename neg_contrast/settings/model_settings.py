@@ -53,6 +53,12 @@ class ModelConfig(keys.Section):
       M learned codes of the query; `genpoly-M`: the passage's first M tokens
       do. All but `dual` pool nothing (`pooling=cls`), and those with codes need
       `shared=False`.
+    features: beside text, of queries and passages: fields of their records as
+      `name:kind`, such as `location:categorical` (or `categorical-1000`: so
+      many categories are known), `price:numeric`, `social:vector-64`, and
+      `text:char3`, hashed character n-grams of the text. `location?:...`:
+      records may lack it. Their embeddings are added after pooling, before the
+      projection. For trainings of dual encoders with score `dual`.
     query_length: tokens that a query is cut to, [CLS] and [SEP] included.
     passage_length: tokens that a passage is cut to, [CLS] and [SEP] included.
     query_prefix: text put before every query.
@@ -115,6 +121,10 @@ class ModelConfig(keys.Section):
   projection_dim: int | None = keys.key(None, keys.from_to(0, 2**16))
   normalize: bool | None = keys.key(None)
   score: str | None = keys.key(None, _SCORE)
+  features: tuple[str, ...] = keys.key(
+      (), each=keys.matching(r'[\w-]+\??:[a-z]+\S*', 'name:kind, such as '
+                             'location:categorical'), counts=keys.Changed()
+  )
   query_length: int | None = keys.key(None, keys.at_least(3))
   passage_length: int | None = keys.key(None, keys.at_least(3))
   query_prefix: str | None = keys.key(None)

@@ -35,8 +35,8 @@ from neg_contrast.training import (
   chunking,
   costs,
   encoder_tuning,
+  featured_run,
   passage_table,
-  pooled_run,
   run_settings,
   solved,
 )
@@ -44,7 +44,7 @@ from neg_contrast.training import outline as outline_lib
 from neg_contrast.training import state as state_lib
 
 
-class DualEncoderTraining(pooled_run.PooledTraining):
+class DualEncoderTraining(featured_run.FeaturedTraining):
   """Trains a dual encoder on pairs, with or without hard negatives."""
 
   def _save_description(self) -> None:
@@ -93,7 +93,7 @@ class DualEncoderTraining(pooled_run.PooledTraining):
     lengths = outline_lib.lengths_of(config, text)
     batch, stats = self._batcher(
         text, **lengths.batcher_arguments(
-            config.loss.adjusted, bool(config.loss.distil)
+            config.loss.adjusted, bool(config.loss.distil), spec.side_features
         ),
         draw_shared=lengths.draw_shared,
         passage_groups=np.arange(len(lengths.passages), dtype=np.int32),

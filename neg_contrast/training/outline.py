@@ -12,6 +12,7 @@ from jaxtyping import Int
 from neg_contrast import losses
 from neg_contrast.batches import batcher
 from neg_contrast.data import examples, random_texts, sequences
+from neg_contrast.data.side_features import feature_table, side_feature
 from neg_contrast.models import text_spec
 from neg_contrast.training import run_settings
 
@@ -63,13 +64,15 @@ class Lengths:
   shared: int = 0
 
   def batcher_arguments(
-      self, has_chances: bool = False, has_teacher: bool = False
+      self, has_chances: bool = False, has_teacher: bool = False,
+      features: tuple[side_feature.SideFeature, ...] = (),
   ) -> dict[str, Any]:
     """What batchers of pairs take of the data.
 
     Args:
       has_chances: whether batches say how likely each negative was drawn.
       has_teacher: whether they hold a teacher's scores.
+      features: beside text, of which no text has any.
     """
     size = len(self.queries)
     rows = np.arange(size, dtype=np.int32)
@@ -84,8 +87,9 @@ class Lengths:
             negatives, np.zeros_like(negatives), chances
         ),
         'teacher': _no_scores if has_teacher else None,
-        'query_tokens': lambda rows: blank(self.queries[rows]),
-        'passage_tokens': lambda rows, cuts: blank(self.passages[rows]),
+        'query_tokens': lambda rows: blank(self.queries[rows], features),
+        'passage_tokens': lambda rows, cuts: blank(
+            self.passages[rows], features),
     }
 
   def draw_shared(self, step: int) -> Int[np.ndarray, ' shared']:
@@ -113,10 +117,20 @@ def lengths_of(
   )
 
 
-def blank(lengths: Int[np.ndarray, ' sequences']) -> sequences.Sequences:
-  """Sequences of given lengths."""
-  return sequences.Sequences(
+def blank(
+    lengths: Int[np.ndarray, ' sequences'],
+    features: tuple[side_feature.SideFeature, ...] = (),
+) -> sequences.Sequences | sequences.Featured:
+  """Sequences of given lengths, that have none of the features."""
+  tokens = sequences.Sequences(
       np.zeros(max(lengths), np.int32), np.zeros_like(lengths), lengths
+  )
+  if not features:
+    return tokens
+  none = [one.keep([None]) for one in features]
+  return sequences.Featured(
+      tokens, feature_table.FeatureTable.of(features, none),
+      np.zeros(len(lengths), np.int32),
   )
 
 

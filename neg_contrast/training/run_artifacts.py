@@ -7,6 +7,8 @@ from typing import Any
 
 from neg_contrast import errors
 from neg_contrast.artifacts import artifact, checkpoints, folders
+from neg_contrast.data import feature_store
+from neg_contrast.data.side_features import feature_kinds
 from neg_contrast.models import by_name, loading
 from neg_contrast.retrieval import bm25_search
 from neg_contrast.training import (
@@ -102,8 +104,22 @@ class EncoderRun(Run):
   kind = 'training of a dual encoder'
 
   def describe(self) -> str:
-    """Where it lies, LoRA, and how often its negatives are made again."""
-    return super().describe() + self._adapters() + self._refreshes()
+    """Where it lies, features, LoRA, and when negatives are made again."""
+    return (super().describe() + self._features() + self._adapters()
+            + self._refreshes())
+
+  def settings(self) -> dict[str, Any]:
+    """Those that are declared to count, and the files of its features."""
+    features = feature_kinds.parse_all(self.config.model.features)
+    if not features:
+      return super().settings()
+    return {**super().settings(), **feature_store.contents_of(
+        self.data.load().prepared, features
+    )}
+
+  def _features(self) -> str:
+    features = self.config.model.features
+    return f', with {", ".join(features)}' if features else ''
 
   def _adapters(self) -> str:
     model = self.config.model

@@ -22,7 +22,8 @@ class Beir:
   query with `left` or `right` is a mention between these texts; one with
   `mention_span`, [start, end] in characters, is that part of its `text`. Qrels
   in TREC's form (four columns, no header) are read too, called `<split>.tsv` or
-  `<split>.trec`. Generated queries with a prefix (`gen-queries.jsonl`,
+  `<split>.trec`. A feature beside text is any key of a record, or of its
+  `metadata`. Generated queries with a prefix (`gen-queries.jsonl`,
   `gen-qrels/train.tsv`) have splits with it (`gen-train`).
   """
 
@@ -90,6 +91,19 @@ class Beir:
       yield from pairs.read_each(files.json_lines(file, self._invalid), _query,
                                  self._invalid)
 
+  def side_feature(
+      self, role: str, name: str
+  ) -> Iterator[tuple[str, str, Any]]:
+    """A key of all passages or queries, or of their `metadata`."""
+    for file in self.passage_files if role == 'passage' else self._queries:
+      yield from pairs.read_each(
+          files.json_lines(file, files.unheard()),
+          lambda row, where: (
+              pairs.need_id(pairs.get_object(row), '_id'), where,
+              row.get(name, _metadata(row).get(name)),
+          ), files.unheard(),
+      )
+
   def judgements(self, split: str) -> Iterator[records.Judgement]:
     """The lines of a qrels file."""
     return files.judgements(self._qrels[split], self._invalid)
@@ -143,5 +157,5 @@ def _metadata(row: dict[str, Any]) -> dict[str, Any]:
 
 FORMAT = records.SourceFormat(
     'beir:data/scifact', Beir, keys=('_id',), is_folder=True,
-    drops_own_passage=True,
+    drops_own_passage=True, has_features=True,
 )

@@ -253,6 +253,37 @@ class OwnData:
     )
 
 
+class OwnDataWithFeatures(OwnData):
+  """The same, with columns beside text."""
+
+  def side_feature(
+      self, role: str, name: str
+  ) -> Iterator[tuple[str, str, Any]]:
+    """The column `query_NAME` of questions, or `passage_NAME` of their texts.
+
+    Of documents in a table of their own, its column NAME.
+    """
+    read = self._name_of_query if role == 'query' else self._name_of_passage
+    rows, column = self._rows(files.unheard()), f'{role}_{name}'
+    if role == 'passage' and self._listed is not None:
+      path, kind = self._listed
+      rows, column = column_tables.rows(path, kind, files.unheard()), name
+    elif role == 'passage' and self._documents is not None:
+      return  # Text files have no columns.
+    yield from pairs.read_each(
+        rows, lambda row, where: (read(row), where, row.get(column)),
+        files.unheard(),
+    )
+
+  def _name_of_query(self, row: dict[str, Any]) -> str:
+    return files.content_id(_text(row, self._columns['question']))
+
+  def _name_of_passage(self, row: dict[str, Any]) -> str:
+    if self._listed is None:
+      return _passage(row, self._columns, '').id
+    return _document(row, self._look(*self._listed)['id'])
+
+
 def _parse(spec: str, asked: str) -> _Options:
   """The options after the ?.
 
@@ -326,9 +357,9 @@ def _text(row: dict[str, Any], column: str, needed: bool = True) -> str:
 
 def _format(kind: str, place: str) -> records.SourceFormat:
   opened: Callable[[str, records.InvalidRecords], records.Source] = (
-      functools.partial(OwnData, kind)
+      functools.partial(OwnDataWithFeatures, kind)
   )
-  return records.SourceFormat(f'{kind}:{place}', opened)
+  return records.SourceFormat(f'{kind}:{place}', opened, has_features=True)
 
 
 FORMATS = tuple(_format(kind, f'faq.{kind}') for kind in column_tables.KINDS)
