@@ -59,8 +59,8 @@ def push_to_hub(
     client = huggingface_hub.HfApi(endpoint=endpoint, token=token)
     if token is None and huggingface_hub.get_token() is None:
       raise errors.UserError(
-          f'{repo}: the hub asks for a token; run `hf auth login`, set HF_TOKEN, '
-          'or give token='
+          f'{repo}: the hub asks for a token; run `hf auth login`, set '
+          'HF_TOKEN, or give token='
       )
     made = client.create_repo(repo, private=private, exist_ok=True)
     commit = client.upload_folder(
