@@ -95,6 +95,12 @@ def _told(repo: str, folder: pathlib.Path) -> Iterator[None]:
         f'{repo}: the hub can\'t be reached ({type(e).__name__}: {_line(e)}); '
         f'upload {folder} when there is a network'
     ) from None
+  except (RuntimeError, ValueError, OSError) as e:  # Of one of its threads.
+    cause = e.__cause__ or e
+    raise errors.UserError(
+        f'{repo}: the upload of {folder} failed ({type(cause).__name__}: '
+        f'{_line(cause)}); the same call uploads what is missing'
+    ) from e
 
 
 _REFUSALS = {
