@@ -34,6 +34,7 @@ The jobs use the same functions.
 
 from neg_contrast.api.commands import run, show_progress
 from neg_contrast.api.hub import push_to_hub
+from neg_contrast.api.mteb_encoder import MtebEncoder, evaluate_mteb
 from neg_contrast.api.opening import (
   load_corpus,
   load_encoder,
@@ -44,7 +45,7 @@ from neg_contrast.api.training import Training
 from neg_contrast.api.verbs import evaluate, mine, search, train
 
 __all__ = [
-  'Metrics', 'Negative', 'Negatives', 'Training', 'evaluate', 'load_corpus',
-  'load_encoder', 'load_retriever', 'mine', 'push_to_hub', 'run', 'search',
-  'show_progress', 'train',
+  'Metrics', 'MtebEncoder', 'Negative', 'Negatives', 'Training', 'evaluate',
+  'evaluate_mteb', 'load_corpus', 'load_encoder', 'load_retriever', 'mine',
+  'push_to_hub', 'run', 'search', 'show_progress', 'train',
 ]

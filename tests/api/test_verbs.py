@@ -6,13 +6,14 @@ import pathlib
 import jax
 import numpy as np
 import pytest
+from huggingface_hub import constants
 
 from neg_contrast import api, errors
 from neg_contrast.artifacts import artifact
 from neg_contrast.negatives import pool as pool_lib
 from neg_contrast.training import run_log
 from tests import tiny
-from tests.api import small_data
+from tests.api import hub_server, small_data
 
 
 @pytest.fixture(scope='module')
@@ -278,3 +279,10 @@ def test_a_training_is_exported(root, trained):
   with pytest.raises(errors.UserError, match='is no export of ours'):
     tiny.write_model(root / 'taken' / 'model')
     trained.export(root / 'taken')
+
+
+def test_a_training_is_pushed(trained, monkeypatch):
+  monkeypatch.setattr(constants, 'HF_HUB_DISABLE_XET', True)
+  with hub_server.running() as hub:
+    trained.push_to_hub('me/own', token=hub_server.TOKEN, endpoint=hub.url)
+    assert 'model.safetensors' in hub.files['me/own']
