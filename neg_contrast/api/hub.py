@@ -114,11 +114,11 @@ _REFUSALS = {
 
 
 def _refusal(e: Any) -> str:
-  status = getattr(getattr(e, 'response', None), 'status_code', None)
+  status = getattr(getattr(e, 'response', None), 'status_code', 0)
   reason = _REFUSALS.get(status)
   if reason is None:
     reason = ('the hub is out of order; try again later'
-              if status is not None and status >= 500 else 'refused')
+              if status >= 500 else 'refused')
   told = getattr(e, 'server_message', None) or ''
   return f'{reason} (HTTP {status}{": " if told else ""}{_line(told)})'
 

@@ -159,9 +159,9 @@ def _named(what: str, given: Any) -> Iterator[tuple[str, str, Any]]:
       yield where, _id(where, key), one
     return
   for number, one in enumerate(given):
-    where, name = f'{what}[{number}]', number
+    where, name = f'{what}[{number}]', str(number)
     if isinstance(one, Mapping):
-      name = next((one[key] for key in _ID_KEYS if key in one), number)
+      name = next((one[key] for key in _ID_KEYS if key in one), name)
     elif isinstance(one, (records.Passage, records.Query)):
       name = one.id
     yield where, _id(where, name), one

@@ -2,6 +2,7 @@
 
 import pathlib
 import re
+import runpy
 import shlex
 
 from neg_contrast.jobs.common import sweeps
@@ -30,7 +31,7 @@ def test_the_ablation_is_six_runs(tmp_path):
 
 
 def test_the_code_of_from_python_runs(tmp_path, monkeypatch, capsys):
-  """As it stands, but with a model of random weights."""
+  """As it stands, but with a model of random weights, on one device."""
   text = (PAGE.parent / 'python.md').read_text(encoding='utf-8')
   blocks = re.findall('```python\n(.*?)```', text, re.DOTALL)
   assert len(blocks) == 6
@@ -38,9 +39,10 @@ def test_the_code_of_from_python_runs(tmp_path, monkeypatch, capsys):
   tiny.write_model(tmp_path / 'minilm', words=words,
                    vocab_size=len(words) + 5, max_positions=300)
   monkeypatch.chdir(tmp_path)
-  names = {}
   code = '\n'.join(blocks).replace("'minilm'", "'./minilm'")
-  exec(compile(code, 'python.md', 'exec'), names)
+  path = tmp_path / 'python.py'
+  path.write_text(code.replace('batch_size=4', 'batch_size=4, mesh__data=1'))
+  names = runpy.run_path(str(path))
   trained, negatives = names['trained'], names['negatives']
   assert set(trained.metrics) == {'bm25', 'initial', 'trained', 'hybrid'}
   assert set(names['metrics']['initial']) == {'mrr@10', 'ndcg@10'}
