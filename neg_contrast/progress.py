@@ -4,6 +4,8 @@ import time
 
 from absl import logging
 
+from neg_contrast import listeners
+
 
 class Ticker:
   """Says, at most every few seconds, how far a long piece of work is."""
@@ -18,6 +20,7 @@ class Ticker:
 
   def __call__(self, done: int) -> None:
     """Reports `done` of the total, what was done before included."""
+    listeners.tell_progress(self._what, done, self._total)
     now = time.monotonic()
     if now - self._said < self._every and done < self._total:
       return

@@ -82,6 +82,7 @@ def test_its_needs_are_the_lists_of_the_repository(wheel):
       'cuda': 'launch/requirements-cuda.txt',
       'hf': 'launch/requirements-parquet.txt',
       'ir': 'launch/requirements-ir.txt',
+      'mteb': 'launch/requirements-mteb.txt',
       'parquet': 'launch/requirements-parquet.txt',
       'test': 'tests/requirements.txt',
       'tpu': 'launch/tpu/requirements-tpu.txt',

@@ -65,29 +65,24 @@ class Retriever:
     self._rows, self._among = rows, among
     self._quantized = settings.quantized(dataset.prepared, rows)
 
-  def find(self, query: QueryLike, depth: int = 10) -> list[finding.Found]:
+  def find(self, query: QueryLike, depth: int = 10) -> finding.Answers:
     """The best passages for a query, best first, with their matching parts.
 
     Raises:
       ValueError: the query is blank, or depth is not positive.
     """
-    if depth < 1:
-      raise ValueError(f'depth is {depth}; it must be at least 1')
-    if not vectors_lib.text_of(query).strip():
-      raise ValueError('the query is blank')
-    query_vecs = self._encoder.encode_queries([query])
-    found = self.search_vecs(query_vecs, depth)
-    kept = found.rows[0] >= 0
-    passages = [self._dataset.prepared.passages[int(row)]
-                for row in found.rows[0][kept]]
-    return [
-        finding.Found(passage, float(score), part)
-        for passage, score, part in zip(
-            passages, found.scores[0][kept],
-            finding.matching_parts(self._encoder, query_vecs[0], passages),
-            strict=True,
-        )
-    ]
+    return self.find_each([query], depth)[0]
+
+  def find_each(
+      self, queries: Sequence[QueryLike], depth: int = 10
+  ) -> list[finding.Answers]:
+    """`find` for many queries, which are encoded and searched together.
+
+    The first call encodes the corpus and compiles. A later one compiles where
+    it has many more or fewer texts to encode, by a factor of two.
+    """
+    return finding.find_each(self._encoder, self._dataset.prepared.passages,
+                             self.search_vecs, queries, depth)
 
   def search(self, queries: Sequence[QueryLike], depth: int = 100) -> hits.Hits:
     """The best passages of each query, as rows of the whole corpus."""

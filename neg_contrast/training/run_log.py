@@ -15,7 +15,7 @@ from typing import Any
 
 from absl import logging
 
-from neg_contrast import errors, hosts, progress
+from neg_contrast import errors, hosts, listeners, progress
 from neg_contrast.artifacts import atomic
 from neg_contrast.training import solved
 
@@ -82,6 +82,9 @@ class RunLog:
     values = dataclasses.asdict(record)
     values |= values.pop('values')
     self._append(values)
+    listeners.tell_step(record.step, {
+        **values, 'total_steps': self._total_steps
+    })
     self._recent.append(record.step_seconds)
     for told in self._watch.see(record.step, record.contrast):
       self._append({'step': record.step, 'solved': told})
@@ -95,6 +98,7 @@ class RunLog:
   def write_evaluation(self, step: int, metrics: dict[str, float]) -> None:
     """Appends an evaluation on the tune split."""
     self._append({'step': step, 'evaluation': metrics})
+    listeners.tell_evaluation(step, metrics)
     for name, value in metrics.items():
       self._writer.add_scalar(f'tune/{name}', value, step)
 

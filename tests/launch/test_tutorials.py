@@ -2,9 +2,11 @@
 
 import pathlib
 import re
+import runpy
 import shlex
 
 from neg_contrast.jobs.common import sweeps
+from tests import tiny
 
 PAGE = pathlib.Path(__file__).parents[2] / 'launch/tutorials/ablation.md'
 
@@ -26,3 +28,27 @@ def test_the_ablation_is_six_runs(tmp_path):
   patterns = re.findall(r"ablation/(negatives=\w+,\*)'", text)
   assert [sum(cell.workdir.match(pattern) for cell in cells)
           for pattern in patterns] == [3, 3]
+
+
+def test_the_code_of_from_python_runs(tmp_path, monkeypatch, capsys):
+  """As it stands, but with a model of random weights, on one device."""
+  text = (PAGE.parent / 'python.md').read_text(encoding='utf-8')
+  blocks = re.findall('```python\n(.*?)```', text, re.DOTALL)
+  assert len(blocks) == 6
+  words = sorted({word for word in re.findall(r'[a-z]+', text.lower())})
+  tiny.write_model(tmp_path / 'minilm', words=words,
+                   vocab_size=len(words) + 5, max_positions=300)
+  monkeypatch.chdir(tmp_path)
+  code = '\n'.join(blocks).replace("'minilm'", "'./minilm'")
+  path = tmp_path / 'python.py'
+  path.write_text(code.replace('batch_size=4', 'batch_size=4, mesh__data=1'))
+  names = runpy.run_path(str(path))
+  trained, negatives = names['trained'], names['negatives']
+  assert set(trained.metrics) == {'bm25', 'initial', 'trained', 'hybrid'}
+  assert set(names['metrics']['initial']) == {'mrr@10', 'ndcg@10'}
+  assert len(negatives) == 10 and 'open' not in [
+      one.passage_id for one in negatives['q3']]
+  assert (names['folder'] / 'modules.json').exists()
+  assert (tmp_path / 'workdirs' / 'python' / 'report.html').exists()
+  output = capsys.readouterr().out
+  assert 'copy everything\n' in output and output.count('  0.') >= 1

@@ -1,0 +1,114 @@
+"""What the command line does, from Python: `run`, and what it prints."""
+
+import contextlib
+import io
+import logging as standard_logging
+import os
+import pathlib
+import sys
+from typing import Any
+
+from absl import logging
+
+from neg_contrast import jobs, listeners
+from neg_contrast.api import bars, setting_keys
+from neg_contrast.artifacts import folders, plan
+from neg_contrast.jobs.common import sweeps
+from neg_contrast.settings import config as config_lib
+from neg_contrast.settings import config_files
+
+
+def run(
+    config_file: str | os.PathLike[str],
+    workdir: str | os.PathLike[str] | None = None,
+    sweep: str | None = None,
+    on_step: listeners.OnStep | None = None,
+    on_evaluation: listeners.OnEvaluation | None = None,
+    on_progress: listeners.OnProgress | None = None,
+    **settings: Any,
+) -> pathlib.Path:
+  """Does what `python -m neg_contrast.main` does: makes what is not made yet.
+
+  Args:
+    config_file: as `--config`: a path, or the name of a config that comes with
+      the package; an argument after a colon included.
+    workdir: as `--workdir`; None: what the config says, or
+      `workdirs/<config name>`.
+    sweep: as `--sweep`; None: the config runs once.
+    on_step: see `listeners.Listener`.
+    on_evaluation: likewise.
+    on_progress: likewise.
+    **settings: config keys with `__` for `.`, as in `optim__steps=100` or
+      `stage1__optim__steps=50`.
+
+  Returns:
+    The workdir.
+
+  Raises:
+    UserError: there is no such file, a key or its value is wrong, or something
+      is missing that the user has to provide.
+  """
+  name, _, arg = os.fspath(config_file).partition(':')
+  path = config_files.find(name)
+  keys = setting_keys.keys_of(settings)
+  config = setting_keys.from_file(str(path), arg or None, keys)
+  folder = pathlib.Path(workdir or config.workdir or f'workdirs/{path.stem}')
+  job = jobs.make_job(config, folder) if sweep is None else sweeps.make_job(
+      sweep, sweeps.Source(str(path), arg, keys), config, folder
+  )
+  _run(job, folder, listeners.Listener(on_step, on_evaluation, on_progress),
+       is_printed=True)
+  return folder
+
+
+def run_job(
+    config: config_lib.Config,
+    workdir: pathlib.Path,
+    listener: listeners.Listener,
+    is_printed: bool,
+) -> Any:
+  """Runs the job of a config, and returns it.
+
+  Args:
+    config: of the job.
+    workdir: what it writes to.
+    listener: hears how far it is.
+    is_printed: whether plan and numbers are printed, as the command does; else
+      a bar shows how far it is, where somebody looks.
+
+  Raises:
+    UserError: as `run`.
+  """
+  job = jobs.make_job(config, workdir)
+  _run(job, workdir, listener, is_printed)
+  return job
+
+
+def _run(job, workdir, listener, is_printed) -> None:
+  targets = job.targets()
+  if is_printed:
+    print(plan.describe(targets), flush=True)
+  folders.make_folder(workdir)
+  with bars.shown() as bar:
+    with listeners.listening(bar, listener):
+      plan.run(targets, is_described=is_printed)
+    output = contextlib.nullcontext() if is_printed else (
+        contextlib.redirect_stdout(io.StringIO())
+    )
+    with output:
+      job.finish()
+
+
+def show_progress() -> None:
+  """Prints what jobs log, as the command does: time and message."""
+  handler = standard_logging.StreamHandler(sys.stdout)
+  handler.setFormatter(standard_logging.Formatter('%(asctime)s  %(message)s',
+                                                  '%H:%M:%S'))
+  ours = str(pathlib.Path(__file__).parents[1])
+  handler.addFilter(  # Libraries speak up when something is wrong.
+      lambda record: record.levelno >= standard_logging.WARNING
+      or record.pathname.startswith(ours)
+  )
+  logger = logging.get_absl_logger()
+  logger.handlers, logger.propagate = [handler], False
+  logging.set_verbosity(logging.INFO)

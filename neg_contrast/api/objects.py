@@ -1,0 +1,315 @@
+"""Queries, passages and judgements in memory, as a folder that jobs read.
+
+There is one reader: objects are written once, in BEIR's layout, into a folder
+that is named by what they hold. What follows (preparing, training, resuming,
+errors) is that of any `beir:` source, and the same objects are the same source.
+"""
+
+import hashlib
+import json
+import pathlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from neg_contrast import errors
+from neg_contrast.artifacts import folders
+from neg_contrast.data import records
+from neg_contrast.data.formats import files
+
+Row = dict[str, Any]
+FOLDER = 'objects'
+"""Of a workdir."""
+_FORMAT = folders.Format('objects as a BEIR folder', 1)
+_PASSAGE_KEYS = ('title', 'text', 'document_id')
+_QUERY_KEYS = ('text', 'answers', 'left', 'right')
+_ID_KEYS = ('id', '_id')
+
+
+def write(
+    root: pathlib.Path,
+    passages: Any,
+    queries: Any = (),
+    splits: Mapping[str, Any] | None = None,
+) -> str:
+  """Writes objects below a folder, unless they are there already.
+
+  Args:
+    root: the folder.
+    passages: id -> passage, or passages, whose ids are their places in the list
+      unless they have some. A passage is a text, (title, text), a mapping with
+      `title`, `text`, `document_id`, or a `records.Passage`.
+    queries: id -> query, or queries. A query is a text, a mapping with `text`,
+      `answers`, and `left` and `right` of a mention, or a `records.Query`.
+    splits: name -> judgements: query id -> passage id, ids, or a mapping
+      passage id -> grade; or (query id, passage id) or (query id, passage id,
+      grade) each.
+
+  Returns:
+    `beir:FOLDER`.
+
+  Raises:
+    UserError: an object is none of these; says which one.
+  """
+  corpus = _rows('passages', passages, _passage)
+  asked = _rows('queries', queries, _query)
+  qrels = {name: _judgements(name, judged, asked, corpus)
+           for name, judged in (splits or {}).items()}
+  texts = {'corpus.jsonl': _json_lines(corpus)}
+  if asked:
+    texts['queries.jsonl'] = _json_lines(asked)
+  for name, lines in qrels.items():
+    texts[f'qrels/{name}.tsv'] = ['query-id\tcorpus-id\tscore\n', *lines]
+  digest = hashlib.sha256()
+  for name, lines in texts.items():
+    digest.update(f'{name}\0'.encode())
+    for line in lines:
+      digest.update(line.encode('utf-8', 'surrogatepass'))
+  folder = root / digest.hexdigest()[:16]
+  if folders.read_manifest(folder, _FORMAT) is None:
+    with folders.only_one(folder):
+      if folders.read_manifest(folder, _FORMAT) is None:
+        _write(folder, texts)
+  return f'beir:{folder}'
+
+
+def _write(folder: pathlib.Path, texts: Mapping[str, list[str]]) -> None:
+  """Writes the lines of files, all of them or none."""
+  counts = {name: len(lines) for name, lines in texts.items()}
+  with folders.writing(folder, {'lines': counts}, format=_FORMAT) as scratch:
+    for name, lines in texts.items():
+      (scratch / name).parent.mkdir(exist_ok=True)
+      with open(scratch / name, 'w', encoding='utf-8', newline='') as f:
+        f.writelines(lines)
+
+
+def set_apart(
+    queries: Any, judgements: Any, share: float
+) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+  """Judgements of some queries apart, by a hash of the words of each.
+
+  It is the rule of `csv:` sources: it stays the same when queries are added.
+  One query at least is apart, and one at least is not.
+
+  Args:
+    queries: as `write` takes them.
+    judgements: likewise, of one split.
+    share: of the queries.
+
+  Returns:
+    Judgements of the others, and those apart; query id -> as given.
+
+  Raises:
+    UserError: an object is not understood, or fewer than two queries are
+      judged.
+  """
+  texts = {name: row.get('text', '') for name, row in
+           _rows('queries', queries, _query).items()}
+  by_query = _by_query('judgements', judgements)
+  if len(by_query) < 2:
+    raise errors.UserError(
+        f'judgements: {len(by_query)} queries have some; two are the fewest of '
+        'which one can be set apart to test on. Give more, or test=JUDGEMENTS'
+    )
+  places = {name: _place(texts.get(name, '')) for name in by_query}
+  order = sorted(by_query, key=places.__getitem__)
+  count = sum(place < share for place in places.values())
+  apart = set(order[: min(max(count, 1), len(order) - 1)])
+  return ({name: judged for name, judged in by_query.items()
+           if name not in apart},
+          {name: by_query[name] for name in by_query if name in apart})
+
+
+def _place(text: str) -> float:
+  """From 0 to 1, by a hash."""
+  digest = hashlib.sha256(files.content_id(text).encode()).digest()
+  return int.from_bytes(digest[:8]) / 2**64
+
+
+def _json_lines(rows: Mapping[str, Row]) -> list[str]:
+  # ASCII: json can hold half of a surrogate pair, which the reader then tells.
+  return [json.dumps({'_id': name, **row}) + '\n' for name, row in rows.items()]
+
+
+def _rows(
+    what: str, given: Any, parse: Callable[[str, Any], Row]
+) -> dict[str, Row]:
+  """Id -> row, in their order.
+
+  Raises:
+    UserError: one is not understood, or two have the same id.
+  """
+  if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
+    raise errors.UserError(
+        f'{what}: a dict or a list is needed, not {type(given).__name__}'
+    )
+  rows: dict[str, Row] = {}
+  for where, name, one in _named(what, given):
+    if name in rows:
+      raise errors.UserError(f'{where}: the id {name!r} is there before; ids '
+                             'are unique')
+    rows[name] = parse(where, one)
+  return rows
+
+
+def _named(what: str, given: Any) -> Iterator[tuple[str, str, Any]]:
+  """(where, id, object) of each."""
+  if isinstance(given, Mapping):
+    for key, one in given.items():
+      where = f'{what}[{key!r:.40}]'
+      yield where, _id(where, key), one
+    return
+  for number, one in enumerate(given):
+    where, name = f'{what}[{number}]', str(number)
+    if isinstance(one, Mapping):
+      name = next((one[key] for key in _ID_KEYS if key in one), name)
+    elif isinstance(one, (records.Passage, records.Query)):
+      name = one.id
+    yield where, _id(where, name), one
+
+
+def _id(where: str, value: Any) -> str:
+  """An id as text; of numpy and pandas the numbers too.
+
+  Raises:
+    UserError: it is neither text nor a whole number, or no file can hold it.
+  """
+  if hasattr(value, 'item'):
+    value = value.item()
+  if isinstance(value, bool) or not isinstance(value, (str, int)):
+    raise errors.UserError(f'{where}: an id is text or a whole number, not '
+                           f'{type(value).__name__}')
+  name = str(value)
+  if not name.strip() or not name.isprintable() or name != name.strip():
+    raise errors.UserError(
+        f'{where}: the id {name!r:.60} is empty, begins or ends with a space, '
+        'or holds a tab, a line break or another character that is not printed'
+    )
+  return name
+
+
+def _passage(where: str, one: Any) -> Row:
+  if isinstance(one, records.Passage):
+    one = {key: getattr(one, key) for key in _PASSAGE_KEYS}
+  elif isinstance(one, str):
+    one = {'text': one}
+  elif isinstance(one, (tuple, list)) and len(one) == 2:
+    one = {'title': one[0], 'text': one[1]}
+  elif not isinstance(one, Mapping):
+    raise errors.UserError(
+        f'{where}: a passage is a text, (title, text) or a dict with "title" '
+        f'and "text", not {type(one).__name__}'
+    )
+  known = _known(where, one, _PASSAGE_KEYS)
+  row = {key: known.get(key, '') for key in _PASSAGE_KEYS}
+  for key in _PASSAGE_KEYS:
+    if not isinstance(row[key], str):
+      raise errors.UserError(f'{where}: "{key}" is '
+                             f'{type(row[key]).__name__}, not text')
+  document = row.pop('document_id')
+  return {**row, **({'metadata': {'document_id': document}} if document
+                    else {})}
+
+
+def _query(where: str, one: Any) -> Row:
+  if isinstance(one, records.Query):
+    left, right = one.context or (None, None)
+    one = {'text': one.text, 'answers': list(one.answers), 'left': left,
+           'right': right}
+  elif isinstance(one, str):
+    one = {'text': one}
+  elif not isinstance(one, Mapping):
+    raise errors.UserError(
+        f'{where}: a query is a text or a dict with "text", not '
+        f'{type(one).__name__}'
+    )
+  row = _known(where, one, _QUERY_KEYS)
+  answers = row.get('answers', [])
+  answers = [answers] if isinstance(answers, str) else list(answers)
+  for value in (row.get('text'), *answers):
+    if not isinstance(value, str):
+      raise errors.UserError(f'{where}: "text" and "answers" are text, not '
+                             f'{type(value).__name__}')
+  return {**row, **({'answers': answers} if answers else {})}
+
+
+def _known(where: str, one: Mapping[str, Any], keys: tuple[str, ...]) -> Row:
+  """The values of known keys, without those that are missing.
+
+  Raises:
+    UserError: there is another key, or none of them.
+  """
+  strange = [key for key in one if key not in keys and key not in _ID_KEYS]
+  if strange or not any(key in one for key in keys):
+    raise errors.UserError(
+        f'{where}: has the keys {", ".join(map(str, one)) or "of nothing"}; '
+        f'those of it are {", ".join(keys)}, and id'
+    )
+  return {key: one[key] for key in keys if one.get(key) is not None}
+
+
+def _by_query(where: str, given: Any) -> dict[str, Any]:
+  """Query id -> passage ids, or passage id -> grade."""
+  if isinstance(given, Mapping):
+    return {_id(where, key): value for key, value in given.items()}
+  if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
+    raise errors.UserError(f'{where}: a dict or a list of pairs is needed, not '
+                           f'{type(given).__name__}')
+  found: dict[str, dict[Any, Any]] = {}
+  for number, one in enumerate(given):
+    if not isinstance(one, (tuple, list)) or len(one) not in (2, 3):
+      raise errors.UserError(
+          f'{where}[{number}]: (query id, passage id) or (query id, passage '
+          f'id, grade) is needed, not {one!r:.60}'
+      )
+    query, passage, grade = (*one, 1)[:3]
+    found.setdefault(_id(f'{where}[{number}]', query), {})[passage] = grade
+  return found
+
+
+def _judgements(
+    split: str, given: Any, queries: Mapping[str, Row],
+    passages: Mapping[str, Row],
+) -> list[str]:
+  """The lines of a file of judgements.
+
+  Raises:
+    UserError: one is not understood, or judges what is not there.
+  """
+  lines = []
+  what = f'judgements of the split "{split}"'
+  for query, judged in _by_query(what, given).items():
+    where = f'judgements[{query!r:.40}]'
+    if query not in queries:
+      raise errors.UserError(
+          f'{where}: no such query; queries are '
+          f'{_some(queries) or "not given"}'
+      )
+    if isinstance(judged, str) or not isinstance(judged, Iterable):
+      judged = [judged]
+    if not isinstance(judged, Mapping):
+      judged = dict.fromkeys(judged, 1)
+    graded = {_id(where, key): grade for key, grade in judged.items()}
+    for passage, grade in sorted(graded.items()):  # Sets have no order.
+      if passage not in passages:
+        raise errors.UserError(f'{where}: no such passage as {passage!r:.40}; '
+                               f'passages are {_some(passages)}')
+      lines.append(f'{query}\t{passage}\t{_grade(where, grade)}\n')
+  if not lines:
+    raise errors.UserError(f'{what}: there are none')
+  return lines
+
+
+def _grade(where: str, value: Any) -> int:
+  if hasattr(value, 'item'):
+    value = value.item()
+  grade = None if isinstance(value, bool) else files.parse_grade(str(value))
+  if grade is None:
+    raise errors.UserError(f'{where}: the grade {value!r:.40} is no whole '
+                           'number; 0 is a known negative')
+  return grade
+
+
+def _some(named: Mapping[str, Row]) -> str:
+  """The first ids, for messages."""
+  names = [repr(name)[:40] for _, name in zip(range(3), named, strict=False)]
+  return ', '.join(names) + (' ...' if len(named) > 3 else '')

@@ -1,0 +1,95 @@
+"""Models and corpora, opened for Python: encoders, texts, retrievers."""
+
+import os
+import pathlib
+from typing import Any
+
+from neg_contrast.api import objects, places, setting_keys
+from neg_contrast.data import dataset as dataset_lib
+from neg_contrast.data import prepared
+from neg_contrast.jobs.common import settings_of_rooms
+from neg_contrast.models import by_name as model_lib
+from neg_contrast.retrieval import fused_vectors, text_encoder
+from neg_contrast.retrieval import retriever as retriever_lib
+
+Checkpoint = str | os.PathLike[str]
+
+
+def load_encoder(
+    checkpoint: Checkpoint, **settings: Any
+) -> text_encoder.TextEncoder:
+  """The encoder of a checkpoint, on all devices.
+
+  Args:
+    checkpoint: a trained workdir, a BERT-family or sentence-transformers folder
+      or hub name, or `minilm`.
+    **settings: config keys with `__` for `.`, as in
+      `model__dtype='bfloat16'`.
+
+  Raises:
+    UserError: there is no such model, or a key or its value is wrong.
+  """
+  config = setting_keys.checked(
+      settings, job='export', checkpoint=os.fspath(checkpoint)
+  )
+  model = model_lib.load_checkpoint(
+      config.checkpoint, config.model, config.seed
+  )
+  return text_encoder.TextEncoder(model, settings_of_rooms.encoding(config))
+
+
+def load_corpus(source: str, **settings: Any) -> prepared.Prepared:
+  """The passages, queries and judgements of a source; prepared once.
+
+  Args:
+    source: `scheme:place`, as `config.data.source`.
+    **settings: as for `load_encoder`, such as `data__prepared_dir`.
+
+  Raises:
+    UserError: the source is missing or broken, or a setting is wrong.
+  """
+  config = setting_keys.checked(
+      settings, job='split', data__source=str(source)
+  )
+  return dataset_lib.Dataset(config.data).prepared
+
+
+def load_retriever(
+    checkpoint: Checkpoint,
+    source: Any,
+    folder: str | os.PathLike[str] | None = None,
+    **settings: Any,
+) -> retriever_lib.Retriever:
+  """A checkpoint that searches the passages of a source.
+
+  The first search encodes the corpus and compiles; the next ones are quick.
+
+  Args:
+    checkpoint: as for `load_encoder`, or the workdir of an ensemble.
+    source: `scheme:place`, as `config.data.source`; or passages themselves, as
+      `train` takes them.
+    folder: keeps embeddings and index for the next time, and shares them with
+      jobs of that `--workdir`; default: memory keeps them.
+    **settings: as for `load_encoder`, such as `index__kind='scann'`.
+
+  Raises:
+    UserError: model or source are missing or broken, or a setting is wrong.
+  """
+  place = None if folder is None else pathlib.Path(folder)
+  if not isinstance(source, str):
+    root = places.folder_or_temporary(place)
+    source = objects.write(root / objects.FOLDER, source)
+    settings = {**places.settings_of(root), **settings}
+  checkpoint = os.fspath(checkpoint)
+  config = setting_keys.checked(
+      settings, job='search', checkpoint=checkpoint, data__source=source
+  )
+  dataset = dataset_lib.Dataset(config.data)
+  kept = None if place is None else place / retriever_lib.FOLDER
+  vectors = fused_vectors.load_vectors(
+      settings_of_rooms.encoding(config), dataset, checkpoint, kept,
+      config.seed,
+  )
+  return retriever_lib.Retriever(
+      settings_of_rooms.search(config), dataset, vectors, kept
+  )

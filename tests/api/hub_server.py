@@ -1,0 +1,148 @@
+"""A stand-in for the hub, on 127.0.0.1: the few endpoints of an upload."""
+
+import base64
+import contextlib
+import hashlib
+import http.server
+import json
+import re
+import threading
+
+TOKEN = 'hf_of_a_test'
+
+
+class Hub(http.server.ThreadingHTTPServer):
+  """Repositories in memory.
+
+  Attributes:
+    files: repository -> path -> bytes, of the last commit.
+    commits: (repository, branch, message) each.
+    private: repository -> whether.
+    refuse: path's beginning -> (status, message); tried before all else.
+    seen: (method, path) of all requests.
+  """
+
+  daemon_threads = True
+
+  def __init__(self):
+    super().__init__(('127.0.0.1', 0), _Handler)
+    self.files, self.commits, self.private = {}, [], {}
+    self.objects, self.refuse, self.seen = {}, {}, []
+
+  @property
+  def url(self):
+    return f'http://127.0.0.1:{self.server_address[1]}'
+
+
+@contextlib.contextmanager
+def running():
+  """A hub that answers while the block runs."""
+  with Hub() as hub:
+    thread = threading.Thread(target=hub.serve_forever, args=(0.05,))
+    thread.start()
+    try:
+      yield hub
+    finally:
+      hub.shutdown()
+      thread.join()
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+  protocol_version = 'HTTP/1.1'
+
+  def log_message(self, *args):
+    pass
+
+  def do_POST(self):
+    body = self._begin()
+    if body is None:
+      return
+    path = self.path.partition('?')[0]
+    if path == '/api/repos/create':
+      self._create(json.loads(body))
+    elif path == '/api/validate-yaml':
+      self._answer(200, {'warnings': [], 'errors': []})
+    elif found := re.fullmatch(r'/api/models/(.+)/preupload/(.+)', path):
+      self._answer(200, {'files': [{
+          'path': one['path'], 'shouldIgnore': False, 'oid': None,
+          'uploadMode': 'lfs' if one['path'].endswith('.safetensors')
+          else 'regular',
+      } for one in json.loads(body)['files']]})
+    elif re.fullmatch(r'/(.+)\.git/info/lfs/objects/batch', path):
+      self._answer(200, {'transfer': 'basic', 'objects': [{
+          **one, 'actions': {'upload': {
+              'href': f'{self.server.url}/lfs/{one["oid"]}'}},
+      } for one in json.loads(body)['objects']]})
+    elif found := re.fullmatch(r'/api/models/(.+)/commit/(.+)', path):
+      self._commit(*found.groups(), body)
+    else:
+      self._answer(404, {'error': 'no such endpoint'})
+
+  def do_GET(self):
+    if self._begin() is not None:
+      self._answer(404, {'error': 'no such endpoint'})
+
+  def do_PUT(self):
+    body = self._read()
+    name = self.path.removeprefix('/lfs/')
+    is_whole = hashlib.sha256(body).hexdigest() == name
+    self.server.objects[name] = body
+    self._answer(200 if is_whole else 400, {})
+
+  def _read(self):
+    if self.headers.get('Transfer-Encoding') == 'chunked':
+      body = b''
+      while size := int(self.rfile.readline(), 16):
+        body += self.rfile.read(size)
+        self.rfile.readline()
+      self.rfile.readline()
+      return body
+    return self.rfile.read(int(self.headers.get('Content-Length') or 0))
+
+  def _begin(self):
+    """The body, unless the request is refused."""
+    body = self._read()
+    self.server.seen.append((self.command, self.path))
+    for beginning, (status, message) in self.server.refuse.items():
+      if self.path.startswith(beginning):
+        self._answer(status, {'error': message})
+        return None
+    if self.headers.get('Authorization') != f'Bearer {TOKEN}':
+      self._answer(401, {'error': 'Invalid credentials'})
+      return None
+    return body
+
+  def _create(self, asked):
+    repo = '/'.join(filter(None, (asked.get('organization', 'me'),
+                                  asked['name'])))
+    is_new = repo not in self.server.files
+    if is_new:
+      self.server.files[repo] = {}
+      self.server.private[repo] = (
+          asked.get('visibility') == 'private' or asked.get('private'))
+    self._answer(200 if is_new else 409, {
+        'url': f'{self.server.url}/{repo}', 'name': repo,
+        'error': None if is_new else 'You already created this model repo'})
+
+  def _commit(self, repo, branch, body):
+    lines = [json.loads(line) for line in body.decode().splitlines()]
+    header = lines[0]['value']
+    for one in lines[1:]:
+      value = one['value']
+      self.server.files[repo][value['path']] = (
+          base64.b64decode(value['content']) if one['key'] == 'file'
+          else self.server.objects[value['oid']])
+    self.server.commits.append((repo, branch, header['summary']))
+    self._answer(200, {
+        'commitUrl': f'{self.server.url}/{repo}/commit/{"0" * 40}',
+        'commitOid': '0' * 40, 'success': True})
+
+  def _answer(self, status, value):
+    data = json.dumps(value).encode()
+    self.send_response(status)
+    self.send_header('Content-Type', 'application/json')
+    self.send_header('Content-Length', str(len(data)))
+    if status >= 400 and value.get('error'):
+      self.send_header('X-Error-Message', value['error'])
+    self.end_headers()
+    self.wfile.write(data)
