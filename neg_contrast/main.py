@@ -26,7 +26,7 @@ from neg_contrast.jobs.common import (
   sweeps,
 )
 from neg_contrast.settings import config as config_lib
-from neg_contrast.settings import config_files, unknown_keys
+from neg_contrast.settings import config_files, rooted, unknown_keys
 
 _CONFIG = config_flags.DEFINE_config_file(
     'config', None,
@@ -38,6 +38,10 @@ _WORKDIR = flags.DEFINE_string(
     'workdir', None,
     'Where checkpoints, logs and results go (what the config says, or '
     'workdirs/<config name>).',
+)
+_ROOT = flags.DEFINE_string(
+    'root', '', 'A folder or bucket, such as gs://BUCKET/DIR, that takes the '
+    'place of `workdirs/` in every path of the config and in --workdir.',
 )
 _PLAN = flags.DEFINE_boolean(
     'plan', False, 'Print the plan, with what is missing, and leave.'
@@ -96,7 +100,7 @@ def main(argv: Sequence[str]) -> None:
   path = pathlib.Path(
       config_flags.get_config_filename(flags.FLAGS['config']).partition(':')[0]
   )
-  config = config_lib.parse(_CONFIG.value)
+  config = config_lib.parse(rooted.put_under(_CONFIG.value, _ROOT.value))
   if _COMPILE_ONLY.value:
     if _SWEEP.value is not None:
       raise errors.UserError('--sweep: can\'t be compiled only; leave '
@@ -111,9 +115,9 @@ def main(argv: Sequence[str]) -> None:
   problem = errors.bucket_problem(_WORKDIR.value or '')
   if problem:
     raise errors.UserError(f'--workdir={_WORKDIR.value}: {problem}')
-  workdir = pathlib.Path(
-      _WORKDIR.value or config.workdir or f'workdirs/{path.stem}'
-  )
+  workdir = pathlib.Path(rooted.place(
+      _WORKDIR.value or config.workdir or f'workdirs/{path.stem}', _ROOT.value
+  ))
   job = jobs.make_job(config, workdir) if _SWEEP.value is None else (
       sweeps.make_job(_SWEEP.value, _source(), config, workdir)
   )
@@ -140,7 +144,8 @@ def _source() -> sweeps.Source:
   """Where the configs of a sweep come from."""
   flag = flags.FLAGS['config']
   file, _, argument = config_flags.get_config_filename(flag).partition(':')
-  return sweeps.Source(file, argument, config_flags.get_override_values(flag))
+  return sweeps.Source(file, argument, config_flags.get_override_values(flag),
+                       _ROOT.value)
 
 
 def _compile_report(config: config_lib.Config) -> str:
