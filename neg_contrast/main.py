@@ -17,7 +17,7 @@ from typing import TextIO
 from absl import app, flags, logging
 from ml_collections import config_flags
 
-from neg_contrast import cpu, errors, hosts, jobs
+from neg_contrast import beams, cpu, errors, hosts, jobs
 from neg_contrast.artifacts import folders, plan
 from neg_contrast.jobs.common import (
   recipe_check,
@@ -42,6 +42,15 @@ _WORKDIR = flags.DEFINE_string(
 _ROOT = flags.DEFINE_string(
     'root', '', 'A folder or bucket, such as gs://BUCKET/DIR, that takes the '
     'place of `workdirs/` in every path of the config and in --workdir.',
+)
+_RUNNER = flags.DEFINE_string(
+    'runner', beams.LOCAL, 'Who prepares and tokenizes corpora and counts '
+    'their words: local (this program), direct (Apache Beam on this machine), '
+    'or a runner of Beam, such as DataflowRunner.',
+)
+_BEAM_OPTIONS = flags.DEFINE_string(
+    'beam_options', '', 'Options of Beam, separated by spaces: '
+    '"--direct_num_workers=2".',
 )
 _PLAN = flags.DEFINE_boolean(
     'plan', False, 'Print the plan, with what is missing, and leave.'
@@ -112,6 +121,7 @@ def main(argv: Sequence[str]) -> None:
   if not hosts.is_first():  # The first speaks for all, but of their troubles.
     logging.set_verbosity(logging.WARNING)
   cpu.check_platforms()
+  beams.choose(_RUNNER.value, _BEAM_OPTIONS.value)
   problem = errors.bucket_problem(_WORKDIR.value or '')
   if problem:
     raise errors.UserError(f'--workdir={_WORKDIR.value}: {problem}')

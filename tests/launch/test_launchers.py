@@ -129,8 +129,8 @@ def test_dockerfile_builds_from_the_projects_lists():
 
 
 @pytest.mark.parametrize('script,arguments,message', [
-    ('gke', ['state', '--cluster=../../x', '--zone=z'], '--cluster=../../x: do'),
-    ('gke', ['state', '--cluster=c', '--zone=-z'], '--zone=-z: does not look'),
+    ('gke', ['state', '--cluster=../../x', '--zone=z'], '--cluster=../..'),
+    ('gke', ['state', '--cluster=c', '--zone=-z'], '--zone=-z: does'),
     ('gke', ['stop', *GKE, '--name=../../x'], '--name=../../x: does not look'),
     ('gke', ['stop', *GKE], '--name=: does not look like'),
     ('gke', ['cluster', *GKE], '--type=: does not look like tpu7x-16'),
@@ -141,7 +141,7 @@ def test_dockerfile_builds_from_the_projects_lists():
      'run: needs --bucket'),
     ('gke', ['run', *GKE, '--type=tpu7x-16', IMAGE, '--name=nc',
              '--bucket=gs://b..b/x', '--', 'a\nb'], 'holds a line break'),
-    ('gke', ['run', *GKE, '--type=tpu7x-16', IMAGE, '--name=nc'], 'needs -- and'),
+    ('gke', ['run', *GKE, '--type=tpu7x-16', IMAGE, '--name=nc'], 'needs --'),
     ('gke', ['state', *GKE, '--', 'a'], 'state takes no flags'),
     ('gke', ['start'], 'unknown verb start'),
     ('gke', ['state', '--zome=z'], 'unknown option --zome=z'),

@@ -246,7 +246,7 @@ def test_runtime_versions(fake, kind, version):
     (['create', '--type=tpu9'], '--type=tpu9: does not look like v3-32'),
     (['create', '--type=v3-32/../x'], 'does not look like v3-32'),
     (['create', '--type=tpu7x-16'], 'launch/tpu/gke.sh does'),
-    (['watch', '--type=v3-32', '--', 'a'], 'several hosts, which need --bucket'),
+    (['watch', '--type=v3-32', '--', 'a'], 'several hosts, which need'),
     (['run', '--bucket=/mnt/x', '--', 'a'], 'does not look like gs://BUCKET'),
     (['run', '--bucket=gs://bucket/../x', '--', 'a'], '. and .. name no'),
     (['run', '--', '--root=gs://b'], '--root=gs://b: --bucket sets it'),
