@@ -2,8 +2,8 @@
 
 `--runner=local` is no Beam: this host's processes do the work (`workers.py`).
 Any other runner gets the same work in parts. A part is a function of its input
-and writes a file under a name of its own, whole or not at all, so that it can be
-done twice, on any machine, and leaves the same bytes.
+and writes files under names of its own, whole or not at all. It can be done
+twice, on any machine, and leaves the same bytes.
 
 A runner has a process of its own here. Beam's DirectRunner waits for ever when
 one of its workers is killed; then that process ends with all its workers, and

@@ -1,4 +1,4 @@
-"""Passages of a source, prepared by Beam; the bytes are those of `CorpusWriter`.
+"""Passages of a source, prepared by Beam to the bytes of `CorpusWriter`.
 
     files → pieces → lines counted → records packed, a file each      (read)
           → ids by GroupByKey, sorted, repeats found                    (sort)

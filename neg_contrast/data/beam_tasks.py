@@ -5,6 +5,7 @@ there, under names that say which part they are of, and does nothing where these
 are. What is done to a passage is `packed_records.PassageReader`'s alone.
 """
 
+import bisect
 import collections
 import dataclasses
 import json
@@ -235,6 +236,7 @@ class ByHash:
   parts: int
 
   def __call__(self, value: bytes) -> int:
+    """The part of a value."""
     return zlib.crc32(value) % self.parts
 
 
@@ -249,8 +251,7 @@ class ByOrder:
   splitters: tuple[bytes, ...]
 
   def __call__(self, value: bytes) -> int:
-    import bisect
-
+    """The part of a value."""
     return bisect.bisect_right(self.splitters, value)
 
 

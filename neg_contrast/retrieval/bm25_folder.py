@@ -217,6 +217,28 @@ def parts_of(prepared: prepared_lib.Prepared, shard_rows: int):
   return places, is_made, make
 
 
+@dataclasses.dataclass(frozen=True)
+class _MakeShard:
+  """Makes a shard, as a part of a pipeline of Beam.
+
+  Attributes:
+    folder: of the prepared corpus.
+    shard_rows: passages of a shard, at most.
+  """
+
+  folder: pathlib.Path
+  shard_rows: int
+
+  def __call__(self, number: int) -> None:
+    """Makes the shard with a number, unless it is there."""
+    places, is_made, make = parts_of(
+        prepared_lib.Prepared(self.folder), self.shard_rows
+    )
+    with folders.only_one(places[number]):
+      if not is_made(number):
+        make(number)
+
+
 def help_make(prepared: prepared_lib.Prepared, parent: int) -> None:
   """Makes shards that no other process is making; returns when none is left.
 

@@ -6,6 +6,7 @@ import os
 import pathlib
 import signal
 
+import numpy as np
 import pytest
 
 pytest.importorskip(
@@ -14,12 +15,19 @@ pytest.importorskip(
 from neg_contrast import beams, errors
 from neg_contrast.data import (
     beam_corpus,
+    beam_queries,
+    beam_tokens,
     packed_records,
+    pair_writer,
     pieces,
     preparation,
+    synthetic_pairs,
     tfds_records,
+    tokenized,
 )
-from tests import corpora
+from neg_contrast.data import tokenizer as tokenizer_lib
+from neg_contrast.retrieval import bm25_folder, bm25_postings
+from tests import corpora, tiny
 from tests.data.test_parallel import files_of, write_beir
 
 IN_THREADS = '--direct_running_mode=in_memory --direct_num_workers=1'
@@ -156,6 +164,61 @@ def _fail(_):
 
 def _die(_):
   os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.parametrize('role', ['passage', 'query'])
+def test_tokens_have_the_same_bytes(tmp_path, beam, monkeypatch, role):
+  monkeypatch.setattr(beam_tokens, '_PART_ROWS', 7)
+  tiny.write_tokenizer(tmp_path / 't')
+  tokenizer = tokenizer_lib.load_tokenizer(str(tmp_path / 't'))
+  spec = corpora.write_beir(
+      tmp_path / 'data', {f'p{n}': f'what is {n}' for n in range(30)},
+      {f'q{n}': f'what is {n} of {n}' for n in range(20)},
+      test={f'q{n}': {'p1': 1} for n in range(20)})
+  made = []
+  for runner in ('local', 'direct'):
+    corpus = preparation.prepare(spec, tmp_path / runner, False)
+    beams.choose(runner, IN_THREADS if runner == 'direct' else '')
+    tokenized.store_of(corpus, role, tokenizer)
+    made.append(files_of(corpus.folder / 'tokens'))
+  assert made[0] == made[1] and len(made[0]) >= 5
+
+
+def test_shards_of_bm25_have_the_same_bytes(tmp_path, beam, monkeypatch):
+  corpus = preparation.prepare(corpora.write_beir(
+      tmp_path / 'data', {f'p{n}': f'word{n} and {n % 7}' for n in range(50)}
+  ), tmp_path / 'prepared', False)
+  bm25_folder.make(corpus, shard_rows=16)
+  folder = bm25_folder.folder_of(corpus)
+  local = files_of(folder)
+  folder.rename(tmp_path / 'local')
+  beam()
+  # Beam makes all of them, and nothing is left to this process.
+  monkeypatch.setattr(bm25_postings, 'write', None)
+  bm25_folder.make(corpus, shard_rows=16)
+  assert files_of(folder) == local and len(local) >= 9
+
+
+def test_equal_questions_are_found_as_by_one_process(
+    tmp_path, beam, monkeypatch):
+  monkeypatch.setattr(beam_queries, '_PART_PAIRS', 5)
+  rng = np.random.default_rng(0)
+  numbers = rng.integers(0, 30, 80)
+  files = [np.array([list(synthetic_pairs.code(f'what is {n}'))
+                     for n in some], np.uint8).reshape(-1, 10)
+           for some in np.split(numbers, [13, 13, 60])]
+  alone = pair_writer.equal_queries(np.concatenate(files))
+  paths = []
+  for number, codes in enumerate(files):
+    paths.append(tmp_path / f'codes-{number}.npy')
+    np.save(paths[-1], codes)
+  beam()
+  (tmp_path / 'scratch').mkdir()
+  divided = beam_queries.equal_queries(paths, tmp_path / 'scratch')
+  assert not (tmp_path / 'scratch').exists()
+  for one, other in zip(alone, divided, strict=True):
+    np.testing.assert_array_equal(one, other)
+    assert one.dtype == other.dtype
 
 
 @pytest.mark.parametrize('size', [1, 2, 3, 10, 100])
