@@ -26,7 +26,12 @@ from neg_contrast.data import (
     tokenized,
 )
 from neg_contrast.data import tokenizer as tokenizer_lib
-from neg_contrast.retrieval import bm25_folder, bm25_postings
+from neg_contrast.retrieval import (
+    beam_bm25,
+    bm25,
+    bm25_folder,
+    bm25_postings,
+)
 from tests import corpora, tiny
 from tests.data.test_parallel import files_of, write_beir
 
@@ -197,6 +202,25 @@ def test_shards_of_bm25_have_the_same_bytes(tmp_path, beam, monkeypatch):
   monkeypatch.setattr(bm25_postings, 'write', None)
   bm25_folder.make(corpus, shard_rows=16)
   assert files_of(folder) == local and len(local) >= 9
+
+
+def test_candidates_are_merged_by_our_rule_of_ties(tmp_path, beam):
+  rng = np.random.default_rng(0)  # Few words: many scores are equal.
+  words = np.array(['red', 'green', 'blue', 'stone'])
+  corpus = preparation.prepare(corpora.write_beir(tmp_path / 'data', {
+      f'p{n}': ' '.join(rng.choice(words, 3)) for n in range(60)
+  }), tmp_path / 'prepared', False)
+  bm25_folder.make(corpus, shard_rows=16)
+  queries = ['red stone', 'no word of it', *rng.choice(words, 6)]
+  alone = bm25.Bm25Index(
+      bm25_folder.open_shards(corpus), corpus.tie_ranks
+  ).search(queries, 25)
+  beam()
+  (tmp_path / 'scratch').mkdir()
+  found = beam_bm25.search(corpus, queries, 25, 0.9, 0.4, tmp_path / 'scratch')
+  assert (np.diff(alone.scores[0]) == 0).sum() > 3
+  np.testing.assert_array_equal(found.rows, alone.rows)
+  np.testing.assert_array_equal(found.scores, alone.scores)
 
 
 def test_equal_questions_are_found_as_by_one_process(
