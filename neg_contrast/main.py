@@ -23,7 +23,7 @@ except ModuleNotFoundError as e:  # Another Python than that of the set-up.
         '(launch/README.md sets it up)', file=sys.stderr)
   sys.exit(2)
 
-from neg_contrast import cpu, errors, hosts, jobs
+from neg_contrast import beams, cpu, errors, hosts, jobs
 from neg_contrast.artifacts import artifact, folders, plan
 from neg_contrast.jobs.common import (
   outlook,
@@ -33,7 +33,7 @@ from neg_contrast.jobs.common import (
   sweeps,
 )
 from neg_contrast.settings import config as config_lib
-from neg_contrast.settings import config_files, unknown_keys
+from neg_contrast.settings import config_files, rooted, unknown_keys
 
 _CONFIG = config_flags.DEFINE_config_file(
     'config', None,
@@ -45,6 +45,19 @@ _WORKDIR = flags.DEFINE_string(
     'workdir', None,
     'Where checkpoints, logs and results go (what the config says, or '
     'workdirs/<config name>).',
+)
+_ROOT = flags.DEFINE_string(
+    'root', '', 'A folder or bucket, such as gs://BUCKET/DIR, that takes the '
+    'place of `workdirs/` in every path of the config and in --workdir.',
+)
+_RUNNER = flags.DEFINE_string(
+    'runner', beams.LOCAL, 'Who prepares and tokenizes corpora and counts '
+    'their words: local (this program), direct (Apache Beam on this machine), '
+    'or a runner of Beam, such as DataflowRunner.',
+)
+_BEAM_OPTIONS = flags.DEFINE_string(
+    'beam_options', '', 'Options of Beam, separated by spaces: '
+    '"--direct_num_workers=2".',
 )
 _PLAN = flags.DEFINE_boolean(
     'plan', False, 'Print the plan, with what is missing, and leave.'
@@ -103,7 +116,7 @@ def main(argv: Sequence[str]) -> None:
   path = pathlib.Path(
       config_flags.get_config_filename(flags.FLAGS['config']).partition(':')[0]
   )
-  config = config_lib.parse(_CONFIG.value)
+  config = config_lib.parse(rooted.put_under(_CONFIG.value, _ROOT.value))
   if _COMPILE_ONLY.value:
     if _SWEEP.value is not None:
       raise errors.UserError('--sweep: can\'t be compiled only; leave '
@@ -115,12 +128,13 @@ def main(argv: Sequence[str]) -> None:
   if not hosts.is_first():  # The first speaks for all, but of their troubles.
     logging.set_verbosity(logging.WARNING)
   cpu.check_platforms()
+  beams.choose(_RUNNER.value, _BEAM_OPTIONS.value)
   problem = errors.bucket_problem(_WORKDIR.value or '')
   if problem:
     raise errors.UserError(f'--workdir={_WORKDIR.value}: {problem}')
-  workdir = pathlib.Path(
-      _WORKDIR.value or config.workdir or f'workdirs/{path.stem}'
-  )
+  workdir = pathlib.Path(rooted.place(
+      _WORKDIR.value or config.workdir or f'workdirs/{path.stem}', _ROOT.value
+  ))
   job = jobs.make_job(config, workdir) if _SWEEP.value is None else (
       sweeps.make_job(_SWEEP.value, _source(), config, workdir)
   )
@@ -159,7 +173,8 @@ def _source() -> sweeps.Source:
   """Where the configs of a sweep come from."""
   flag = flags.FLAGS['config']
   file, _, argument = config_flags.get_config_filename(flag).partition(':')
-  return sweeps.Source(file, argument, config_flags.get_override_values(flag))
+  return sweeps.Source(file, argument, config_flags.get_override_values(flag),
+                       _ROOT.value)
 
 
 def _compile_report(config: config_lib.Config) -> str:

@@ -28,6 +28,10 @@ Result = TypeVar('Result')
 _LEAVING_SECONDS = 10
 
 
+class Ended(errors.UserError):
+  """A worker process was ended from outside."""
+
+
 def in_order(
     task: Callable[[Item], Result],
     items: Iterable[Item],
@@ -180,7 +184,9 @@ class _Process:
 
   def end(self) -> None:
     self._connection.close()
-    self._process.kill()
+    if self._process.returncode is None:  # With all that it started.
+      with contextlib.suppress(ProcessLookupError):
+        os.killpg(self._process.pid, signal.SIGKILL)
     self._process.wait()
 
   @contextlib.contextmanager
@@ -195,7 +201,7 @@ class _Process:
         code = self._process.wait()
       reason = (f'by {signal.Signals(-code).name}' if code < 0 else
                 f'with exit code {code}')
-      raise errors.UserError(
+      raise Ended(
           f'a worker process was ended {reason}; is there enough memory? The '
           'same command starts again'
       ) from e

@@ -18,8 +18,8 @@ ROOMS = ('jobs', 'report', 'benchmarks', 'mining', 'stage1', 'training', 'bias',
          'negatives', 'evaluation', 'losses', 'retrieval', 'models', 'batches',
          'data', 'artifacts', 'settings')
 """From the top down: a room imports only rooms behind it."""
-GROUND = ('errors', 'hosts', 'workers', 'sharding', 'scoring', 'accelerators',
-          'cpu', 'progress', 'listeners', 'html_parts')
+GROUND = ('errors', 'hosts', 'workers', 'beams', 'sharding', 'scoring',
+          'accelerators', 'cpu', 'progress', 'listeners', 'html_parts')
 DOORS = ('main', '__main__', 'api')
 PRESETS = ('presets', 'table_preset', 'study_preset', 'beir_preset')
 """For configs/ alone."""

@@ -1,7 +1,7 @@
 """Memory and time of preparing and tokenizing corpora of growing size.
 
     .venv/bin/python launch/benchmarks/benchmark_prepare.py \\
-        100000 400000 1600000 --workers 1 2
+        100000 400000 1600000 --workers 1 2 --runners local direct
 
 Writes synthetic passages of 100 words of MiniLM's vocabulary as a BEIR folder
 under --folder. Each number of workers prepares and tokenizes it, each in a
@@ -10,7 +10,8 @@ peak memory of all its processes together: their anonymous memory, and beside
 it the proportional set size, which has pages of mapped files too. What a corpus
 adds to a constant is the slope, which neg_contrast/data/prepared.py promises to
 be below 24 bytes a passage; 21,015,324 passages are extrapolated from it.
-Needs the package psutil.
+Of the runner `direct`, Apache Beam on this machine, workers are its processes.
+Needs the package psutil, and for `direct` launch/requirements-beam.txt.
 """
 
 import argparse
@@ -28,28 +29,26 @@ import time
 
 _STEPS = {
     'prepare': '''
-import pathlib, resource, sys
-from neg_contrast import hosts
+import pathlib, sys
+from neg_contrast import beams, hosts
 from neg_contrast.data import preparation
 hosts.usable_cores = lambda: int(sys.argv[3])
+beams.choose(sys.argv[4])
 preparation.prepare(sys.argv[1], pathlib.Path(sys.argv[2]), False)
 ''',
     'tokenize': '''
-import os, pathlib, resource, sys
+import os, pathlib, sys
 os.environ['TOKENIZERS_PARALLELISM'] = 'false'  # Workers are all there is.
-from neg_contrast import hosts
+from neg_contrast import beams, hosts
 from neg_contrast.data import preparation, tokenized, tokenizer
 from neg_contrast.models import model_names
 hosts.usable_cores = lambda: int(sys.argv[3])
+beams.choose(sys.argv[4])
 corpus = preparation.prepare(sys.argv[1], pathlib.Path(sys.argv[2]), False)
 tokenized.store_of(corpus, 'passage', tokenizer.load_tokenizer(
     str(model_names.packaged_minilm())))
 ''',
 }
-_COST = '''
-print(sum(sum(resource.getrusage(of)[:2])
-          for of in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)))
-'''
 _WIKIPEDIA = 21_015_324  # Passages of Lu et al. and of Karpukhin et al.
 _EVERY_SECONDS = 0.05
 
@@ -81,14 +80,23 @@ def _words() -> list[str]:
   return words
 
 
-class _Memory:
-  """Peaks of the memory of a process and its children, in a thread."""
+class _Watch:
+  """CPU time and peaks of memory of a process and those that it starts.
+
+  It looks in a thread; what a process does after the last look is not counted.
+  """
 
   def __init__(self, process: int):
     self._process = process
     self.own = self.whole = 0
+    self._cpu: dict[int, float] = {}
     self._thread = threading.Thread(target=self._watch, daemon=True)
     self._thread.start()
+
+  @property
+  def cpu(self) -> float:
+    """CPU seconds."""
+    return sum(self._cpu.values())
 
   def join(self) -> None:
     """Returns when the process has ended."""
@@ -105,6 +113,7 @@ class _Memory:
         for one in [parent, *parent.children(recursive=True)]:
           try:
             infos.append(one.memory_full_info())
+            self._cpu[one.pid] = sum(one.cpu_times()[:2])
           except psutil.Error:  # It has just ended.
             continue
         self.own = max(self.own, sum(info.rss - info.shared for info in infos))
@@ -113,26 +122,25 @@ class _Memory:
 
 
 def _measure(
-    step: str, root: pathlib.Path, workers: int
-) -> tuple[float, float, _Memory]:
-  """Seconds, CPU seconds and memory of a step."""
+    step: str, root: pathlib.Path, runner: str, workers: int
+) -> tuple[float, _Watch]:
+  """Seconds of a step, and what was seen of it."""
   began = time.monotonic()
   process = subprocess.Popen(
-      [sys.executable, '-c', _STEPS[step] + _COST, f'beir:{root / "data"}',
-       str(root / f'prepared-{workers}'), str(workers)],
-      stdout=subprocess.PIPE, text=True,
+      [sys.executable, '-c', _STEPS[step], f'beir:{root / "data"}',
+       str(root / f'prepared-{runner}-{workers}'), str(workers), runner],
   )
-  memory = _Memory(process.pid)
-  output = process.communicate()[0]
+  watch = _Watch(process.pid)
+  process.wait()
   seconds = time.monotonic() - began
-  memory.join()
+  watch.join()
   if process.returncode:
     raise SystemExit(f'{step} failed with {process.returncode}')
-  return seconds, float(output), memory
+  return seconds, watch
 
 
 def _fingerprints(root: pathlib.Path) -> set[tuple[str, ...]]:
-  """Contents of what each number of workers made; one if all agree."""
+  """Contents of what all runners and workers made; one if all agree."""
   from neg_contrast.artifacts import folders
 
   return {
@@ -147,12 +155,15 @@ def main() -> None:
   parser = argparse.ArgumentParser(description=__doc__)
   parser.add_argument('passages', type=int, nargs='+')
   parser.add_argument('--workers', type=int, nargs='+', default=[1, 2])
+  parser.add_argument('--runners', nargs='+', default=['local'])
   parser.add_argument('--folder', type=pathlib.Path)
   args = parser.parse_args()
   sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
   rows = []
-  print('| passages | source | step | workers | time | CPU | passages/s | '
-        'µs CPU a passage | memory | with mapped files |')
+  makers = [(runner, workers) for runner in args.runners
+            for workers in args.workers]
+  print('| passages | source | step | runner, workers | time | CPU | '
+        'passages/s | µs CPU a passage | memory | with mapped files |')
   print('|---' * 10 + '|')
   for passages in args.passages:
     root = pathlib.Path(tempfile.mkdtemp(dir=args.folder))
@@ -160,33 +171,35 @@ def main() -> None:
       write_corpus(root / 'data', passages)
       size = (root / 'data' / 'corpus.jsonl').stat().st_size
       for step in _STEPS:
-        for workers in args.workers:
-          seconds, cost, memory = _measure(step, root, workers)
-          rows.append((step, workers, passages, memory.own))
-          print(f'| {passages:,} | {size / 1e9:.2f} GB | {step} | {workers} | '
-                f'{seconds:.0f} s | {cost:.0f} s | {passages / seconds:,.0f} | '
-                f'{cost / passages * 1e6:.0f} | {memory.own / 2**20:.0f} MiB | '
-                f'{memory.whole / 2**20:.0f} MiB |', flush=True)
+        for maker in makers:
+          seconds, seen = _measure(step, root, *maker)
+          rows.append((step, maker, passages, seen.own))
+          print(f'| {passages:,} | {size / 1e9:.2f} GB | {step} | '
+                f'{maker[0]}, {maker[1]} | {seconds:.0f} s | '
+                f'{seen.cpu:.0f} s | {passages / seconds:,.0f} | '
+                f'{seen.cpu / passages * 1e6:.0f} | '
+                f'{seen.own / 2**20:.0f} MiB | '
+                f'{seen.whole / 2**20:.0f} MiB |', flush=True)
       if len(_fingerprints(root)) > 1:
-        raise SystemExit('numbers of workers differ in what they made')
+        raise SystemExit('runners or workers differ in what they made')
     finally:
       shutil.rmtree(root)
   for step in _STEPS:
-    for workers in args.workers:
-      _extrapolate(step, workers, [row[2:] for row in rows
-                                   if row[:2] == (step, workers)])
+    for maker in makers:
+      _extrapolate(step, maker, [row[2:] for row in rows
+                                 if row[:2] == (step, maker)])
 
 
 def _extrapolate(
-    step: str, workers: int, rows: list[tuple[int, int]]
+    step: str, maker: tuple[str, int], rows: list[tuple[int, int]]
 ) -> None:
   """Prints the slope of the memory, and what it comes to."""
   (fewer, less), (more, much) = rows[0], rows[-1]
   if fewer == more:
     return
   slope = (much - less) / (more - fewer)
-  print(f'\n{step}, {workers} workers: {slope:.1f} bytes a passage; '
-        f'{_WIKIPEDIA:,} passages: '
+  print(f'\n{step}, {maker[0]}, {maker[1]} workers: '
+        f'{slope:.1f} bytes a passage; {_WIKIPEDIA:,} passages: '
         f'{(much + slope * (_WIKIPEDIA - more)) / 2**30:.2f} GiB')
 
 

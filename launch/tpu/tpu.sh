@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Runs a config on a TPU VM, or on all hosts of a TPU slice: one host is the
 # smallest slice. Needs gcloud, logged in; launch/tpu/README.md is the guide.
+# For TPU v2 to v6e. The Cloud TPU API serves no later ones: launch/tpu/gke.sh.
 #
 #   bash launch/tpu/tpu.sh VERB --name=NAME --zone=ZONE [OPTIONS] [-- FLAGS]
 #
@@ -18,7 +19,8 @@
 # Options:
 #   --type=TYPE      accelerator type, as v3-32 (create, watch)
 #   --spot           cheaper, and can be preempted (create, watch)
-#   --nfs=HOST:/DIR  mounted on all hosts as workdirs (install, watch)
+#   --bucket=gs://B/DIR  takes the place of workdirs/ (run, watch)
+#   --service-account=EMAIL  whose rights the hosts have (create, watch)
 #   --revision=REV   git revision (install, watch); HEAD
 #   --worker=N       host of tail and ssh: a number, or all; 0
 #   --poll=SECONDS   between looks of watch; 60
@@ -28,30 +30,8 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
-die() {
-  echo "error: $*" >&2
-  exit 2
-}
-
-quote() {  # Words, so that a shell reads them back as they are.
-  local word out='' mark="'" escaped="'\\''"
-  for word in "$@"; do
-    case $word in
-      '' | *[!A-Za-z0-9_./:=,@%+-]*) word="'${word//$mark/$escaped}'" ;;
-    esac
-    out+=" $word"
-  done
-  printf '%s' "${out# }"
-}
-
-call() {  # Runs a command; with --dry-run prints it.
-  if [ -n "$dry_run" ]; then
-    quote "$@"
-    echo
-  else
-    "$@"
-  fi
-}
+# shellcheck source=launch/commands.sh
+source launch/commands.sh
 
 tpus() { call gcloud compute tpus "$@" "${where[@]}"; }
 
@@ -71,16 +51,29 @@ runtime() {
     v5litepod-*) echo v2-alpha-tpuv5-lite ;;
     v5p-*) echo v2-alpha-tpuv5 ;;
     v6e-*) echo v2-alpha-tpuv6e ;;
-    '') die '--type is needed, such as --type=v3-32' ;;
-    *) die "--type=$type: know v2 to v4, v5litepod, v5p and v6e" ;;
   esac
+}
+
+check_type() {
+  [ -n "$type" ] || die '--type is needed, such as --type=v3-32'
+  case $type in
+    tpu7x* | v7x*) die "--type=$type: the Cloud TPU API does not serve it; \
+launch/tpu/gke.sh does" ;;
+  esac
+  check --type "$type" '(v[234]|v5litepod|v5p|v6e)-[1-9][0-9]{0,4}' \
+    'v3-32, v4-8, v5litepod-16, v5p-8 or v6e-8'
+}
+
+has_hosts() {  # Several: of all types, one host has 8 cores or chips at most.
+  [ "${type##*-}" -gt 8 ]
 }
 
 create() {
   local version
   version=$(runtime)
   tpus queued-resources create "$name" --node-id="$name" \
-    --accelerator-type="$type" --runtime-version="$version" ${spot:+--spot}
+    --accelerator-type="$type" --runtime-version="$version" ${spot:+--spot} \
+    ${account:+--service-account="$account"}
 }
 
 delete() {  # With the TPU that belongs to it.
@@ -96,7 +89,7 @@ install() {  # No host can be asked to know a repository: they get a bundle.
     on all "git init --quiet neg_contrast && cd neg_contrast &&\
  git fetch --quiet ../neg_contrast.bundle HEAD '+refs/*:refs/bundle/*' &&\
  git checkout --quiet --detach $commit &&\
- bash launch/tpu/worker.sh install $(quote "$nfs")"
+ bash launch/tpu/worker.sh install"
 }
 
 queue_state() {
@@ -179,15 +172,16 @@ show_watch() {  # The commands of an undisturbed watch, and of a preemption.
 [ $# -gt 0 ] || set -- --help
 verb=$1
 shift
-name='' zone='' type='' spot='' nfs='' revision=HEAD host=0 poll=60 project=''
-dry_run=''
+name='' zone='' type='' spot='' bucket='' account='' revision=HEAD host=0
+poll=60 project='' dry_run=''
 while [ $# -gt 0 ] && [ "$1" != -- ]; do
   case $1 in
     --name=*) name=${1#*=} ;;
     --zone=*) zone=${1#*=} ;;
     --type=*) type=${1#*=} ;;
     --spot) spot=1 ;;
-    --nfs=*) nfs=${1#*=} ;;
+    --bucket=*) bucket=${1#*=} ;;
+    --service-account=*) account=${1#*=} ;;
     --revision=*) revision=${1#*=} ;;
     --worker=*) host=${1#*=} ;;
     --poll=*) poll=${1#*=} ;;
@@ -198,7 +192,7 @@ while [ $# -gt 0 ] && [ "$1" != -- ]; do
   shift
 done
 if [ "$verb" = --help ]; then
-  sed -n '2,/^$/s/^# \{0,1\}//p' launch/tpu/tpu.sh
+  usage launch/tpu/tpu.sh
   exit
 fi
 case $verb in
@@ -206,6 +200,17 @@ case $verb in
   *) die "unknown verb $verb; bash launch/tpu/tpu.sh --help lists them" ;;
 esac
 [ -n "$name" ] && [ -n "$zone" ] || die '--name and --zone are needed'
+check_name --name "$name"
+check --zone "$zone" '[a-z][a-z0-9-]*' 'europe-west4-a'
+check --worker "$host" 'all|[0-9]+' '0 or all'
+check --poll "$poll" '[0-9]*[.]?[0-9]+' '60'
+check_bucket "$bucket"
+[ -z "$project" ] ||
+  check --project "$project" '[a-z][a-z0-9.:-]*' 'my-project'
+[ -z "$account" ] ||
+  check --service-account "$account" '[A-Za-z0-9._-]+@[A-Za-z0-9.-]+' \
+    'name@my-project.iam.gserviceaccount.com'
+[ -z "$type" ] || check_type
 where=(--zone="$zone" ${project:+--project="$project"})
 case $verb in
   watch | run | ssh)
@@ -214,15 +219,24 @@ such as -- --config=configs/nq_stage2.py"
     shift ;;
   *) [ $# -eq 0 ] || die "$verb takes no flags of neg_contrast.main" ;;
 esac
-# A revision that moves would change the code in the middle of a run.
-commit=$(git rev-parse --verify --quiet "$revision^{commit}") ||
-  die "--revision=$revision: no such revision here"
+commit=$(commit_of "$revision")
+case $verb in
+  watch | run)
+    check_flags "$@"
+    set -- ${bucket:+--root="$bucket"} "$@" ;;
+esac
 case $verb in
   watch)
-    runtime > /dev/null
-    [ -n "$nfs" ] ||
-      echo 'note: without --nfs a preemption takes the workdirs with it' >&2
+    check_type
+    if [ -z "$bucket" ]; then
+      has_hosts && die "--type=$type has several hosts, which need \
+--bucket=gs://BUCKET/FOLDER for what they share"
+      echo 'note: without --bucket a preemption takes the workdirs with it' >&2
+    fi
     if [ -n "$dry_run" ]; then show_watch "$@"; else watch "$@"; fi ;;
+  create)
+    check_type
+    create ;;
   run) worker run "$@" ;;
   stop) worker stop ;;
   tail) on "$host" 'bash neg_contrast/launch/tpu/worker.sh tail' ;;

@@ -136,7 +136,6 @@ class IdSorter:
     self._ids.close()
     self._ends.close()
     repeats = np.zeros(len(self), np.int8)
-    order = array.array('i')
 
     def first_rows() -> Iterator[tuple[bytes, int]]:
       last = first_content = None
@@ -147,11 +146,9 @@ class IdSorter:
           repeats[row] = 1 if content == first_content else 2
           continue
         last, first_content = name, content
-        order.append(row)
         yield name, row
 
-    _write_rows(self._path, first_rows())
-    _save_tie_ranks(self._path, np.frombuffer(order, np.int32), len(self))
+    write_ascending(self._path, first_rows(), len(self))
     return repeats
 
   def groups(self) -> Int[np.ndarray, ' rows']:
@@ -160,12 +157,7 @@ class IdSorter:
 
   def documents(self) -> Int[np.ndarray, ' rows']:
     """`[rows] int32`: documents numbered as they come; -1 where unknown."""
-    first = self._first_rows('document', "document != x''")
-    known: Bool[np.ndarray, ' rows'] = first >= 0
-    begins = np.zeros(len(self), bool)
-    begins[first[known]] = True
-    first[known] = (np.cumsum(begins, dtype=np.int32) - 1)[first[known]]
-    return first
+    return numbered(self._first_rows('document', "document != x''"))
 
   def close(self) -> None:
     """Removes the scratch file."""
@@ -186,6 +178,44 @@ class IdSorter:
         last, first = value, row
       found[row] = first
     return found
+
+
+def numbered(first: Int[np.ndarray, ' rows']) -> Int[np.ndarray, ' rows']:
+  """Numbers values in the order of their first rows.
+
+  Args:
+    first: `[rows] int32`, the first row with the same value; -1: it has none.
+      It is changed.
+
+  Returns:
+    `[rows] int32`, numbers from 0; -1 where there is no value.
+  """
+  known: Bool[np.ndarray, ' rows'] = first >= 0
+  begins = np.zeros(len(first), bool)
+  begins[first[known]] = True
+  first[known] = (np.cumsum(begins, dtype=np.int32) - 1)[first[known]]
+  return first
+
+
+def write_ascending(
+    path: pathlib.Path, ids: Iterable[tuple[bytes, int]], rows: int
+) -> None:
+  """Writes the row of each id and the ranks of rows, not the ids by row.
+
+  Args:
+    path: as that of `IdSorter`.
+    ids: all different, ascending, each with its row.
+    rows: how many there are.
+  """
+  order = array.array('i')
+
+  def noted() -> Iterator[tuple[bytes, int]]:
+    for name, row in ids:
+      order.append(row)
+      yield name, row
+
+  _write_rows(path, noted())
+  _save_tie_ranks(path, np.frombuffer(order, np.int32), rows)
 
 
 def write_sorted(

@@ -66,6 +66,11 @@ class PairFiles:
         for part in range(len(self._blocks))
     ])
 
+  def of(self, name: str) -> list[pathlib.Path]:
+    """The files of one of the arrays, whose rows are those of `all`."""
+    return [self._parts.file(part, f'{name}.npy')
+            for part in range(len(self._blocks))]
+
   def cut_pairs(self) -> Int[np.ndarray, ' cut']:
     """Numbers of the pairs whose passage is cut, ascending."""
     numbers, before = [], 0

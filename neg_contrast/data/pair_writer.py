@@ -22,9 +22,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int, UInt8
 
-from neg_contrast import progress
+from neg_contrast import beams, progress
 from neg_contrast.artifacts import folders, kept_parts
 from neg_contrast.data import (
+  beam_queries,
   fingerprints,
   id_table,
   inputs,
@@ -146,10 +147,16 @@ class PairWriter:
   def _sort(
       self, part: int, scratch: pathlib.Path, manifest: dict[str, Any]
   ) -> None:
-    """Finds equal queries, see `_equal_queries`; takes 60 bytes a pair."""
+    """Finds equal queries, see `equal_queries`; takes 60 bytes a pair."""
     del part, manifest
     codes = self._files.all('codes', np.uint8, synthetic_pairs.CODE_BYTES)
-    rows, first, ascending = _equal_queries(codes)
+    if beams.is_chosen():
+      (scratch / 'beam').mkdir()
+      rows, first, ascending = beam_queries.equal_queries(
+          self._files.of('codes'), scratch / 'beam'
+      )
+    else:
+      rows, first, ascending = equal_queries(codes)
     for name, values in (('rows', rows), ('first', first),
                          ('ascending', ascending), ('codes', codes[first])):
       np.save(scratch / f'{name}.npy', values)
@@ -245,7 +252,7 @@ def _cuts(
   return cuts
 
 
-def _equal_queries(
+def equal_queries(
     codes: UInt8[np.ndarray, 'pairs bytes'],
 ) -> tuple[Int[np.ndarray, ' pairs'], Int[np.ndarray, ' queries'],
            Int[np.ndarray, ' queries']]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from absl import logging
 
-from neg_contrast import errors
+from neg_contrast import beams, errors
 from neg_contrast.artifacts import folders
 from neg_contrast.data import corpus_writer, records, sources
 from neg_contrast.data import prepared as prepared_lib
@@ -75,9 +75,17 @@ def _update_folder(spec, source, invalid, folder, known) -> None:
   logging.info('preparing %s into %s', spec, folder)
   manifest = {'spec': spec, 'files': files}
   with folders.writing(folder, manifest, format=prepared_lib.CORPUS) as scratch:
-    corpus_writer.CorpusWriter(source, invalid, scratch).write(manifest)
+    _writer()(source, invalid, scratch).write(manifest)
   if invalid.counts:
     logging.warning('%s: skipped %s', spec, dict(invalid.counts))
+
+
+def _writer() -> type[corpus_writer.CorpusWriter]:
+  if not beams.is_chosen():
+    return corpus_writer.CorpusWriter
+  from neg_contrast.data import beam_corpus
+
+  return beam_corpus.BeamCorpusWriter
 
 
 def _folder(

@@ -19,7 +19,7 @@ import numpy as np
 
 from neg_contrast import errors, hosts, workers
 from neg_contrast.artifacts import arrays, folders
-from neg_contrast.data import sequences, token_bytes
+from neg_contrast.data import beam_tokens, sequences, token_bytes
 from neg_contrast.data import tokenizer as tokenizer_lib
 
 FORMAT = folders.Format('a token store', 1)
@@ -98,6 +98,10 @@ def _make(texts, tokenizer, folder, wanted, fields) -> dict[str, Any]:
 
 
 def _write(texts, tokenizer, folder, dtype, fields) -> int:
+  if beam_tokens.can_write(texts):
+    return beam_tokens.write(
+        texts, token_bytes.Encoder(tokenizer, dtype), folder, fields
+    )
   with contextlib.ExitStack() as stack:
     files = {
         f'{field}_{kind}': stack.enter_context(

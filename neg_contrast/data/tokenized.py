@@ -1,14 +1,17 @@
 """A prepared corpus as model input: token ids of any passage or query."""
 
 import dataclasses
+import functools
+import pathlib
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import numpy as np
 from jaxtyping import Int, Integer
 
 from neg_contrast import errors
 from neg_contrast.artifacts import folders
-from neg_contrast.data import inputs, sequences, token_store
+from neg_contrast.data import inputs, records, sequences, token_store
 from neg_contrast.data import prepared as prepared_lib
 from neg_contrast.data import tokenizer as tokenizer_lib
 
@@ -156,21 +159,55 @@ def store_of(
     own = folders.sha256_json(dataclasses.asdict(joined))
     name, fingerprint = f'{name}-{own[:12]}', f'{fingerprint}-{own}'
   return token_store.make_token_store(
-      _texts(prepared, role, joined), tokenizer, place / 'tokens' / name,
-      fingerprint, has_contexts,
+      _Texts(prepared.folder, prepared.corpus_folder, role, joined), tokenizer,
+      place / 'tokens' / name, fingerprint, has_contexts,
   )
 
 
-def _texts(
-    prepared: prepared_lib.Prepared, role: str, joined: _Joined
-) -> Iterator[tuple[str, ...]]:
-  """What a store holds of each record; opens nothing before it is read."""
-  if role == 'passage':
-    for passage in prepared.passages:
-      yield joined(passage.title, passage.text)
-  else:
-    for query in prepared.queries:
-      yield *joined('', query.text), *(query.context or ())
+@dataclasses.dataclass(frozen=True)
+class _Texts:
+  """What a store holds of each record; opens nothing before it is read.
+
+  Attributes:
+    folder: of the prepared corpus, or of queries for one.
+    corpus_folder: of the passages.
+    role: `passage` or `query`.
+    joined: what texts are tokenized together with.
+  """
+
+  folder: pathlib.Path
+  corpus_folder: pathlib.Path
+  role: str
+  joined: _Joined
+
+  def __len__(self) -> int:
+    return len(self._records)
+
+  def __iter__(self) -> Iterator[tuple[str, ...]]:
+    return map(self._text_of, self._records)
+
+  def some(self, rows: range) -> Iterator[tuple[str, ...]]:
+    """The texts of some rows, in order."""
+    return map(self._text_of, self._records.some(rows))
+
+  @functools.cached_property
+  def _records(self) -> prepared_lib.Records:
+    prepared = prepared_lib.Prepared(
+        self.folder,
+        None if self.folder == self.corpus_folder else self.corpus_folder,
+    )
+    return prepared.passages if self.role == 'passage' else prepared.queries
+
+  def _text_of(
+      self, record: records.Passage | records.Query
+  ) -> tuple[str, ...]:
+    if isinstance(record, records.Passage):
+      return self.joined(record.title, record.text)
+    return *self.joined('', record.text), *(record.context or ())
+
+  def __getstate__(self) -> dict[str, Any]:
+    return {key: value for key, value in vars(self).items()
+            if key != '_records'}
 
 
 def tokenize(

@@ -2,7 +2,7 @@
 
 import collections
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from jaxtyping import Float32, Int, Int32
@@ -29,6 +29,10 @@ class Bm25Index:
 
   Searching reads shard by shard, each once for 1,024 queries. It holds what it
   reads of one shard: at most 32 bytes a posting.
+
+  Attributes:
+    shards: of the passages that are searched.
+    ranks: `[all_passages] int32`, which of equal scores comes first.
   """
 
   def __init__(
@@ -50,7 +54,7 @@ class Bm25Index:
     Raises:
       UserError: no passage holds a term.
     """
-    self._shards, self._ranks = shards, ranks
+    self.shards, self.ranks = shards, ranks
     self._reader = bm25_terms.TermReader()
     passages = sum(len(shard.rows) for shard in shards)
     terms = sum(int(shard.postings.lengths.sum(dtype=np.int64))
@@ -101,7 +105,7 @@ class Bm25Index:
       part = slice(first, first + _QUERIES_AT_ONCE)
       best = self._search(queries[part], depth, rows[part], some[part])
       for line, (its_rows, its_scores) in enumerate(best, first):
-        one = hits.best_of(its_rows[None], its_scores[None], self._ranks, depth)
+        one = hits.best_of(its_rows[None], its_scores[None], self.ranks, depth)
         found.rows[line], found.scores[line] = one.rows[0], one.scores[0]
     return found, some
 
@@ -132,7 +136,22 @@ class Bm25Index:
 
   def _locate(self, terms: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:
     """Begins and ends of the postings of some terms, by shard."""
-    return [shard.postings.locate(terms) for shard in self._shards]
+    return [shard.postings.locate(terms) for shard in self.shards]
+
+  def search_shard(
+      self, number: int, queries: Sequence[str], depth: int
+  ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """The best passages of one shard for each query, with `search`'s scores.
+
+    Yields:
+      `[found] int32` rows and `[found] float32` scores, in any order.
+    """
+    for first in range(0, len(queries), _QUERIES_AT_ONCE):
+      some = queries[first : first + _QUERIES_AT_ONCE]
+      none = np.zeros((len(some), 0), np.int32)
+      yield from self._search(
+          some, depth, none, none.astype(np.float32), number
+      )
 
   def _search(
       self,
@@ -140,8 +159,9 @@ class Bm25Index:
       depth: int,
       rows: Int[np.ndarray, 'queries some'],
       some: Float32[np.ndarray, 'queries some'],
+      only: int | None = None,
   ) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Rows and scores of the best, in any order.
+    """Rows and scores of the best, in any order; of one shard if it is named.
 
     Scores of `rows` go to `some`, where they are searched.
     """
@@ -150,8 +170,11 @@ class Bm25Index:
     terms = np.split(numbers, np.cumsum(read.lengths)[:-1])
     places = self._locate(different)
     idf = self._formula.idf(sum(ends - begins for begins, ends in places))
-    best = [bm25_scoring.Best(depth, self._ranks) for _ in queries]
-    for shard, (begins, ends) in zip(self._shards, places, strict=True):
+    best = [bm25_scoring.Best(depth, self.ranks) for _ in queries]
+    for number, shard in enumerate(self.shards):
+      if only not in (None, number):
+        continue
+      begins, ends = places[number]
       scorer = bm25_scoring.ShardScorer(
           shard.postings, begins, ends, idf, self._formula
       )

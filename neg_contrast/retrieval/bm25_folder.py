@@ -25,7 +25,7 @@ import numpy as np
 from absl import logging
 from jaxtyping import Int
 
-from neg_contrast import hosts, progress
+from neg_contrast import beams, hosts, progress
 from neg_contrast.artifacts import failures, folders, parts
 from neg_contrast.data import prepared as prepared_lib
 from neg_contrast.retrieval import bm25_postings, bm25_terms
@@ -125,9 +125,13 @@ def make(
   if is_made(prepared):
     return
   shard_rows = _begin(prepared, shard_rows)
-  missing = sum(not _file(prepared, number).exists()
-                for number in range(len(divide(prepared, shard_rows))))
-  with _helpers(prepared, min(missing, hosts.usable_cores()) - 1):
+  missing = [number for number in range(len(divide(prepared, shard_rows)))
+             if not _file(prepared, number).exists()]
+  if beams.is_chosen():
+    beams.run('counting words of passages', [beams.Each(
+        _MakeShard(prepared.corpus_folder, shard_rows), missing
+    )])
+  with _helpers(prepared, min(len(missing), hosts.usable_cores()) - 1):
     parts.make_all(*parts_of(prepared, shard_rows))
   folder = folder_of(prepared)
   with folders.only_one(folder):
@@ -211,6 +215,28 @@ def parts_of(prepared: prepared_lib.Prepared, shard_rows: int):
   places = [folder.with_name(f'{folder.name}-{number:05d}')
             for number in range(len(shards))]
   return places, is_made, make
+
+
+@dataclasses.dataclass(frozen=True)
+class _MakeShard:
+  """Makes a shard, as a part of a pipeline of Beam.
+
+  Attributes:
+    folder: of the prepared corpus.
+    shard_rows: passages of a shard, at most.
+  """
+
+  folder: pathlib.Path
+  shard_rows: int
+
+  def __call__(self, number: int) -> None:
+    """Makes the shard with a number, unless it is there."""
+    places, is_made, make = parts_of(
+        prepared_lib.Prepared(self.folder), self.shard_rows
+    )
+    with folders.only_one(places[number]):
+      if not is_made(number):
+        make(number)
 
 
 def help_make(prepared: prepared_lib.Prepared, parent: int) -> None:

@@ -4,6 +4,7 @@ import dataclasses
 import functools
 import hashlib
 import pathlib
+import tempfile
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,7 +12,8 @@ import numpy as np
 from absl import logging
 from jaxtyping import Int
 
-from neg_contrast.artifacts import artifact, failures, kept_parts
+from neg_contrast import beams
+from neg_contrast.artifacts import artifact, failures, folders, kept_parts
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.retrieval import bm25, bm25_folder, hits
 from neg_contrast.settings import config as config_lib
@@ -65,7 +67,12 @@ class Bm25Search:
         part: int, scratch: pathlib.Path, manifest: dict[str, Any]
     ) -> None:
       del manifest
-      found = self._search_rows(query_rows[blocks[part]], depth)
+      found = (
+          self._search_rows(query_rows[blocks[part]], depth)
+          if all_found is None else hits.Hits(
+              all_found.rows[blocks[part]], all_found.scores[blocks[part]]
+          )
+      )
       np.save(scratch / 'rows.npy', found.rows)
       np.save(scratch / 'scores.npy', found.scores)
 
@@ -73,6 +80,9 @@ class Bm25Search:
       logging.info('%s: can\'t be written to, so that rankings of BM25 are not '
                    'kept', kept.folder)
       return self._search_rows(query_rows, depth)
+    all_found = None
+    if beams.is_chosen() and not kept.are_made():
+      all_found = self._search_by_beam(query_rows, depth, kept.folder)
     kept.make(fill)
     shape = len(query_rows), depth
     found = hits.Hits(np.empty(shape, np.int32), np.empty(shape, np.float32))
@@ -81,6 +91,24 @@ class Bm25Search:
       found.rows[lines] = kept.array(part, 'rows', shape, np.int32)
       found.scores[lines] = kept.array(part, 'scores', shape, np.float32)
     return found
+
+  def _search_by_beam(
+      self, query_rows: np.ndarray, depth: int, folder: pathlib.Path
+  ) -> hits.Hits | None:
+    """`search_rows` by Beam, in a folder; None where there are worlds."""
+    prepared = self._dataset.prepared
+    if prepared.worlds or not len(query_rows):
+      return None
+    from neg_contrast.retrieval import beam_bm25
+
+    bm25_folder.make(prepared)
+    folders.make_folder(folder)
+    with tempfile.TemporaryDirectory(prefix='beam-', dir=folder) as scratch:
+      return beam_bm25.search(
+          prepared, [prepared.queries[int(row)].text for row in query_rows],
+          depth, self._config.bm25_k1, self._config.bm25_b,
+          pathlib.Path(scratch),
+      )
 
   def _search_rows(self, query_rows: np.ndarray, depth: int) -> hits.Hits:
     """`search_rows`, here and now."""

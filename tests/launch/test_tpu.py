@@ -15,16 +15,28 @@ ROOT = pathlib.Path(__file__).parents[2]
 SCRIPT = 'launch/tpu/tpu.sh'
 FLAGS = ['--config=configs/nq_stage2.py:stage1=none', '--config.query='
          'it\'s "$HOME" (a  b) `ls` & | \\ * ; {x,y}\n~ #ü', '--config.seed=']
-WATCH = ['--type=v4-16', '--spot', '--poll=0.1']
+WATCH = ['--type=v4-16', '--spot', '--poll=0.1', '--bucket=gs://bucket/nc']
+
+BUCKET = 'gs://bucket/nc'
 
 # In place of the Python of a host: notes what neg_contrast.main would get, and
-# ends as EXITS says; it lasts if there is a file `stay`.
+# ends as EXITS says; it lasts if there is a file `stay`. Its checkpoint is a
+# file below --root, in the bucket that outlives the hosts.
 PYTHON = '''#!/usr/bin/env bash
 case "$1 $2" in
   '-m pip' | -c*) exit ;;
   '-m uv') mkdir -p .venv/bin; exec cp "$0" .venv/bin/python ;;
 esac
 echo "log of $HOME"
+for flag in "$@"; do
+  case $flag in
+    --root=gs://*)
+      checkpoint=$FAKE/${flag#--root=gs://}/steps-${HOME##*/}
+      mkdir -p "${checkpoint%/*}"
+      echo "begins at $(cat "$checkpoint" 2> /dev/null || echo 0)"
+      echo 7 > "$checkpoint" ;;
+  esac
+done
 "$REAL_PYTHON" -c 'import json, os, sys
 with open(os.environ["FAKE"] + "/runs.jsonl", "a") as f:
   f.write(json.dumps(sys.argv[1:]) + "\\n")' "$PWD" "$@"
@@ -39,7 +51,8 @@ def fake(tmp_path, monkeypatch):
   code, programs = tmp_path / 'code', tmp_path / 'bin'
   (code / 'launch' / 'tpu').mkdir(parents=True)
   for name in ('requirements.txt', 'launch/tpu/requirements-tpu.txt',
-               'launch/setup.sh', 'launch/tpu/tpu.sh', 'launch/tpu/worker.sh'):
+               'launch/setup.sh', 'launch/commands.sh', 'launch/tpu/tpu.sh',
+               'launch/tpu/worker.sh'):
     shutil.copy(ROOT / name, code / name)
   for command in (['init', '--quiet'], ['add', '.'],
                   ['-c', 'user.name=a', '-c', 'user.email=a@b', 'commit',
@@ -115,7 +128,12 @@ def test_watch_runs_again_after_a_preemption(fake):
   hosts = [str(fake / f'host-{n}' / 'neg_contrast') for n in (0, 1)]
   runs = lines_of(fake / 'runs.jsonl')
   assert sorted(run[0] for run in runs) == sorted(hosts * 2)
-  assert all(run[1:] == ['-m', 'neg_contrast.main', *FLAGS] for run in runs)
+  assert all(run[1:] == ['-m', 'neg_contrast.main', f'--root={BUCKET}', *FLAGS]
+             for run in runs)
+  # The hosts went, the bucket stayed, and the second run began from there.
+  for host in (0, 1):
+    log, = (fake / f'host-{host}').glob('neg_contrast_runs/*-*/log')
+    assert log.read_text().splitlines()[1] == 'begins at 7'
   head = ['git', 'rev-parse', 'HEAD']
   assert (subprocess.check_output(head, cwd=hosts[1])
           == subprocess.check_output(head, cwd=fake / 'code'))
@@ -165,7 +183,8 @@ def test_commands_in_the_folder_of_the_code(fake):
                                   'stop', 'ssh', 'delete'])
 def test_dry_run_prints_what_would_be_run(fake, verb, monkeypatch):
   flags = FLAGS if verb in ('run', 'ssh') else ()
-  options = ['--type=v5p-16', '--nfs=10.0.0.2:/work dirs', '--project=p']
+  options = ['--type=v5p-16', f'--bucket={BUCKET}', '--project=p',
+             '--service-account=nc@p.iam.gserviceaccount.com']
   # Hosts that do nothing: what is asked of them is what counts here.
   monkeypatch.setenv('PATH', f'{fake / "bin"}:/usr/bin:/bin')
   gcloud = fake / 'bin' / 'gcloud'
@@ -224,7 +243,21 @@ def test_runtime_versions(fake, kind, version):
 
 @pytest.mark.parametrize('arguments,message', [
     (['create'], '--type is needed'),
-    (['create', '--type=tpu9'], '--type=tpu9: know v2 to v4'),
+    (['create', '--type=tpu9'], '--type=tpu9: does not look like v3-32'),
+    (['create', '--type=v3-32/../x'], 'does not look like v3-32'),
+    (['create', '--type=tpu7x-16'], 'launch/tpu/gke.sh does'),
+    (['watch', '--type=v3-32', '--', 'a'], 'several hosts, which need'),
+    (['run', '--bucket=/mnt/x', '--', 'a'], 'does not look like gs://BUCKET'),
+    (['run', '--bucket=gs://bucket/../x', '--', 'a'], '. and .. name no'),
+    (['run', '--', '--root=gs://b'], '--root=gs://b: --bucket sets it'),
+    (['state', '--name=../../x'], '--name=../../x: does not look like nc-1'),
+    (['state', '--name=a\nb'], 'does not look like nc-1'),
+    (['state', '--zone=$(id)'], '--zone=$(id): does not look like'),
+    (['state', '--project=a b'], '--project=a b: does not look like'),
+    (['tail', '--worker=0;id'], '--worker=0;id: does not look like'),
+    (['state', '--poll=x'], '--poll=x: does not look like'),
+    (['create', '--service-account=me'], '--service-account=me: does not'),
+    (['install', '--revision=--all'], '--revision=--all: no such revision'),
     (['start'], 'unknown verb start'),
     (['run'], 'run: needs -- and then flags'),
     (['run', '--config=a.py'], 'unknown option --config=a.py'),

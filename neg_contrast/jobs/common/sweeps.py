@@ -16,6 +16,7 @@ from neg_contrast import errors, jobs
 from neg_contrast.jobs import study
 from neg_contrast.jobs.common import declared_cells, sweep_text
 from neg_contrast.settings import config as config_lib
+from neg_contrast.settings import rooted
 
 _INNER = ('stage1', 'generator', 'cells')  # They hold configs, not values.
 _SEED = 'seed'
@@ -29,11 +30,13 @@ class Source:
     file: of the config.
     argument: of the file, as given; may be empty.
     overrides: keys that flags set, with their values.
+    root: of the workdirs, see `rooted`.
   """
 
   file: str
   argument: str
   overrides: Mapping[str, Any]
+  root: str = ''
 
 
 def make_job(
@@ -111,7 +114,7 @@ def _config(
   for key, value in chosen.items():
     if is_key[key]:
       config_lib.set_key(config, key, value_of(config, key, value))
-  parsed = config_lib.parse(config)
+  parsed = config_lib.parse(rooted.put_under(config, source.root))
   with errors.within('', name):
     jobs.check(parsed)
     study.check_cell(parsed)

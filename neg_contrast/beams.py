@@ -1,0 +1,214 @@
+"""Apache Beam, for corpus work that one machine can't do.
+
+`--runner=local` is no Beam: this host's processes do the work (`workers.py`).
+Any other runner gets the same work in parts. A part is a function of its input
+and writes files under names of its own, whole or not at all. It can be done
+twice, on any machine, and leaves the same bytes.
+
+A runner has a process of its own here. Beam's DirectRunner waits for ever when
+one of its workers is killed; then that process ends with all its workers, and
+the work starts again with the parts that are missing.
+"""
+
+import contextlib
+import dataclasses
+import importlib.util
+import os
+import pathlib
+import signal
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from absl import logging
+
+from neg_contrast import errors, hosts, workers
+
+LOCAL = 'local'
+_DIRECT = 'direct'
+_TRIES = 3
+_chosen: list['Runner'] = []
+
+
+@dataclasses.dataclass(frozen=True)
+class Runner:
+  """Who does corpus work.
+
+  Attributes:
+    name: `direct`, or a runner of Beam, such as `DataflowRunner`.
+    options: of Beam, such as `--direct_num_workers=2`.
+  """
+
+  name: str
+  options: tuple[str, ...] = ()
+
+  def all_options(self) -> list[str]:
+    """Those of Beam; for `direct` as many processes as cores, if none says."""
+    if self.name != _DIRECT:
+      return [f'--runner={self.name}', *self.options]
+    return ['--runner=DirectRunner', '--direct_running_mode=multi_processing',
+            f'--direct_num_workers={hosts.usable_cores()}', *self.options]
+
+
+def choose(name: str, options: str = '') -> None:
+  """Sets the runner of this program.
+
+  Args:
+    name: `local`, `direct`, or a runner of Beam.
+    options: of Beam, separated by spaces.
+
+  Raises:
+    UserError: Beam is needed and missing, or `local` has options.
+  """
+  _chosen.clear()
+  if name == LOCAL:
+    if options:
+      raise errors.UserError(
+          f'--beam_options={options}: --runner=local has none; name a runner, '
+          'such as --runner=direct'
+      )
+    return
+  if importlib.util.find_spec('apache_beam') is None:
+    raise errors.UserError(
+        f'--runner={name}: needs Apache Beam; install the extra [beam], or '
+        'launch/requirements-beam.txt'
+    )
+  _chosen.append(Runner(name, tuple(options.split())))
+
+
+def is_chosen() -> bool:
+  """Whether a runner of Beam does the work, and not this host alone."""
+  return bool(_chosen)
+
+
+Job = Callable[[Any], object]
+"""Adds transforms to a pipeline of Beam. Can be pickled."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Each:
+  """A job that calls a task with each item.
+
+  Attributes:
+    task: can be pickled; its result is not used.
+    items: of plain values.
+  """
+
+  task: Callable[[Any], object]
+  items: Sequence[Any]
+
+  def __call__(self, pipeline: Any) -> None:
+    """Adds the transforms."""
+    import apache_beam as beam
+
+    name = f'{type(self.task).__name__} {uuid.uuid4()}'
+    pipeline | f'{name} of' >> beam.Create(self.items) | (
+        f'{name} by all' >> beam.Reshuffle()
+    ) | name >> beam.Map(_Placed(self.task, errors.place()))
+
+
+@dataclasses.dataclass(frozen=True)
+class Grouped:
+  """A job that brings values together by key.
+
+  Attributes:
+    emit: (item) -> pairs of a key and a value, both plain.
+    collect: (key, iterator of its values in any order); its result is not used.
+    items: of plain values.
+  """
+
+  emit: Callable[[Any], Iterator[tuple[Any, Any]]]
+  collect: Callable[[Any, Iterator[Any]], object]
+  items: Sequence[Any]
+
+  def __call__(self, pipeline: Any) -> None:
+    """Adds the transforms."""
+    import apache_beam as beam
+
+    name = f'{type(self.emit).__name__} {uuid.uuid4()}'
+    pipeline | f'{name} of' >> beam.Create(self.items) | (
+        f'{name} by all' >> beam.Reshuffle()
+    ) | f'{name} emit' >> beam.FlatMap(self.emit) | (
+        f'{name} group' >> beam.GroupByKey()
+    ) | f'{name} collect' >> beam.MapTuple(
+        _Placed(self.collect, errors.place())
+    )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Placed:
+  """Calls a task where the config lies that it is of."""
+
+  task: Callable[..., object]
+  place: tuple[str, ...]
+
+  def __call__(self, *args: Any) -> None:
+    with errors.at(self.place):
+      self.task(*args)
+
+
+def run(what: str, jobs: Sequence[Job]) -> None:
+  """Runs jobs as one pipeline, to its end.
+
+  Args:
+    what: is done, for messages.
+    jobs: whose tasks skip what is done already.
+
+  Raises:
+    UserError: the pipeline fails again and again; or as a task does.
+  """
+  (runner,) = _chosen
+  for left in reversed(range(_TRIES)):
+    try:
+      with workers.aside(_Pipeline(runner), has_helper=True) as send:
+        send(list(jobs))
+      return
+    except workers.Ended as e:
+      if not left:
+        raise errors.UserError(
+            f'{what} with --runner={runner.name} failed {_TRIES} times: {e}'
+        ) from None
+      logging.warning('%s: a worker was lost; what it did not finish is done '
+                      'again', what)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Pipeline:
+  """Runs jobs as a pipeline; the process ends when a worker of it does."""
+
+  runner: Runner
+
+  def __call__(self, jobs: Sequence[Job]) -> None:
+    import apache_beam as beam
+    from apache_beam.options import pipeline_options
+
+    threading.excepthook = _end
+    pipeline = beam.Pipeline(options=pipeline_options.PipelineOptions(
+        self.runner.all_options()
+    ))
+    for job in jobs:
+      job(pipeline)
+    pipeline.run().wait_until_finish()
+
+
+def _end(args: Any) -> None:
+  """Ends this process and those it started: DirectRunner would wait for ever.
+  """
+  del args
+  os.killpg(os.getpgrp(), signal.SIGKILL)
+
+
+@contextlib.contextmanager
+def putting(path: pathlib.Path) -> Iterator[pathlib.Path]:
+  """Yields a scratch file that becomes `path` when the block succeeds.
+
+  Two workers may write the same file at once; each has a scratch file.
+  """
+  partial = path.with_name(f'{path.name}.{uuid.uuid4()}.partial')
+  try:
+    yield partial
+    os.replace(partial, path)
+  except BaseException:
+    partial.unlink(missing_ok=True)
+    raise
