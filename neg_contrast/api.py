@@ -29,7 +29,7 @@ import ml_collections
 from absl import logging
 
 from neg_contrast import jobs
-from neg_contrast.artifacts import folders, plan
+from neg_contrast.artifacts import leases, places, plan
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import prepared
 from neg_contrast.jobs.common import settings_of_rooms, sweeps
@@ -71,15 +71,15 @@ def run(
   path = config_files.find(name)
   keys = _keys(settings)
   config = _set(runpy.run_path(str(path))['get_config'](arg or None), keys)
-  folder = pathlib.Path(workdir or config.workdir or f'workdirs/{path.stem}')
+  folder = places.path(workdir or config.workdir or f'workdirs/{path.stem}')
   job = jobs.make_job(config, folder) if sweep is None else sweeps.make_job(
       sweep, sweeps.Source(str(path), arg, keys), config, folder
   )
   targets = job.targets()
   print(plan.describe(targets), flush=True)
-  folders.make_folder(folder)
-  plan.run(targets, is_described=True)
-  job.finish()
+  with leases.program(folder):
+    plan.run(targets, is_described=True)
+    job.finish()
   return folder
 
 
@@ -156,7 +156,7 @@ def load_retriever(
   config = _config(settings, job='search', checkpoint=str(checkpoint),
                    data__source=str(source))
   dataset = dataset_lib.Dataset(config.data)
-  place = pathlib.Path(folder) / retriever_lib.FOLDER if folder else None
+  place = places.path(folder) / retriever_lib.FOLDER if folder else None
   vectors = fused_vectors.load_vectors(
       settings_of_rooms.encoding(config), dataset, str(checkpoint), place,
       config.seed,

@@ -18,7 +18,7 @@ from absl import app, flags, logging
 from ml_collections import config_flags
 
 from neg_contrast import cpu, errors, hosts, jobs
-from neg_contrast.artifacts import folders, plan
+from neg_contrast.artifacts import leases, places, plan
 from neg_contrast.jobs.common import (
   recipe_check,
   recipe_settings,
@@ -111,7 +111,7 @@ def main(argv: Sequence[str]) -> None:
   problem = errors.bucket_problem(_WORKDIR.value or '')
   if problem:
     raise errors.UserError(f'--workdir={_WORKDIR.value}: {problem}')
-  workdir = pathlib.Path(
+  workdir = places.path(
       _WORKDIR.value or config.workdir or f'workdirs/{path.stem}'
   )
   job = jobs.make_job(config, workdir) if _SWEEP.value is None else (
@@ -129,9 +129,9 @@ def main(argv: Sequence[str]) -> None:
     sys.exit(2 if hosts.on_first(functools.partial(
         plan.lacks_something, targets
     )) else 0)
-  hosts.on_first(lambda: folders.make_folder(workdir))
-  plan.run(targets, is_described=True)
-  hosts.on_first(job.finish)
+  with leases.program(workdir):
+    plan.run(targets, is_described=True)
+    hosts.on_first(job.finish)
   if config.job != 'search' and hosts.is_first():
     print(f'\nAll of it is in {workdir}', flush=True)
 

@@ -4,7 +4,7 @@ import functools
 import pathlib
 
 from neg_contrast import errors
-from neg_contrast.artifacts import artifact, folders
+from neg_contrast.artifacts import artifact, folders, places
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.evaluation import evaluations, metrics, summary
 from neg_contrast.jobs.common import (
@@ -135,7 +135,7 @@ class TrainJob:
     if first is None:
       return None
     with errors.within('stage1'):
-      return TrainJob(first, pathlib.Path(first.workdir))
+      return TrainJob(first, places.path(first.workdir))
 
   @functools.cached_property
   def _data(self) -> artifact.Artifact:
