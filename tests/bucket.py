@@ -14,6 +14,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from neg_contrast.artifacts import buckets
+
 BUCKET = 'gs://bucket'
 _QUIET = ('gcp_storage_emulator', 'gcsfs')
 
@@ -125,6 +127,7 @@ def running(cache: pathlib.Path) -> Iterator[Emulator]:
       for name, value in emulator.environment(cache).items():
         patch.setenv(name, value)
       gcsfs.GCSFileSystem.clear_instance_cache()
+      buckets._seen.clear()
       yield emulator
   finally:
     emulator.stop()

@@ -9,15 +9,18 @@ import contextlib
 import dataclasses
 import errno
 import pathlib
+import time
 from collections.abc import Iterator
 from typing import IO, Any
 
-from neg_contrast import errors
+from neg_contrast import errors, hosts
 
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _REFUSED = (401, 403)
 _INSTALL = ('needs the package gcsfs: pip install -r '
             'launch/requirements-gcs.txt, or "neg_contrast[gcs]"')
+_TRUSTED_SECONDS = 10.0
+_seen: dict[str, tuple[float, 'Found']] = {}  # Objects, and when.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,12 +66,25 @@ def talking(address: str) -> Iterator[None]:
 
 
 def look(address: str) -> Found | None:
-  """What lies at an address; None: nothing. Raises as `talking`."""
+  """What lies at an address; None: nothing. Raises as `talking`.
+
+  An object that this process saw or wrote within `_TRUSTED_SECONDS` is taken
+  for unchanged, where it is the only process of its program; that something is
+  missing never is.
+  """
+  seen = _seen.get(address)
+  if seen and time.monotonic() - seen[0] < _TRUSTED_SECONDS and (
+      not hosts.are_several()):
+    return seen[1]
   with talking(address):
     try:
-      return _found(_system(address).info(address))
+      found = _found(_system(address).info(address))
     except FileNotFoundError:
+      _seen.pop(address, None)
       return None
+  if not found.is_folder:
+    _seen[address] = time.monotonic(), found
+  return found
 
 
 def names(address: str) -> list[str]:
@@ -126,6 +142,8 @@ def put(path: pathlib.Path, address: str) -> Found:
       _system(address).put_file(str(path), address)
     except FileNotFoundError:
       raise _no_bucket(address) from None
+    finally:
+      _seen.pop(address, None)
   there = look(address)
   if there is None or there.size != path.stat().st_size:
     raise errors.UserError(
@@ -157,6 +175,8 @@ def put_bytes(content: bytes, address: str, is_new: bool = False) -> bool:
       return False
     except FileNotFoundError:
       raise _no_bucket(address) from None
+    finally:
+      _seen.pop(address, None)
   return True
 
 
@@ -175,6 +195,7 @@ def reading(address: str) -> Iterator[IO[bytes]]:
 
 def remove(address: str) -> None:
   """Removes an object, if it is there; raises as `talking`."""
+  _seen.pop(address, None)
   with talking(address), contextlib.suppress(FileNotFoundError):
     _system(address).rm_file(address)
 

@@ -233,8 +233,9 @@ def checksums_of(path: pathlib.Path, folder: pathlib.Path) -> dict[str, Any]:
   Raises:
     UserError: it is nowhere to be found, or damaged.
   """
-  names = [name for name in (MANIFEST, UNFINISHED) if (folder / name).exists()]
-  manifest = read_sealed(folder / names[0]) if names else {}
+  name = next((name for name in (MANIFEST, UNFINISHED)
+               if (folder / name).exists()), None)
+  manifest = read_sealed(folder / name) if name else {}
   known = manifest.get(_CHECKSUMS, {}).get(path.relative_to(folder).as_posix())
   seal = path.with_name(path.name + SEAL)
   if known is None and seal.exists():
