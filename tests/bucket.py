@@ -1,6 +1,7 @@
 """An emulator of Google Cloud Storage on the loopback, as a bucket for tests.
 
-It serves from memory, in this process, one request at a time. `trouble` makes
+It serves from memory, in this process, one request at a time. Conditions on the
+generation of an object, which the emulator ignores, are added. `trouble` makes
 it refuse, or break connections in the middle.
 """
 
@@ -10,6 +11,7 @@ import os
 import pathlib
 import socket
 import time
+import urllib.parse
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -39,7 +41,7 @@ class Emulator:
   """
 
   def __init__(self):
-    from gcp_storage_emulator import server
+    from gcp_storage_emulator import exceptions, server
 
     for name in _QUIET:
       logging.getLogger(name).setLevel(logging.CRITICAL)
@@ -70,7 +72,41 @@ class Emulator:
           self.wfile.flush()
           self.connection.shutdown(socket.SHUT_RDWR)
         else:
+          with contextlib.suppress(ConnectionError):  # Of a client that left.
+            self._answer(method)
+
+      def _answer(self, method: str) -> None:
+        """With generations of objects, which TensorStore relies on."""
+        url = urllib.parse.urlsplit(self.path)
+        query = dict(urllib.parse.parse_qsl(url.query))
+        name = query.get('name') if method == 'POST' else (
+            urllib.parse.unquote(url.path.partition('/o/')[2]))
+        there = self._generation_of(name) if name else '0'
+        self._generation = there if query.get('alt') == 'media' else '0'
+        wanted, known = (query.get(f'ifGeneration{kind}', there)
+                         for kind in ('Match', 'NotMatch'))
+        if wanted != there:
+          self._say(412)
+        elif 'ifGenerationNotMatch' in query and known == there != '0':
+          self._say(304)
+        else:
           server.Router(self).handle(method)
+
+      def _generation_of(self, name: str) -> str:
+        with contextlib.suppress(exceptions.NotFound):
+          return self.storage.get_file_obj('bucket', name)['generation']
+        return '0'
+
+      def _say(self, status: int) -> None:
+        self.rfile.read(int(self.headers.get('Content-Length') or 0))
+        self.send_response(status)
+        self.send_header('Content-Length', '0')
+        self.end_headers()
+
+      def end_headers(self) -> None:
+        if getattr(self, '_generation', '0') != '0':
+          self.send_header('x-goog-generation', self._generation)
+        super().end_headers()
 
       def do_GET(self) -> None:
         self._handle(server.GET)

@@ -80,6 +80,7 @@ def test_its_needs_are_the_lists_of_the_repository(wheel):
   assert asked == {extra: names_in(ROOT / file) for extra, file in {
       '': 'requirements.txt',
       'cuda': 'launch/requirements-cuda.txt',
+      'gcs': 'launch/requirements-gcs.txt',
       'parquet': 'launch/requirements-parquet.txt',
       'test': 'tests/requirements.txt',
       'tpu': 'launch/tpu/requirements-tpu.txt',

@@ -10,7 +10,7 @@ import fnmatch
 import os
 import pathlib
 import stat as stat_lib
-from collections.abc import Iterator
+from collections.abc import Generator
 from typing import Any
 
 from neg_contrast.artifacts import buckets, fetched
@@ -86,19 +86,21 @@ class BucketPath(pathlib.PosixPath):
         {'st_mtime': there.seconds, 'st_mtime_ns': int(there.seconds * 1e9)},
     )
 
-  def iterdir(self) -> Iterator['BucketPath']:
+  def iterdir(self) -> Generator['BucketPath', None, None]:
     """What lies in the folder, by name."""
     for name in buckets.names(str(self)):
       yield self / name
 
-  def glob(self, pattern: str, **_: Any) -> Iterator['BucketPath']:
+  def glob(
+      self, pattern: str, **_: Any
+  ) -> Generator['BucketPath', None, None]:
     """What lies in the folder under names of a pattern, by name.
 
     Args:
       pattern: names with `*`, `?` and `[]`, with `/` between them; `**` as a
         name stands for folders of any depth.
     """
-    first, _, rest = pattern.partition('/')
+    first, rest = (*pattern.split('/', 1), '')[:2]
     if first == '**':
       yield from self._below(rest or '*')
       return
@@ -111,11 +113,13 @@ class BucketPath(pathlib.PosixPath):
       elif not is_name or child.exists():
         yield child
 
-  def rglob(self, pattern: str, **_: Any) -> Iterator['BucketPath']:
+  def rglob(
+      self, pattern: str, **_: Any
+  ) -> Generator['BucketPath', None, None]:
     """Objects below the folder whose last names are of a pattern."""
     yield from self._below(pattern)
 
-  def _below(self, pattern: str) -> Iterator['BucketPath']:
+  def _below(self, pattern: str) -> Generator['BucketPath', None, None]:
     for name in buckets.objects(str(self)):
       if fnmatch.fnmatchcase(name.rpartition('/')[2], pattern):
         yield self / name

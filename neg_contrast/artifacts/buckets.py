@@ -212,7 +212,7 @@ def _found(facts: dict[str, Any]) -> Found:
     return Found(True)
   version = next((str(facts[key]) for key in ('generation', 'etag', 'ETag',
                                               'md5Hash') if facts.get(key)), '')
-  written = facts.get('mtime') or facts.get('LastModified')
+  written: Any = facts.get('mtime') or facts.get('LastModified')
   return Found(False, int(facts['size']), version,
                written.timestamp() if hasattr(written, 'timestamp') else 0.0)
 

@@ -28,6 +28,7 @@ from neg_contrast.artifacts import (
   checkpoint_checksums,
   checkpoint_errors,
   places,
+  unfinished_checkpoints,
 )
 
 FOLDER = 'checkpoints'
@@ -147,6 +148,8 @@ class Checkpoints:
         together. Else this one reads, and the others need not.
     """
     self._folder = (workdir / FOLDER).absolute()
+    if writes:
+      unfinished_checkpoints.remove(self._folder)
     self._best = _KeepBest()
     keep = checkpoint_managers.AnyPreservationPolicy(
         [checkpoint_managers.LatestN(1), self._best]

@@ -176,6 +176,7 @@ def writing(
     UserError: the folder holds something that is no artifact, which is not ours
       to replace; or it can't be written, see `failures.while_writing`.
   """
+  places.check_alone(folder)
   check_ours(folder)
   scratch = places.scratch(folder)
   old = folder.with_name(folder.name + '.old')

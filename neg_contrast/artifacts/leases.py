@@ -4,8 +4,9 @@ A program writes `lease.json` when it begins, with its name and the time, writes
 it again every `RENEW_SECONDS`, and removes it at its end. A program that finds
 the lease of another watches it for `EXPIRES_SECONDS`: one that is written again
 meanwhile is alive, and the second program is refused; one that is not was
-killed, and the second goes on in its place. In a workdir on a disk, processes
-take turns by locks of files, see `folders.only_one`.
+killed, and the second goes on in its place; at once, where it was a process of
+the same machine. In a workdir on a disk, processes take turns by locks of
+files, see `folders.only_one`.
 """
 
 import contextlib
@@ -17,6 +18,7 @@ import threading
 import time
 import uuid
 from collections.abc import Iterator
+from typing import Any
 
 from absl import logging
 
@@ -38,6 +40,7 @@ def program(workdir: pathlib.Path) -> Iterator[None]:
   Raises:
     UserError: it can't be written to, or another program works there.
   """
+  places.check_alone(workdir)
   with contextlib.ExitStack() as stack:
 
     def begin() -> None:
@@ -92,7 +95,7 @@ def _take(address: str, workdir: pathlib.Path) -> None:
           f'process {there.get("process")}, {address}). Wait for its end, or '
           f'name another {errors.flag("workdir")}'
       )
-    if time.monotonic() - began > EXPIRES_SECONDS:
+    if time.monotonic() - began > EXPIRES_SECONDS or _has_ended(there):
       logging.warning('%s: its program was killed; going on', address)
       buckets.remove(address)
       break
@@ -103,6 +106,20 @@ def _take(address: str, workdir: pathlib.Path) -> None:
     raise errors.UserError(
         f'{workdir}: another program began there at the same moment '
         f'({address})')
+
+
+def _has_ended(lease: dict[str, Any]) -> bool:
+  """Whether it is of a process of this machine that is no more."""
+  number = lease.get('process')
+  if lease.get('host') != socket.gethostname() or not isinstance(number, int):
+    return False
+  try:
+    os.kill(number, 0)
+  except ProcessLookupError:
+    return True
+  except OSError:
+    pass
+  return False
 
 
 def _renew(address: str, ended: threading.Event) -> None:
@@ -125,7 +142,7 @@ def _lease() -> bytes:
   }).encode()
 
 
-def _read(address: str) -> dict[str, str]:
+def _read(address: str) -> dict[str, Any]:
   """The lease, or nothing."""
   try:
     read = json.loads(buckets.get_bytes(address))

@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterator
 from typing import IO, Any
 
-from neg_contrast import errors
+from neg_contrast import errors, hosts
 from neg_contrast.artifacts import bucket_path, buckets, fetched
 
 _SCHEME = re.compile(r'(\w+)://?')
@@ -47,6 +47,21 @@ def path(place: str | os.PathLike[str]) -> pathlib.Path:
 def is_remote(place: pathlib.Path) -> bool:
   """Whether a path lies in a bucket."""
   return isinstance(place, bucket_path.BucketPath)
+
+
+def check_alone(place: pathlib.Path) -> None:
+  """Refuses to write to a bucket with several processes.
+
+  Raises:
+    UserError: says what to do instead.
+  """
+  if is_remote(place) and hosts.are_several():
+    raise errors.UserError(
+        f'{place}: so far a program of one process alone writes to a bucket; '
+        f'name a {errors.flag("workdir")}, --{errors.key("data.prepared_dir")} '
+        f'and --{errors.key("negatives.mined_dir")} on a disk that all '
+        f'{hosts.count()} processes see'
+    )
 
 
 def local(place: pathlib.Path) -> pathlib.Path:

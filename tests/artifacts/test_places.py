@@ -1,10 +1,16 @@
 """Files and folders in a bucket: whole or absent, fetched, bounded, leased."""
 
+import asyncio
+import json
 import os
 import pathlib
 import pickle
+import socket
+import subprocess
+import sys
 import threading
 import time
+import types
 
 import numpy as np
 import pytest
@@ -35,8 +41,13 @@ def running(tmp_path_factory):
 @pytest.fixture
 def emulator(running, monkeypatch):
   """Without trouble, and quick to give up."""
-  gcsfs = pytest.importorskip('gcsfs')
-  monkeypatch.setattr(gcsfs.GCSFileSystem, 'retries', 1)
+  retry = pytest.importorskip('gcsfs.retry')
+
+  async def no_pause(_):
+    await asyncio.sleep(0)
+
+  monkeypatch.setattr(retry, 'asyncio', types.SimpleNamespace(
+      **{**vars(asyncio), 'sleep': no_pause}))
   running.trouble = lambda method, path: ''
   yield running
   running.trouble = lambda method, path: ''
@@ -165,9 +176,8 @@ def test_a_folder_of_others_is_not_replaced(root):
 
 
 def test_a_failing_block_leaves_nothing(root):
-  with pytest.raises(RuntimeError):
-    with folders.writing(root / 'made', {}):
-      raise RuntimeError
+  with pytest.raises(RuntimeError), folders.writing(root / 'made', {}):
+    raise RuntimeError
   assert not root.exists()
 
 
@@ -305,9 +315,10 @@ def test_a_second_program_is_refused(root, monkeypatch):
     with leases.held(root):  # The same program.
       pass
     monkeypatch.setattr(leases, '_held', set())
-    with pytest.raises(errors.UserError, match='another program works there'):
-      with leases.held(root):
-        pass
+    with pytest.raises(
+        errors.UserError, match='another program works there'
+    ), leases.held(root):
+      pass
     monkeypatch.undo()
   assert buckets.look(address) is None
 
@@ -319,6 +330,32 @@ def test_the_lease_of_a_killed_program_expires(root, monkeypatch):
   buckets.put_bytes(b'{"program": "other", "host": "there"}', address)
   with leases.held(root):
     assert leases._read(address)['program'] == leases._program
+
+
+def test_the_lease_of_an_ended_process_of_this_machine(root):
+  ended = subprocess.run(
+      [sys.executable, '-c', 'import os; print(os.getpid())'],
+      capture_output=True, text=True, check=True).stdout
+  buckets.put_bytes(json.dumps({
+      'program': 'other', 'host': socket.gethostname(), 'process': int(ended),
+  }).encode(), f'{root}/{leases.FILE}')
+  began = time.monotonic()
+  with leases.held(root):
+    assert time.monotonic() - began < leases.RENEW_SECONDS
+
+
+def test_a_connection_that_breaks_once_is_tried_again(root, emulator):
+  path, broken = root / 'file', []
+  path.write_bytes(b'whole' * 1000)
+  fetched.forget(str(path))
+
+  def trouble(method, asked):
+    if 'alt=media' in asked and not broken:
+      return broken.append(asked) or 'break'
+    return ''
+
+  emulator.trouble = trouble
+  assert path.read_bytes() == b'whole' * 1000 and broken
 
 
 def test_a_disk_has_no_lease(tmp_path):
