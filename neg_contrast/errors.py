@@ -50,15 +50,15 @@ class SettingError(UserError):
     super().__init__(f'{self.key}={value!r}: {rule}')
 
 
-_BUCKET = re.compile(r'(?:\w+:)?(?:gs|s3|hf|az|abfs)://')
+_BUCKET = re.compile(r'(?:\w+:)?(?:s3|hf|az|abfs)://')
 
 
 def bucket_problem(place: str) -> str | None:
-  """What is wrong with a place in a bucket; None: it is in none."""
+  """What is wrong with a place in a bucket; None: it is in none, or gs://."""
   if not _BUCKET.match(place):
     return None
-  return ('buckets are neither read nor written yet; mount it (gcsfuse, '
-          's3fs) or copy it, and name that folder')
+  return ('of buckets, those of gs:// alone are read and written; mount it '
+          '(s3fs) or copy it, and name that folder')
 
 
 def key(name: str) -> str:

@@ -52,6 +52,7 @@ def start(
     jax.distributed.initialize(
         coordinator, processes, process,
         shutdown_timeout_seconds=_LEAVING_SECONDS,
+        coordinator_bind_address=_bind_address(coordinator),
     )
   except ValueError as e:
     if not is_told:
@@ -62,6 +63,18 @@ def start(
     ) from None
   if jax.process_count() == 1:  # Else JAX would keep SIGTERM for itself.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _bind_address(coordinator: str | None) -> str | None:
+  """Where process 0 listens: at the address it is given, and nowhere else.
+
+  JAX would listen at all addresses of the machine, as it does where the cluster
+  gives the address. JAX_COORDINATOR_BIND_ADDRESS names another, where the given
+  one is of a gateway.
+  """
+  if 'JAX_COORDINATOR_BIND_ADDRESS' in os.environ:
+    return None
+  return coordinator or os.environ.get('JAX_COORDINATOR_ADDRESS')
 
 
 def count() -> int:

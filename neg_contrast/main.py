@@ -24,7 +24,7 @@ except ModuleNotFoundError as e:  # Another Python than that of the set-up.
   sys.exit(2)
 
 from neg_contrast import beams, cpu, errors, hosts, jobs
-from neg_contrast.artifacts import artifact, folders, plan
+from neg_contrast.artifacts import artifact, leases, places, plan
 from neg_contrast.jobs.common import (
   outlook,
   recipe_check,
@@ -132,7 +132,7 @@ def main(argv: Sequence[str]) -> None:
   problem = errors.bucket_problem(_WORKDIR.value or '')
   if problem:
     raise errors.UserError(f'--workdir={_WORKDIR.value}: {problem}')
-  workdir = pathlib.Path(rooted.place(
+  workdir = places.path(rooted.place(
       _WORKDIR.value or config.workdir or f'workdirs/{path.stem}', _ROOT.value
   ))
   job = jobs.make_job(config, workdir) if _SWEEP.value is None else (
@@ -150,9 +150,9 @@ def main(argv: Sequence[str]) -> None:
     sys.exit(2 if hosts.on_first(functools.partial(
         _must_fail, targets
     )) else 0)
-  hosts.on_first(lambda: folders.make_folder(workdir))
-  plan.run(targets, is_described=True)
-  hosts.on_first(job.finish)
+  with leases.program(workdir):
+    plan.run(targets, is_described=True)
+    hosts.on_first(job.finish)
   if config.job != 'search' and hosts.is_first():
     print(f'\nAll of it is in {workdir}', flush=True)
 

@@ -83,6 +83,7 @@ def test_its_needs_are_the_lists_of_the_repository(wheel):
       'hf': 'launch/requirements-parquet.txt',
       'ir': 'launch/requirements-ir.txt',
       'mteb': 'launch/requirements-mteb.txt',
+      'gcs': 'launch/requirements-gcs.txt',
       'parquet': 'launch/requirements-parquet.txt',
       'test': 'tests/requirements.txt',
       'tpu': 'launch/tpu/requirements-tpu.txt',

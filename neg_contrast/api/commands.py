@@ -12,7 +12,7 @@ from absl import logging
 
 from neg_contrast import jobs, listeners
 from neg_contrast.api import bars, setting_keys
-from neg_contrast.artifacts import folders, plan
+from neg_contrast.artifacts import leases, places, plan
 from neg_contrast.jobs.common import sweeps
 from neg_contrast.settings import config as config_lib
 from neg_contrast.settings import config_files
@@ -52,7 +52,7 @@ def run(
   path = config_files.find(name)
   keys = setting_keys.keys_of(settings)
   config = setting_keys.from_file(str(path), arg or None, keys)
-  folder = pathlib.Path(workdir or config.workdir or f'workdirs/{path.stem}')
+  folder = places.path(workdir or config.workdir or f'workdirs/{path.stem}')
   job = jobs.make_job(config, folder) if sweep is None else sweeps.make_job(
       sweep, sweeps.Source(str(path), arg, keys), config, folder
   )
@@ -88,8 +88,7 @@ def _run(job, workdir, listener, is_printed) -> None:
   targets = job.targets()
   if is_printed:
     print(plan.describe(targets), flush=True)
-  folders.make_folder(workdir)
-  with bars.shown() as bar:
+  with leases.program(workdir), bars.shown() as bar:
     with listeners.listening(bar, listener):
       plan.run(targets, is_described=is_printed)
     output = contextlib.nullcontext() if is_printed else (

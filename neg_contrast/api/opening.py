@@ -1,10 +1,10 @@
 """Models and corpora, opened for Python: encoders, texts, retrievers."""
 
 import os
-import pathlib
 from typing import Any
 
-from neg_contrast.api import objects, places, setting_keys
+from neg_contrast.api import job_folders, objects, setting_keys
+from neg_contrast.artifacts import places
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import prepared
 from neg_contrast.jobs.common import settings_of_rooms
@@ -75,11 +75,11 @@ def load_retriever(
   Raises:
     UserError: model or source are missing or broken, or a setting is wrong.
   """
-  place = None if folder is None else pathlib.Path(folder)
+  place = None if folder is None else places.path(folder)
   if not isinstance(source, str):
-    root = places.folder_or_temporary(place)
+    root = job_folders.folder_or_temporary(place)
     source = objects.write(root / objects.FOLDER, source)
-    settings = {**places.settings_of(root), **settings}
+    settings = {**job_folders.settings_of(root), **settings}
   checkpoint = os.fspath(checkpoint)
   config = setting_keys.checked(
       settings, job='search', checkpoint=checkpoint, data__source=source

@@ -10,8 +10,8 @@ from neg_contrast import html_parts, listeners
 from neg_contrast.api import (
   commands,
   hub,
+  job_folders,
   opening,
-  places,
   results,
   setting_keys,
 )
@@ -71,7 +71,7 @@ class Training:
     root = pathlib.Path(self.source.partition(':')[2]).parents[1]
     return opening.load_retriever(
         self.workdir, self.source, self.workdir,
-        **{**places.settings_of(root), **self._settings},
+        **{**job_folders.settings_of(root), **self._settings},
     )
 
   def search(

@@ -12,14 +12,14 @@ from typing import Any
 from neg_contrast import listeners
 from neg_contrast.api import (
   commands,
+  job_folders,
   objects,
   opening,
-  places,
   results,
   setting_keys,
   training,
 )
-from neg_contrast.artifacts import folders
+from neg_contrast.artifacts import folders, places
 from neg_contrast.retrieval import finding
 from neg_contrast.settings import config as config_lib
 
@@ -213,7 +213,7 @@ def _prepared(
   runs again makes nothing anew.
   """
   passages, queries, splits = given
-  root = places.folder_or_temporary(workdir, 'objects')
+  root = job_folders.folder_or_temporary(workdir, 'objects')
   source = objects.write(root / objects.FOLDER, passages, queries, splits)
   keys = setting_keys.keys_of(settings)
   if workdir is None:
@@ -223,7 +223,7 @@ def _prepared(
     workdir = root / f'{verb}-{code[:12]}'
   name, _, arg = config.partition(':')
   parsed = setting_keys.from_file(name, arg or None, {
-      **setting_keys.keys_of(places.settings_of(root)),
+      **setting_keys.keys_of(job_folders.settings_of(root)),
       'data.source': source, **keys,
   })
-  return source, parsed, pathlib.Path(workdir)
+  return source, parsed, places.path(workdir)

@@ -24,7 +24,7 @@ def create_array(
   array = np.lib.format.open_memmap(path, mode='w+', dtype=dtype, shape=shape)
   if hasattr(os, 'posix_fallocate'):
     with open(path, 'r+b') as f:
-      os.posix_fallocate(f.fileno(), 0, path.stat().st_size)
+      os.posix_fallocate(f.fileno(), 0, os.fstat(f.fileno()).st_size)
   return array
 
 

@@ -10,12 +10,11 @@ import abc
 import dataclasses
 import pathlib
 import re
-import shutil
 from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
 
 from neg_contrast import errors, hosts
-from neg_contrast.artifacts import folders, kept_parts
+from neg_contrast.artifacts import folders, kept_parts, places
 
 _loaded: dict['Artifact', Any] = {}
 _contents: dict[tuple['Artifact', str], Any] = {}
@@ -275,7 +274,7 @@ class _InFolder(Artifact):
 
   def _remove_parts(self) -> None:
     # Processes that still look for parts find it whole.
-    shutil.rmtree(self._parts_folder, ignore_errors=True)
+    places.remove(self._parts_folder)
 
   @property
   def _parts_folder(self) -> pathlib.Path:

@@ -3,12 +3,11 @@
 import contextlib
 import gzip
 import io
-import os
 import pathlib
 from collections.abc import Iterator
 from typing import TextIO
 
-from neg_contrast.artifacts import failures
+from neg_contrast.artifacts import failures, places
 
 
 @contextlib.contextmanager
@@ -22,20 +21,17 @@ def writing(path: pathlib.Path) -> Iterator[TextIO]:
   Raises:
     UserError: it can't be written, see `failures.while_writing`.
   """
-  partial = path.with_name(path.name + '.partial')
-  with failures.while_writing(path):
-    try:
-      with open(partial, 'wb') as f:
-        # No name and no time inside: equal texts are equal files.
-        stream = (
-            gzip.GzipFile('', 'wb', fileobj=f, mtime=0)
-            if path.suffix == '.gz' else f
-        )
-        with io.TextIOWrapper(stream, 'utf-8', newline='') as text:
-          yield text
-      os.replace(partial, path)
-    finally:
-      partial.unlink(missing_ok=True)
+  with (
+      failures.while_writing(path), places.replacing(path) as partial,
+      open(partial, 'wb') as f,
+  ):
+    # No name and no time inside: equal texts are equal files.
+    stream = (
+        gzip.GzipFile('', 'wb', fileobj=f, mtime=0)
+        if path.suffix == '.gz' else f
+    )
+    with io.TextIOWrapper(stream, 'utf-8', newline='') as text:
+      yield text
 
 
 def write_bytes(path: pathlib.Path, content: bytes) -> None:
@@ -44,10 +40,5 @@ def write_bytes(path: pathlib.Path, content: bytes) -> None:
   Raises:
     UserError: it can't be written, see `failures.while_writing`.
   """
-  partial = path.with_name(path.name + '.partial')
-  with failures.while_writing(path):
-    try:
-      partial.write_bytes(content)
-      os.replace(partial, path)
-    finally:
-      partial.unlink(missing_ok=True)
+  with failures.while_writing(path), places.replacing(path) as partial:
+    partial.write_bytes(content)

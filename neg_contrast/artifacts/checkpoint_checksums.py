@@ -15,6 +15,7 @@ import numpy as np
 from absl import logging
 
 from neg_contrast import hosts
+from neg_contrast.artifacts import places
 
 FILE = 'checksums.json'
 _READ_BYTES = 2**22
@@ -95,7 +96,7 @@ def _is_whole(file: tuple[pathlib.Path, int, int]) -> bool:
 def _crc32(path: pathlib.Path) -> int:
   """Of a file's bytes; notices any flipped bit, and is no proof of origin."""
   checksum = 0
-  with open(path, 'rb') as f:
+  with places.streaming(path) as f:
     while data := f.read(_READ_BYTES):
       checksum = zlib.crc32(data, checksum)
   return checksum

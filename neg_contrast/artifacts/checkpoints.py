@@ -24,7 +24,12 @@ from absl import logging
 from orbax.checkpoint import checkpoint_managers
 
 from neg_contrast import errors, sharding
-from neg_contrast.artifacts import checkpoint_checksums, checkpoint_errors
+from neg_contrast.artifacts import (
+  checkpoint_checksums,
+  checkpoint_errors,
+  places,
+  unfinished_checkpoints,
+)
 
 FOLDER = 'checkpoints'
 
@@ -86,7 +91,7 @@ class _ArraysHandler(ocp.StandardCheckpointHandler):
 
   def finalize(self, directory):
     super().finalize(directory)
-    checkpoint_checksums.write(pathlib.Path(directory))
+    checkpoint_checksums.write(places.path(str(directory)))
 
 
 class _JsonHandler(ocp.JsonCheckpointHandler):
@@ -94,7 +99,7 @@ class _JsonHandler(ocp.JsonCheckpointHandler):
 
   def finalize(self, directory):
     super().finalize(directory)
-    checkpoint_checksums.write(pathlib.Path(directory))
+    checkpoint_checksums.write(places.path(str(directory)))
 
 
 @contextlib.contextmanager
@@ -143,12 +148,14 @@ class Checkpoints:
         together. Else this one reads, and the others need not.
     """
     self._folder = (workdir / FOLDER).absolute()
+    if writes:
+      unfinished_checkpoints.remove(self._folder)
     self._best = _KeepBest()
     keep = checkpoint_managers.AnyPreservationPolicy(
         [checkpoint_managers.LatestN(1), self._best]
     )
     self._manager = ocp.CheckpointManager(
-        self._folder,
+        places.for_orbax(self._folder),
         handler_registry=_handlers(),
         options=ocp.CheckpointManagerOptions(
             preservation_policy=keep,

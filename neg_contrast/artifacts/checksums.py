@@ -17,6 +17,7 @@ import numpy as np
 import xxhash
 
 from neg_contrast import errors
+from neg_contrast.artifacts import places
 
 BLOCK_BYTES = 4 << 20
 KEY = 'checksum'  # Of a sealed json value, in itself.
@@ -31,7 +32,7 @@ def of_file(path: pathlib.Path) -> dict[str, Any]:
   Returns:
     `bytes`, and `xxh3`: 16 hexadecimal digits of each block of 4 MiB.
   """
-  data = map_bytes(path)
+  data = map_bytes(places.local(path))
   return {'bytes': len(data), 'xxh3': ''.join(map(_of_block, _blocks(data)))}
 
 
@@ -104,8 +105,9 @@ class MappedFile:
     """
     self.path, self._folder = path, folder
     try:
-      identity = _identity(path)
-      self.data = map_bytes(path)
+      file = places.local(path)
+      identity = _identity(file)
+      self.data = map_bytes(file)
     except OSError as e:
       if e.errno == errno.EMFILE:
         raise errors.UserError(

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from neg_contrast import errors
+from neg_contrast.artifacts import places
 
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
@@ -62,4 +63,5 @@ def try_to_write(folder: pathlib.Path) -> None:
     OSError: either can't be made.
   """
   folder.mkdir(parents=True, exist_ok=True)
-  tempfile.TemporaryFile(dir=folder).close()
+  if not places.is_remote(folder):
+    tempfile.TemporaryFile(dir=folder).close()

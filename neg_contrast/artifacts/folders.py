@@ -25,7 +25,7 @@ from typing import Any, TextIO
 from absl import logging
 
 from neg_contrast import errors
-from neg_contrast.artifacts import checksums, failures
+from neg_contrast.artifacts import checksums, failures, places
 
 MANIFEST = 'manifest.json'
 UNFINISHED = 'unfinished.json'
@@ -41,17 +41,14 @@ def write_json(path: pathlib.Path, value: Any) -> None:
   Raises:
     UserError: the file can't be written; an older one stays.
   """
-  partial = path.with_name(path.name + '.partial')
-  with failures.while_writing(path):
-    try:
-      with open(partial, 'w', encoding='utf-8') as f:
-        json.dump(value, f, indent=1, ensure_ascii=False)
-        f.write('\n')
-        f.flush()
-        os.fsync(f.fileno())
-      os.replace(partial, path)
-    finally:
-      partial.unlink(missing_ok=True)
+  with (
+      failures.while_writing(path), places.replacing(path) as partial,
+      open(partial, 'w', encoding='utf-8') as f,
+  ):
+    json.dump(value, f, indent=1, ensure_ascii=False)
+    f.write('\n')
+    f.flush()
+    os.fsync(f.fileno())
 
 
 def read_json(path: pathlib.Path) -> Any:
@@ -179,12 +176,13 @@ def writing(
     UserError: the folder holds something that is no artifact, which is not ours
       to replace; or it can't be written, see `failures.while_writing`.
   """
+  places.check_alone(folder)
   check_ours(folder)
-  scratch = folder.with_name(folder.name + '.partial')
+  scratch = places.scratch(folder)
   old = folder.with_name(folder.name + '.old')
   with only_one(folder), failures.while_writing(folder):
     for left in (scratch, old):  # By a process that was killed.
-      shutil.rmtree(left, ignore_errors=True)
+      places.remove(left)
     scratch.mkdir()
     try:
       yield scratch
@@ -192,13 +190,10 @@ def writing(
         manifest |= {'kind': format.kind, _FORMAT: format.number}
       write_sealed(scratch / name, {
           **manifest, _CHECKSUMS: checksums.of_folder(scratch)})
-      if folder.exists():
-        os.replace(folder, old)
-      os.replace(scratch, folder)
+      places.move_folder(scratch, folder, name)
     except BaseException:
-      shutil.rmtree(scratch, ignore_errors=True)
+      places.remove(scratch)
       raise
-    shutil.rmtree(old, ignore_errors=True)
 
 
 def update_manifest(
@@ -211,7 +206,7 @@ def update_manifest(
 
 def finish(folder: pathlib.Path) -> None:
   """Ends a folder that was begun as `UNFINISHED`; parts have their seals."""
-  os.replace(folder / UNFINISHED, folder / MANIFEST)
+  places.rename(folder / UNFINISHED, MANIFEST)
 
 
 def add_file(partial: pathlib.Path, path: pathlib.Path) -> None:
@@ -225,7 +220,7 @@ def add_file(partial: pathlib.Path, path: pathlib.Path) -> None:
   """
   write_sealed(path.with_name(path.name + SEAL), {
       'name': path.name, **checksums.of_file(partial)})
-  os.replace(partial, path)
+  places.move(partial, path)
 
 
 def file_names(folder: pathlib.Path) -> frozenset[str]:
@@ -239,8 +234,9 @@ def checksums_of(path: pathlib.Path, folder: pathlib.Path) -> dict[str, Any]:
   Raises:
     UserError: it is nowhere to be found, or damaged.
   """
-  names = [name for name in (MANIFEST, UNFINISHED) if (folder / name).exists()]
-  manifest = read_sealed(folder / names[0]) if names else {}
+  name = next((name for name in (MANIFEST, UNFINISHED)
+               if (folder / name).exists()), None)
+  manifest = read_sealed(folder / name) if name else {}
   known = manifest.get(_CHECKSUMS, {}).get(path.relative_to(folder).as_posix())
   seal = path.with_name(path.name + SEAL)
   if known is None and seal.exists():
@@ -286,14 +282,13 @@ def only_one(folder: pathlib.Path, wait: bool = True) -> Iterator[bool]:
   Raises:
     UserError: the folder around it can't be written to.
   """
-  path = folder.absolute()
+  path = places.locks(folder)
   holder = (path, threading.get_ident())
   if holder in _held:
     yield True
     return
-  locks = path.parent / '.locks'
-  make_folder(locks)
-  with _open_lock(locks / path.name) as lock:
+  make_folder(path.parent)
+  with _open_lock(path) as lock:
     try:
       fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

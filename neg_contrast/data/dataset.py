@@ -2,14 +2,13 @@
 
 import dataclasses
 import functools
-import pathlib
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from absl import logging
 
 from neg_contrast import errors, hosts
-from neg_contrast.artifacts import artifact
+from neg_contrast.artifacts import artifact, places
 from neg_contrast.data import (
   examples,
   feature_store,
@@ -66,7 +65,7 @@ class Dataset:
     try:
       self.prepared = preparation.prepare(
           config.source,
-          pathlib.Path(config.prepared_dir),
+          places.path(config.prepared_dir),
           skip_invalid=config.on_invalid == 'skip',
           answer_words=config.answer_words,
       )
@@ -264,7 +263,7 @@ def name_of(config: config_lib.DataConfig) -> str:
   if config.name:
     return config.name
   scheme, _, place = config.source.partition(':')
-  return pathlib.Path(place or scheme).resolve().name if scheme else ''
+  return places.path(place or scheme).resolve().name if scheme else ''
 
 
 _READ = ('source', 'name', 'prepared_dir', 'how_to_get', 'on_invalid',
@@ -311,7 +310,7 @@ class Data(artifact.Artifact):
   def is_made(self) -> bool:
     """Whether it was prepared before."""
     return preparation.is_prepared(
-        self.config.source, pathlib.Path(self.config.prepared_dir),
+        self.config.source, places.path(self.config.prepared_dir),
         self.config.on_invalid == 'skip', self.config.answer_words,
     )
 

@@ -1,7 +1,6 @@
 """Sources read into their prepared form, unless that is there already."""
 
 import hashlib
-import os
 import pathlib
 import re
 from typing import Any
@@ -9,7 +8,7 @@ from typing import Any
 from absl import logging
 
 from neg_contrast import beams, errors
-from neg_contrast.artifacts import folders
+from neg_contrast.artifacts import folders, places
 from neg_contrast.data import corpus_writer, records, sources
 from neg_contrast.data import prepared as prepared_lib
 
@@ -93,12 +92,18 @@ def _folder(
 ) -> pathlib.Path:
   """A readable name, and a hash of where the source lies and how it is read."""
   scheme, _, place = spec.partition(':')
-  resolved = os.path.realpath(place) if os.path.exists(place) else place
-  slug = re.sub(r'[^\w.-]+', '-', pathlib.Path(resolved).name)[:80]
+  resolved = _resolved(place)
+  slug = re.sub(r'[^\w.-]+', '-', places.path(resolved).name)[:80]
   option = f'?answer_words={answer_words}' if answer_words else ''
   read = f'{scheme}:{resolved}{option}'
   code = hashlib.sha256(read.encode()).hexdigest()[:8]
   return root / '-'.join(filter(None, (scheme, slug, code)))
+
+
+def _resolved(place: str) -> str:
+  """The one name of a place, if it is there."""
+  there = places.path(place)
+  return places.resolved(there) if there.exists() else place
 
 
 def _known_files(
@@ -125,7 +130,7 @@ def _file_facts(
   facts = []
   for path in source.files:
     stat = path.stat()
-    values = os.path.realpath(path), stat.st_size, stat.st_mtime_ns
+    values = places.resolved(path), stat.st_size, stat.st_mtime_ns
     facts.append({
         **dict(zip(keys, values, strict=True)),
         'sha256': hashes.get(values) or folders.sha256_file(path),

@@ -5,6 +5,7 @@ import pathlib
 from collections.abc import Iterable
 
 from neg_contrast import errors
+from neg_contrast.artifacts import places
 from neg_contrast.data import records, short_answers
 from neg_contrast.data.formats import (
   beir,
@@ -106,7 +107,7 @@ def fetch(spec: str) -> None:
 
 def _hint(place: str) -> str:
   """The likeliest reader of a place, if there is one."""
-  path = pathlib.Path(place)
+  path = places.path(place)
   try:
     likely = _likely(path) if place and path.exists() else None
   except OSError:  # A name too long, or not to be read.

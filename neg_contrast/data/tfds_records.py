@@ -5,6 +5,7 @@ split in memory.
 """
 
 import contextlib
+import os
 import pathlib
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -16,7 +17,7 @@ from tensorflow_datasets.core import decode
 from tensorflow_datasets.proto import tf_example_pb2
 
 from neg_contrast import errors
-from neg_contrast.artifacts import arrays, checksums, failures
+from neg_contrast.artifacts import arrays, checksums, failures, places
 
 _NAME, _SPLIT = 'text_records', 'rows'
 _DESCRIPTIONS = ('dataset_info.json', 'features.json')
@@ -156,13 +157,14 @@ class Rows(Sequence[dict[str, Any]]):
       UserError: a file is missing or damaged.
     """
     self._folder = folder
+    here = places.local_folder(folder)
     for name in _DESCRIPTIONS:
       self._map(folder / name).check()
     with self._reading():
-      builder = tfds.builder_from_directory(str(folder))
+      builder = tfds.builder_from_directory(str(here))
       split = builder.info.splits[_SPLIT]
       self._ends = np.cumsum(split.shard_lengths)
-      self._shards = [self._map(pathlib.Path(path))
+      self._shards = [self._map(folder / os.path.basename(path))
                       for path in split.filepaths]
       self._fields = tuple(builder.info.features)
       # It takes six times as long to make examples of the bytes.

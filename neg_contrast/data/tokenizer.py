@@ -3,6 +3,7 @@
 import functools
 import hashlib
 import json
+import os
 import pathlib
 import re
 from collections.abc import Iterable, Sequence
@@ -12,7 +13,7 @@ import tokenizers
 from tokenizers import decoders, models, processors
 
 from neg_contrast import errors
-from neg_contrast.artifacts import folders
+from neg_contrast.artifacts import folders, places
 from neg_contrast.data import inputs
 
 _FILE = 'tokenizer.json'
@@ -71,7 +72,8 @@ class AnyTokenizer:
   def save(self, folder: pathlib.Path) -> None:
     """Writes `tokenizer.json`."""
     folder.mkdir(parents=True, exist_ok=True)
-    self._backend.save(str(folder / _FILE))
+    with places.replacing(folder / _FILE) as partial:
+      self._backend.save(str(partial))
 
   def _special(self, tokens: Sequence[str], model: str) -> int:
     """The id of the first of some tokens that there is.
@@ -231,7 +233,8 @@ class Seq2SeqTokenizer(AnyTokenizer):
     copy.post_processor = processors.TemplateProcessing(
         single=f'$A {end}', special_tokens=[(end, self.eos_id)]
     )
-    copy.save(str(folder / 'tokenizer.json'))
+    with places.replacing(folder / 'tokenizer.json') as partial:
+      copy.save(str(partial))
     folders.write_json(folder / 'tokenizer_config.json', {
         'tokenizer_class': 'PreTrainedTokenizerFast',
         'eos_token': end, 'pad_token': pad,
@@ -277,7 +280,7 @@ def load_tokenizer(folder: str) -> Tokenizer:
     UserError: the folder holds none of them, or they are broken, or they are
       not an encoder's.
   """
-  return Tokenizer(_load(pathlib.Path(folder), ('vocab.txt', 'spiece.model')))
+  return Tokenizer(_load(places.path(folder), ('vocab.txt', 'spiece.model')))
 
 
 def load_seq2seq_tokenizer(folder: str) -> Seq2SeqTokenizer:
@@ -291,7 +294,7 @@ def load_seq2seq_tokenizer(folder: str) -> Seq2SeqTokenizer:
       neither a T5's nor a BERT's.
   """
   return Seq2SeqTokenizer(
-      _load(pathlib.Path(folder), ('spiece.model', 'vocab.txt'))
+      _load(places.path(folder), ('spiece.model', 'vocab.txt'))
   )
 
 
@@ -322,7 +325,7 @@ def _load(path: pathlib.Path, others: Sequence[str]) -> tokenizers.Tokenizer:
   file = path / _FILE
   if file.exists():
     try:
-      backend = tokenizers.Tokenizer.from_file(str(file))
+      backend = tokenizers.Tokenizer.from_file(os.fspath(file))
       backend.encode(_PROBE)  # One without a vocabulary can't.
       if backend.get_vocab_size():
         return backend
@@ -334,7 +337,8 @@ def _load(path: pathlib.Path, others: Sequence[str]) -> tokenizers.Tokenizer:
   import transformers  # Slow to import, rarely needed.
 
   try:
-    loaded = transformers.AutoTokenizer.from_pretrained(str(path))
+    loaded = transformers.AutoTokenizer.from_pretrained(
+        str(places.local_folder(path)))
   except (ImportError, OSError, ValueError) as e:
     hint = ('; for spiece.model, pip install sentencepiece'
             if found[0] == 'spiece.model' else '')

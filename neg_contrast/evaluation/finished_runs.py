@@ -2,13 +2,12 @@
 
 import dataclasses
 import datetime
-import glob
 import pathlib
 from collections.abc import Sequence
 from typing import Any
 
 from neg_contrast import errors
-from neg_contrast.artifacts import folders
+from neg_contrast.artifacts import folders, places
 from neg_contrast.evaluation import evaluations, per_query, significance
 
 _RECORD = 'run.json'  # A training writes its config there.
@@ -145,8 +144,7 @@ def find_workdirs(patterns: Sequence[str]) -> list[pathlib.Path]:
   """
   found: dict[pathlib.Path, pathlib.Path] = {}
   for pattern in patterns:
-    paths = [pathlib.Path(name) for name in sorted(glob.glob(pattern))]
-    paths = [path for path in paths if path.is_dir()]
+    paths = [path for path in places.matching(pattern) if path.is_dir()]
     if not paths:
       raise errors.SettingError(
           'compare.workdirs', pattern, 'there is no such folder; name the '

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from neg_contrast import errors
-from neg_contrast.artifacts import artifact, folders
+from neg_contrast.artifacts import artifact, folders, places
 from neg_contrast.evaluation import (
   candidate_scores,
   evaluations,
@@ -42,7 +42,7 @@ class PairModel(given.Checkpoint):
 
   def lacks(self) -> str | None:
     """What is wrong with it, as far as a look at its place tells."""
-    if (pathlib.Path(self.checkpoint) / reranker.FILE).exists():
+    if (places.path(self.checkpoint) / reranker.FILE).exists():
       return None
     return super().lacks()
 

@@ -5,7 +5,7 @@ import functools
 import pathlib
 
 from neg_contrast import errors
-from neg_contrast.artifacts import artifact
+from neg_contrast.artifacts import artifact, places
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.evaluation import (
   evaluations,
@@ -48,7 +48,7 @@ class EnsembleJob:
     self._config, self._workdir = config, workdir
     self._settings = config.ensemble
     self._data = dataset_lib.data_of(config.data)
-    self._names = [pathlib.Path(member).resolve().name
+    self._names = [places.path(member).resolve().name
                    for member in config.ensemble.members]
 
   def targets(self) -> list[artifact.Artifact]:

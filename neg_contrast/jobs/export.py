@@ -3,7 +3,7 @@
 import functools
 import pathlib
 
-from neg_contrast.artifacts import artifact
+from neg_contrast.artifacts import artifact, places
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.jobs.common import checks, settings_of_rooms
 from neg_contrast.models import adapted, exported, exported_model, given
@@ -56,7 +56,7 @@ class ExportJob:
     checkpoint = self._config.checkpoint
     if not model_lib.is_ensemble(checkpoint):
       return None
-    return fused_vectors.read(pathlib.Path(checkpoint))
+    return fused_vectors.read(places.path(checkpoint))
 
   @functools.cached_property
   def _models(self) -> list[exported_model.ExportedModel]:
@@ -65,7 +65,7 @@ class ExportJob:
       return _export(self._model, self._workdir)
     return [
         one for member in self._ensemble.members
-        for name in [pathlib.Path(member).resolve().name]
+        for name in [places.path(member).resolve().name]
         for one in _export(given.Checkpoint(member, self._config.seed),
                            self._workdir / name, name)
     ]

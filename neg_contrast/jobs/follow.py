@@ -4,7 +4,7 @@ import dataclasses
 import pathlib
 
 from neg_contrast import errors, hosts
-from neg_contrast.artifacts import artifact, folders
+from neg_contrast.artifacts import artifact, folders, places
 from neg_contrast.jobs import train
 from neg_contrast.settings import config as config_lib
 from neg_contrast.settings import mesh_settings
@@ -35,7 +35,7 @@ class FollowJob:
     if hosts.are_several():
       raise errors.UserError('job=follow: is one process, with all devices of '
                              'its machine; start it once')
-    return [_Generations(pathlib.Path(self._config.checkpoint),
+    return [_Generations(places.path(self._config.checkpoint),
                          self._config.mesh)]
 
   def finish(self) -> None:

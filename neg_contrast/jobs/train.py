@@ -4,7 +4,7 @@ import functools
 import pathlib
 
 from neg_contrast import errors
-from neg_contrast.artifacts import artifact, folders
+from neg_contrast.artifacts import artifact, folders, places
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.evaluation import evaluations, metrics, summary
 from neg_contrast.jobs.common import (
@@ -153,7 +153,7 @@ class TrainJob:
       return None
     with errors.within('stage1'):
       place = first.workdir or self._workdir / 'stage1'
-      return TrainJob(first, pathlib.Path(place))
+      return TrainJob(first, places.path(place))
 
   @functools.cached_property
   def _data(self) -> artifact.Artifact:

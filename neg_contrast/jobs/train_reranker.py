@@ -3,7 +3,7 @@
 import functools
 import pathlib
 
-from neg_contrast.artifacts import artifact, folders
+from neg_contrast.artifacts import artifact, folders, places
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.evaluation import calibrated, judged, metrics, summary
 from neg_contrast.jobs.common import (
@@ -132,7 +132,7 @@ class TrainRerankerJob:
   def _candidates(self, queries: judged.Judged) -> judged.Ranking:
     """What is ranked anew."""
     # Where mining leaves the vectors of its retriever.
-    mined = pathlib.Path(self._config.negatives.mined_dir)
+    mined = places.path(self._config.negatives.mined_dir)
     return declared_candidates.candidates(
         self._config, queries, mined / retriever_lib.FOLDER
     )

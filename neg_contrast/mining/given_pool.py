@@ -7,7 +7,7 @@ from typing import Any
 from absl import logging
 
 from neg_contrast import errors
-from neg_contrast.artifacts import artifact, folders
+from neg_contrast.artifacts import artifact, folders, places
 from neg_contrast.mining import pool_folder
 from neg_contrast.models import given
 from neg_contrast.negatives import pool as pool_lib
@@ -20,7 +20,7 @@ class GivenPool(pool_folder.PoolFolder):
   @property
   def folder(self) -> pathlib.Path:
     """Where it lies."""
-    return pathlib.Path(self.config.pool)
+    return places.path(self.config.pool)
 
   @property
   def remedy(self) -> str:
@@ -109,7 +109,7 @@ class GivenPool(pool_folder.PoolFolder):
       self, source: str, checkpoint: str, mined_with: str
   ) -> list[str]:
     """What changed in the checkpoint that a source was mined with."""
-    if not pathlib.Path(checkpoint).is_dir():
+    if not places.path(checkpoint).is_dir():
       logging.warning('%s: whether %s is still the model that %s was mined '
                       'with is not checked; it is not there', self.folder,
                       checkpoint, source)

@@ -16,7 +16,7 @@ import jax
 import numpy as np
 
 from neg_contrast import errors
-from neg_contrast.artifacts import folders
+from neg_contrast.artifacts import folders, places
 from neg_contrast.models import (
   descriptions,
   loading,
@@ -73,7 +73,7 @@ def describe(
       if not field.name.startswith(('lora_', 'features'))
       and getattr(config, field.name) != field.default
   }
-  folder = pathlib.Path(config.init)
+  folder = places.path(config.init)
   return {_KEY: {
       'adapters': dataclasses.asdict(adapters),
       'settings': settings,
@@ -90,7 +90,7 @@ def is_adapted(checkpoint: str) -> bool:
   Raises:
     UserError: its description is damaged.
   """
-  path = pathlib.Path(checkpoint) / loading.FILE
+  path = places.path(checkpoint) / loading.FILE
   return path.is_file() and _KEY in descriptions.read(path)
 
 

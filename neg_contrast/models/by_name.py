@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 
 from neg_contrast import errors
+from neg_contrast.artifacts import places
 from neg_contrast.data import tokenizer as tokenizer_lib
 from neg_contrast.models import (
   attention,
@@ -232,7 +233,7 @@ def load_checkpoint(
     )
   if not is_workdir(name):
     return loading.from_pretrained(name, config, seed)
-  model = load_workdir(pathlib.Path(name))
+  model = load_workdir(places.path(name))
   encoder_settings.refuse_other_settings(config, model.spec, model.text, name)
   return model
 
@@ -275,7 +276,7 @@ def load_generator(
     UserError: there is no such model, or it is another kind of model.
   """
   if kinds.check(name, kinds.GENERATOR):
-    return load_generator_workdir(pathlib.Path(name))
+    return load_generator_workdir(places.path(name))
   if model_names.is_random(name):
     raise errors.UserError(
         f'{errors.key("checkpoint")}={name}: random weights write noise; name '
@@ -300,7 +301,7 @@ def load_reranker(
   """
   if kinds.check(name, kinds.RERANKER) is None:
     return reranker.from_pretrained(name, config, seed)
-  model = load_reranker_workdir(pathlib.Path(name))
+  model = load_reranker_workdir(places.path(name))
   own = {**dataclasses.asdict(model.text),
          'layers': model.spec.transformer.num_layers}
   for key, value in own.items():
@@ -331,7 +332,7 @@ def load_reranker_workdir(workdir: pathlib.Path) -> reranker.Reranker:
 def load_tokenizer(name: str) -> tokenizer_lib.Tokenizer:
   """The tokenizer of a workdir, or of a folder or name of others."""
   if is_workdir(name):
-    return loading.read_description(pathlib.Path(name))[2]
+    return loading.read_description(places.path(name))[2]
   if model_names.is_random(name):  # Its weights take seconds to draw.
     _, folder = named_sizes.read(name, 'encoder')
     return tokenizer_lib.load_tokenizer(str(folder))

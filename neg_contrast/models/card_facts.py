@@ -3,7 +3,7 @@
 import pathlib
 
 from neg_contrast.artifacts import checkpoints as checkpoints_lib
-from neg_contrast.artifacts import folders
+from neg_contrast.artifacts import folders, places
 from neg_contrast.models import (
   descriptions,
   kinds,
@@ -27,7 +27,7 @@ def read(checkpoint: str) -> model_card.Facts:
   Raises:
     UserError: a file of the workdir is missing or damaged.
   """
-  workdir = pathlib.Path(checkpoint)
+  workdir = places.path(checkpoint)
   if kinds.kind_of(checkpoint) is not kinds.ENCODER:
     return model_card.Facts(
         name=workdir.resolve().name, source=checkpoint,

@@ -11,7 +11,7 @@ from typing import Any
 import safetensors
 
 from neg_contrast import errors
-from neg_contrast.artifacts import checksums, folders
+from neg_contrast.artifacts import checksums, folders, places
 
 # A model card is for people: they edit it, and no program depends on it.
 _FREE = 'README.md'
@@ -112,7 +112,7 @@ def check_apart(checkpoint: str, workdir: pathlib.Path) -> None:
   Raises:
     UserError: the workdir lies in it.
   """
-  folder = pathlib.Path(checkpoint)
+  folder = places.path(checkpoint)
   if folder.is_dir() and workdir.resolve().is_relative_to(folder.resolve()):
     raise errors.UserError(
         f'{workdir}: lies in the checkpoint {checkpoint} itself; name another '

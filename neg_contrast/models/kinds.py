@@ -15,6 +15,7 @@ import numpy as np
 
 from neg_contrast import errors
 from neg_contrast.artifacts import checkpoints as checkpoints_lib
+from neg_contrast.artifacts import places
 from neg_contrast.models import adapted, generator, loading, reranker
 from neg_contrast.settings import config as config_lib
 
@@ -52,7 +53,7 @@ def _load_adapted(
   """A model that adapters were trained on."""
   if check(config.init, ENCODER) is None:
     return loading.from_pretrained(config.init, config, seed)
-  return load(ENCODER, pathlib.Path(config.init))
+  return load(ENCODER, places.path(config.init))
 
 
 ENSEMBLE = Kind(
@@ -81,7 +82,7 @@ KINDS = (ENSEMBLE, GENERATOR, RERANKER, ENCODER)
 def kind_of(place: str | pathlib.Path) -> Kind | None:
   """The kind of model in a workdir; None: it is no workdir of ours."""
   return next((kind for kind in KINDS
-               if (pathlib.Path(place) / kind.file).exists()), None)
+               if (places.path(place) / kind.file).exists()), None)
 
 
 def check(

@@ -5,7 +5,7 @@ import importlib.util
 import pathlib
 
 from neg_contrast import errors
-from neg_contrast.artifacts import folders
+from neg_contrast.artifacts import folders, places
 from neg_contrast.models import hub
 
 MINILM = 'minilm'
@@ -15,6 +15,8 @@ _MINILM_SHA256 = (
     '53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db'
 )
 _RANDOM = 'random:'
+
+_ENDINGS = '.json', '.safetensors', '.txt', '.model'  # Of a model's files.
 
 
 def is_random(name: str) -> bool:
@@ -36,7 +38,7 @@ def tokenizer_place(name: str) -> str:
 
 def has_folder(name: str) -> bool:
   """Whether a model lies on this machine, or comes with a package."""
-  return name == MINILM or pathlib.Path(name).is_dir()
+  return name == MINILM or places.path(name).is_dir()
 
 
 def here(name: str) -> pathlib.Path | None:
@@ -52,8 +54,9 @@ def here(name: str) -> pathlib.Path | None:
   if name == MINILM:
     return packaged_minilm()
   check_place(name)
-  folder = pathlib.Path(name)
-  return folder if folder.is_dir() else hub.cached(name)
+  folder = places.path(name)
+  return (places.local_folder(folder, *_ENDINGS) if folder.is_dir()
+          else hub.cached(name))
 
 
 def check_place(name: str) -> None:
@@ -62,7 +65,7 @@ def check_place(name: str) -> None:
   Raises:
     UserError: says which.
   """
-  folder = pathlib.Path(name)
+  folder = places.path(name)
   if not folder.is_dir() and (_looks_local(name) or folder.exists()):
     raise errors.UserError(f'{name}: no such model folder')
 
@@ -71,7 +74,7 @@ def hub_name(name: str) -> str | None:
   """What a name is called on the Hugging Face hub; None for a local folder."""
   if name == MINILM:
     return _MINILM_HUB_NAME
-  is_local = not name or pathlib.Path(name).exists() or _looks_local(name)
+  is_local = not name or places.path(name).exists() or _looks_local(name)
   return None if is_local else name
 
 
@@ -84,9 +87,9 @@ def locate(name: str) -> pathlib.Path:
   if name == MINILM:
     return packaged_minilm()
   check_place(name)
-  folder = pathlib.Path(name)
+  folder = places.path(name)
   if folder.is_dir():
-    return folder
+    return places.local_folder(folder, *_ENDINGS)
   return hub.download(name)
 
 

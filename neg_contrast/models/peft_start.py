@@ -8,7 +8,7 @@ import flax.traverse_util
 import safetensors
 
 from neg_contrast import errors
-from neg_contrast.artifacts import folders
+from neg_contrast.artifacts import folders, places
 from neg_contrast.models import (
   exported,
   json_objects,
@@ -36,7 +36,7 @@ def base_name(folder: pathlib.Path) -> str:
   place = next(iter(_places(folder).values()))
   values = json_objects.read(place / peft_folder.CONFIG_FILE)
   name = values.text('base_model_name_or_path')
-  path = pathlib.Path(name)
+  path = places.path(name)
   if path.is_dir() and path.resolve() in (folder.resolve(), place.resolve()):
     raise values.error('base_model_name_or_path is this folder itself')
   return name

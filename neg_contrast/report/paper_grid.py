@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from neg_contrast import errors
+from neg_contrast.artifacts import places
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.evaluation import evaluations, per_query, significance
 from neg_contrast.report import paper as paper_lib
@@ -110,7 +111,7 @@ class Grid:
     Raises:
       UserError: an evaluation is missing or damaged.
     """
-    paper = paper_lib.read(pathlib.Path(self.settings.paper)) if (
+    paper = paper_lib.read(places.path(self.settings.paper)) if (
         self.settings.paper and paper_name) else paper_lib.Paper({})
     groups = []
     for title, entries in self.layout():

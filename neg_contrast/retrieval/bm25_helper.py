@@ -6,10 +6,10 @@
 the process that it helps.
 """
 
-import pathlib
 import signal
 import sys
 
+from neg_contrast.artifacts import places
 from neg_contrast.data import prepared as prepared_lib
 from neg_contrast.retrieval import bm25_folder
 
@@ -19,7 +19,7 @@ def main() -> None:
   signal.signal(signal.SIGINT, signal.SIG_IGN)  # The parent ends it.
   corpus, parent = sys.argv[1:]
   bm25_folder.help_make(
-      prepared_lib.Prepared(pathlib.Path(corpus)), int(parent)
+      prepared_lib.Prepared(places.path(corpus)), int(parent)
   )
 
 

@@ -6,7 +6,7 @@ import pathlib
 from typing import Any
 
 from neg_contrast import errors
-from neg_contrast.artifacts import artifact
+from neg_contrast.artifacts import artifact, places
 from neg_contrast.models import by_name, given
 from neg_contrast.retrieval import (
   embedder,
@@ -146,7 +146,7 @@ class EnsembleEmbeddings(CorpusVectors):
 
   def needs(self) -> dict[str, artifact.Artifact]:
     """Texts; the members are given."""
-    members = fused_vectors.read(pathlib.Path(self.checkpoint)).members
+    members = fused_vectors.read(places.path(self.checkpoint)).members
     return {'texts': self.data, **{
         f'member-{number}': given.Checkpoint(member, self.seed)
         for number, member in enumerate(members)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from neg_contrast import errors, scoring
-from neg_contrast.artifacts import folders
+from neg_contrast.artifacts import folders, places
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.models import kinds
@@ -184,7 +184,7 @@ def load_vectors(
     return embedder_lib.Embedder(
         dataset, text_encoder.TextEncoder(model, settings), folder
     )
-  made = read(pathlib.Path(checkpoint))
+  made = read(places.path(checkpoint))
   members = [load_member(settings, dataset, name, folder, seed)
              for name in made.members]
   for name, member, wanted in zip(
@@ -223,5 +223,5 @@ def folder_of(
 ) -> pathlib.Path | None:
   """What keeps a member's vectors: its own workdir, which may have them."""
   if folder is not None and model_lib.is_workdir(member):
-    return pathlib.Path(member) / retriever_lib.FOLDER
+    return places.path(member) / retriever_lib.FOLDER
   return folder

@@ -9,7 +9,7 @@ from typing import Any
 from absl import logging
 
 from neg_contrast import errors
-from neg_contrast.artifacts import artifact
+from neg_contrast.artifacts import artifact, places
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import pair_files, pair_writer, synthetic_pairs
 from neg_contrast.data import prepared as prepared_lib
@@ -54,7 +54,7 @@ class Pairs(artifact.Cached):
   @property
   def root(self) -> pathlib.Path:
     """Of the pairs of all corpora."""
-    return pathlib.Path(self.config.dir) / 'pairs'
+    return places.path(self.config.dir) / 'pairs'
 
   @property
   def label(self) -> str:

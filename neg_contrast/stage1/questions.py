@@ -8,7 +8,6 @@ bits of scores, and so now and then a question.
 
 import dataclasses
 import hashlib
-import pathlib
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -16,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from neg_contrast import errors, progress
-from neg_contrast.artifacts import artifact, folders
+from neg_contrast.artifacts import artifact, folders, places
 from neg_contrast.data import records, synthetic_pairs, tokenized
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.models import generator as generator_lib
@@ -75,7 +74,7 @@ class Questions(question_shards.ShardedQuestions):
     code = folders.sha256_json(self.identity)[:12]
     dataset = self.data.load()
     return question_shards.shards_of(
-        pathlib.Path(self.config.dir) / 'questions' / f'{dataset.name}-{code}',
+        places.path(self.config.dir) / 'questions' / f'{dataset.name}-{code}',
         len(dataset.prepared.passages), self.config.shard_passages,
     )
 

@@ -273,7 +273,7 @@ class Trainer:
       )
     if step == self._schedule.total_steps:
       progress = dataclasses.replace(progress, finished=True)
-    self._log.flush()
+    self._log.keep()
     self._checkpoints.save(state, progress)
     return progress
 

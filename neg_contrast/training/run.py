@@ -10,7 +10,7 @@ from jax.sharding import Mesh
 
 from neg_contrast import hosts
 from neg_contrast.artifacts import checkpoints as checkpoints_lib
-from neg_contrast.artifacts import failures, folders
+from neg_contrast.artifacts import failures, folders, leases
 from neg_contrast.data import thin_data
 from neg_contrast.models import by_name
 from neg_contrast.training import (
@@ -94,9 +94,10 @@ class Training(recipe.Recipe):
     measure = self._meter()
     hosts.on_first(lambda: self._describe_run(ready))
     hosts.on_first(lambda: self._warn_of_little(ready))
-    with failures.while_writing(workdir), checkpoints_lib.writing(
-        workdir
-    ) as checkpoints:
+    with (
+        failures.while_writing(workdir), leases.program(workdir),
+        checkpoints_lib.writing(workdir) as checkpoints,
+    ):
       state, progress = self._start(ready, checkpoints)
       logging.info(
           'training: %d examples, %d steps of %d queries, rows of %s tokens, '

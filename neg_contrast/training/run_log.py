@@ -16,10 +16,12 @@ from typing import Any
 from absl import logging
 
 from neg_contrast import errors, hosts, listeners, progress
-from neg_contrast.artifacts import atomic
+from neg_contrast.artifacts import atomic, places
 from neg_contrast.training import solved
 
 FILE = 'log.jsonl'
+_TENSORBOARD = 'tensorboard'  # Folder of its events.
+_UPLOAD_SECONDS = 60.0  # Between uploads of the whole log, at least.
 _CHECKSUM = 'crc32'  # Of a line without it.
 
 
@@ -70,9 +72,11 @@ class RunLog:
     self._watch = solved.Watch(remedy, total_steps)
     for record in _cut_back(path, start_step):
       self._watch.see(record['step'], record.get('contrast', {}))
-    self._file = open(path, 'a', encoding='utf-8')  # noqa: SIM115
+    self._growing = places.Growing(path, workdir / _TENSORBOARD)
+    self._file = open(  # noqa: SIM115
+        places.local(path), 'a', encoding='utf-8')
     self._writer = tensorboardX.SummaryWriter(
-        str(workdir / 'tensorboard'), purge_step=start_step + 1
+        str(places.on_disk(workdir / _TENSORBOARD)), purge_step=start_step + 1
     )
     self._total_steps = total_steps
     self._recent: collections.deque[float] = collections.deque(maxlen=50)
@@ -153,14 +157,20 @@ class RunLog:
     )
 
   def flush(self) -> None:
-    """Puts on disk what was written."""
+    """Puts on disk what was written; in a bucket, once a minute."""
     self._file.flush()
     os.fsync(self._file.fileno())
     self._writer.flush()
+    self._growing.put(_UPLOAD_SECONDS)
+
+  def keep(self) -> None:
+    """Puts on disk what was written, and in a bucket: comes before a save."""
+    self.flush()
+    self._growing.put()
 
   def close(self) -> None:
-    """Flushes and closes."""
-    self.flush()
+    """Keeps what was written, and closes."""
+    self.keep()
     self._file.close()
     self._writer.close()
 
@@ -190,6 +200,9 @@ class NoLog(RunLog):
     """Does nothing."""
 
   def flush(self) -> None:
+    """Does nothing."""
+
+  def keep(self) -> None:
     """Does nothing."""
 
   def close(self) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from neg_contrast import errors
+from neg_contrast.artifacts import places
 from neg_contrast.data import records
 from neg_contrast.data.formats import files, line_blocks
 from neg_contrast.data.formats import given_pairs as pairs
@@ -33,7 +34,7 @@ class Beir:
     Raises:
       UserError: one is missing.
     """
-    folder = pathlib.Path(place)
+    folder = places.path(place)
     self._invalid = invalid
     self._corpus = files.plain_or_gzip(folder / 'corpus.jsonl')
     lacking = [] if self._corpus.is_file() else [self._corpus]

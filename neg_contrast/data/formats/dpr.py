@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from neg_contrast import errors
+from neg_contrast.artifacts import places
 from neg_contrast.data import records
 from neg_contrast.data.formats import files, line_blocks
 from neg_contrast.data.formats import given_pairs as pairs
@@ -41,7 +42,7 @@ class Dpr(pairs.Pairs):
     Raises:
       UserError: there are none, or two that may be the corpus.
     """
-    found = files.listing(pathlib.Path(place), *_TRAINING, _ANSWERS, _CORPUS)
+    found = files.listing(places.path(place), *_TRAINING, _ANSWERS, _CORPUS)
     ending = lambda *ends: [
         file for file in found if files.plain_name(file).endswith(ends)
     ]

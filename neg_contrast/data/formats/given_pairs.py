@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 from neg_contrast import errors
+from neg_contrast.artifacts import places
 from neg_contrast.data import records
 from neg_contrast.data.formats import files, line_blocks
 
@@ -193,7 +194,7 @@ def by_first_row(
   Raises:
     UserError: there are no files, or one is neither.
   """
-  place = pathlib.Path(spec.partition(':')[2])
+  place = places.path(spec.partition(':')[2])
   questions, passages = [], []
   for file in files.listing(place, '.jsonl', '.json'):
     first = first_row(file)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from absl import logging
 
 from neg_contrast import errors
+from neg_contrast.artifacts import places
 from neg_contrast.data import records
 from neg_contrast.data.formats import files, line_blocks
 
@@ -34,11 +35,11 @@ class MsMarco:
       UserError: one is missing.
     """
     self._invalid = invalid
-    found = files.listing(pathlib.Path(place), '.tsv', '.txt')
+    found = files.listing(places.path(place), '.tsv', '.txt')
     starting = lambda *starts: tuple(
         file for file in found if file.name.startswith(starts)
     )
-    if pathlib.Path(place).is_file():
+    if places.path(place).is_file():
       raise errors.UserError(
           f'msmarco:{place}: is a file; name the folder that holds '
           'collection.tsv, queries.train.tsv and qrels.train.tsv'

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from neg_contrast import errors
+from neg_contrast.artifacts import places
 from neg_contrast.data import records
 from neg_contrast.data.formats import column_tables, files, text
 from neg_contrast.data.formats import given_pairs as pairs
@@ -70,14 +71,14 @@ class OwnData:
     """
     spec = f'{kind}:{place}'
     table, _, asked = place.partition('?')
-    self._kind, self._table = kind, pathlib.Path(table)
+    self._kind, self._table = kind, places.path(table)
     self._invalid = invalid
     self._options = _parse(spec, asked)
     self._columns = self._look(self._table, kind)
     self._need('question')
     self._documents: text.Text | None = None
     self._listed: tuple[pathlib.Path, str] | None = None
-    documents = pathlib.Path(self._options.documents)
+    documents = places.path(self._options.documents)
     own: tuple[pathlib.Path, ...] = ()
     if not self._options.documents:
       self._need('text')

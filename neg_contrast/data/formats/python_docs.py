@@ -13,6 +13,7 @@ import sysconfig
 from collections.abc import Iterator
 
 from neg_contrast import errors
+from neg_contrast.artifacts import places
 from neg_contrast.data import records
 
 # Tests, vendored and generated code, and things that are no library.
@@ -128,6 +129,6 @@ def _split_of(module: str) -> str:
 
 FORMAT = records.SourceFormat(
     'python_docs',
-    lambda place, _: PythonDocs(pathlib.Path(place) if place else None),
+    lambda place, _: PythonDocs(places.path(place) if place else None),
     needs_place=False,
 )

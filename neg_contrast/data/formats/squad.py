@@ -1,10 +1,10 @@
 """SQuAD json (v1.1 and v2): paragraphs are passages, articles documents."""
 
-import pathlib
 from collections.abc import Iterator
 from typing import Any
 
 from neg_contrast import errors
+from neg_contrast.artifacts import places
 from neg_contrast.data import records
 from neg_contrast.data.formats import files
 from neg_contrast.data.formats import given_pairs as pairs
@@ -27,7 +27,7 @@ class Squad:
     Raises:
       UserError: there are none.
     """
-    self.files = files.listing(pathlib.Path(place), '.json')
+    self.files = files.listing(places.path(place), '.json')
     if not self.files:
       raise errors.UserError(
           f'squad:{place}: no such file, or a folder without .json or .json.gz '

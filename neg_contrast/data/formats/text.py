@@ -1,10 +1,10 @@
 """Folders of text files: each one a document, to be cut by `job=split`."""
 
 import html.parser
-import pathlib
 from collections.abc import Iterator
 
 from neg_contrast import errors
+from neg_contrast.artifacts import places
 from neg_contrast.data import records
 
 _HTML = ('.html', '.htm')
@@ -31,7 +31,7 @@ class Text:
     Raises:
       UserError: there are none.
     """
-    self._folder = pathlib.Path(place)
+    self._folder = places.path(place)
     self._invalid = invalid
     self.files = tuple(sorted(
         path for path in self._folder.rglob('*')

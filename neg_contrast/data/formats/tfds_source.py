@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from neg_contrast import errors
-from neg_contrast.artifacts import folders
+from neg_contrast.artifacts import folders, places
 from neg_contrast.data import records
 from neg_contrast.data.formats import files, prepared_folder
 
@@ -76,7 +76,7 @@ def open_tfds(place: str, invalid: records.InvalidRecords) -> records.Source:
     UserError: there is no such data set, it is not stored as array_record, or
       nothing says which feature is what.
   """
-  path = pathlib.Path(place)
+  path = places.path(place)
   if (path / folders.MANIFEST).is_file():
     return prepared_folder.PreparedFolder(path)
   if (path / _INFO).is_file():
@@ -206,9 +206,9 @@ class Foreign:
     import tensorflow_datasets as tfds  # Slow to import.
 
     with _reading(self._folder):
-      source = tfds.builder_from_directory(str(self._folder)).as_data_source(
-          split
-      )
+      source = tfds.builder_from_directory(
+          str(places.local_folder(self._folder))
+      ).as_data_source(split)
     for number, row in _in_order(self._folder, source):
       if not number:
         self._check_features(row)

@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from neg_contrast import errors
+from neg_contrast.artifacts import places
 from neg_contrast.data import records
 from neg_contrast.data.formats import files, line_blocks
 from neg_contrast.data.formats import given_pairs as pairs
@@ -44,7 +45,7 @@ class Zeshel:
     Raises:
       UserError: there are no documents.
     """
-    folder = pathlib.Path(place)
+    folder = places.path(place)
     self._invalid = invalid
     self._documents, self._mentions = (
         {_world_of(path): path

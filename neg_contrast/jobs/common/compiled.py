@@ -4,10 +4,13 @@ import pathlib
 
 import jax
 
+from neg_contrast.artifacts import places
+
 _SECONDS = 0.5  # What takes less is compiled again.
 
 
 def keep(workdir: pathlib.Path) -> None:
   """Compiles each program once for all runs, and keeps it in the workdir."""
-  jax.config.update('jax_compilation_cache_dir', str(workdir / 'compiled'))
+  folder = places.on_disk(workdir / 'compiled')
+  jax.config.update('jax_compilation_cache_dir', str(folder))
   jax.config.update('jax_persistent_cache_min_compile_time_secs', _SECONDS)

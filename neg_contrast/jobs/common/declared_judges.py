@@ -1,9 +1,8 @@
 """Declares the judge that a config names, with its calibration."""
 
 import dataclasses
-import pathlib
 
-from neg_contrast.artifacts import artifact, folders
+from neg_contrast.artifacts import artifact, folders, places
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.evaluation import calibrated, first_stage, judged
 from neg_contrast.jobs.common import settings_of_rooms
@@ -41,7 +40,7 @@ def judge_of(
   encoding = dataclasses.replace(
       settings_of_rooms.encoding(config), model=settings, row_length=0
   )
-  kept = pathlib.Path(name) / calibrated.FILE
+  kept = places.path(name) / calibrated.FILE
   return judge_lib.Judge(
       model,
       calibrated.GivenCalibration(model, kept) if kind and kept.exists()
@@ -53,7 +52,7 @@ def judge_of(
 def _fitted(config, gold, model, encoding) -> artifact.Artifact:
   """On the candidates of the strategy that needs no training, or on BM25's."""
   negatives, data = config.negatives, config.data
-  mined = pathlib.Path(negatives.mined_dir)
+  mined = places.path(negatives.mined_dir)
   queries = judged.TuneJudged(gold, dataclasses.replace(
       config.evaluation, depth=negatives.depth
   ))

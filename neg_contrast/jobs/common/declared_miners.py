@@ -1,8 +1,8 @@
 """Declares the trainings of the miners that a config asks for."""
 
 import dataclasses
-import pathlib
 
+from neg_contrast.artifacts import places
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.jobs.common import settings_of_rooms
 from neg_contrast.mining import miners
@@ -37,7 +37,7 @@ def of(
       ),
   )
   return miners.Miners(
-      settings_of_rooms.training(miner), gold, pathlib.Path(settings.mined_dir)
+      settings_of_rooms.training(miner), gold, places.path(settings.mined_dir)
   )
 
 

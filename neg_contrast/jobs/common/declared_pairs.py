@@ -4,7 +4,7 @@ import dataclasses
 import pathlib
 
 from neg_contrast import errors
-from neg_contrast.artifacts import artifact
+from neg_contrast.artifacts import artifact, places
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.jobs.common import declared_judges, settings_of_rooms
 from neg_contrast.models import given
@@ -50,7 +50,7 @@ def generator(config: config_lib.Config) -> artifact.Artifact:
   own = config.generator
   if own is not None:
     with errors.within('generator'):
-      return generator_run(own, pathlib.Path(own.workdir))
+      return generator_run(own, places.path(own.workdir))
   is_encoder = config.job == 'train'  # Then its model's keys are of that.
   return given.GeneratorStart(
       config.checkpoint, config.seed,
@@ -89,7 +89,7 @@ def _index(
     config: config_lib.Config, data: dataset_lib.Data
 ) -> corpus_index.CorpusIndex:
   """What a model searches with; all jobs share it that mine or filter."""
-  folder = pathlib.Path(config.negatives.mined_dir) / retriever_lib.FOLDER
+  folder = places.path(config.negatives.mined_dir) / retriever_lib.FOLDER
   settings = config.synthetic
   return corpus_index.CorpusIndex(
       corpus_vectors.Embeddings(

@@ -3,7 +3,7 @@
 import dataclasses
 import pathlib
 
-from neg_contrast.artifacts import artifact
+from neg_contrast.artifacts import artifact, places
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import synthetic_pairs
 from neg_contrast.jobs.common import (
@@ -97,7 +97,7 @@ def task_of(
       split=(synthetic_pairs.SPLIT if config.synthetic.pairs
              else config.data.train_split),
       depth=settings.depth,
-      mined_dir=pathlib.Path(settings.mined_dir),
+      mined_dir=places.path(settings.mined_dir),
       max_queries=max_queries,
       k1=evaluation.bm25_k1,
       b=evaluation.bm25_b,

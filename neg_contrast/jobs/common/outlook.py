@@ -7,7 +7,7 @@ hub is asked for some seconds.
 import dataclasses
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, cast
 
 from neg_contrast import errors, sharding
 from neg_contrast.artifacts import artifact, plan
@@ -144,7 +144,8 @@ class _Look:
     sets = _trained_on(run)
     if len(sets) != 1 or isinstance(run, run_artifacts.CachedRun):
       return  # Several sets, of which none has to be large.
-    found, seen = self._peeks.get(sets[0][0]), self._glances.get(run.start)
+    found = self._peeks.get(sets[0][0])
+    seen = self._glances.get(cast(given.Checkpoint, run.start))
     if found is None:
       return
     count = expense.examples_of(run, found).number

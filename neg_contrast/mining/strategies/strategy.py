@@ -2,11 +2,10 @@
 
 import abc
 import dataclasses
-import pathlib
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
-from neg_contrast.artifacts import artifact
+from neg_contrast.artifacts import artifact, places
 from neg_contrast.mining import candidates
 from neg_contrast.mining import mining_task as task_lib
 
@@ -97,5 +96,5 @@ class Strategy(abc.ABC):
 
 def absolute(checkpoint: str) -> str:
   """The place of a folder; other names stay."""
-  path = pathlib.Path(checkpoint)
+  path = places.path(checkpoint)
   return str(path.resolve()) if path.is_dir() else checkpoint

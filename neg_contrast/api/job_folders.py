@@ -8,6 +8,8 @@ import shutil
 import tempfile
 from typing import Any
 
+from neg_contrast.artifacts import places
+
 NAME = 'objects'
 """Of a data set that came as objects, in `metrics.json`."""
 
@@ -21,7 +23,7 @@ def folder_or_temporary(
     folder: of the user; None: there is none.
     name: of the temporary place; equal names are one place.
   """
-  return pathlib.Path(folder) if folder is not None else _temporary() / name
+  return places.path(folder) if folder is not None else _temporary() / name
 
 
 def settings_of(root: pathlib.Path) -> dict[str, Any]:

@@ -1,0 +1,240 @@
+"""Objects of a bucket: looked at, fetched, put and removed, each as a whole.
+
+fsspec talks to the bucket, as etils' epath does for Orbax; for gs:// it needs
+the package gcsfs. An object appears whole or not at all. What goes wrong is one
+line that names the object.
+"""
+
+import contextlib
+import dataclasses
+import errno
+import pathlib
+import time
+from collections.abc import Iterator
+from typing import IO, Any
+
+from neg_contrast import errors, hosts
+
+_NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_REFUSED = (401, 403)
+_INSTALL = ('needs the package gcsfs: pip install -r '
+            'launch/requirements-gcs.txt, or "neg_contrast[gcs]"')
+_TRUSTED_SECONDS = 10.0
+_seen: dict[str, tuple[float, 'Found']] = {}  # Objects, and when.
+
+
+@dataclasses.dataclass(frozen=True)
+class Found:
+  """What lies at an address.
+
+  Attributes:
+    is_folder: whether it is only the beginning of other names.
+    size: bytes of an object.
+    version: changes when an object is written again.
+    seconds: when it was written, since 1970.
+  """
+
+  is_folder: bool
+  size: int = 0
+  version: str = ''
+  seconds: float = 0.0
+
+
+@contextlib.contextmanager
+def talking(address: str) -> Iterator[None]:
+  """Says in one line what goes wrong with an object.
+
+  Args:
+    address: of the object.
+
+  Raises:
+    FileNotFoundError: there is no such object.
+    UserError: the bucket refuses, the connection fails, or gcsfs is missing.
+  """
+  try:
+    yield
+  except (FileNotFoundError, errors.UserError):
+    raise
+  except ImportError as e:
+    raise errors.UserError(f'{address}: {_INSTALL} ({e})') from None
+  except OSError as e:
+    if e.errno in _NO_SPACE:
+      raise
+    raise _failure(address, e) from None
+  except Exception as e:  # Libraries of the network raise anything.
+    raise _failure(address, e) from None
+
+
+def look(address: str) -> Found | None:
+  """What lies at an address; None: nothing. Raises as `talking`.
+
+  An object that this process saw or wrote within `_TRUSTED_SECONDS` is taken
+  for unchanged, where it is the only process of its program; that something is
+  missing never is.
+  """
+  seen = _seen.get(address)
+  if seen and time.monotonic() - seen[0] < _TRUSTED_SECONDS and (
+      not hosts.are_several()):
+    return seen[1]
+  with talking(address):
+    try:
+      found = _found(_system(address).info(address))
+    except FileNotFoundError:
+      _seen.pop(address, None)
+      return None
+  if not found.is_folder:
+    _seen[address] = time.monotonic(), found
+  return found
+
+
+def names(address: str) -> list[str]:
+  """Names in a folder, sorted; empty: no such folder. Raises as `talking`."""
+  with talking(address):
+    try:
+      listed = _system(address).ls(address, detail=False)
+    except (FileNotFoundError, NotADirectoryError):
+      return []
+  own = address.partition('://')[2].rstrip('/')
+  return sorted({one.rstrip('/').rpartition('/')[2] for one in listed
+                 if one.rstrip('/') != own})
+
+
+def objects(address: str) -> dict[str, Found]:
+  """Objects below a folder, by their paths in it. Raises as `talking`."""
+  with talking(address):
+    try:
+      listed = _system(address).find(address, detail=True)
+    except FileNotFoundError:
+      return {}
+  start = address.partition('://')[2].rstrip('/') + '/'
+  return {name.lstrip('/').removeprefix(start): _found(facts)
+          for name, facts in sorted(listed.items())
+          if name.lstrip('/').startswith(start)}
+
+
+def fetch(address: str, path: pathlib.Path) -> None:
+  """Copies an object to a file, as a whole or with an error.
+
+  Raises:
+    FileNotFoundError: there is no such object.
+    UserError: as `talking`, or fewer bytes came than the object has.
+  """
+  with talking(address):
+    system = _system(address)
+    size = system.info(address)['size']
+    system.get_file(address, str(path))
+    came = path.stat().st_size
+    if came != size:
+      raise errors.UserError(
+          f'{address}: {came:,} of {size:,} bytes came before the connection '
+          'broke; the same command goes on'
+      )
+
+
+def put(path: pathlib.Path, address: str) -> Found:
+  """Copies a file to an object, which appears when it is whole.
+
+  Raises:
+    UserError: as `talking`, or there is no such bucket.
+  """
+  with talking(address):
+    try:
+      _system(address).put_file(str(path), address)
+    except FileNotFoundError:
+      raise _no_bucket(address) from None
+    finally:
+      _seen.pop(address, None)
+  there = look(address)
+  if there is None or there.size != path.stat().st_size:
+    raise errors.UserError(
+        f'{address}: not whole after it was written; the same command goes on')
+  return there
+
+
+def put_bytes(content: bytes, address: str, is_new: bool = False) -> bool:
+  """Writes an object.
+
+  Args:
+    content: of the object.
+    address: where.
+    is_new: only if there is none.
+
+  Returns:
+    Whether it was written.
+
+  Raises:
+    UserError: as `talking`, or there is no such bucket.
+  """
+  if is_new and look(address) is not None:
+    return False
+  with talking(address):
+    try:
+      _system(address).pipe_file(
+          address, content, mode='create' if is_new else 'overwrite')
+    except FileExistsError:
+      return False
+    except FileNotFoundError:
+      raise _no_bucket(address) from None
+    finally:
+      _seen.pop(address, None)
+  return True
+
+
+def get_bytes(address: str) -> bytes:
+  """The content of an object; raises as `talking`."""
+  with talking(address):
+    return _system(address).cat_file(address)
+
+
+@contextlib.contextmanager
+def reading(address: str) -> Iterator[IO[bytes]]:
+  """An object as a stream that no file keeps; raises as `talking`."""
+  with talking(address), _system(address).open(address, 'rb') as stream:
+    yield stream
+
+
+def remove(address: str) -> None:
+  """Removes an object, if it is there; raises as `talking`."""
+  _seen.pop(address, None)
+  with talking(address), contextlib.suppress(FileNotFoundError):
+    _system(address).rm_file(address)
+
+
+def _system(address: str) -> Any:
+  """The file system of an address; it keeps no listings."""
+  import fsspec
+
+  return fsspec.core.url_to_fs(address, use_listings_cache=False)[0]
+
+
+def _found(facts: dict[str, Any]) -> Found:
+  if facts['type'] == 'directory':
+    return Found(True)
+  version = next((str(facts[key]) for key in ('generation', 'etag', 'ETag',
+                                              'md5Hash') if facts.get(key)), '')
+  written: Any = facts.get('mtime') or facts.get('LastModified')
+  return Found(False, int(facts['size']), version,
+               written.timestamp() if hasattr(written, 'timestamp') else 0.0)
+
+
+def _no_bucket(address: str) -> errors.UserError:
+  bucket = '/'.join(address.split('/')[:3])
+  return errors.UserError(f'{address}: there is no bucket {bucket}')
+
+
+def _failure(address: str, e: Exception) -> errors.UserError:
+  """One line about what a library of the network raised."""
+  reason = ' '.join(str(e).split()) or type(e).__name__
+  code = str(getattr(e, 'code', None) or getattr(e, 'status', None) or '')
+  is_refused = isinstance(e, PermissionError) or (
+      code in map(str, _REFUSED) or 'forbidden' in reason.lower())
+  if is_refused:
+    return errors.UserError(
+        f'{address}: the bucket refuses ({reason:.200}). Log in (gcloud auth '
+        'application-default login), or ask for the right to read and write '
+        'objects'
+    )
+  return errors.UserError(
+      f'{address}: the connection failed ({type(e).__name__}: {reason:.200}); '
+      'the same command goes on with what is finished'
+  )

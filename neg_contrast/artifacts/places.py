@@ -1,0 +1,261 @@
+"""Where files lie: on a disk of this machine, or under `gs://`.
+
+The one module that knows the difference. `path` makes a path of what a user
+writes. Paths of a disk are as they ever were. A path in a bucket reads like
+one, see `bucket_path.py`; files and folders appear in the bucket whole or not
+at all, a manifest last.
+"""
+
+import concurrent.futures
+import contextlib
+import glob
+import os
+import pathlib
+import re
+import shutil
+import time
+from collections.abc import Iterator
+from typing import IO, Any
+
+from neg_contrast import errors, hosts
+from neg_contrast.artifacts import bucket_path, buckets, fetched
+
+_SCHEME = re.compile(r'(\w+)://?')
+_BUCKETS = ('gs',)
+_THREADS = 8  # That talk to a bucket at the same time.
+
+
+def path(place: str | os.PathLike[str]) -> pathlib.Path:
+  """The path that a user's words name.
+
+  Raises:
+    UserError: they begin with the `scheme://` of what is not supported.
+  """
+  if isinstance(place, pathlib.Path):
+    return place
+  text = str(place)
+  scheme = _SCHEME.match(text)
+  if scheme is None:
+    return pathlib.Path(text)
+  problem = errors.bucket_problem(text)
+  if problem:
+    raise errors.UserError(f'{text}: {problem}')
+  return (bucket_path.BucketPath(text) if scheme[1] in _BUCKETS
+          else pathlib.Path(text))
+
+
+def is_remote(place: pathlib.Path) -> bool:
+  """Whether a path lies in a bucket."""
+  return isinstance(place, bucket_path.BucketPath)
+
+
+def check_alone(place: pathlib.Path) -> None:
+  """Refuses to write to a bucket with several processes.
+
+  Raises:
+    UserError: says what to do instead.
+  """
+  if is_remote(place) and hosts.are_several():
+    raise errors.UserError(
+        f'{place}: so far a program of one process alone writes to a bucket; '
+        f'name a {errors.flag("workdir")}, --{errors.key("data.prepared_dir")} '
+        f'and --{errors.key("negatives.mined_dir")} on a disk that all '
+        f'{hosts.count()} processes see'
+    )
+
+
+def local(place: pathlib.Path) -> pathlib.Path:
+  """A file of this disk: itself, or the copy of an object, fetched now."""
+  if isinstance(place, bucket_path.BucketPath):
+    return place.copy_now()
+  return place
+
+
+def local_folder(
+    folder: pathlib.Path, *suffixes: str
+) -> pathlib.Path:
+  """A folder of this disk with the files of a folder, fetched one by one.
+
+  Args:
+    folder: itself, if it is of this disk.
+    suffixes: endings of those that are fetched; default: all.
+  """
+  if not isinstance(folder, bucket_path.BucketPath):
+    return folder
+  for name in buckets.objects(str(folder)):
+    if not suffixes or name.endswith(suffixes):
+      fetched.current(f'{folder}/{name}')
+  return folder.copy
+
+
+def scratch(place: pathlib.Path) -> pathlib.Path:
+  """Where a file or folder is written before it takes its place."""
+  near = on_disk(place)
+  return near.with_name(near.name + '.partial')
+
+
+def on_disk(place: pathlib.Path) -> pathlib.Path:
+  """Itself, or a place of this disk for what need not be in the bucket."""
+  return place.copy if isinstance(place, bucket_path.BucketPath) else place
+
+
+def matching(pattern: str) -> list[pathlib.Path]:
+  """What is there under names of a pattern, see `glob`, by name."""
+  whole = path(pattern)
+  if not is_remote(whole):
+    return [pathlib.Path(name) for name in sorted(glob.glob(pattern))]
+  return list(bucket_path.BucketPath(*whole.parts[:2]).glob(
+      '/'.join(whole.parts[2:])))
+
+
+def locks(place: pathlib.Path) -> pathlib.Path:
+  """The file by which processes of this machine take turns at a place."""
+  near = on_disk(place).absolute()
+  return near.parent / '.locks' / near.name
+
+
+@contextlib.contextmanager
+def replacing(place: pathlib.Path) -> Iterator[pathlib.Path]:
+  """Yields a path to write to; the file takes its place when the block ends.
+
+  When the block fails, an older file stays.
+  """
+  partial = scratch(place)
+  if is_remote(place):
+    partial.parent.mkdir(parents=True, exist_ok=True)
+  try:
+    yield partial
+    move(partial, place)
+  finally:
+    partial.unlink(missing_ok=True)
+
+
+def move(partial: pathlib.Path, place: pathlib.Path) -> None:
+  """Gives a file of this disk its place; `partial` is gone then."""
+  if not isinstance(place, bucket_path.BucketPath):
+    os.replace(partial, place)
+    return
+  partial = on_disk(partial)
+  there = buckets.put(partial, str(place))
+  os.replace(partial, place.copy)
+  fetched.note_of_copy(str(place), there)
+
+
+class Growing:
+  """Files that are appended to on this disk, and put in a bucket as a whole.
+
+  Where their places are on this disk, there is nothing to do.
+  """
+
+  def __init__(self, *places: pathlib.Path):
+    """Puts nothing yet; `places` are files, or folders of such files."""
+    self._places = [place for place in places if is_remote(place)]
+    self._sizes: dict[pathlib.Path, int] = {}
+    self._last = time.monotonic()
+
+  def put(self, seconds: float = 0.0) -> None:
+    """Puts what has grown, unless that was done so many seconds ago.
+
+    Raises:
+      UserError: it can't be put there.
+    """
+    if not self._places or time.monotonic() - self._last < seconds:
+      return
+    self._last = time.monotonic()
+    for place in self._places:
+      near = on_disk(place)
+      for file in sorted(near.rglob('*')) if near.is_dir() else [near]:
+        size = file.stat().st_size
+        if file.is_file() and self._sizes.get(file) != size:
+          buckets.put(file, str(place / file.relative_to(near)))
+          self._sizes[file] = size
+
+
+def move_folder(partial: pathlib.Path, folder: pathlib.Path, last: str) -> None:
+  """Gives a folder of this disk its place, where there may be an older one.
+
+  Args:
+    partial: the folder; gone when this returns.
+    folder: its place. In a bucket, the manifests of an older one are removed
+      before anything else, and the new one comes last: what is there with a
+      manifest is whole.
+    last: name of the manifest.
+  """
+  if not isinstance(folder, bucket_path.BucketPath):
+    old = folder.with_name(folder.name + '.old')
+    if folder.exists():
+      os.replace(folder, old)
+    os.replace(partial, folder)
+    shutil.rmtree(old, ignore_errors=True)
+    return
+  remove(folder)
+  names = sorted(one.relative_to(partial).as_posix()
+                 for one in partial.rglob('*') if one.is_file())
+  there: dict[str, buckets.Found] = {}
+
+  def put(name: str) -> None:
+    there[name] = buckets.put(partial / name, f'{folder}/{name}')
+
+  with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
+    list(pool.map(put, [name for name in names if name != last]))
+  put(last)
+  os.replace(partial, folder.copy)
+  for name, found in there.items():
+    fetched.note_of_copy(f'{folder}/{name}', found)
+
+
+def rename(place: pathlib.Path, name: str) -> None:
+  """Gives a small file another name in its folder."""
+  if not is_remote(place):
+    os.replace(place, place.with_name(name))
+    return
+  address = str(place.with_name(name))
+  with contextlib.suppress(FileNotFoundError):  # Another process was first.
+    buckets.put_bytes(buckets.get_bytes(str(place)), address)
+  place.unlink(missing_ok=True)
+
+
+def remove(folder: pathlib.Path) -> None:
+  """Removes a folder with all that is in it; in a bucket, manifests first."""
+  if not isinstance(folder, bucket_path.BucketPath):
+    shutil.rmtree(folder, ignore_errors=True)
+    return
+  names = sorted(buckets.objects(str(folder)), key=_is_no_manifest)
+  manifests = [name for name in names if not _is_no_manifest(name)]
+  for name in manifests:
+    buckets.remove(f'{folder}/{name}')
+  with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
+    list(pool.map(lambda name: buckets.remove(f'{folder}/{name}'),
+                  names[len(manifests):]))
+  for name in names:
+    fetched.forget(f'{folder}/{name}')
+  shutil.rmtree(folder.copy, ignore_errors=True)
+
+
+def _is_no_manifest(name: str) -> bool:
+  return name not in ('manifest.json', 'unfinished.json')
+
+
+def resolved(place: pathlib.Path) -> str:
+  """The one name of a file or folder, without links."""
+  return str(place) if is_remote(place) else os.path.realpath(place)
+
+
+@contextlib.contextmanager
+def streaming(place: pathlib.Path) -> Iterator[IO[bytes]]:
+  """The bytes of a file, read once: no copy of an object is kept."""
+  if isinstance(place, bucket_path.BucketPath):
+    with buckets.reading(str(place)) as stream:
+      yield stream
+  else:
+    with open(place, 'rb') as stream:
+      yield stream
+
+
+def for_orbax(folder: pathlib.Path) -> Any:
+  """The folder as Orbax takes it, which talks to buckets by itself."""
+  if not is_remote(folder):
+    return folder
+  from etils import epath
+
+  return epath.Path(str(folder))

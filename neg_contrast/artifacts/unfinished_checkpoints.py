@@ -1,0 +1,29 @@
+"""Checkpoints in a bucket that a kill left half saved.
+
+On a disk Orbax saves to a folder of another name, and removes what is left of
+one. In a bucket it saves in place, writes `commit_success.txt` last, and leaves
+what has none.
+"""
+
+import pathlib
+
+from absl import logging
+
+from neg_contrast import hosts
+from neg_contrast.artifacts import places
+
+_COMMITTED = 'commit_success.txt'
+
+
+def remove(folder: pathlib.Path) -> None:
+  """Removes them; the first process does. A folder on a disk has none.
+
+  Args:
+    folder: of all checkpoints of a run, which this program writes.
+  """
+  if not places.is_remote(folder) or not hosts.is_first():
+    return
+  for step in folder.iterdir():
+    if not (step / _COMMITTED).exists():
+      logging.info('%s: was not saved to its end; removed', step)
+      places.remove(step)

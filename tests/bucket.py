@@ -1,0 +1,189 @@
+"""An emulator of Google Cloud Storage on the loopback, as a bucket for tests.
+
+It serves from memory, in this process, one request at a time. Conditions on the
+generation of an object, which the emulator ignores, are added. `trouble` makes
+it refuse, or break connections in the middle.
+"""
+
+import contextlib
+import logging
+import os
+import pathlib
+import socket
+import time
+import urllib.parse
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from neg_contrast.artifacts import buckets
+
+BUCKET = 'gs://bucket'
+_QUIET = ('gcp_storage_emulator', 'gcsfs')
+
+Trouble = Callable[[str, str], str]
+"""(method, path with query) -> '' (none), 'refuse' or 'break'."""
+
+
+def free_port() -> int:
+  with socket.socket() as s:
+    s.bind(('127.0.0.1', 0))
+    return s.getsockname()[1]
+
+
+class Emulator:
+  """A running one.
+
+  Attributes:
+    url: of its API.
+    trouble: what goes wrong with a request, by default nothing.
+    asked: (method, path) of all requests.
+  """
+
+  def __init__(self):
+    from gcp_storage_emulator import exceptions, server
+
+    for name in _QUIET:
+      logging.getLogger(name).setLevel(logging.CRITICAL)
+    self.trouble: Trouble = lambda method, path: ''
+    self.asked: list[tuple[str, str]] = []
+    port = free_port()
+    self.url = f'http://127.0.0.1:{port}'
+    emulator = self
+
+    class Handler(server.RequestHandler):
+      """Logs nothing; gets into trouble where it is asked to."""
+
+      def _handle(self, method: str) -> None:
+        emulator.asked.append((method, self.path))
+        trouble = emulator.trouble(method, self.path)
+        if trouble == 'refuse':
+          self.send_response(403)
+          body = b'{"error": {"code": 403, "message": "Forbidden"}}'
+          self.send_header('Content-Type', 'application/json')
+          self.send_header('Content-Length', str(len(body)))
+          self.end_headers()
+          self.wfile.write(body)
+        elif trouble == 'break':
+          self.send_response(200)
+          self.send_header('Content-Length', '1000000')
+          self.end_headers()
+          self.wfile.write(b'half')
+          self.wfile.flush()
+          self.connection.shutdown(socket.SHUT_RDWR)
+        else:
+          with contextlib.suppress(ConnectionError):  # Of a client that left.
+            self._answer(method)
+
+      def _answer(self, method: str) -> None:
+        """With generations of objects, which TensorStore relies on."""
+        url = urllib.parse.urlsplit(self.path)
+        query = dict(urllib.parse.parse_qsl(url.query))
+        name = query.get('name') if method == 'POST' else (
+            urllib.parse.unquote(url.path.partition('/o/')[2]))
+        there = self._generation_of(name) if name else '0'
+        self._generation = there if query.get('alt') == 'media' else '0'
+        wanted, known = (query.get(f'ifGeneration{kind}', there)
+                         for kind in ('Match', 'NotMatch'))
+        if wanted != there:
+          self._say(412)
+        elif 'ifGenerationNotMatch' in query and known == there != '0':
+          self._say(304)
+        else:
+          server.Router(self).handle(method)
+
+      def _generation_of(self, name: str) -> str:
+        with contextlib.suppress(exceptions.NotFound):
+          return self.storage.get_file_obj('bucket', name)['generation']
+        return '0'
+
+      def _say(self, status: int) -> None:
+        self.rfile.read(int(self.headers.get('Content-Length') or 0))
+        self.send_response(status)
+        self.send_header('Content-Length', '0')
+        self.end_headers()
+
+      def end_headers(self) -> None:
+        if getattr(self, '_generation', '0') != '0':
+          self.send_header('x-goog-generation', self._generation)
+        super().end_headers()
+
+      def do_GET(self) -> None:
+        self._handle(server.GET)
+
+      def do_POST(self) -> None:
+        self._handle(server.POST)
+
+      def do_DELETE(self) -> None:
+        self._handle(server.DELETE)
+
+      def do_PUT(self) -> None:
+        self._handle(server.PUT)
+
+      def do_PATCH(self) -> None:
+        self._handle(server.PATCH)
+
+      def log_message(self, *_) -> None:
+        pass
+
+    old = server.RequestHandler
+    server.RequestHandler = Handler
+    try:
+      self._server = server.create_server(
+          '127.0.0.1', port, in_memory=True, default_bucket='bucket')
+      self._server.start()
+    finally:
+      self._serving = old
+    time.sleep(0.05)
+
+  def stop(self) -> None:
+    from gcp_storage_emulator import server
+
+    server.RequestHandler = self._serving
+    self._server.stop()
+
+  def environment(self, cache: pathlib.Path) -> dict[str, str]:
+    """What lets programs find it."""
+    return {
+        'STORAGE_EMULATOR_HOST': self.url,
+        'TENSORSTORE_GCS_HTTP_URL': self.url,
+        'GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT': 'false',
+        'NEG_CONTRAST_CACHE': str(cache),
+    }
+
+
+@contextlib.contextmanager
+def running(cache: pathlib.Path) -> Iterator[Emulator]:
+  """A bucket, and the environment that leads to it."""
+  pytest.importorskip('gcp_storage_emulator')
+  gcsfs = pytest.importorskip('gcsfs')
+  emulator = Emulator()
+  try:
+    with pytest.MonkeyPatch.context() as patch:
+      for name, value in emulator.environment(cache).items():
+        patch.setenv(name, value)
+      gcsfs.GCSFileSystem.clear_instance_cache()
+      buckets._seen.clear()
+      yield emulator
+  finally:
+    emulator.stop()
+    gcsfs.GCSFileSystem.clear_instance_cache()
+
+
+def upload(folder: pathlib.Path, address: str) -> None:
+  """Copies a folder into the bucket."""
+  import fsspec
+
+  system = fsspec.core.url_to_fs(address, use_listings_cache=False)[0]
+  for file in sorted(folder.rglob('*')):
+    if file.is_file():
+      system.put_file(str(file), f'{address}/{os.path.relpath(file, folder)}')
+
+
+def names(address: str) -> list[str]:
+  """Objects below a folder."""
+  import fsspec
+
+  system = fsspec.core.url_to_fs(address, use_listings_cache=False)[0]
+  start = address.partition('://')[2] + '/'
+  return sorted(name.removeprefix(start) for name in system.find(address))
