@@ -32,6 +32,7 @@ from neg_contrast.settings.model_settings import ModelConfig
 from neg_contrast.settings.nce_settings import NceConfig
 from neg_contrast.settings.negatives_settings import FORMATS, NegativesConfig
 from neg_contrast.settings.optim_settings import OptimConfig
+from neg_contrast.settings.serve_settings import ServeConfig
 from neg_contrast.settings.source_list import MINED
 from neg_contrast.settings.study_settings import StudyConfig
 from neg_contrast.settings.synthetic_settings import PRETEXTS, SyntheticConfig
@@ -42,7 +43,7 @@ __all__ = [
     'BenchmarkConfig', 'CheckpointingConfig', 'CompareConfig', 'Config',
     'DataConfig', 'EnsembleConfig', 'EvaluationConfig', 'IndexConfig',
     'LossConfig', 'MeshConfig', 'MixtureConfig', 'ModelConfig', 'NceConfig',
-    'NegativesConfig', 'OptimConfig', 'SetConfig', 'StudyConfig',
+    'NegativesConfig', 'OptimConfig', 'ServeConfig', 'SetConfig', 'StudyConfig',
     'SyntheticConfig', 'TableConfig',
     'arguments', 'base_config', 'flat', 'from_dict',
     'inner_configs', 'named_sets', 'parse', 'set_key',
@@ -58,7 +59,7 @@ class Config(keys.Section):
     job: `train`, `evaluate`, `search`, `export`, `split`, `mine`, `audit`,
       `train_generator`, `generate_questions`, `ensemble`, `table`, `benchmark`,
       `nce_synthetic`, `nce_bias`, `train_reranker`, `rerank`, `judge`,
-      `compare`, `study` or `follow`.
+      `compare`, `study`, `follow` or `serve`.
     workdir: folder of the results, unless `--workdir` names one; empty:
       `workdirs/<config name>`.
     stage1: the config of the training whose checkpoint this one starts from,
@@ -93,6 +94,7 @@ class Config(keys.Section):
     nce: see NceConfig.
     compare: see CompareConfig.
     study: see StudyConfig.
+    serve: see ServeConfig.
     cells: configs by group and name: trainings for `job=table`, any runs that
       are evaluated for `job=study`.
   """
@@ -126,6 +128,7 @@ class Config(keys.Section):
   nce: NceConfig = keys.section(NceConfig, counts=False)
   compare: CompareConfig = keys.section(CompareConfig, counts=False)
   study: StudyConfig = keys.section(StudyConfig, counts=False)
+  serve: ServeConfig = keys.section(ServeConfig, counts=False)
   cells: 'dict[str, dict[str, Config]] | None' = keys.key(None, counts=False)
 
 
