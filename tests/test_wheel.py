@@ -82,6 +82,7 @@ def test_its_needs_are_the_lists_of_the_repository(wheel):
       'cuda': 'launch/requirements-cuda.txt',
       'parquet': 'launch/requirements-parquet.txt',
       'serve': 'launch/requirements-serve.txt',
+      'stores': 'launch/requirements-stores.txt',
       'test': 'tests/requirements.txt',
       'tpu': 'launch/tpu/requirements-tpu.txt',
   }.items()}

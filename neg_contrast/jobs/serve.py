@@ -12,6 +12,7 @@ from neg_contrast.retrieval import corpus_index
 from neg_contrast.retrieval import retriever as retriever_lib
 from neg_contrast.settings import config as config_lib
 
+_USUAL_QUERY = 'what people ask for in a few words'
 _LIBRARIES = ('starlette', 'uvicorn', 'prometheus_client')
 
 
@@ -58,12 +59,17 @@ class ServeJob:
       raise errors.UserError('job=serve answers with one process; start it '
                              'with --processes=1, and one on each host')
     bound = server.bind(limits)
-    passages = self._data.load().prepared.passages
+    prepared = self._data.load().prepared
+    passages = prepared.passages
     metrics = server_metrics.ServerMetrics(len(passages))
     answer = answering.Answerer(
         self._index.load(), passages, limits.most_depth, metrics.on_stage
     )
-    answer.warm_up(limits.most_characters // 2, config.evaluation.depth)
+    answer.warm_up(
+        [one.text for one in prepared.queries[: limits.batch_texts]]
+        or [_USUAL_QUERY], limits.batch_texts, limits.most_characters // 2,
+        config.evaluation.depth,
+    )
     about = search_page.About(
         pathlib.PurePath(config.checkpoint).name, _public(config.data.source),
         len(passages), config.evaluation.depth, limits.most_depth,

@@ -1,6 +1,7 @@
 """Answers to requests, by a model and an index."""
 
 import dataclasses
+import itertools
 import time
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -59,16 +60,32 @@ class Answerer:
     """Features of a passage's vector."""
     return self._retriever.vectors.encoder.dim
 
-  def warm_up(self, words: int, depth: int) -> None:
-    """Compiles what requests need: for short queries, long ones and matches.
+  def warm_up(
+      self, queries: Sequence[str], most: int, words: int, depth: int
+  ) -> None:
+    """Compiles what requests need: for batches of any size, and long queries.
+
+    Programs are compiled for few shapes, which follow from the number of
+    queries, in powers of two, and from their lengths. One that is met later
+    takes seconds then.
 
     Args:
+      queries: like those that will be asked; one or more.
+      most: queries of a batch.
       words: of a query that is as long as any.
       depth: passages that are usually asked for.
     """
-    queries = 'a', 'a ' * words
-    self([client_requests.SearchRequest(queries[:1], depth, True)])
-    self([client_requests.SearchRequest(queries[1:], depth)])
+    self([client_requests.SearchRequest(tuple(queries[:1]), depth, True)])
+    size = 2
+    while size <= most:
+      some = tuple(itertools.islice(itertools.cycle(queries), size))
+      self([client_requests.SearchRequest(some, depth)])
+      size *= 2
+    longer = 60  # A row of tokens, which get twice as long; see `TableEncoder`.
+    while longer < 2 * words:
+      query = 'a ' * min(longer, words)
+      self([client_requests.SearchRequest((query,), depth)])
+      longer *= 2
 
   def __call__(
       self, batch: Sequence[client_requests.Request]
@@ -106,12 +123,11 @@ class Answerer:
       else:
         passages += one.texts
     began = time.monotonic()
-    vecs = {
-        role: encode(texts) for role, encode, texts in (
-            ('query', encoder.encode_queries, queries),
-            ('passage', encoder.encode_passages, passages),
-        ) if texts
-    }
+    vecs: dict[str, np.ndarray] = {}
+    if queries:
+      vecs['query'] = encoder.encode_queries(queries)
+    if passages:
+      vecs['passage'] = encoder.encode_passages(passages)
     self._on_stage('encode', time.monotonic() - began)
     places, made = {'query': 0, 'passage': 0}, []
     for role, one in zip(roles, batch, strict=True):

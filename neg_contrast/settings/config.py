@@ -24,6 +24,7 @@ from neg_contrast.settings.compare_settings import CompareConfig
 from neg_contrast.settings.data_settings import DataConfig
 from neg_contrast.settings.ensemble_settings import EnsembleConfig
 from neg_contrast.settings.evaluation_settings import EvaluationConfig
+from neg_contrast.settings.export_settings import ExportConfig
 from neg_contrast.settings.index_settings import IndexConfig
 from neg_contrast.settings.loss_settings import LossConfig
 from neg_contrast.settings.mesh_settings import MeshConfig
@@ -41,8 +42,9 @@ from neg_contrast.settings.table_settings import TableConfig
 __all__ = [
     'BENCHMARKS', 'FORMATS', 'MINED', 'PRETEXTS',
     'BenchmarkConfig', 'CheckpointingConfig', 'CompareConfig', 'Config',
-    'DataConfig', 'EnsembleConfig', 'EvaluationConfig', 'IndexConfig',
-    'LossConfig', 'MeshConfig', 'MixtureConfig', 'ModelConfig', 'NceConfig',
+    'DataConfig', 'EnsembleConfig', 'EvaluationConfig', 'ExportConfig',
+    'IndexConfig', 'LossConfig', 'MeshConfig', 'MixtureConfig', 'ModelConfig',
+    'NceConfig',
     'NegativesConfig', 'OptimConfig', 'ServeConfig', 'SetConfig', 'StudyConfig',
     'SyntheticConfig', 'TableConfig',
     'arguments', 'base_config', 'flat', 'from_dict',
@@ -95,6 +97,7 @@ class Config(keys.Section):
     compare: see CompareConfig.
     study: see StudyConfig.
     serve: see ServeConfig.
+    export: see ExportConfig.
     cells: configs by group and name: trainings for `job=table`, any runs that
       are evaluated for `job=study`.
   """
@@ -129,6 +132,7 @@ class Config(keys.Section):
   compare: CompareConfig = keys.section(CompareConfig, counts=False)
   study: StudyConfig = keys.section(StudyConfig, counts=False)
   serve: ServeConfig = keys.section(ServeConfig, counts=False)
+  export: ExportConfig = keys.section(ExportConfig, counts=False)
   cells: 'dict[str, dict[str, Config]] | None' = keys.key(None, counts=False)
 
 

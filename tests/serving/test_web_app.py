@@ -32,7 +32,7 @@ def counted(served):
       found, found._dataset.prepared.passages, LIMITS.most_depth,
       lambda stage, seconds: calls.append(stage))
   inner.calls = calls
-  inner.warm_up(20, 5)
+  inner.warm_up(['word1', 'word2 word3'], 8, 20, 5)
   return inner
 
 
