@@ -13,7 +13,10 @@ not overwritten.
 
 With a `--config.data.source`, `workdirs/exported/embeddings` gets the vectors
 of its passages and queries too: `passages.npy`, float32, whose row i belongs to
-line i of `passages.ids.txt`; `queries.npy` and `queries.ids.txt` alike.
+line i of `passages.ids.txt`; `queries.npy` and `queries.ids.txt` alike. For
+databases: `--config.export.vectors=parquet` (or `json`, `csv`), and
+`--config.export.store=milvus` or `lancedb`, as neg_contrast/retrieval/README.md
+says.
 """
 
 from neg_contrast.settings import config as config_lib

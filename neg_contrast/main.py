@@ -153,7 +153,7 @@ def main(argv: Sequence[str]) -> None:
   with leases.program(workdir):
     plan.run(targets, is_described=True)
     hosts.on_first(job.finish)
-  if config.job != 'search' and hosts.is_first():
+  if config.job not in ('search', 'serve') and hosts.is_first():
     print(f'\nAll of it is in {workdir}', flush=True)
 
 

@@ -14,9 +14,9 @@ from neg_contrast import jobs
 
 ROOT = pathlib.Path(__file__).parents[1]
 PACKAGE = ROOT / 'neg_contrast'
-ROOMS = ('jobs', 'report', 'benchmarks', 'mining', 'stage1', 'training', 'bias',
-         'negatives', 'evaluation', 'losses', 'retrieval', 'models', 'batches',
-         'data', 'artifacts', 'settings')
+ROOMS = ('jobs', 'serving', 'report', 'benchmarks', 'mining', 'stage1',
+         'training', 'bias', 'negatives', 'evaluation', 'losses', 'retrieval',
+         'models', 'batches', 'data', 'artifacts', 'settings')
 """From the top down: a room imports only rooms behind it."""
 GROUND = ('errors', 'hosts', 'workers', 'beams', 'sharding', 'scoring',
           'accelerators', 'cpu', 'progress', 'listeners', 'html_parts')

@@ -85,6 +85,8 @@ def test_its_needs_are_the_lists_of_the_repository(wheel):
       'mteb': 'launch/requirements-mteb.txt',
       'gcs': 'launch/requirements-gcs.txt',
       'parquet': 'launch/requirements-parquet.txt',
+      'serve': 'launch/requirements-serve.txt',
+      'stores': 'launch/requirements-stores.txt',
       'test': 'tests/requirements.txt',
       'tpu': 'launch/tpu/requirements-tpu.txt',
   }.items()}

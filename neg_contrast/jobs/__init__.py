@@ -31,6 +31,7 @@ JOBS = {
     'compare': 'CompareJob',
     'study': 'StudyJob',
     'follow': 'FollowJob',
+    'serve': 'ServeJob',
 }
 """Value of `config.job` -> class, in the module of the job's name.
 

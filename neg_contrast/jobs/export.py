@@ -12,6 +12,8 @@ from neg_contrast.retrieval import (
   corpus_vectors,
   exported_vectors,
   fused_vectors,
+  stores,
+  vector_files,
 )
 from neg_contrast.retrieval import retriever as retriever_lib
 from neg_contrast.settings import config as config_lib
@@ -20,6 +22,11 @@ from neg_contrast.settings import config as config_lib
 def check(config: config_lib.Config) -> None:
   """Refuses a config that does not suit `job=export`."""
   checks.check_checkpoint(config)
+  if config.export.vectors != 'npy' and not config.data.source:
+    raise config.error('export.vectors', 'needs a data.source, whose vectors '
+                       'they are')
+  if config.export.vectors == 'parquet':
+    vector_files.import_parquet()
 
 
 class ExportJob:
@@ -49,6 +56,16 @@ class ExportJob:
         print(f'weight of its scores: {weights[number]:g}')
     for vectors in self._vectors:
       print(vectors.usage())
+      if self._config.export.store:
+        self._load(vectors)
+
+  def _load(self, vectors: exported_vectors.ExportedVectors) -> None:
+    """Fills the collection of a vector database."""
+    export = self._config.export
+    store = stores.STORES[export.store](export.store_place)
+    is_new = store.load(vectors.shards(), export.store_name)
+    print(f'{export.store_place}: {export.store_name} '
+          f'{"is loaded" if is_new else "was loaded before, kept"}')
 
   @functools.cached_property
   def _ensemble(self) -> fused_vectors.Ensemble | None:
@@ -80,10 +97,10 @@ class ExportJob:
     encoding = settings_of_rooms.encoding(config)
     if self._ensemble is None:
       return [exported_vectors.ModelVectors(
-          data, self._workdir, self._model, encoding
+          data, self._workdir, config.export, self._model, encoding
       )]
     return [exported_vectors.EnsembleVectors(
-        data, self._workdir, corpus_vectors.EnsembleEmbeddings(
+        data, self._workdir, config.export, corpus_vectors.EnsembleEmbeddings(
             data, encoding, self._workdir / retriever_lib.FOLDER,
             config.checkpoint, config.seed,
         ),

@@ -24,6 +24,7 @@ from neg_contrast.settings.compare_settings import CompareConfig
 from neg_contrast.settings.data_settings import DataConfig
 from neg_contrast.settings.ensemble_settings import EnsembleConfig
 from neg_contrast.settings.evaluation_settings import EvaluationConfig
+from neg_contrast.settings.export_settings import ExportConfig
 from neg_contrast.settings.index_settings import IndexConfig
 from neg_contrast.settings.loss_settings import LossConfig
 from neg_contrast.settings.mesh_settings import MeshConfig
@@ -32,6 +33,7 @@ from neg_contrast.settings.model_settings import ModelConfig
 from neg_contrast.settings.nce_settings import NceConfig
 from neg_contrast.settings.negatives_settings import FORMATS, NegativesConfig
 from neg_contrast.settings.optim_settings import OptimConfig
+from neg_contrast.settings.serve_settings import ServeConfig
 from neg_contrast.settings.source_list import MINED
 from neg_contrast.settings.study_settings import StudyConfig
 from neg_contrast.settings.synthetic_settings import PRETEXTS, SyntheticConfig
@@ -40,9 +42,10 @@ from neg_contrast.settings.table_settings import TableConfig
 __all__ = [
     'BENCHMARKS', 'FORMATS', 'MINED', 'PRETEXTS',
     'BenchmarkConfig', 'CheckpointingConfig', 'CompareConfig', 'Config',
-    'DataConfig', 'EnsembleConfig', 'EvaluationConfig', 'IndexConfig',
-    'LossConfig', 'MeshConfig', 'MixtureConfig', 'ModelConfig', 'NceConfig',
-    'NegativesConfig', 'OptimConfig', 'SetConfig', 'StudyConfig',
+    'DataConfig', 'EnsembleConfig', 'EvaluationConfig', 'ExportConfig',
+    'IndexConfig', 'LossConfig', 'MeshConfig', 'MixtureConfig', 'ModelConfig',
+    'NceConfig',
+    'NegativesConfig', 'OptimConfig', 'ServeConfig', 'SetConfig', 'StudyConfig',
     'SyntheticConfig', 'TableConfig',
     'arguments', 'base_config', 'flat', 'from_dict',
     'inner_configs', 'named_sets', 'parse', 'set_key',
@@ -58,7 +61,7 @@ class Config(keys.Section):
     job: `train`, `evaluate`, `search`, `export`, `split`, `mine`, `audit`,
       `train_generator`, `generate_questions`, `ensemble`, `table`, `benchmark`,
       `nce_synthetic`, `nce_bias`, `train_reranker`, `rerank`, `judge`,
-      `compare`, `study` or `follow`.
+      `compare`, `study`, `follow` or `serve`.
     workdir: folder of the results, unless `--workdir` names one; empty:
       `workdirs/<config name>`.
     stage1: the config of the training whose checkpoint this one starts from,
@@ -96,6 +99,8 @@ class Config(keys.Section):
     nce: see NceConfig.
     compare: see CompareConfig.
     study: see StudyConfig.
+    serve: see ServeConfig.
+    export: see ExportConfig.
     cells: configs by group and name: trainings for `job=table`, any runs that
       are evaluated for `job=study`.
   """
@@ -130,6 +135,8 @@ class Config(keys.Section):
   nce: NceConfig = keys.section(NceConfig, counts=False)
   compare: CompareConfig = keys.section(CompareConfig, counts=False)
   study: StudyConfig = keys.section(StudyConfig, counts=False)
+  serve: ServeConfig = keys.section(ServeConfig, counts=False)
+  export: ExportConfig = keys.section(ExportConfig, counts=False)
   cells: 'dict[str, dict[str, Config]] | None' = keys.key(None, counts=False)
 
 

@@ -9,6 +9,7 @@ from neg_contrast.settings import config as config_lib
 SUITABLE = {
     'audit': {'checkpoint': 'x'}, 'follow': {'checkpoint': 'x'},
     'evaluate': {'checkpoint': 'x'}, 'search': {'checkpoint': 'x'},
+    'serve': {'checkpoint': 'x'},
     'export': {'checkpoint': 'x', 'data.source': ''},
     'mine': {'negatives.sources': ('bm25:2',)},
     'judge': {'negatives.sources': ('bm25:2',), 'negatives.judge': 'x'},

@@ -20,6 +20,7 @@ from neg_contrast.models import (
   loading,
   model_names,
 )
+from neg_contrast.retrieval import stores
 from neg_contrast.settings import config as config_lib
 from tests import tiny
 from tests.jobs import test_train
@@ -304,3 +305,64 @@ def test_embeddings_of_a_source(root, tmp_path):
   with pytest.raises(errors.UserError, match='not made by this program'):
     export_all()
   assert (folder / 'passages.npy').exists()
+
+
+@pytest.mark.parametrize('store, place', [
+    ('milvus', 'here.db'), ('lancedb', 'here')])
+def test_vectors_of_a_source_for_a_database(root, tmp_path, store, place):
+  """In Parquet, and in the database: ids, titles and vectors of the corpus."""
+  parquet = pytest.importorskip('pyarrow.parquet')
+  pytest.importorskip({'milvus': 'pymilvus'}.get(store, store))
+  data = config_lib.DataConfig(
+      source=f'beir:{root / "data"}', prepared_dir=str(root / 'prepared'))
+  config = config_lib.Config(
+      job='export', checkpoint=str(root / 'work'), data=data,
+      index=config_lib.IndexConfig(chunk_tokens=512),
+      export=config_lib.ExportConfig(
+          vectors='parquet', shard_rows=20, store=store,
+          store_place=str(tmp_path / place)))
+
+  def export_all():
+    job = export_job.ExportJob(config, tmp_path)
+    plan.run(job.targets())
+    job.finish()
+    return job._vectors[0].shards()
+
+  shards = export_all()
+  folder = tmp_path / 'embeddings'
+  assert [path.name for path in sorted(folder.glob('p*'))] == [
+      f'passages-0000{n}-of-00003.parquet' for n in range(3)]
+  encoder = api.load_encoder(str(root / 'work'))
+  corpus = api.load_corpus(data.source, data__prepared_dir=data.prepared_dir)
+  rows = parquet.read_table(sorted(folder.glob('passages-*'))).to_pylist()
+  assert [(row['id'], row['title']) for row in rows] == [
+      (one.id, one.title) for one in corpus.passages]
+  np.testing.assert_allclose(
+      [row['vector'] for row in rows],
+      encoder.encode_passages(list(corpus.passages)), atol=1e-5)
+  queries = parquet.read_table(sorted(folder.glob('queries-*'))).to_pylist()
+  assert [row['id'] for row in queries] == [one.id for one in corpus.queries]
+  assert export_all() == shards  # What is there is kept.
+  again = stores.STORES[store](str(tmp_path / place))
+  assert not again.load(shards, 'passages')
+
+
+@pytest.mark.parametrize('values, message', [
+    ({'store': 'milvus'}, "vectors='npy': must be parquet, for milvus"),
+    ({'store': 'lancedb', 'vectors': 'parquet'},
+     r"export\.store_place='': is needed: where lancedb is"),
+    ({'store': 'faiss'}, 'must be one of , milvus, lancedb'),
+    ({'vectors': 'avro'}, 'must be one of npy, parquet, json, csv'),
+    ({'store_name': 'a-b'}, 'must be letters, digits and _'),
+])
+def test_keys_of_exported_vectors(values, message):
+  with pytest.raises(errors.UserError, match=message):
+    config_lib.ExportConfig(**values)
+
+
+def test_files_for_databases_need_a_source():
+  config = config_lib.Config(
+      job='export', checkpoint='x',
+      export=config_lib.ExportConfig(vectors='json'))
+  with pytest.raises(errors.UserError, match=r"='json': needs a data\.s"):
+    export_job.check(config)
