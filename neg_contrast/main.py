@@ -10,14 +10,15 @@ import functools
 import logging as standard_logging
 import os
 import pathlib
+import re
 import sys
 from collections.abc import Sequence
-from typing import TextIO
+from typing import Any
 
 from absl import app, flags, logging
 from ml_collections import config_flags
 
-from neg_contrast import cpu, errors, hosts, jobs
+from neg_contrast import cpu, errors, hosts, jobs, terminal
 from neg_contrast.artifacts import folders, plan
 from neg_contrast.jobs.common import (
   recipe_check,
@@ -124,7 +125,7 @@ def main(argv: Sequence[str]) -> None:
         )
     )) else 1)
   targets = job.targets()
-  hosts.on_first(lambda: print(plan.describe(targets), flush=True))
+  hosts.on_first(lambda: print(_coloured(plan.describe(targets)), flush=True))
   if _PLAN.value:
     sys.exit(2 if hosts.on_first(functools.partial(
         plan.lacks_something, targets
@@ -152,12 +153,33 @@ def _compile_report(config: config_lib.Config) -> str:
   )
 
 
-def _log_plainly(stream: TextIO) -> None:
+_STATES = {'[done   ]': terminal.DIM, '[spared ]': terminal.DIM,
+           '[MISSING]': terminal.RED}
+
+
+def _coloured(text: str) -> str:
+  """A plan in which states stand out."""
+  return re.sub(r'(?m)(?<=\. )(\[.{7}\])', lambda state: terminal.styled(
+      state[0], _STATES.get(state[0], terminal.BOLD)
+  ), text)
+
+
+class _Lines(standard_logging.Formatter):
+  """Time and message, of bounded length; warnings stand out."""
+
+  def format(self, record: standard_logging.LogRecord) -> str:
+    time = self.formatTime(record, '%H:%M:%S')
+    text = terminal.clean(terminal.bounded(super().format(record)))
+    if record.levelno >= standard_logging.WARNING:
+      text = terminal.styled(text, terminal.YELLOW)
+    return f'{terminal.styled(time, terminal.DIM)}  {text}'
+
+
+def _log_plainly(stream: Any) -> None:
   """Time and message."""
   handler = logging.get_absl_handler()
   handler.python_handler.stream = stream
-  handler.setFormatter(standard_logging.Formatter('%(asctime)s  %(message)s',
-                                                  '%H:%M:%S'))
+  handler.setFormatter(_Lines('%(message)s'))
   logging.set_verbosity(logging.INFO)
   ours = str(pathlib.Path(__file__).parent)
   handler.addFilter(  # Libraries speak up when something is wrong.
@@ -203,10 +225,16 @@ def _parse_flags(argv: Sequence[str]) -> list[str]:
 
 
 def _run() -> None:
+  with terminal.screens():
+    _run_on_screens()
+
+
+def _run_on_screens() -> None:
   try:
     app.run(main, flags_parser=_parse_flags)
   except errors.UserError as e:
-    print(f'error: {e}', file=sys.stderr)
+    label = terminal.styled('error:', terminal.RED)
+    print(f'{label} {e}', file=sys.stderr)
     sys.exit(2)
   except KeyboardInterrupt:
     print('\ninterrupted; the same command goes on with what is finished',

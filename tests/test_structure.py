@@ -19,7 +19,7 @@ ROOMS = ('jobs', 'report', 'benchmarks', 'mining', 'stage1', 'training', 'bias',
          'data', 'artifacts', 'settings')
 """From the top down: a room imports only rooms behind it."""
 GROUND = ('errors', 'hosts', 'workers', 'sharding', 'scoring', 'accelerators',
-          'cpu', 'progress')
+          'cpu', 'progress', 'terminal')
 DOORS = ('main', '__main__', 'api')
 PRESETS = ('presets', 'table_preset', 'study_preset', 'beir_preset')
 """For configs/ alone."""

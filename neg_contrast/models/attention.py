@@ -146,12 +146,17 @@ def make(
 ) -> flash_attention.Attention | None:
   """What `bert.Bert` is given; arguments and errors as of `choose`."""
   chosen = choose(shape, wanted, row_length, dtype, mesh, is_training)
-  logging.info('model.attention=%s: %s computes that of %s',
-               wanted, chosen,
-               'training' if is_training else 'encoding')
+  _tell(wanted, chosen, 'training' if is_training else 'encoding')
   if chosen == 'xla':
     return None
   return _on_mesh(chosen, shape.head_features, mesh)
+
+
+@functools.cache
+def _tell(wanted: str, chosen: str, use: str) -> None:
+  """Says once what was chosen."""
+  logging.info('model.attention=%s: %s computes that of %s', wanted, chosen,
+               use)
 
 
 def _on_mesh(name, head_features, mesh) -> flash_attention.Attention:

@@ -75,6 +75,7 @@ class RunLog:
         str(workdir / 'tensorboard'), purge_step=start_step + 1
     )
     self._total_steps = total_steps
+    self._is_compiling = True  # In the seconds of the first steps.
     self._recent: collections.deque[float] = collections.deque(maxlen=50)
 
   def write_step(self, record: StepRecord) -> None:
@@ -135,18 +136,39 @@ class RunLog:
         for name, value in numbers.items()
     ))
 
-  def print_step(self, record: StepRecord) -> None:
-    """Prints a line with speed and remaining time."""
-    remaining = self._total_steps - record.step
-    eta = remaining * sum(self._recent) / max(1, len(self._recent))
-    logging.info(
-        'step %d/%d  loss %.4f%s  accuracy %.3f  '
-        '%.1f queries/s  %.0f tokens/s  padding %.1f%%  wait %.2fs  ETA %s',
-        record.step, self._total_steps, record.loss, _both_losses(record),
-        record.values['accuracy'], record.queries_per_second,
-        record.useful_tokens_per_second, 100 * record.padding,
-        record.host_wait_seconds, progress.format_seconds(eta),
-    )
+  def print_step(
+      self, record: StepRecord, evaluations: int = 0,
+      evaluation_seconds: float | None = None,
+  ) -> None:
+    """Prints speed and remaining time: a line, or the live line.
+
+    Args:
+      record: of the step.
+      evaluations: that are still to come.
+      evaluation_seconds: of each of them; None: none was made yet.
+    """
+    left = self._total_steps - record.step
+    seconds = left * sum(self._recent) / max(1, len(self._recent))
+    seconds += evaluations * (evaluation_seconds or 0)
+    is_open = evaluations and evaluation_seconds is None
+    eta = progress.PLAN.eta(seconds, (
+        f'{evaluations} evaluation{"" if evaluations == 1 else "s"}'
+        if is_open else ''
+    ))
+    step = f'step {record.step}/{self._total_steps}'
+    what = (f'loss {record.loss:.4f}{_both_losses(record)}  '
+            f'accuracy {record.values["accuracy"]:.3f}  '
+            f'{record.queries_per_second:.1f} queries/s')
+    done = progress.bar(record.step, self._total_steps)
+    if self._is_compiling:
+      self._is_compiling = False
+      self._recent.clear()
+    if not progress.show(f'{step} {done}  {eta}  {what}'):
+      logging.info(
+          '%s%s  %s  %.0f tokens/s  padding %.1f%%  wait %.2fs  %s',
+          progress.PLAN.place, step, what, record.useful_tokens_per_second,
+          100 * record.padding, record.host_wait_seconds, eta,
+      )
 
   def flush(self) -> None:
     """Puts on disk what was written."""
@@ -182,7 +204,10 @@ class NoLog(RunLog):
   def write_refresh(self, step: int, told: dict[str, Any]) -> None:
     """Does nothing."""
 
-  def print_step(self, record: StepRecord) -> None:
+  def print_step(
+      self, record: StepRecord, evaluations: int = 0,
+      evaluation_seconds: float | None = None,
+  ) -> None:
     """Does nothing."""
 
   def flush(self) -> None:
@@ -197,7 +222,9 @@ def _both_losses(record: StepRecord) -> str:
   names = 'forward_loss', 'backward_loss'
   if not all(name in record.values for name in names):
     return ''
-  return f' ({", ".join(f"{record.values[name]:.4f}" for name in names)})'
+  told = (f'{name.removesuffix("_loss")} {record.values[name]:.4f}'
+          for name in names)
+  return f' ({", ".join(told)})'
 
 
 @contextlib.contextmanager
