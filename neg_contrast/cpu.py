@@ -77,11 +77,12 @@ def fit_memory(step: Callable[..., Any]) -> Callable[..., Any]:
     shapes = tuple(np.shape(leaf) for leaf in jax.tree.leaves(batch))
     if shapes in shapes_seen:
       return step(state, batch)
+    is_first = not shapes_seen
     shapes_seen.add(shapes)
     jax.block_until_ready(state)  # A step that runs has not freed its own.
     if trim is not None:
       trim(0)
-    with progress.busy('compiling the training step'):
+    with progress.busy('compiling the training step', is_logged=is_first):
       return step(state, batch)
 
   return run

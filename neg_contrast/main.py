@@ -164,6 +164,21 @@ def _coloured(text: str) -> str:
   ), text)
 
 
+class _Once:
+  """Passes each warning once: many parts of a plan may have the same."""
+
+  def __init__(self):
+    self._said: set[str] = set()
+
+  def __call__(self, record: standard_logging.LogRecord) -> bool:
+    if record.levelno < standard_logging.WARNING:
+      return True
+    text = record.getMessage()
+    is_new = text not in self._said
+    self._said.add(text)
+    return is_new
+
+
 class _Lines(standard_logging.Formatter):
   """Time and message, of bounded length; warnings stand out."""
 
@@ -186,6 +201,7 @@ def _log_plainly(stream: Any) -> None:
       lambda record: record.levelno >= standard_logging.WARNING
       or record.pathname.startswith(ours)
   )
+  handler.addFilter(_Once())
 
 
 def _with_config_paths(argv: Sequence[str]) -> list[str]:
@@ -214,8 +230,8 @@ def _parse_flags(argv: Sequence[str]) -> list[str]:
     return flags.FLAGS(_with_config_paths(argv))
   except flags.Error as e:
     raise errors.UserError(f'{e}') from None
-  except (AttributeError, KeyError, TypeError, ValueError, OSError,
-          ImportError) as e:
+  except (AttributeError, KeyError, OverflowError, TypeError, ValueError,
+          OSError, ImportError) as e:
     unknown_keys.check_flags(argv, config_lib.flat(config_lib.base_config()))
     cause: Exception = e
     while cause.args and isinstance(cause.args[0], Exception):

@@ -16,7 +16,7 @@ from neg_contrast import terminal
 
 _EVERY_SECONDS = 5.0
 _MOST_OFTEN = 0.1  # Of the time since the beginning.
-_BAR = 16
+_BAR = 10
 
 
 class Plan:
@@ -85,11 +85,10 @@ class Plan:
              if self._seconds.get(kind)]
     later = sum(sum(times) / len(times) for times in known)
     unknown = len(self._left) - len(known)
-    if unknown or unmeasured or seconds is None:
-      some = f', {unknown} of them unknown' if known and unknown else ''
-      at_least = f', {format_seconds(later)}' if known else ''
-      return f'{told}, then {_parts(len(self._left))}{at_least}{some}'
-    return f'{told}, of the plan {format_seconds(seconds + later)}'
+    if seconds is None or not known:
+      return f'{told}, then {_parts(len(self._left))}'
+    over = 'over ' if unknown or unmeasured else ''
+    return f'{told}, plan {over}{format_seconds(seconds + later)}'
 
 
 PLAN = Plan()

@@ -148,10 +148,9 @@ SOURCES = {
             'meta': {'left_context': 'he', 'mention': 'A',
                      'right_context': 'ran'}}]},
     'zeshel': {
-        'documents/w.json': encoded({
-            'document_id': 'd1', 'title': 'A', 'text': 'A : one two'}) + b'\n'
-                            + encoded({
-            'document_id': 'd2', 'title': 'B', 'text': 'B two A three'}) + b'\n',
+        'documents/w.json': b'\n'.join(map(encoded, (
+            {'document_id': 'd1', 'title': 'A', 'text': 'A : one two'},
+            {'document_id': 'd2', 'title': 'B', 'text': 'B two A three'}))),
         'mentions/train.json': encoded({
             'mention_id': 'm', 'context_document_id': 'd2',
             'label_document_id': 'd1', 'corpus': 'w', 'text': 'A',
@@ -159,8 +158,10 @@ SOURCES = {
             'category': 'LOW_OVERLAP'}) + b'\n'},
     'text': {'a.md': b'---\ntitle: x\n---\n# A\n\none\n', 'b/c.txt': b'two\n',
              'd.html': b'<html><title>T</title><p>x &amp; <b>y</p></html>'},
-    'csv': {'faq.csv': b'question,text,grade\nwhat,"one, two",1\nwho,"a\nb",0\n'},
-    'tsv': {'faq.tsv': b'question\tdocument\twhat\nwhat\ta.md\tx\nwho\tb\t\n'},
+    'csv': {'faq.csv': b'question,text,grade\nwhat,"one, two",1\n'
+                       b'who,"a\nb",0\n'},
+    'tsv': {'faq.tsv': b'question\tpassage\tsplit\nwhat\tone\ttrain\n'
+                       b'who\ttwo\ttest\n'},
     'jsonl': {'faq.jsonl': [{'question': 'what', 'text': 'one', 'grade': 1},
                             {'question': 'who', 'text': 'two', 'id': 3}]},
 }

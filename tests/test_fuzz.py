@@ -13,7 +13,12 @@ from safetensors.numpy import save_file
 from neg_contrast import errors, jobs, main
 from neg_contrast.data import records, sources
 from neg_contrast.evaluation import runs, trec
-from neg_contrast.models import families, loading, sentence_modules, tensor_files
+from neg_contrast.models import (
+  families,
+  loading,
+  sentence_modules,
+  tensor_files,
+)
 from neg_contrast.settings import config as config_lib
 from tests import fuzz, tiny
 
@@ -36,8 +41,14 @@ def try_to(call):
   """
   try:
     call()
-  except errors.UserError as e:
-    text = str(e)
+  except Exception as e:
+    # Tests check types of what functions return, which reads properties.
+    cause: BaseException | None = e
+    while cause and not isinstance(cause, errors.UserError):
+      cause = cause.__cause__
+    if cause is None:
+      raise
+    text = str(cause)
     assert text.strip() and len(text) < 5000
     assert text.isascii() or text.encode()  # It can be printed.
     return False
@@ -203,7 +214,7 @@ def test_whole_models_by_their_tokenizers(model):
   content = {'model_max_length': 24, 'do_lower_case': True, **fuzz.json.loads(
       whole)}
 
-  @cases(40)
+  @cases(15)
   @hypothesis.given(fuzz.changed_file('x.json', content))
   def check(changed):
     path.write_bytes(changed)
@@ -237,7 +248,8 @@ def test_config_values(changes):
   try_to(read)
 
 
-@cases(300)
+@cases(120)
+@hypothesis.example('loss.offset', 10**400, 'train')  # No float holds it.
 @hypothesis.given(st.sampled_from(KEYS), fuzz.WILD_NUMBER,
                   st.sampled_from(sorted(jobs.JOBS)))
 def test_numbers_are_refused_before_anything_is_made(place, key, value, job):
@@ -258,7 +270,7 @@ TYPED = st.one_of(fuzz.WILD_TEXT, fuzz.WILD_NUMBER.map(str), st.sampled_from([
     'True', 'None', '()', '(1,', "('a',)", '1,2', 'a,b', '{}', "{'a': 1}"]))
 
 
-@cases(300)
+@cases(120)
 @hypothesis.given(st.sampled_from([*KEYS, 'optim.step', 'x', '']), TYPED)
 def test_flags(key, value):
   def read():
@@ -266,6 +278,8 @@ def test_flags(key, value):
     for name in [name for name in main.flags.FLAGS
                  if name.startswith('config.')]:
       delattr(main.flags.FLAGS, name)
-    main._parse_flags(['main', '--config=quickstart', f'--config.{key}={value}'])
+    main._parse_flags(
+        ['main', '--config=quickstart', f'--config.{key}={value}']
+    )
 
   try_to(read)

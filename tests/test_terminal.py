@@ -137,7 +137,8 @@ def test_a_stream_that_knows_few_characters(monkeypatch):
 
 
 @pytest.mark.parametrize(('text', 'width', 'first'), [
-    ('abcdef', 3, 'abc'), ('日本語', 5, '日本'), ('e\u0301e\u0301x', 2, 'e\u0301e\u0301'),
+    ('abcdef', 3, 'abc'), ('日本語', 5, '日本'),
+    ('e\u0301e\u0301x', 2, 'e\u0301e\u0301'),
 ])
 def test_fit_counts_columns(text, width, first):
   assert terminal.fit(text, width) == first
@@ -160,9 +161,9 @@ def test_the_eta_of_a_plan(monkeypatch):
   plan.skip('c', 'vectors')
   plan.begin('training', 'run')
   assert plan.place == '[3/4] '
-  assert plan.eta(60) == 'ETA 0:01:00, of the plan 0:02:40'
+  assert plan.eta(60) == 'ETA 0:01:00, plan 0:02:40'
   assert plan.eta(60, '2 evaluations') == (
-      'ETA 0:01:00 + 2 evaluations, then 1 more step, 0:01:40')
+      'ETA 0:01:00 + 2 evaluations, plan over 0:02:40')
   plan.begin('unexpected', 'new')
   assert plan.place == '[4/5] '
 

@@ -81,6 +81,7 @@ def test_its_needs_are_the_lists_of_the_repository(wheel):
       '': 'requirements.txt',
       'cuda': 'launch/requirements-cuda.txt',
       'parquet': 'launch/requirements-parquet.txt',
+      'report': 'launch/requirements-report.txt',
       'test': 'tests/requirements.txt',
       'tpu': 'launch/tpu/requirements-tpu.txt',
   }.items()}

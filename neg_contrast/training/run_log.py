@@ -1,4 +1,4 @@
-"""The record of a run: `log.jsonl` (each step once), TensorBoard, console.
+"""The record of a run: `log.jsonl` (each step once), trackers, console.
 
 A line of `log.jsonl` ends with a checksum of what stands before it.
 """
@@ -10,14 +10,14 @@ import json
 import os
 import pathlib
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from absl import logging
 
 from neg_contrast import errors, hosts, progress
 from neg_contrast.artifacts import atomic
-from neg_contrast.training import solved
+from neg_contrast.training import solved, trackers
 
 FILE = 'log.jsonl'
 _CHECKSUM = 'crc32'  # Of a line without it.
@@ -62,18 +62,23 @@ class RunLog:
   def __init__(
       self, workdir: pathlib.Path, start_step: int, total_steps: int,
       remedy: solved.Remedy = solved.NOTHING,
+      tracker: trackers.Tracker | None = None,
   ):
-    """Opens the log of a run that has `start_step` steps behind it."""
-    import tensorboardX  # Slow to import, and only training needs it.
+    """Opens the log of a run that has `start_step` steps behind it.
 
+    Args:
+      workdir: of the run.
+      start_step: steps that it has behind it.
+      total_steps: of the run.
+      remedy: what to say when its negatives are solved.
+      tracker: where curves go beside the log; None: TensorBoard.
+    """
     path = workdir / FILE
     self._watch = solved.Watch(remedy, total_steps)
     for record in _cut_back(path, start_step):
       self._watch.see(record['step'], record.get('contrast', {}))
     self._file = open(path, 'a', encoding='utf-8')  # noqa: SIM115
-    self._writer = tensorboardX.SummaryWriter(
-        str(workdir / 'tensorboard'), purge_step=start_step + 1
-    )
+    self._writer = tracker or trackers.opened(workdir, start_step)
     self._total_steps = total_steps
     self._is_compiling = True  # In the seconds of the first steps.
     self._recent: collections.deque[float] = collections.deque(maxlen=50)
@@ -231,6 +236,7 @@ def _both_losses(record: StepRecord) -> str:
 def opened(
     workdir: pathlib.Path, start_step: int, total_steps: int,
     remedy: solved.Remedy = solved.NOTHING,
+    tracker: Callable[[], trackers.Tracker] | None = None,
 ) -> Iterator[RunLog]:
   """The log of a run, of which the first process alone writes.
 
@@ -239,12 +245,14 @@ def opened(
     start_step: steps that it has behind it.
     total_steps: of the run.
     remedy: what to say when its negatives are solved.
+    tracker: opens where curves go beside the log; None: TensorBoard.
 
   Raises:
     UserError: a line of an earlier part is damaged.
   """
-  log = (RunLog(workdir, start_step, total_steps, remedy) if hosts.is_first()
-         else NoLog())
+  log = RunLog(
+      workdir, start_step, total_steps, remedy, tracker() if tracker else None
+  ) if hosts.is_first() else NoLog()
   try:
     yield log
   finally:

@@ -1,6 +1,9 @@
 """What jobs say of themselves in `report.html`."""
 
 import pathlib
+import re
+import shlex
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -29,13 +32,21 @@ def write_report(
 ) -> pathlib.Path:
   """Writes the report of a job: see `workdir_report.write_report`."""
   return workdir_report.write_report(
-      workdir, _about(config, model), config.data, config.evaluation, dataset,
-      model, negatives, tables, calibration,
+      workdir, _about(config, model, workdir), config.data, config.evaluation,
+      dataset, model, negatives, tables, calibration,
   )
 
 
+def _command() -> str:
+  """The command line, where one runs the job."""
+  is_command = any(re.match('--?config[=.]', one) for one in sys.argv[1:])
+  return ('python -m neg_contrast.main ' + shlex.join(sys.argv[1:])
+          if is_command else '')
+
+
 def _about(
-    config: config_lib.Config, model: loading.Model | None
+    config: config_lib.Config, model: loading.Model | None,
+    workdir: pathlib.Path,
 ) -> workdir_report.About:
   use = _MINING.get(config.job, 'evaluation')
   split = (config.data.test_split if config.job in _REPORTING else
@@ -47,8 +58,13 @@ def _about(
       config.job, split, use,
       is_training=config.job in _TRAINING,
       is_tuned=config.job in _TUNED,
-      facts={'data': config.data.source, 'split': split,
-             **_facts(config, model)},
+      facts={'run': workdir.name, 'data': config.data.source, 'split': split,
+             **_facts(config, model), 'seed': str(config.seed)},
+      command=_command(),
+      notes={
+          'initial': 'after stage 1' if config.stage1 else config.model.init,
+          'untouched': f'{config.model.init}, not trained',
+      } if config.job == 'train' else {},
       config=values,
       defaults=folders.as_json(config_lib.base_config().to_dict()),
   )
