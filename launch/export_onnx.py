@@ -25,7 +25,8 @@ from typing import Any
 
 import numpy as np
 
-_TEXTS = ('a', 'How tall is the Eiffel Tower?', 'naïve café — ünïcödé, 日本語 😀',
+_TEXTS = ('a', 'How tall is the Eiffel Tower?',
+          'naïve café — ünïcödé, 日本語 😀',
           'Eiffel Tower [SEP] It is 330 metres tall.',
           'The quick brown fox jumps over the lazy dog. ' * 100)
 _SHAPES = ((0,), (1, 2), (3, 0, 1, 2), (4, 0))  # Texts of a batch.

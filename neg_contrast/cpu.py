@@ -11,7 +11,7 @@ import jax
 import numpy as np
 from jax.sharding import Mesh
 
-from neg_contrast import errors
+from neg_contrast import errors, progress, terminal
 
 # Sums by YNNPACK, but products by Eigen: launch/benchmarks/RESULTS.md.
 _BY_EIGEN = {
@@ -75,28 +75,34 @@ def fit_memory(step: Callable[..., Any]) -> Callable[..., Any]:
 
   def run(state, batch):
     shapes = tuple(np.shape(leaf) for leaf in jax.tree.leaves(batch))
-    if shapes not in shapes_seen:
-      shapes_seen.add(shapes)
-      jax.block_until_ready(state)  # A step that runs has not freed its own.
-      if trim is not None:
-        trim(0)
-    return step(state, batch)
+    if shapes in shapes_seen:
+      return step(state, batch)
+    is_first = not shapes_seen
+    shapes_seen.add(shapes)
+    jax.block_until_ready(state)  # A step that runs has not freed its own.
+    if trim is not None:
+      trim(0)
+    with progress.busy('compiling the training step', is_logged=is_first):
+      return step(state, batch)
 
   return run
 
 
 def check_platforms() -> None:
-  """Starts the devices that JAX_PLATFORMS asks for, if it asks for others.
+  """Starts the devices, those that JAX_PLATFORMS asks for if it asks.
 
   Raises:
     UserError: there are none, or what drives them is not installed.
   """
   asked = os.environ.get('JAX_PLATFORMS', '')
-  if asked in ('', 'cpu'):
+  if asked == 'cpu':
     return
   try:
-    jax.devices()
+    with terminal.quiet_libraries():
+      jax.devices()
   except Exception as e:  # Of any kind, an AssertionError among them.
+    if not asked:
+      raise
     said = str(e).strip().splitlines()
     raise errors.UserError(
         f'JAX_PLATFORMS={asked}: there is no such device here, or what drives '

@@ -11,6 +11,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from neg_contrast import terminal
+
 _PLACE: contextvars.ContextVar[tuple[str, ...]] = contextvars.ContextVar(
     'place', default=()
 )
@@ -25,8 +27,12 @@ class UserError(Exception):
   """Bad input, config or environment: something the user can put right.
 
   `main` prints the message alone, without a traceback, and exits with 2. The
-  message names the place (file, line, key or id) and the remedy.
+  message names the place (file, line, key or id) and the remedy. As text it is
+  bounded, and holds no character that steers a terminal.
   """
+
+  def __str__(self) -> str:
+    return terminal.clean(terminal.bounded(super().__str__()))
 
 
 class SettingError(UserError):

@@ -10,9 +10,10 @@ import functools
 import logging as standard_logging
 import os
 import pathlib
+import re
 import sys
 from collections.abc import Sequence
-from typing import TextIO
+from typing import Any
 
 try:
   from absl import app, flags, logging
@@ -23,7 +24,7 @@ except ModuleNotFoundError as e:  # Another Python than that of the set-up.
         '(launch/README.md sets it up)', file=sys.stderr)
   sys.exit(2)
 
-from neg_contrast import beams, cpu, errors, hosts, jobs
+from neg_contrast import beams, cpu, errors, hosts, jobs, terminal
 from neg_contrast.artifacts import artifact, leases, places, plan
 from neg_contrast.jobs.common import (
   outlook,
@@ -145,7 +146,7 @@ def main(argv: Sequence[str]) -> None:
         )
     )) else 1)
   targets = job.targets()
-  hosts.on_first(lambda: print(plan.describe(targets), flush=True))
+  hosts.on_first(lambda: print(_coloured(plan.describe(targets)), flush=True))
   if _PLAN.value:
     sys.exit(2 if hosts.on_first(functools.partial(
         _must_fail, targets
@@ -186,18 +187,55 @@ def _compile_report(config: config_lib.Config) -> str:
   )
 
 
-def _log_plainly(stream: TextIO) -> None:
+_STATES = {'[done   ]': terminal.DIM, '[spared ]': terminal.DIM,
+           '[MISSING]': terminal.RED}
+
+
+def _coloured(text: str) -> str:
+  """A plan in which states stand out."""
+  return re.sub(r'(?m)(?<=\. )(\[.{7}\])', lambda state: terminal.styled(
+      state[0], _STATES.get(state[0], terminal.BOLD)
+  ), text)
+
+
+class _Once:
+  """Passes each warning once: many parts of a plan may have the same."""
+
+  def __init__(self):
+    self._said: set[str] = set()
+
+  def __call__(self, record: standard_logging.LogRecord) -> bool:
+    if record.levelno < standard_logging.WARNING:
+      return True
+    text = record.getMessage()
+    is_new = text not in self._said
+    self._said.add(text)
+    return is_new
+
+
+class _Lines(standard_logging.Formatter):
+  """Time and message, of bounded length; warnings stand out."""
+
+  def format(self, record: standard_logging.LogRecord) -> str:
+    time = self.formatTime(record, '%H:%M:%S')
+    text = terminal.clean(terminal.bounded(super().format(record)))
+    if record.levelno >= standard_logging.WARNING:
+      text = terminal.styled(text, terminal.YELLOW)
+    return f'{terminal.styled(time, terminal.DIM)}  {text}'
+
+
+def _log_plainly(stream: Any) -> None:
   """Time and message."""
   handler = logging.get_absl_handler()
   handler.python_handler.stream = stream
-  handler.setFormatter(standard_logging.Formatter('%(asctime)s  %(message)s',
-                                                  '%H:%M:%S'))
+  handler.setFormatter(_Lines('%(message)s'))
   logging.set_verbosity(logging.INFO)
   ours = str(pathlib.Path(__file__).parent)
   handler.addFilter(  # Libraries speak up when something is wrong.
       lambda record: record.levelno >= standard_logging.WARNING
       or record.pathname.startswith(ours)
   )
+  handler.addFilter(_Once())
 
 
 def _with_config_paths(argv: Sequence[str]) -> list[str]:
@@ -226,8 +264,8 @@ def _parse_flags(argv: Sequence[str]) -> list[str]:
     return flags.FLAGS(_with_config_paths(argv))
   except flags.Error as e:
     raise errors.UserError(f'{e}') from None
-  except (AttributeError, KeyError, TypeError, ValueError, OSError,
-          ImportError) as e:
+  except (AttributeError, KeyError, OverflowError, TypeError, ValueError,
+          OSError, ImportError) as e:
     unknown_keys.check_flags(argv, config_lib.flat(config_lib.base_config()))
     cause: Exception = e
     while cause.args and isinstance(cause.args[0], Exception):
@@ -237,10 +275,16 @@ def _parse_flags(argv: Sequence[str]) -> list[str]:
 
 
 def _run() -> None:
+  with terminal.screens():
+    _run_on_screens()
+
+
+def _run_on_screens() -> None:
   try:
     app.run(main, flags_parser=_parse_flags)
   except errors.UserError as e:
-    print(f'error: {e}', file=sys.stderr)
+    label = terminal.styled('error:', terminal.RED)
+    print(f'{label} {e}', file=sys.stderr)
     sys.exit(2)
   except KeyboardInterrupt:
     print('\ninterrupted; the same command goes on with what is finished',

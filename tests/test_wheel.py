@@ -87,6 +87,7 @@ def test_its_needs_are_the_lists_of_the_repository(wheel):
       'parquet': 'launch/requirements-parquet.txt',
       'serve': 'launch/requirements-serve.txt',
       'stores': 'launch/requirements-stores.txt',
+      'report': 'launch/requirements-report.txt',
       'test': 'tests/requirements.txt',
       'tpu': 'launch/tpu/requirements-tpu.txt',
   }.items()}

@@ -12,10 +12,7 @@ have ended the one before.
 """
 
 import functools
-import time
 from collections.abc import Sequence
-
-from absl import logging
 
 from neg_contrast import errors, hosts, progress
 from neg_contrast.artifacts import artifact
@@ -77,9 +74,12 @@ def run(
       with errors.at(one.place):
         one.fetch()  # On each machine; what can't be had ends the job here.
   done: set[artifact.Artifact] = set()
-  for number, target in enumerate(targets):
-    _make(target, done)
-    artifact.keep_only(artifact.closure(targets[number:]), are_large=False)
+  try:
+    for number, target in enumerate(targets):
+      _make(target, done)
+      artifact.keep_only(artifact.closure(targets[number:]), are_large=False)
+  finally:
+    progress.PLAN.leave()
 
 
 def _make(one: artifact.Artifact, done: set[artifact.Artifact]) -> None:
@@ -104,7 +104,7 @@ def _is_made(one: artifact.Artifact) -> bool:
     is_made = one.is_listed and hosts.on_first(one.is_made)
   if is_made:
     hosts.on_first(one.tidy)
-    logging.info('%s: done before, kept', one.title)
+    progress.PLAN.skip(one.title, one.kind)
   return is_made
 
 
@@ -131,15 +131,14 @@ def _within_reach(
 def _build(one: artifact.Artifact) -> None:
   """Builds an artifact: together, or the first process alone."""
   artifact.keep_only(_within_reach(one))
-  began = time.monotonic()
+  progress.PLAN.begin(one.title, one.kind)
   with errors.at(one.place):
     if one.is_divided:
       one.build()
     else:
       hosts.on_first(one.build)
   artifact.changed(one)
-  logging.info('%s: done in %s', one.title,
-               progress.format_seconds(time.monotonic() - began))
+  progress.PLAN.end(one.title, one.kind)
 
 
 def _states(
@@ -189,3 +188,7 @@ def _check_inputs(
     if lack:
       raise errors.UserError(lack)
   needed.update(states)
+  progress.PLAN.expect([
+      (one.title, one.kind) for one in artifact.closure(targets)
+      if one.is_listed and states.get(one, ('', ''))[0] == 'to do'
+  ])

@@ -4,11 +4,13 @@ import contextlib
 import functools
 import json
 import pathlib
+import re
 import shutil
 import sys
 import textwrap
 from typing import Any
 
+from neg_contrast import terminal
 from neg_contrast.artifacts import artifact
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.jobs.common import (
@@ -26,8 +28,10 @@ from neg_contrast.retrieval import (
 from neg_contrast.retrieval import retriever as retriever_lib
 from neg_contrast.settings import config as config_lib
 
-_BOLD, _PLAIN = '\033[1m', '\033[0m'
 _WORDS_AROUND = 40
+_FRONT_MATTER = re.compile(r'\A---[ \t]*\r?\n.*?^---[ \t]*(?:\r?\n|\Z)',
+                           re.DOTALL | re.MULTILINE)
+"""Of Markdown: settings of the page, between two lines of hyphens."""
 
 
 def check(config: config_lib.Config) -> None:
@@ -105,7 +109,7 @@ class SearchJob:
       found = by_document.find(index.find, asked, depth, count)
     else:
       found = index.find(asked, depth)
-    return format_found(query, found, sys.stdout.isatty(),
+    return format_found(query, found, terminal.is_coloured(sys.stdout),
                         min(100, shutil.get_terminal_size().columns))
 
 
@@ -120,27 +124,42 @@ def format_found(
     bold: mark the matching part by terminal codes; else by asterisks.
     width: of a line, in characters.
   """
-  begin, end = (_BOLD, _PLAIN) if bold else ('**', '**')
-  lines = [f'\n{query}']
-  for rank, one in enumerate(found, start=1):
-    title = _printable(one.passage.title or one.passage.document_id)
-    lines.append(f'\n{rank:3d}. {one.score:.4f}  '
-                 + (f'{title}  ' if title else '') + f'[{one.passage.id}]')
-    text, (start, stop) = _printable(one.passage.text), one.match
-    before = _shorten(text[:start], from_left=True)
-    after = _shorten(text[stop:], from_left=False)
-    part = text[start:stop]
-    marked = f'{begin}{part}{end}' if part else ''
+  scores = [f'{one.score:.4f}' for one in found]
+  score_width = max(map(len, scores), default=0)
+  rank_width = len(str(len(found)))
+  indent = ' ' * (rank_width + score_width + 6)
+  lines = [f'\n{terminal.clean(query)}']
+  for rank, (one, score) in enumerate(zip(found, scores, strict=True), 1):
+    title = ' '.join((one.passage.title or one.passage.document_id).split())
+    room = max(20, width - len(indent) - terminal.columns(one.passage.id) - 4)
+    if terminal.columns(title) > room:
+      title = terminal.fit(title, room - 3) + '...'
+    lines.append(f'\n  {rank:{rank_width}d}. {score:>{score_width}}  ' + (
+        terminal.styled(title, terminal.BOLD) + '  ' if title else ''
+    ) + terminal.styled(f'[{one.passage.id}]', terminal.DIM))
     lines += textwrap.wrap(
-        ' '.join(f'{before} {marked} {after}'.split()), max(40, width),
-        initial_indent='     ', subsequent_indent='     ',
+        _marked(one, bold), max(40, width), initial_indent=indent,
+        subsequent_indent=indent,
     )
-  return '\n'.join(lines)
+  text = '\n'.join(lines)
+  return text if bold else terminal.without_styles(text)
 
 
-def _printable(text: str) -> str:
-  """As many characters, without those that steer a terminal."""
-  return ''.join(c if c.isprintable() else ' ' for c in text)
+def _marked(one: finding.Found, bold: bool) -> str:
+  """What surrounds the matching part of a text, which is marked.
+
+  Front matter is left out; a match inside of it is not shown.
+  """
+  text, (start, stop) = one.passage.text, one.match
+  front = _FRONT_MATTER.match(text)
+  first = front.end() if front else 0
+  start, stop = max(start, first), max(stop, first)
+  before = _shorten(terminal.clean(text[first:start]), from_left=True)
+  after = _shorten(terminal.clean(text[stop:]), from_left=False)
+  part = terminal.clean(text[start:stop])
+  if part:
+    part = terminal.styled(part, terminal.BOLD) if bold else f'**{part}**'
+  return ' '.join(f'{before} {part} {after}'.split())
 
 
 def _shorten(text: str, from_left: bool) -> str:

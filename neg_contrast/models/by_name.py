@@ -32,10 +32,16 @@ from neg_contrast.settings import config as config_lib
 def compute_dtype(
     config: config_lib.ModelConfig, platform: str | None = None
 ) -> Any:
-  """The dtype layers compute in; None: on this machine's devices."""
+  """The dtype layers compute in; None: on this machine's devices.
+
+  `auto` is bfloat16 but for CPUs, and GPUs before Ampere (T4), which lack it.
+  """
   if config.dtype == 'auto':
-    is_cpu = (platform or jax.default_backend()) == 'cpu'
-    return jnp.float32 if is_cpu else jnp.bfloat16
+    platform = platform or jax.default_backend()
+    lacks = platform == 'cpu' or (platform == 'gpu' and any(
+        map(attention.is_before_ampere, jax.local_devices(backend='gpu'))
+    ))
+    return jnp.float32 if lacks else jnp.bfloat16
   return jnp.dtype(config.dtype)
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from neg_contrast.report import contents, figures
+from neg_contrast.report import contents, figures, rank_figure
 
 _CUT_METRIC = re.compile('(.+)@([1-9][0-9]*)')
 
@@ -23,11 +23,17 @@ def series_of(groups: Sequence[contents.Group]) -> dict[str, int]:
 
 
 def draw_charts(report: contents.Report) -> dict[str, list[str]]:
-  """SVG of the parts `results`, `training`, `lengths` and `calibration`."""
+  """SVG of `results`, `training`, `lengths`, `calibration` and `moves`."""
   colours = series_of(report.groups)
   charts: dict[str, list[str]] = {
-      'results': [], 'training': [], 'lengths': [], 'calibration': []
+      'results': [], 'training': [], 'lengths': [], 'calibration': [],
+      'moves': [],
   }
+  if report.moves is not None and report.moves.ranks:
+    charts['moves'].append(rank_figure.rank_movement(
+        'moves-ranks', report.moves.before, report.moves.after,
+        report.moves.ranks,
+    ))
   if report.calibration is not None:
     charts['calibration'] = [
         figures.reliability(f'calibration-{name}', title,
@@ -91,13 +97,14 @@ def _draw_training(training: contents.Training) -> list[str]:
   add('loss', 'Loss', {
       'loss': 'mean', 'forward_loss': 'query to passage',
       'backward_loss': 'passage to query',
-  }, mark=mark)
+  }, mark=mark, is_smoothed=True)
   for metric, values in list(training.tune.items())[:1]:
     drawn.append(figures.curves(
         'tune', f'{metric} on the tune split', {'': values}, series=2,
         mark=mark, markers=True,
     ))
-  add('accuracy', 'In-batch accuracy', {'accuracy': ''}, mark=mark)
+  add('accuracy', 'In-batch accuracy', {'accuracy': ''}, mark=mark,
+      is_smoothed=True)
   add('rate', 'Learning rate', {'learning_rate': ''}, mark=mark,
       from_zero=True)
   add('norm', 'Gradient norm, before clipping', {'gradient_norm': ''},

@@ -20,6 +20,7 @@ class System:
     queries: how many were asked.
     passages: how many were searched.
     metrics: means, with their intervals.
+    note: which model it is; empty: the name says it.
   """
 
   name: str
@@ -27,6 +28,7 @@ class System:
   queries: int
   passages: int
   metrics: Mapping[str, figures.Estimate]
+  note: str = ''
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,12 +40,16 @@ class Comparison:
     after: the system that should be better.
     queries: how many both have.
     metrics: means of after minus before by query, with their intervals.
+    better: queries with a greater value of the first metric afterwards.
+    worse: queries with a smaller one.
   """
 
   before: str
   after: str
   queries: int
   metrics: Mapping[str, figures.Estimate]
+  better: int = 0
+  worse: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,11 +60,15 @@ class Group:
     name: `<dataset>/<split>`.
     systems: in the order they are shown.
     comparison: of two of them; None where there is one system only.
+    pairs: (before, after) -> the same of every two, both ways.
   """
 
   name: str
   systems: tuple[System, ...]
   comparison: Comparison | None = None
+  pairs: Mapping[tuple[str, str], Comparison] = dataclasses.field(
+      default_factory=dict
+  )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -135,6 +145,7 @@ class Moves:
     risen_count: all that rose.
     fallen_count: all that fell.
     same_count: all that stayed.
+    ranks: of all queries, before and after; None: not found.
   """
 
   before: str
@@ -145,6 +156,7 @@ class Moves:
   risen_count: int
   fallen_count: int
   same_count: int
+  ranks: tuple[tuple[int | None, int | None], ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -215,6 +227,7 @@ class Report:
     tables: of a grid of trainings, as HTML.
     calibration: of a cross-encoder, as `evaluation.calibrated` has it; None:
       there is none.
+    command: that ran it; empty: it was run from Python.
   """
 
   job: str
@@ -231,3 +244,4 @@ class Report:
   negatives: negatives_page.Negatives | None = None
   tables: tuple[str, ...] = ()
   calibration: Mapping[str, Any] | None = None
+  command: str = ''

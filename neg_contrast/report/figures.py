@@ -15,6 +15,7 @@ SHOWN_PART = 0.99
 
 _POINTS = 200  # Of a curve: as many as a chart of this width can show.
 _BINS = 60
+_SMOOTH_FROM = 12  # Points.
 
 _MARKERS = ('s', 'o', 'D', '^', 'v', 'P', 'X', '*')
 _DASHES = ('-', '--', ':', '-.')
@@ -118,6 +119,7 @@ def curves(
     mark: tuple[int, str] | None = None,
     markers: bool = False,
     from_zero: bool = False,
+    is_smoothed: bool = False,
 ) -> str:
   """Values against training steps; long curves are averaged piece by piece.
 
@@ -131,11 +133,17 @@ def curves(
     mark: a step to point out, and what it is.
     markers: draw each point.
     from_zero: begin the axis of values at 0.
+    is_smoothed: draw a moving average, and the first line's values faintly.
   """
 
   def draw(axes):
     for place, (label, (steps, values)) in enumerate(lines.items()):
       color = svg.MUTED if place else svg.series_color(series)
+      if is_smoothed and len(values) > _SMOOTH_FROM:
+        if not place:
+          axes.plot(thin(steps), thin(values), color=color, linewidth=0.8,
+                    alpha=0.35)
+        values = smooth(values)
       axes.plot(
           thin(steps), thin(values), _DASHES[place % len(_DASHES)],
           label=label, zorder=2 - 0.1 * place,
@@ -334,6 +342,16 @@ def thin(values: np.ndarray) -> np.ndarray:
     return values
   pieces = np.array_split(values, _POINTS)
   return np.array([piece.mean() for piece in pieces])
+
+
+def smooth(values: np.ndarray) -> np.ndarray:
+  """Means over a tenth of the curve around each point; `[points] float`."""
+  reach = max(1, len(values) // 20)
+  sums = np.concatenate([[0.0], np.cumsum(values)])
+  places = np.arange(len(values))
+  ends = np.minimum(places + reach + 1, len(values))
+  begins = np.maximum(places - reach, 0)
+  return (sums[ends] - sums[begins]) / (ends - begins)
 
 
 def _or(value: float | None, default: float) -> float:

@@ -55,6 +55,8 @@ def moves(
       'first passage that holds an answer',
       tuple(risen), tuple(fallen),
       len(moved.risen), len(moved.fallen), moved.same,
+      tuple((rank, sides[1][0][query]) for query, rank in sides[0][0].items()
+            if query in sides[1][0]),
   )
 
 

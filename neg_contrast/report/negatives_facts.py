@@ -18,6 +18,7 @@ from neg_contrast.report import negatives_page as page
 from neg_contrast.settings import config as config_lib
 
 _SHOWN = 4  # Queries.
+_HUBS = 5
 _RANDOM = 50  # Passages of the corpus for each sampled query.
 _SEED = 0
 
@@ -78,8 +79,21 @@ def describe(
   ]
   return page.Negatives(
       analysis.summarize(pool, prepared.passage_groups), len(lines),
-      suspects[:-1], suspects[-1], tuple(shown),
+      suspects[:-1], suspects[-1], tuple(shown), _hubs(pool, texts, lines),
   )
+
+
+def _hubs(
+    pool: pool_lib.Pool, texts: texts_lib.Texts, lines: np.ndarray
+) -> page.Hubs:
+  """The passages that are negatives of most queries."""
+  drawn = np.asarray(pool.rows[lines])[pool.is_negative(lines)]
+  rows, counts = np.unique(drawn, return_counts=True)
+  top = []
+  for place in np.argsort(-counts, kind='stable')[:_HUBS]:
+    passage = texts(int(rows[place]))
+    top.append((passage.id, passage.title or passage.text, int(counts[place])))
+  return page.Hubs(len(drawn), len(rows), tuple(top))
 
 
 def _suspects(

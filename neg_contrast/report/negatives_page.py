@@ -83,6 +83,21 @@ class ShownQuery:
 
 
 @dataclasses.dataclass(frozen=True)
+class Hubs:
+  """How evenly negatives spread over passages.
+
+  Attributes:
+    negatives: of the queries that were read.
+    passages: how many different ones they are.
+    top: (passage id, title or first words, queries that it is a negative of).
+  """
+
+  negatives: int
+  passages: int
+  top: tuple[tuple[str, str, int], ...]
+
+
+@dataclasses.dataclass(frozen=True)
 class Negatives:
   """A pool of hard negatives.
 
@@ -92,6 +107,7 @@ class Negatives:
     suspects: what was found in them, by source.
     random: what was found in random passages of the same queries.
     shown: some of these queries.
+    hubs: of these queries.
   """
 
   summary: analysis.Summary
@@ -99,6 +115,7 @@ class Negatives:
   suspects: tuple[analysis.Suspects, ...]
   random: analysis.Suspects
   shown: tuple[ShownQuery, ...]
+  hubs: Hubs = Hubs(0, 0, ())
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,8 +4,11 @@ Names and texts come from files that anybody may have written: the template
 escapes all of them, and the page's policy allows no script and no request.
 """
 
+import base64
 import dataclasses
+import html
 import pathlib
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -49,7 +52,7 @@ def render(report: contents.Report) -> str:
       source_series=negatives_page.series_of,
       filter_counts=negatives_page.filter_counts,
       beyond_pool=negatives_page.beyond,
-      svg=markupsafe.Markup,  # Text in figures is escaped by matplotlib,
+      figure=_figure,  # Text in figures is escaped by matplotlib,
       table=markupsafe.Markup,  # and that in tables by `tables.html`.
   )
   first = report.groups[0] if report.groups else None
@@ -74,6 +77,20 @@ def render(report: contents.Report) -> str:
       query_length=_QUERY_LENGTH,
       answers_shown=_ANSWERS,
       left_out=f'{1 - figures.SHOWN_PART:.0%}',
+  )
+
+
+def _figure(drawn: str) -> Any:
+  """A figure, and below it a link that saves it as a file of its own."""
+  import markupsafe
+
+  label = re.search('aria-label="([^"]*)"', drawn)
+  name = re.sub('[^0-9A-Za-z]+', '-', html.unescape(
+      label[1] if label else 'figure')).strip('-').lower() or 'figure'
+  data = base64.b64encode(svg.standalone(drawn).encode()).decode()
+  return markupsafe.Markup(
+      f'{drawn}<a class="save" download="{name}.svg" '
+      f'href="data:image/svg+xml;base64,{data}">save as SVG</a>'
   )
 
 

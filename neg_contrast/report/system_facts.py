@@ -13,6 +13,12 @@ from neg_contrast.report import contents, figures
 # With fewer values the bootstrap's interval is too narrow (at 10 values of mean
 # 0.85, the one of 95% holds the truth 80 times in a hundred).
 _LEAST_QUERIES = 30
+NOTES = {
+    'bm25': 'words, no model', 'untouched': 'the model before any training',
+    'initial': 'where training began', 'trained': 'after training',
+    'hybrid': 'BM25 and the trained model',
+}
+"""System -> which model it is."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,7 +76,8 @@ def pair(systems: list[Evaluated]) -> tuple[Evaluated, Evaluated] | None:
 
 
 def summarize(
-    name: str, systems: list[Evaluated], workdir: pathlib.Path
+    name: str, systems: list[Evaluated], workdir: pathlib.Path,
+    notes: Mapping[str, str] = NOTES,
 ) -> contents.Group:
   """What the page says of all systems on a split.
 
@@ -78,8 +85,13 @@ def summarize(
     name: `<dataset>/<split>`.
     systems: in the order they are shown.
     workdir: that links are relative to.
+    notes: system -> which model it is, instead of what `NOTES` says.
   """
   both = pair(systems)
+  pairs = {
+      (before.name, after.name): _compare(before, after)
+      for before in systems for after in systems if before is not after
+  }
   return contents.Group(
       name,
       tuple(
@@ -90,10 +102,12 @@ def summarize(
               system.manifest['passages'],
               {metric: _estimate(value, system.per_query.get(metric, {}))
                for metric, value in system.manifest['metrics'].items()},
+              {**NOTES, **notes}.get(system.name, ''),
           )
           for system in systems
       ),
       _compare(*both) if both else None,
+      {names: each for names, each in pairs.items() if each.metrics},
   )
 
 
@@ -106,7 +120,7 @@ def _estimate(mean: float, by_query: Mapping[str, float]) -> figures.Estimate:
 
 def _compare(before: Evaluated, after: Evaluated) -> contents.Comparison:
   """Differences over the queries that both have."""
-  metrics, queries = {}, 0
+  metrics, queries, signs = {}, 0, np.zeros(0)
   for metric in before.manifest['metrics']:
     ours = after.per_query.get(metric, {})
     differences = {
@@ -117,5 +131,10 @@ def _compare(before: Evaluated, after: Evaluated) -> contents.Comparison:
     if differences and metric in after.manifest['metrics']:
       queries = len(differences)
       mean = float(np.mean(list(differences.values())))
+      if not metrics:
+        signs = np.sign(list(differences.values()))
       metrics[metric] = _estimate(mean, differences)
-  return contents.Comparison(before.name, after.name, queries, metrics)
+  return contents.Comparison(
+      before.name, after.name, queries, metrics,
+      int((signs > 0).sum()), int((signs < 0).sum()),
+  )

@@ -40,6 +40,9 @@ class About:
     facts: what was run, a line each.
     config: all keys and values, by section, as json.
     defaults: the same keys.
+    command: that ran it; empty: it was run from Python.
+    notes: system -> which model it is, where that is known better than by its
+      name.
   """
 
   job: str
@@ -50,6 +53,8 @@ class About:
   facts: Mapping[str, str]
   config: Mapping[str, Any]
   defaults: Mapping[str, Any]
+  command: str = ''
+  notes: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 def write_report(
@@ -119,9 +124,10 @@ def _gather(
       job=about.job,
       name=name,
       facts=about.facts,
+      command=about.command,
       made=_newest(shown),
       groups=tuple(
-          system_facts.summarize(group, groups[group], workdir)
+          system_facts.summarize(group, groups[group], workdir, about.notes)
           for group in sorted(groups, key=lambda group: group != name)
       ),
       moves=movement_facts.moves(

@@ -20,7 +20,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Int
 
-from neg_contrast import cpu
+from neg_contrast import cpu, progress
 from neg_contrast.batches import packed, packing, prefetch
 from neg_contrast.batches import row_length as row_length_lib
 from neg_contrast.models import by_name as model_lib
@@ -102,12 +102,12 @@ class TableEncoder:
     self._chunk_tokens = chunk_tokens
     by_group = NamedSharding(mesh, PartitionSpec('data'))
     self._put = lambda batch: jax.device_put(batch, by_group)
-    self._encode = jax.jit(
+    self._encode = _telling(jax.jit(
         lambda params, batch: dual_encoder.encode(encoder, params, batch, None),
         compiler_options=cpu.compiler_options(
             mesh, encoder.operand_dtype or encoder.dtype
         ),
-    )
+    ))
 
   def __call__(
       self,
@@ -225,6 +225,21 @@ class TableEncoder:
         write_next()
     while sent:
       write_next()
+
+
+def _telling(encode: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+  """Shows that it compiles, at the first batch of each shape."""
+  shapes_seen = set()
+
+  def run(params, batch):
+    shape = batch.token_ids.shape
+    if shape in shapes_seen:
+      return encode(params, batch)
+    shapes_seen.add(shape)
+    with progress.busy('compiling the encoder', is_logged=False):
+      return encode(params, batch)
+
+  return run
 
 
 def _power_of_two(number: float) -> int:

@@ -193,7 +193,8 @@ def set_key(
     if isinstance(value, str) and isinstance(before, tuple):
       value = (value,)
     config.update_from_flattened_dict({key: value})
-  except (AttributeError, KeyError, TypeError, ValueError) as e:
+  except (AttributeError, KeyError, OverflowError, TypeError,
+          ValueError) as e:
     known = flat(config)
     why = f'{type(value).__name__} does not fit its type' if key in known else (
         f'no such key{unknown_keys.hint(key, known)}'

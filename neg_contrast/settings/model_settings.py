@@ -71,7 +71,8 @@ class ModelConfig(keys.Section):
     hidden_dropout: rate on embeddings and layer outputs.
     attention_dropout: rate on attention probabilities.
     dtype: compute type, `float32` or `bfloat16`; `auto`: bfloat16 on
-      accelerators, float32 on CPU. Parameters, softmax, norms, losses and
+      accelerators, float32 on CPU and on GPUs without it, such as a T4.
+      Parameters, softmax, norms, losses and
       scores are float32. On CPU, bfloat16 applies to the operands of the
       encoder's matrix products only, which makes encoding faster where the
       processor has instructions for it (AMX, AVX512-BF16).

@@ -22,7 +22,7 @@ from neg_contrast.artifacts import checkpoints as checkpoints_lib
 from neg_contrast.batches import batcher, prefetch
 from neg_contrast.training import criterion as criterion_lib
 from neg_contrast.training import memory as memory_lib
-from neg_contrast.training import optimizer, run_log, run_settings
+from neg_contrast.training import optimizer, pace, run_log, run_settings
 from neg_contrast.training import state as state_lib
 
 # More steps than this are never queued on the device: enough to hide the host,
@@ -173,6 +173,8 @@ class Trainer:
     self._measure = measure
     self._complete = complete
     self._pending: collections.deque[Pending] = collections.deque()
+    self._evaluations = pace.Evaluations(schedule.total_steps,
+                                         schedule.evaluates)
     self._drained = 0.0  # When the device was last known to be idle.
 
   def fit(
@@ -258,9 +260,10 @@ class Trainer:
     self._drain()
     if self._schedule.evaluates(step):
       # All must judge alike, or some would stop and the others wait for them.
-      metrics = hosts.from_first(self._evaluate(self._complete(
-          memory_lib.evaluated(state.params, state.memory), state.frozen
-      )))
+      params = memory_lib.evaluated(state.params, state.memory)
+      metrics = hosts.from_first(self._evaluations.measured(
+          self._evaluate, self._complete(params, state.frozen)
+      ))
       self._log.write_evaluation(step, metrics)
       criterion = self._schedule.criterion
       progress = judge(
@@ -296,7 +299,8 @@ class Trainer:
         self._stop_at_bad_loss(item.step, values['loss'])
       record = _record(item, values, self._schedule, mean_seconds)
       self._log.write_step(record)
-    self._log.print_step(record)
+    self._log.print_step(record, self._evaluations.left(record.step),
+                         self._evaluations.seconds)
 
   def _stop_at_bad_loss(self, step: int, loss: float) -> NoReturn:
     self._log.flush()

@@ -1,6 +1,7 @@
 """A training run in a folder: the part that is the same for every model."""
 
 import abc
+import functools
 import pathlib
 from typing import Any
 
@@ -19,6 +20,7 @@ from neg_contrast.training import (
   run_log,
   run_record,
   run_settings,
+  trackers,
 )
 from neg_contrast.training import state as state_lib
 
@@ -109,7 +111,10 @@ class Training(recipe.Recipe):
       )
       with run_log.opened(
           workdir, int(state.step), ready.total_steps,
-          self._remedy(ready.examples),
+          self._remedy(ready.examples), functools.partial(
+              trackers.opened, workdir, int(state.step),
+              self._config.checkpointing.wandb_project, self._config.resolved,
+          ),
       ) as log:
         loop.Trainer(
             ready.step, ready.put, self._tune(), checkpoints, log,

@@ -1,4 +1,4 @@
-"""The record of a run: `log.jsonl` (each step once), TensorBoard, console.
+"""The record of a run: `log.jsonl` (each step once), trackers, console.
 
 A line of `log.jsonl` ends with a checksum of what stands before it.
 """
@@ -10,17 +10,16 @@ import json
 import os
 import pathlib
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from absl import logging
 
 from neg_contrast import errors, hosts, listeners, progress
 from neg_contrast.artifacts import atomic, places
-from neg_contrast.training import solved
+from neg_contrast.training import solved, trackers
 
 FILE = 'log.jsonl'
-_TENSORBOARD = 'tensorboard'  # Folder of its events.
 _UPLOAD_SECONDS = 60.0  # Between uploads of the whole log, at least.
 _CHECKSUM = 'crc32'  # Of a line without it.
 
@@ -64,21 +63,27 @@ class RunLog:
   def __init__(
       self, workdir: pathlib.Path, start_step: int, total_steps: int,
       remedy: solved.Remedy = solved.NOTHING,
+      tracker: trackers.Tracker | None = None,
   ):
-    """Opens the log of a run that has `start_step` steps behind it."""
-    import tensorboardX  # Slow to import, and only training needs it.
+    """Opens the log of a run that has `start_step` steps behind it.
 
+    Args:
+      workdir: of the run.
+      start_step: steps that it has behind it.
+      total_steps: of the run.
+      remedy: what to say when its negatives are solved.
+      tracker: where curves go beside the log; None: TensorBoard.
+    """
     path = workdir / FILE
     self._watch = solved.Watch(remedy, total_steps)
     for record in _cut_back(path, start_step):
       self._watch.see(record['step'], record.get('contrast', {}))
-    self._growing = places.Growing(path, workdir / _TENSORBOARD)
+    self._growing = places.Growing(path, workdir / trackers.TENSORBOARD)
     self._file = open(  # noqa: SIM115
         places.local(path), 'a', encoding='utf-8')
-    self._writer = tensorboardX.SummaryWriter(
-        str(places.on_disk(workdir / _TENSORBOARD)), purge_step=start_step + 1
-    )
+    self._writer = tracker or trackers.opened(workdir, start_step)
     self._total_steps = total_steps
+    self._is_compiling = True  # In the seconds of the first steps.
     self._recent: collections.deque[float] = collections.deque(maxlen=50)
 
   def write_step(self, record: StepRecord) -> None:
@@ -143,18 +148,39 @@ class RunLog:
         for name, value in numbers.items()
     ))
 
-  def print_step(self, record: StepRecord) -> None:
-    """Prints a line with speed and remaining time."""
-    remaining = self._total_steps - record.step
-    eta = remaining * sum(self._recent) / max(1, len(self._recent))
-    logging.info(
-        'step %d/%d  loss %.4f%s  accuracy %.3f  '
-        '%.1f queries/s  %.0f tokens/s  padding %.1f%%  wait %.2fs  ETA %s',
-        record.step, self._total_steps, record.loss, _both_losses(record),
-        record.values['accuracy'], record.queries_per_second,
-        record.useful_tokens_per_second, 100 * record.padding,
-        record.host_wait_seconds, progress.format_seconds(eta),
-    )
+  def print_step(
+      self, record: StepRecord, evaluations: int = 0,
+      evaluation_seconds: float | None = None,
+  ) -> None:
+    """Prints speed and remaining time: a line, or the live line.
+
+    Args:
+      record: of the step.
+      evaluations: that are still to come.
+      evaluation_seconds: of each of them; None: none was made yet.
+    """
+    left = self._total_steps - record.step
+    seconds = left * sum(self._recent) / max(1, len(self._recent))
+    seconds += evaluations * (evaluation_seconds or 0)
+    is_open = evaluations and evaluation_seconds is None
+    eta = progress.PLAN.eta(seconds, (
+        f'{evaluations} evaluation{"" if evaluations == 1 else "s"}'
+        if is_open else ''
+    ))
+    step = f'step {record.step}/{self._total_steps}'
+    what = (f'loss {record.loss:.4f}{_both_losses(record)}  '
+            f'accuracy {record.values["accuracy"]:.3f}  '
+            f'{record.queries_per_second:.1f} queries/s')
+    done = progress.bar(record.step, self._total_steps)
+    if self._is_compiling:
+      self._is_compiling = False
+      self._recent.clear()
+    if not progress.show(f'{step} {done}  {eta}  {what}'):
+      logging.info(
+          '%s%s  %s  %.0f tokens/s  padding %.1f%%  wait %.2fs  %s',
+          progress.PLAN.place, step, what, record.useful_tokens_per_second,
+          100 * record.padding, record.host_wait_seconds, eta,
+      )
 
   def flush(self) -> None:
     """Puts on disk what was written; in a bucket, once a minute."""
@@ -196,7 +222,10 @@ class NoLog(RunLog):
   def write_refresh(self, step: int, told: dict[str, Any]) -> None:
     """Does nothing."""
 
-  def print_step(self, record: StepRecord) -> None:
+  def print_step(
+      self, record: StepRecord, evaluations: int = 0,
+      evaluation_seconds: float | None = None,
+  ) -> None:
     """Does nothing."""
 
   def flush(self) -> None:
@@ -214,13 +243,16 @@ def _both_losses(record: StepRecord) -> str:
   names = 'forward_loss', 'backward_loss'
   if not all(name in record.values for name in names):
     return ''
-  return f' ({", ".join(f"{record.values[name]:.4f}" for name in names)})'
+  told = (f'{name.removesuffix("_loss")} {record.values[name]:.4f}'
+          for name in names)
+  return f' ({", ".join(told)})'
 
 
 @contextlib.contextmanager
 def opened(
     workdir: pathlib.Path, start_step: int, total_steps: int,
     remedy: solved.Remedy = solved.NOTHING,
+    tracker: Callable[[], trackers.Tracker] | None = None,
 ) -> Iterator[RunLog]:
   """The log of a run, of which the first process alone writes.
 
@@ -229,12 +261,14 @@ def opened(
     start_step: steps that it has behind it.
     total_steps: of the run.
     remedy: what to say when its negatives are solved.
+    tracker: opens where curves go beside the log; None: TensorBoard.
 
   Raises:
     UserError: a line of an earlier part is damaged.
   """
-  log = (RunLog(workdir, start_step, total_steps, remedy) if hosts.is_first()
-         else NoLog())
+  log = RunLog(
+      workdir, start_step, total_steps, remedy, tracker() if tracker else None
+  ) if hosts.is_first() else NoLog()
   try:
     yield log
   finally:

@@ -7,6 +7,8 @@ import re
 import subprocess
 import sys
 
+import pytest
+
 from tests import processes
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -15,10 +17,11 @@ CELLS = [cell for cell in NOTEBOOK['cells'] if cell['cell_type'] == 'code']
 
 # Instead of the cell of parameters: one layer, two steps a stage.
 SMALL = '''
-WORKDIR = pathlib.Path('workdirs/small')
+root, DATA, SHOWN = pathlib.Path('workdirs'), 'python_docs', 40
+WORKDIR = root / 'small'
 CHANGES = dict(
     data__batch_size=8, data__prepared_dir='workdirs/prepared',
-    evaluation__eval_steps=0,
+    evaluation__eval_steps=0, evaluation__untouched=False,
     model__layers=1, model__passage_length=32, optim__steps=2,
     stage1__optim__steps=2, stage1__data__batch_size=8,
     stage1__workdir='workdirs/small-stage1',
@@ -61,27 +64,62 @@ def test_cells_train_and_search(tmp_path):
                 for cell in CELLS], tmp_path)
   assert result.returncode == 0, result.stderr[-3000:]
   shown = [line for line in result.stdout.splitlines() if 'shown: ' in line]
-  assert 'CpuDevice' in shown[0]
-  assert "{'bm25': 0." in shown[2] and "'trained': 0." in shown[2]
-  assert 'HTML of ' in shown[3]
+  assert 'CpuDevice' in shown[0] and 'float32\n' in result.stdout
+  assert "'bm25': 0." in shown[2] and "'trained': 0." in shown[2]
+  assert 'HTML of ' in shown[3] and 'Figure' in shown[4]
   answers = result.stdout.partition('join two paths\n')[2]
   assert len(re.findall(r'^  -?\d\.\d{3}  \S', answers, re.MULTILINE)) == 9
   model = tmp_path / 'workdirs' / 'small-exported' / 'model'
   assert (model / 'modules.json').exists()
+  assert model.with_suffix('.zip').stat().st_size > 10**6
 
 
-def test_it_is_a_clean_notebook():
+def test_it_is_a_small_notebook_without_places_of_a_machine():
   assert (NOTEBOOK['nbformat'], NOTEBOOK['nbformat_minor']) == (4, 5)
   ids = [cell['id'] for cell in NOTEBOOK['cells']]
   assert len(set(ids)) == len(ids) and sum(map(is_parameters, CELLS)) == 1
+  text = json.dumps(NOTEBOOK)
+  assert len(text) < 300_000
+  assert not re.search(r'[\s"\'(](/work|/tmp|/root|/home|/Users)/', text)
+
+
+def test_its_outputs_are_saved():
+  kinds = [list(output.get('data', {'stream': ''}))
+           for cell in CELLS for output in cell['outputs']]
+  assert sum('image/png' in kind or 'image/jpeg' in kind
+             for kind in kinds) == 2
   for cell in CELLS:
-    assert cell['outputs'] == [] and cell['execution_count'] is None
+    assert all(output['output_type'] != 'error' for output in cell['outputs'])
+  text = json.dumps([cell['outputs'] for cell in CELLS])
+  assert "'trained': 0." in text and 'join two paths' in text
 
 
-def test_the_repository_has_to_be_named(tmp_path):
-  install = ''.join(CELLS[0]['source'])
-  hidden = install.replace("find_spec('neg_contrast')", "find_spec('nothing')")
-  assert hidden != install
-  result = run([hidden], tmp_path)
-  assert 'ValueError: set REPOSITORY' in result.stderr
+def test_forms_have_defaults_that_work():
+  code = '\n'.join(''.join(cell['source']) for cell in CELLS)
+  forms = dict(re.findall(r'^(\w+) = (.*?)  # @param', code, re.MULTILINE))
+  assert forms == {'SOURCE': "'auto'", 'USE_DRIVE': 'False',
+                   'UPLOAD': 'False', 'STEPS': '34'}
 
+
+HIDDEN = '''
+import subprocess
+find = importlib.util.find_spec
+importlib.util.find_spec = lambda name: (
+    None if name in ('neg_contrast', 'google') else find(name))
+subprocess.run = lambda command, check: print('ran', command[4:])
+'''
+
+
+@pytest.mark.parametrize(('wheel', 'source', 'told'), [
+    ('', 'auto', "ValueError: set SOURCE: there is no neg_contrast-*.whl"),
+    ('neg_contrast-0.2-py3-none-any.whl', 'auto', 'neg_contrast-0.2-py3'),
+    ('', 'https://example.org/x.git', "'git+https://example.org/x.git'"),
+])
+def test_where_it_is_installed_from(tmp_path, wheel, source, told):
+  if wheel:
+    (tmp_path / wheel).touch()
+  install = ''.join(CELLS[0]['source']).replace("'auto'  #", f'{source!r}  #')
+  before, line, after = install.partition('IN_COLAB =')
+  result = run([before + HIDDEN + line + after.rpartition('\nfrom neg_')[0]],
+               tmp_path)
+  assert told in result.stdout + result.stderr

@@ -2,6 +2,9 @@
 
 import dataclasses
 import pathlib
+import re
+import shlex
+import sys
 import types
 from collections.abc import Mapping
 from typing import Any
@@ -34,7 +37,7 @@ def write_report(
 
   `facts` stand beside those that the config tells.
   """
-  about = _about(config, model)
+  about = _about(config, model, workdir)
   about = dataclasses.replace(about, facts={**about.facts, **facts})
   return workdir_report.write_report(
       workdir, about, config.data, config.evaluation, dataset,
@@ -42,8 +45,16 @@ def write_report(
   )
 
 
+def _command() -> str:
+  """The command line, where one runs the job."""
+  is_command = any(re.match('--?config[=.]', one) for one in sys.argv[1:])
+  return ('python -m neg_contrast.main ' + shlex.join(sys.argv[1:])
+          if is_command else '')
+
+
 def _about(
-    config: config_lib.Config, model: loading.Model | None
+    config: config_lib.Config, model: loading.Model | None,
+    workdir: pathlib.Path,
 ) -> workdir_report.About:
   use = _MINING.get(config.job, 'evaluation')
   split = (config.data.test_split if config.job in _REPORTING else
@@ -55,8 +66,13 @@ def _about(
       config.job, split, use,
       is_training=config.job in _TRAINING,
       is_tuned=config.job in _TUNED,
-      facts={'data': config.data.source, 'split': split,
-             **_facts(config, model)},
+      facts={'run': workdir.name, 'data': config.data.source, 'split': split,
+             **_facts(config, model), 'seed': str(config.seed)},
+      command=_command(),
+      notes={
+          'initial': 'after stage 1' if config.stage1 else config.model.init,
+          'untouched': f'{config.model.init}, not trained',
+      } if config.job == 'train' else {},
       config=values,
       defaults=folders.as_json(config_lib.base_config().to_dict()),
   )

@@ -1,0 +1,285 @@
+"""Whatever files and settings hold: it works, or says why in a `UserError`.
+
+3,000 cases and more. What a case found once stays here as an example.
+"""
+
+
+import hypothesis
+import numpy as np
+import pytest
+from hypothesis import strategies as st
+from safetensors.numpy import save_file
+
+from neg_contrast import errors, jobs, main
+from neg_contrast.data import records, sources
+from neg_contrast.evaluation import runs, trec
+from neg_contrast.models import (
+  families,
+  loading,
+  sentence_modules,
+  tensor_files,
+)
+from neg_contrast.settings import config as config_lib
+from tests import fuzz, tiny
+
+KEYS = config_lib.flat(config_lib.base_config())
+
+
+def cases(number):
+  """So many, without limits of time; the machine may be busy."""
+  return hypothesis.settings(
+      max_examples=number, deadline=None, database=None,
+      suppress_health_check=list(hypothesis.HealthCheck),
+  )
+
+
+def try_to(call):
+  """Whether a call succeeds; else its error is for people.
+
+  Raises:
+    Exception: any other.
+  """
+  try:
+    call()
+  except Exception as e:
+    # Tests check types of what functions return, which reads properties.
+    cause: BaseException | None = e
+    while cause and not isinstance(cause, errors.UserError):
+      cause = cause.__cause__
+    if cause is None:
+      raise
+    text = str(cause)
+    assert text.strip() and len(text) < 5000
+    assert text.isascii() or text.encode()  # It can be printed.
+    return False
+  return True
+
+
+def read_all(spec, skip):
+  source = sources.open_source(spec, records.InvalidRecords(skip))
+  list(source.passages())
+  list(source.queries())
+  for split in source.splits:
+    list(source.judgements(split))
+
+
+@pytest.fixture(scope='module')
+def place(tmp_path_factory):
+  return tmp_path_factory.mktemp('fuzz')
+
+
+@pytest.fixture(scope='module')
+def folders(place):
+  """A whole folder of each format."""
+  made = {}
+  for scheme, files in fuzz.SOURCES.items():
+    folder = made[scheme] = place / scheme
+    for name, content in files.items():
+      path = folder / name
+      path.parent.mkdir(parents=True, exist_ok=True)
+      path.write_bytes(fuzz.whole_file(name, content))
+  return made
+
+
+def spec_of(scheme, folder):
+  if scheme in fuzz.ONE_FILE:
+    return f'{scheme}:{folder / next(iter(fuzz.SOURCES[scheme]))}'
+  return f'{scheme}:{folder}'
+
+
+@pytest.mark.parametrize('scheme', fuzz.SOURCES)
+def test_the_folders_are_whole(folders, scheme):
+  read_all(spec_of(scheme, folders[scheme]), False)
+
+
+@pytest.mark.parametrize('scheme', fuzz.SOURCES)
+def test_readers(folders, scheme):
+  @cases(120)
+  @hypothesis.given(st.data())
+  def check(data):
+    name = data.draw(st.sampled_from(sorted(fuzz.SOURCES[scheme])))
+    content = fuzz.SOURCES[scheme][name]
+    changed = data.draw(fuzz.changed_file(name, content))
+    path = folders[scheme] / name
+    path.write_bytes(changed)
+    try:
+      try_to(lambda: read_all(
+          spec_of(scheme, folders[scheme]), data.draw(st.booleans())
+      ))
+    finally:
+      path.write_bytes(fuzz.whole_file(name, content))
+
+  check()
+
+
+@cases(250)
+@hypothesis.given(fuzz.WILD_TEXT, st.sampled_from([*sources.FORMATS, '', 'x']))
+def test_places_of_sources(text, scheme):
+  spec = f'{scheme}:{text}' if scheme else text
+  if text.strip('.') and '/' not in text and scheme not in (
+      'tfds', 'python_docs'):  # They look outside of the place.
+    try_to(lambda: read_all(spec, False))
+
+
+RUN = b'q1 Q0 p1 1 2.5 tag\nq1 Q0 p2 2 1.5 tag\nq2 Q0 p1 1 0.5 tag\n'
+QRELS = b'q1 0 p1 1\nq1 0 p2 0\nq2\t0\tp1\t2\n'
+CANDIDATES = b'{"mention_id": "m", "tfidf_candidates": ["a", "b"]}\n'
+
+
+@cases(400)
+@hypothesis.given(st.data())
+def test_runs_and_judgements(place, data):
+  name, read, whole = data.draw(st.sampled_from([
+      ('x.trec', runs.read_run, RUN), ('x.qrels', trec.read_qrels, QRELS),
+      ('x.json', runs.read_run, CANDIDATES),
+      ('x.trec.gz', runs.read_run, RUN)]))
+  path = place / name
+  path.write_bytes(data.draw(fuzz.changed_bytes(whole)))
+
+  def call():
+    read(path)
+
+  try_to(call)
+
+
+@pytest.fixture(scope='module')
+def model(place):
+  """A sentence-transformers folder with an index of two files."""
+  folder = place / 'model'
+  tiny.write_model(folder)
+  tensors = tensor_files.read_tensors(folder)
+  names = sorted(tensors)
+  parts = {'a.safetensors': names[::2], 'b.safetensors': names[1::2]}
+  for file, some in parts.items():
+    save_file({name: np.ascontiguousarray(tensors[name]) for name in some},
+              folder / file)
+  (folder / 'model.safetensors').unlink()
+  (folder / 'model.safetensors.index.json').write_bytes(fuzz.encoded({
+      'metadata': {'total_size': 1},
+      'weight_map': {name: file for file, some in parts.items()
+                     for name in some}}))
+  (folder / '1_Pooling').mkdir()
+  (folder / '1_Pooling' / 'config.json').write_bytes(fuzz.encoded({
+      'word_embedding_dimension': 16, 'pooling_mode_mean_tokens': True,
+      'pooling_mode_cls_token': False, 'include_prompt': True}))
+  (folder / 'modules.json').write_bytes(fuzz.encoded([
+      {'idx': 0, 'name': '0', 'path': '',
+       'type': 'sentence_transformers.models.Transformer'},
+      {'idx': 1, 'name': '1', 'path': '1_Pooling',
+       'type': 'sentence_transformers.models.Pooling'},
+      {'idx': 2, 'name': '2', 'path': '2_Normalize',
+       'type': 'sentence_transformers.models.Normalize'}]))
+  (folder / 'sentence_bert_config.json').write_bytes(fuzz.encoded({
+      'max_seq_length': 24, 'do_lower_case': False}))
+  return folder
+
+
+def read_model(folder):
+  modules = sentence_modules.read(folder)
+  sentence_modules.pooling(modules)
+  sentence_modules.projections(modules, 16)
+  sentence_modules.max_length(modules, 64)
+  families.is_classifier(folder)
+  families.read(folder, 'encoder')
+  tensor_files.names(folder)
+
+
+MODEL_FILES = ('config.json', 'modules.json', 'model.safetensors.index.json',
+               '1_Pooling/config.json', 'sentence_bert_config.json')
+
+
+@pytest.mark.parametrize('name', MODEL_FILES)
+def test_model_folders(model, name):
+  path = model / name
+  whole = path.read_bytes()
+  content = fuzz.json.loads(whole)
+
+  @cases(110)
+  @hypothesis.given(fuzz.changed_file(name, content))
+  def check(changed):
+    path.write_bytes(changed)
+    try:
+      try_to(lambda: read_model(model))
+    finally:
+      path.write_bytes(whole)
+
+  read_model(model)
+  check()
+
+
+def test_whole_models_by_their_tokenizers(model):
+  """Fewer, since each loads a tokenizer."""
+  path = model / 'tokenizer_config.json'
+  whole = path.read_bytes() if path.exists() else b'{}'
+  content = {'model_max_length': 24, 'do_lower_case': True, **fuzz.json.loads(
+      whole)}
+
+  @cases(15)
+  @hypothesis.given(fuzz.changed_file('x.json', content))
+  def check(changed):
+    path.write_bytes(changed)
+    try_to(lambda: loading.from_pretrained(
+        str(model), config_lib.ModelConfig(), 0
+    ))
+
+  check()
+  path.write_bytes(whole)
+
+
+def set_in(values, key, value):
+  *sections, last = key.split('.')
+  for section in sections:
+    values = values[section]
+  values[last] = value
+
+
+@cases(700)
+@hypothesis.given(st.dictionaries(
+    st.sampled_from(KEYS),
+    st.one_of(fuzz.WILD, st.lists(fuzz.WILD_TEXT, max_size=2).map(tuple)),
+    min_size=1, max_size=2))
+def test_config_values(changes):
+  def read():
+    config = config_lib.base_config().to_dict()
+    for key, value in changes.items():
+      set_in(config, key, value)
+    config_lib.from_dict(config)
+
+  try_to(read)
+
+
+@cases(120)
+@hypothesis.example('loss.offset', 10**400, 'train')  # No float holds it.
+@hypothesis.given(st.sampled_from(KEYS), fuzz.WILD_NUMBER,
+                  st.sampled_from(sorted(jobs.JOBS)))
+def test_numbers_are_refused_before_anything_is_made(place, key, value, job):
+  """What a config lets through, its job checks."""
+  config = config_lib.base_config()
+  config.data.source = f'text:{place / "text"}'
+  config.model.init = 'random:tiny'
+  config.job = job
+
+  def read():
+    config_lib.set_key(config, key, value)
+    jobs.check(config_lib.parse(config))
+
+  try_to(read)
+
+
+TYPED = st.one_of(fuzz.WILD_TEXT, fuzz.WILD_NUMBER.map(str), st.sampled_from([
+    'True', 'None', '()', '(1,', "('a',)", '1,2', 'a,b', '{}', "{'a': 1}"]))
+
+
+@cases(120)
+@hypothesis.given(st.sampled_from([*KEYS, 'optim.step', 'x', '']), TYPED)
+def test_flags(key, value):
+  def read():
+    main.flags.FLAGS.unparse_flags()
+    for name in [name for name in main.flags.FLAGS
+                 if name.startswith('config.')]:
+      delattr(main.flags.FLAGS, name)
+    main._parse_flags(
+        ['main', '--config=quickstart', f'--config.{key}={value}']
+    )
+
+  try_to(read)
