@@ -15,6 +15,7 @@ from neg_contrast.data import dataset, preparation, records
 from neg_contrast.data import prepared as prepared_lib
 from neg_contrast.evaluation import trec
 from neg_contrast.jobs import evaluate, search, split
+from neg_contrast.jobs.common import shown_hits
 from neg_contrast.retrieval import (
   embedder,
   exported_vectors,
@@ -376,7 +377,7 @@ def test_search_job_ends_quietly(root, tmp_path, monkeypatch, end):
 def test_passages_can_not_steer_the_terminal():
   passage = records.Passage('a', 'ti\x1b[2Jtle', 'one\x1b[31m two\nthree.')
   found = finding.Found(passage, 0.5, (0, len(passage.text)))
-  text = search.format_found('query', [found], bold=False, width=80)
+  text = shown_hits.format_found('query', [found], bold=False, width=80)
   assert '\x1b' not in text and '**one\ufffd[31m two three.**' in text
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from neg_contrast import errors, progress, terminal
 from neg_contrast.data import records
-from neg_contrast.jobs import search
+from neg_contrast.jobs.common import shown_hits
 from neg_contrast.retrieval import finding
 from tests import processes
 
@@ -178,7 +178,7 @@ def test_answers_are_aligned_and_front_matter_is_cut():
   answers = [found(0.75, 'Paths', text, (start, start + 15)),
              found(-0.5, '', text, (4, 10), 'd-2'),
              found(10.25, 'T' * 200, 'Other.', (0, 6), 'd-3')]
-  told = search.format_found('join', answers, bold=False, width=60)
+  told = shown_hits.format_found('join', answers, bold=False, width=60)
   lines = told.splitlines()
   assert lines[3:5] == ['  1.  0.7500  Paths  [d-1]',
                         '              **Join two paths.** Or three.']

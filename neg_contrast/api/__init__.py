@@ -33,13 +33,13 @@ The jobs use the same functions.
 """
 
 from neg_contrast.api.commands import run, show_progress
-from neg_contrast.api.hub import push_to_hub
 from neg_contrast.api.mteb_encoder import MtebEncoder, evaluate_mteb
 from neg_contrast.api.opening import (
   load_corpus,
   load_encoder,
   load_retriever,
 )
+from neg_contrast.api.pushing import push_to_hub
 from neg_contrast.api.results import Metrics, Negative, Negatives
 from neg_contrast.api.training import Training
 from neg_contrast.api.verbs import evaluate, mine, search, train

@@ -9,9 +9,9 @@ from typing import Any
 from neg_contrast import html_parts, listeners
 from neg_contrast.api import (
   commands,
-  hub,
   job_folders,
   opening,
+  pushing,
   results,
   setting_keys,
 )
@@ -105,8 +105,8 @@ class Training:
     return place / exported_model.FOLDER
 
   def push_to_hub(self, repo: str, **options: Any) -> str:
-    """Exports it and uploads it; see `hub.push_to_hub`, which has `options`."""
-    return hub.push_to_hub(self.export(), repo, **options)
+    """Exports and uploads it; `options` are those of `api.push_to_hub`."""
+    return pushing.push_to_hub(self.export(), repo, **options)
 
   def _repr_html_(self) -> str:
     return (f'<p>{html_parts.text(str(self.workdir))}</p>'

@@ -101,12 +101,7 @@ class Artifact(abc.ABC):
     return None
 
   def fetch(self) -> None:
-    """Gets here what lies elsewhere, before anything is made from it.
-
-    Raises:
-      UserError: it can't be had.
-    """
-    return
+    """Gets here what lies elsewhere; UserError if it can't be had."""
 
   def read(self) -> Any:
     """Reads what was made; `load` keeps it."""

@@ -204,9 +204,7 @@ class Checkpoints:
     if not saved:
       raise RuntimeError(f'checkpoint {step} was not saved')
 
-  def restore(
-      self, like: Any, step: int
-  ) -> tuple[Any, Progress]:
+  def restore(self, like: Any, step: int) -> tuple[Any, Progress]:
     """Restores a whole state, on any number of devices and processes.
 
     Args:

@@ -123,13 +123,11 @@ class Batcher:
     passage_groups: `[passages] int32`, equal for passages of the same text.
     mask_known_positives: whether other known positives leave the loss.
     parents: `[halves] int32`, the passage that row `passages + h` is half of.
-    draw_shared: step -> `[C] int32`, passages that all queries share as
-      candidates; -1: none.
+    draw_shared: step -> `[C] int32`, candidates of all queries; -1: none.
     shared: C.
     queue_steps: earlier batches whose positives are candidates too.
     held: length of an axis that is split over devices, groups or queries -> the
-      numbers of those that are filled in, ascending. What the others would hold
-      is 0 or False, and their tokens are not read.
+      numbers of those that are filled in, ascending; others hold 0 or False.
     teacher: scores the candidates of some queries; None: there is none.
     order: step -> `[batch] int`, its examples; None: as `example_numbers`.
     facts: step -> what the log says of a batch beside `BatchStats`.

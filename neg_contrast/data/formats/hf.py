@@ -379,11 +379,7 @@ def _value(row: Any, name: str) -> Any:
 
 
 def _texts(value: Any, column: str) -> list[str]:
-  """One text or several; blank ones and null are none.
-
-  Raises:
-    Unusable: something else.
-  """
+  """One text or several; blank ones and null are none; else `Unusable`."""
   values = value if isinstance(value, list) else (
       [] if value is None else [value])
   return [text for text in pairs.as_texts(values, column) if text.strip()]

@@ -144,7 +144,7 @@ class _Look:
     sets = _trained_on(run)
     if len(sets) != 1 or isinstance(run, run_artifacts.CachedRun):
       return  # Several sets, of which none has to be large.
-    found = self._peeks.get(sets[0][0])
+    found = self._peeks.get(cast(dataset_lib.Data, sets[0][0]))
     seen = self._glances.get(cast(given.Checkpoint, run.start))
     if found is None:
       return
