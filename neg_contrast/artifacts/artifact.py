@@ -100,7 +100,7 @@ class Artifact(abc.ABC):
     """What the user has to provide first; None: nothing."""
     return None
 
-  def fetch(self) -> None:
+  def fetch(self) -> None:  # noqa: B027 - most are here.
     """Gets here what lies elsewhere; UserError if it can't be had."""
 
   def read(self) -> Any:
