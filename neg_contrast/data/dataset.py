@@ -178,10 +178,10 @@ class Dataset:
         self.prepared, role, model.tokenizer, model.text.length(role),
         self.prefix(model, role), model.text.markers, model.text.title_end,
     )
+    features = getattr(model, 'side_features', ())
     return dataclasses.replace(texts, side_features=feature_store.table_of(
-        self.prepared, role, getattr(model, 'side_features', ()),
-        self.skips_invalid,
-    ))
+        self.prepared, role, features, self.skips_invalid,
+    )) if features else texts
 
 
 class SyntheticDataset(Dataset):
