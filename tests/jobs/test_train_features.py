@@ -132,7 +132,7 @@ def test_any_mesh_gives_the_same_losses(corpus, tmp_path):
       'text:char3-200')}
   one = train_few(corpus, tmp_path / 'one', mesh__data=1, **every)
   many = train_few(
-      root, tmp_path / 'many', mesh__data=2, mesh__model=2,
+      corpus, tmp_path / 'many', mesh__data=2, mesh__model=2,
       model__remat='full', model__chunk_groups=2, **every)
   assert len(one) == 3 and min(one) > 0.5
   for ours, theirs in zip(one, many, strict=True):
