@@ -150,8 +150,9 @@ def test_any_mesh_gives_the_same_losses(corpus, tmp_path):
     {'optim__ema': 0.5, 'mesh__data': 2, 'mesh__fsdp': True},
 ], ids=['lora', 'two towers', 'queue', 'refresh', 'sampled', 'fsdp'])
 def test_what_trainings_have_goes_with_features(corpus, tmp_path, overrides):
-  overrides = {key: str(corpus / value) if value in ('model', 'mined') else value
-               for key, value in overrides.items()}
+  overrides = {
+      key: str(corpus / value) if value in ('model', 'mined') else value
+      for key, value in overrides.items()}
   losses = train_few(corpus, tmp_path / 'work',
                      **{'mesh__data': 1, **overrides})
   assert len(losses) == 3 and all(map(math.isfinite, losses))
