@@ -182,6 +182,7 @@ def test_mining_reads_features(root, tmp_path):
   config = located.make_config(
       root, job='mine', negatives__sources=('model:1',), model__features=(),
       negatives__checkpoint=str(root / 'work'), negatives__depth=8,
+      negatives__pool_size=4,
       negatives__mined_dir=str(tmp_path / 'mined'))
   tiny.run(mine.MineJob, config, tmp_path / 'out')
   pool = pool_lib.read(tmp_path / 'out' / 'pool')
