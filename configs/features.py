@@ -24,11 +24,6 @@ def get_config(arg=None):
   """Takes `negatives=`, as in configs/squad_stage2.py."""
   args = config_lib.arguments(arg, negatives='random')
   config = config_lib.base_config()
-  config.data.source = 'beir:data/places'
-  config.data.how_to_get = (
-      'Bring your own: a BEIR folder whose passages and queries have a field '
-      '"location" (--config.model.features names others)'
-  )
   config.data.batch_size = 32
   config.model.init = 'minilm'
   config.model.features = ('location:categorical',)

@@ -34,7 +34,7 @@ def load(path, arg=None):
 @pytest.mark.parametrize('path', CONFIGS, ids=lambda p: p.stem)
 def test_config_loads_and_is_locked(path):
   config = load(path)
-  if path.stem == 'own_data':
+  if path.stem in ('own_data', 'features'):
     config.data.source = 'csv:somewhere'
   if config.job not in ('train', 'train_generator'):
     config.checkpoint, config.data.source = 'somewhere', 'beir:somewhere'

@@ -181,10 +181,10 @@ class Dataset:
     )
     if len(texts.store) and texts.marker_ids is None and hosts.is_first():
       _warn_of_cuts(role, texts)
+    features = getattr(model, 'side_features', ())
     return dataclasses.replace(texts, side_features=feature_store.table_of(
-        self.prepared, role, getattr(model, 'side_features', ()),
-        self.skips_invalid,
-    ))
+        self.prepared, role, features, self.skips_invalid,
+    )) if features else texts
 
 
 @functools.lru_cache(maxsize=64)

@@ -46,6 +46,12 @@ def root(tmp_path_factory):
   return folder
 
 
+@pytest.fixture(scope='module')
+def corpus(tmp_path_factory):
+  """A folder for the corpus and a model that nobody trained."""
+  return tmp_path_factory.mktemp('untrained')
+
+
 def test_a_place_that_text_does_not_say(root, tmp_path):
   """By the topic in their words, queries have eight passages that fit."""
   assert accuracy(root / 'work') > 0.9
@@ -119,14 +125,14 @@ def test_export_is_refused_with_the_reason(root, tmp_path):
   assert not (tmp_path / 'out' / 'model').exists()
 
 
-def test_any_mesh_gives_the_same_losses(root, tmp_path):
+def test_any_mesh_gives_the_same_losses(corpus, tmp_path):
   """With dropout, all kinds of features, remat and a gradient cache."""
   every = {'model__features': (
       'location:categorical', 'price:numeric', 'social:vector-8',
       'text:char3-200')}
-  one = train_few(root, tmp_path / 'one', mesh__data=1, **every)
+  one = train_few(corpus, tmp_path / 'one', mesh__data=1, **every)
   many = train_few(
-      root, tmp_path / 'many', mesh__data=2, mesh__model=2,
+      corpus, tmp_path / 'many', mesh__data=2, mesh__model=2,
       model__remat='full', model__chunk_groups=2, **every)
   assert len(one) == 3 and min(one) > 0.5
   for ours, theirs in zip(one, many, strict=True):
@@ -143,10 +149,11 @@ def test_any_mesh_gives_the_same_losses(root, tmp_path):
     {'negatives__sources': ('sampled:1',)},
     {'optim__ema': 0.5, 'mesh__data': 2, 'mesh__fsdp': True},
 ], ids=['lora', 'two towers', 'queue', 'refresh', 'sampled', 'fsdp'])
-def test_what_trainings_have_goes_with_features(root, tmp_path, overrides):
-  overrides = {key: str(root / value) if value in ('model', 'mined') else value
-               for key, value in overrides.items()}
-  losses = train_few(root, tmp_path / 'work',
+def test_what_trainings_have_goes_with_features(corpus, tmp_path, overrides):
+  overrides = {
+      key: str(corpus / value) if value in ('model', 'mined') else value
+      for key, value in overrides.items()}
+  losses = train_few(corpus, tmp_path / 'work',
                      **{'mesh__data': 1, **overrides})
   assert len(losses) == 3 and all(map(math.isfinite, losses))
   model = by_name.load_workdir(tmp_path / 'work')
@@ -156,16 +163,16 @@ def test_what_trainings_have_goes_with_features(root, tmp_path, overrides):
     assert table.shape == (2 + len(located.PLACES), 16)
 
 
-def test_changed_features_are_another_training(root, tmp_path):
+def test_changed_features_are_another_training(corpus, tmp_path):
   """Texts and judgements are the same, and vectors and parameters are not."""
-  train_few(root, tmp_path / 'work', mesh__data=1)
-  path = root / 'located' / 'corpus.jsonl'
+  train_few(corpus, tmp_path / 'work', mesh__data=1)
+  path = corpus / 'located' / 'corpus.jsonl'
   before = path.read_bytes()
   try:
     path.write_bytes(before.replace(b'Oslo', b'Bergen'))
     with pytest.raises(errors.UserError, match='feature_files'):
       job = train.TrainJob(config_lib.parse(
-          located.make_config(root, mesh__data=1, **FEW)), tmp_path / 'work')
+          located.make_config(corpus, mesh__data=1, **FEW)), tmp_path / 'work')
       tiny.plan.run([job.run])
   finally:
     path.write_bytes(before)
@@ -175,6 +182,7 @@ def test_mining_reads_features(root, tmp_path):
   config = located.make_config(
       root, job='mine', negatives__sources=('model:1',), model__features=(),
       negatives__checkpoint=str(root / 'work'), negatives__depth=8,
+      negatives__pool_size=4,
       negatives__mined_dir=str(tmp_path / 'mined'))
   tiny.run(mine.MineJob, config, tmp_path / 'out')
   pool = pool_lib.read(tmp_path / 'out' / 'pool')
@@ -200,10 +208,10 @@ def test_what_features_do_not_go_with(tmp_path, overrides, message):
     jobs.check(config_lib.parse(config))
 
 
-def test_a_feature_that_no_record_has(root, tmp_path):
+def test_a_feature_that_no_record_has(corpus, tmp_path):
   with pytest.raises(errors.UserError, match='"city" is in no query and no '
                      'passage of beir:.*name a key of corpus.jsonl'):
-    train_few(root, tmp_path / 'work', model__features=('city:categorical',))
+    train_few(corpus, tmp_path / 'work', model__features=('city:categorical',))
 
 
 def test_a_model_keeps_the_features_it_began_with(root):

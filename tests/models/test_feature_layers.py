@@ -160,7 +160,7 @@ def test_tables_are_split_over_the_model_axis():
     for tower in placed.values():
       for one in tower[feature_layers.KEY].values():
         for leaf in one.values():
-          assert leaf.spec == (None, 'model')
+          assert tuple(leaf.spec) == (None, 'model')
     sharding.parameter_shardings(
         dual_encoder.init_params(make_spec(shared=shared), jax.random.key(0)),
         mesh)  # No rule is missed where there are no features.
