@@ -25,8 +25,8 @@ except ModuleNotFoundError as e:  # Another Python than that of the set-up.
 
 from neg_contrast import cpu, errors, hosts, jobs
 from neg_contrast.artifacts import artifact, folders, plan
+from neg_contrast.benchmarks import outlook
 from neg_contrast.jobs.common import (
-  outlook,
   recipe_check,
   recipe_settings,
   settings_of_rooms,

@@ -65,7 +65,6 @@ class Artifact(abc.ABC):
     Raises:
       UserError: its place holds something else, or something damaged.
     """
-
   @abc.abstractmethod
   def build(self) -> None:
     """Makes it; what it needs is made."""
@@ -102,11 +101,7 @@ class Artifact(abc.ABC):
     return None
 
   def fetch(self) -> None:
-    """Gets here what lies elsewhere, before anything is made from it.
-
-    Raises:
-      UserError: it can't be had.
-    """
+    """Gets here what lies elsewhere; raises UserError."""
     return
 
   def read(self) -> Any:
@@ -152,8 +147,7 @@ class Artifact(abc.ABC):
     Args:
       role: what it is to that.
 
-    Returns:
-      None: it is not made yet, or lacks something.
+    Returns None where it is not made yet, or lacks something.
     """
     known = role if self.has_roles else ''
     if (self, known) not in _contents:

@@ -116,8 +116,7 @@ class TrainJob:
     values = summary.gather(
         self._workdir, dataset,
         others=mixture_run.tuned_metrics(self._workdir)
-        if self._config.mixture.sets else {},
-    )
+        if self._config.mixture.sets else {})
     folders.write_sealed(self._workdir / folders.MANIFEST, {
         'config': config_lib.to_dict(self._config),
         'identity': self.run.identity,
@@ -125,9 +124,8 @@ class TrainJob:
         'metrics': values,
     })
     assert isinstance(model, loading.Model)
-    reporting.write_report(
-        self._workdir, self._config, dataset, model, self._pool
-    )
+    reporting.write_report(self._workdir, self._config, dataset, model,
+                           self._pool)
     next_command.print_search(self._config, self._workdir)
 
   @functools.cached_property
@@ -137,8 +135,7 @@ class TrainJob:
     if first is None:
       return None
     with errors.within('stage1'):
-      place = first.workdir or self._workdir / 'stage1'
-      return TrainJob(first, pathlib.Path(place))
+      return TrainJob(first, declared_runs.stage1_folder(first, self._workdir))
 
   @functools.cached_property
   def _data(self) -> artifact.Artifact:

@@ -1,6 +1,7 @@
 """A training run in a folder: the part that is the same for every model."""
 
 import abc
+import functools
 import pathlib
 from typing import Any
 
@@ -93,7 +94,7 @@ class Training(recipe.Recipe):
     workdir, ready = self.workdir, self.set_up()
     measure = self._meter()
     hosts.on_first(lambda: self._describe_run(ready))
-    hosts.on_first(lambda: self._warn_of_little(ready))
+    hosts.on_first(functools.partial(self._warn_of_little, ready))
     with failures.while_writing(workdir), checkpoints_lib.writing(
         workdir
     ) as checkpoints:

@@ -38,7 +38,7 @@ def test_docstrings_name_the_keys_that_there_are():
 def test_rows():
   rows = dict(line[2:].split(' | ', 1) for line in FILE.read_text().splitlines()
               if line.startswith('| `'))
-  assert rows['`batch_size`'].startswith('`64` | int, ≥ 2 | yes | ')
+  assert rows['`batch_size`'].startswith('`64` | int, [2, 1048576] | yes | ')
   assert rows['`greedy`'].startswith(
       '`False` | bool | if `sources` name `sampled` | ')
   assert rows['`layers`'].startswith('`None` | int or None, ≥ 1 | yes | ')

@@ -78,6 +78,13 @@ def _is_worth_evaluating(system: str, start: artifact.Artifact) -> bool:
   return False
 
 
+def stage1_folder(
+    first: config_lib.Config, workdir: pathlib.Path
+) -> pathlib.Path:
+  """Where a stage 1 lies: in its own workdir, or below that of its training."""
+  return pathlib.Path(first.workdir or workdir / 'stage1')
+
+
 def start(
     config: config_lib.Config, after: run_artifacts.EncoderRun | None = None
 ) -> given.Start:

@@ -11,11 +11,11 @@ from typing import Any
 
 from neg_contrast import errors, sharding
 from neg_contrast.artifacts import artifact, plan
+from neg_contrast.benchmarks import expense, plan_costs
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import peek as peek_lib
 from neg_contrast.data import sources, thin_data
 from neg_contrast.evaluation import evaluations, judged
-from neg_contrast.jobs.common import expense, plan_costs
 from neg_contrast.models import by_name, given, glance, hub
 from neg_contrast.training import (
   label_space_runs,
