@@ -65,7 +65,7 @@ class _Look:
 
   def __init__(self, needed: list[artifact.Artifact]):
     self._needed, self._seen = needed, Outlook()
-    self._peeks: dict[dataset_lib.Data, peek_lib.Peek | None] = {}
+    self._peeks: dict[artifact.Artifact, peek_lib.Peek | None] = {}
     self._glances: dict[given.Checkpoint, glance.Glance | None] = {}
     self._asked: set[str] = set()  # Names of the hub.
 

@@ -30,7 +30,7 @@ _NOT_COUNTED = ('compiling, reading and preparing data, BM25, mining and '
 
 def describe(
     needed: Sequence[artifact.Artifact],
-    peeks: Mapping[dataset_lib.Data, peek_lib.Peek | None],
+    peeks: Mapping[artifact.Artifact, peek_lib.Peek | None],
     glances: Mapping[given.Checkpoint, glance.Glance | None],
 ) -> list[str]:
   """What the artifacts take, in lines; the last is about time.
