@@ -26,8 +26,8 @@ except ModuleNotFoundError as e:  # Another Python than that of the set-up.
 
 from neg_contrast import beams, cpu, errors, hosts, jobs, terminal
 from neg_contrast.artifacts import artifact, leases, places, plan
+from neg_contrast.benchmarks import outlook
 from neg_contrast.jobs.common import (
-  outlook,
   recipe_check,
   recipe_settings,
   settings_of_rooms,

@@ -64,7 +64,6 @@ class Artifact(abc.ABC):
     Raises:
       UserError: its place holds something else, or something damaged.
     """
-
   @abc.abstractmethod
   def build(self) -> None:
     """Makes it; what it needs is made."""
@@ -100,8 +99,9 @@ class Artifact(abc.ABC):
     """What the user has to provide first; None: nothing."""
     return None
 
-  def fetch(self) -> None:  # noqa: B027 - most are here.
-    """Gets here what lies elsewhere; UserError if it can't be had."""
+  def fetch(self) -> None:
+    """Gets here what lies elsewhere; raises UserError."""
+    return
 
   def read(self) -> Any:
     """Reads what was made; `load` keeps it."""
@@ -146,8 +146,7 @@ class Artifact(abc.ABC):
     Args:
       role: what it is to that.
 
-    Returns:
-      None: it is not made yet, or lacks something.
+    Returns None where it is not made yet, or lacks something.
     """
     known = role if self.has_roles else ''
     if (self, known) not in _contents:

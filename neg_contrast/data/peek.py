@@ -238,13 +238,13 @@ def lengths(
     title_end: token put between title and text; empty: [SEP].
   """
   if tokenizer is None:
-    titles, words = (
+    titles, bodies = (
         listed(np.zeros(round(_TOKENS_PER_WORD * len(text.split())), np.int32)
                for text in column)
         for column in zip(*texts, strict=True)
     )
     return statistics.measure_lengths(tokenized.TokenizedTexts(
-        token_store.TokenStore(titles, words),
+        token_store.TokenStore(titles, bodies),
         inputs.Template((0,), (0,), (0,)), max_length, (),
     ))
   return statistics.measure_lengths(tokenized.tokenize_in_memory(

@@ -4,7 +4,7 @@ import functools
 import pathlib
 
 from neg_contrast import errors
-from neg_contrast.artifacts import artifact, folders, places
+from neg_contrast.artifacts import artifact, folders
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.evaluation import evaluations, metrics, summary
 from neg_contrast.jobs.common import (
@@ -122,8 +122,7 @@ class TrainJob:
     values = summary.gather(
         self._workdir, dataset,
         others=mixture_run.tuned_metrics(self._workdir)
-        if self._config.mixture.sets else {},
-    )
+        if self._config.mixture.sets else {})
     folders.write_sealed(self._workdir / folders.MANIFEST, {
         'config': config_lib.to_dict(self._config),
         'identity': self.run.identity,
@@ -152,8 +151,7 @@ class TrainJob:
     if first is None:
       return None
     with errors.within('stage1'):
-      place = first.workdir or self._workdir / 'stage1'
-      return TrainJob(first, places.path(place))
+      return TrainJob(first, declared_runs.stage1_folder(first, self._workdir))
 
   @functools.cached_property
   def _data(self) -> artifact.Artifact:

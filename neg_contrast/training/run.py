@@ -95,7 +95,7 @@ class Training(recipe.Recipe):
     workdir, ready = self.workdir, self.set_up()
     measure = self._meter()
     hosts.on_first(lambda: self._describe_run(ready))
-    hosts.on_first(lambda: self._warn_of_little(ready))
+    hosts.on_first(functools.partial(self._warn_of_little, ready))
     with (
         failures.while_writing(workdir), leases.program(workdir),
         checkpoints_lib.writing(workdir) as checkpoints,

@@ -33,6 +33,7 @@ _COLUMNS: Mapping[str, tuple[str, ...]] = {
     'grade': ('score', 'grade', 'relevance', 'label'),
 }
 """What a column holds -> names that it is known by."""
+Splits = dict[str, list[pathlib.Path]]  # Name -> files.
 _CONFIG = 'config'
 _CORPUS, _QUERIES, _JUDGEMENTS = 'corpus', 'queries', ('qrels', 'default')
 _NUMBERED = re.compile(r'(?:hard_)?negatives?_\d+')
@@ -45,7 +46,7 @@ def open_hf(place: str, invalid: records.InvalidRecords) -> records.Source:
 
   Args:
     place: its name on the hub or a folder, with options after a `?`.
-    invalid: where to report records that can't be used.
+    invalid: hears of records that can't be used.
 
   Raises:
     UserError: it can't be had, or its columns are not known.
@@ -151,10 +152,6 @@ def _parse(place: str, asked: str) -> dict[str, str]:
       )
     options[key] = value
   return options
-
-
-Splits = dict[str, list[pathlib.Path]]
-"""Name -> files."""
 
 
 def _tables(folder: pathlib.Path, place: str) -> dict[str, Splits]:

@@ -6,7 +6,7 @@ import pathlib
 from absl import logging
 
 from neg_contrast import errors
-from neg_contrast.artifacts import artifact
+from neg_contrast.artifacts import artifact, places
 from neg_contrast.jobs.common import settings_of_rooms
 from neg_contrast.models import given
 from neg_contrast.settings import config as config_lib
@@ -76,6 +76,13 @@ def _is_worth_evaluating(system: str, start: artifact.Artifact) -> bool:
       errors.key('model.projection_dim'),
   )
   return False
+
+
+def stage1_folder(
+    first: config_lib.Config, workdir: pathlib.Path
+) -> pathlib.Path:
+  """Where a stage 1 lies: in its own workdir, or below that of its training."""
+  return places.path(first.workdir or workdir / 'stage1')
 
 
 def start(

@@ -10,9 +10,9 @@ from typing import Any
 
 from neg_contrast import progress
 from neg_contrast.artifacts import artifact
+from neg_contrast.benchmarks import device_speed, expense
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import peek as peek_lib
-from neg_contrast.jobs.common import device_speed, expense
 from neg_contrast.models import given, glance
 from neg_contrast.retrieval import corpus_vectors
 from neg_contrast.training import (
@@ -30,7 +30,7 @@ _NOT_COUNTED = ('compiling, reading and preparing data, BM25, mining and '
 
 def describe(
     needed: Sequence[artifact.Artifact],
-    peeks: Mapping[dataset_lib.Data, peek_lib.Peek | None],
+    peeks: Mapping[artifact.Artifact, peek_lib.Peek | None],
     glances: Mapping[given.Checkpoint, glance.Glance | None],
 ) -> list[str]:
   """What the artifacts take, in lines; the last is about time.

@@ -10,7 +10,7 @@ import pytest
 
 from neg_contrast import jobs
 from neg_contrast.artifacts import plan
-from neg_contrast.jobs.common import outlook
+from neg_contrast.benchmarks import outlook
 from neg_contrast.models import hub
 from neg_contrast.settings import config as config_lib
 from tests import tiny

@@ -11,11 +11,11 @@ from typing import Any, cast
 
 from neg_contrast import errors, sharding
 from neg_contrast.artifacts import artifact, plan
+from neg_contrast.benchmarks import expense, plan_costs
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import peek as peek_lib
 from neg_contrast.data import sources, thin_data
 from neg_contrast.evaluation import evaluations, judged
-from neg_contrast.jobs.common import expense, plan_costs
 from neg_contrast.models import by_name, given, glance, hub
 from neg_contrast.training import (
   label_space_runs,
@@ -65,7 +65,7 @@ class _Look:
 
   def __init__(self, needed: list[artifact.Artifact]):
     self._needed, self._seen = needed, Outlook()
-    self._peeks: dict[dataset_lib.Data, peek_lib.Peek | None] = {}
+    self._peeks: dict[artifact.Artifact, peek_lib.Peek | None] = {}
     self._glances: dict[given.Checkpoint, glance.Glance | None] = {}
     self._asked: set[str] = set()  # Names of the hub.
 
