@@ -5,7 +5,9 @@ import io
 import logging as standard_logging
 import os
 import pathlib
+import signal
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 from absl import logging
@@ -16,6 +18,7 @@ from neg_contrast.artifacts import leases, places, plan
 from neg_contrast.jobs.common import sweeps
 from neg_contrast.settings import config as config_lib
 from neg_contrast.settings import config_files
+from neg_contrast.training import loop
 
 
 def run(
@@ -89,13 +92,29 @@ def _run(job, workdir, listener, is_printed) -> None:
   if is_printed:
     print(plan.describe(targets), flush=True)
   with leases.program(workdir), bars.shown() as bar:
-    with listeners.listening(bar, listener):
+    with listeners.listening(bar, listener), _interruptions():
       plan.run(targets, is_described=is_printed)
     output = contextlib.nullcontext() if is_printed else (
         contextlib.redirect_stdout(io.StringIO())
     )
     with output:
       job.finish()
+
+
+@contextlib.contextmanager
+def _interruptions() -> Iterator[None]:
+  """Ctrl-C in a training is what it is elsewhere in Python.
+
+  Raises:
+    KeyboardInterrupt: the training has saved its state, and would exit.
+  """
+  try:
+    yield
+  except loop.Interrupted as e:
+    if e.code == 128 + signal.SIGINT:
+      raise KeyboardInterrupt('the state is saved; the same call goes on from '
+                              'there') from None
+    raise
 
 
 def show_progress() -> None:

@@ -162,9 +162,7 @@ def evaluate_mteb(
 
   chosen = list(_tasks(tasks))
   encoder = MtebEncoder(checkpoint, **settings)
-  cache = None if folder is None else mteb.ResultCache(
-      os.fspath(folder)
-  )
+  cache = None if folder is None else mteb.ResultCache(os.fspath(folder))
   found: dict[str, dict[str, float]] = {}
   for task in chosen:
     name = task.metadata.name

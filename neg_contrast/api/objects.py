@@ -99,9 +99,12 @@ def set_apart(
     Judgements of the others, and those apart; query id -> as given.
 
   Raises:
-    UserError: an object is not understood, or fewer than two queries are
-      judged.
+    UserError: an object is not understood, fewer than two queries are judged,
+      or the share is none.
   """
+  if not 0 <= share < 1:
+    raise errors.UserError(f'test={share}: a share of the queries, from 0 to '
+                           'below 1, or judgements')
   texts = {name: row.get('text', '') for name, row in
            _rows('queries', queries, _query).items()}
   by_query = _by_query('judgements', judgements)

@@ -76,7 +76,7 @@ class Training:
 
   def search(
       self, queries: Sequence[str], depth: int = 10
-  ) -> list[finding.Answers]:
+  ) -> finding.AnswerSets:
     """The best of its passages for each query; warm after one call.
 
     Raises:

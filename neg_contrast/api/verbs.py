@@ -176,7 +176,7 @@ def search(
     depth: int = 10,
     folder: str | os.PathLike[str] | None = None,
     **settings: Any,
-) -> list[finding.Answers]:
+) -> finding.AnswerSets:
   """The best passages of each query.
 
   It loads the model and encodes the passages at every call, unless `folder`

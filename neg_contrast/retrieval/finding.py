@@ -49,13 +49,20 @@ class Answers(list[Found]):
                             self.query, (0, 1))
 
 
+class AnswerSets(list[Answers]):
+  """The answers of several queries; a notebook shows a table of each."""
+
+  def _repr_html_(self) -> str:
+    return ''.join(answers._repr_html_() for answers in self)
+
+
 def find_each(
     encoder: vectors.Encoder,
     passages: Sequence[records.Passage],
     search: Callable[[np.ndarray, int], hits.Hits],
     queries: Sequence[vectors.QueryLike],
     depth: int,
-) -> list[Answers]:
+) -> AnswerSets:
   """The best passages of each query, with their matching parts.
 
   Args:
@@ -81,7 +88,7 @@ def find_each(
   lines, places = np.nonzero(found.rows >= 0)
   some = [passages[int(row)] for row in found.rows[lines, places]]
   parts = matching_parts(encoder, query_vecs[lines], some)
-  answers = [Answers(text, ()) for text in texts]
+  answers = AnswerSets(Answers(text, ()) for text in texts)
   for line, *one in zip(lines.tolist(), some,
                         found.scores[lines, places].tolist(), parts,
                         strict=True):

@@ -75,7 +75,7 @@ class Retriever:
 
   def find_each(
       self, queries: Sequence[QueryLike], depth: int = 10
-  ) -> list[finding.Answers]:
+  ) -> finding.AnswerSets:
     """`find` for many queries, which are encoded and searched together.
 
     The first call encodes the corpus and compiles. A later one compiles where

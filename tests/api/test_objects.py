@@ -1,7 +1,6 @@
 """Objects in memory as a source: what is understood, and every error."""
 
 import csv
-import json
 import pathlib
 
 import numpy as np
@@ -174,4 +173,6 @@ def test_one_at_least_is_set_apart():
     assert len(train) == len(test) == 1
   with pytest.raises(errors.UserError, match='1 queries have some; two are'):
     objects.set_apart(queries, {0: 'x'}, 0.2)
-  assert json.dumps(test)
+  for share in (-0.1, 1, 20, float('nan')):
+    with pytest.raises(errors.UserError, match='a share of the queries'):
+      objects.set_apart(queries, {0: 'x', 1: 'y'}, share)

@@ -55,6 +55,9 @@ def test_hostile_passages_are_shown_as_texts(text):
   assert read.cells[0].strip() and '0.5000' in read.cells
   assert '-0.2500' in read.cells
   assert len(answers) == 2 and answers[0].score == 0.5
+  both = finding.AnswerSets([answers, finding.Answers('b', [])])
+  read = test_html_parts.check(both._repr_html_(), [text])
+  assert read.tags.count('table') == 2 and both[0] == answers
 
 
 def test_hostile_negatives_are_shown_as_texts(tmp_path):

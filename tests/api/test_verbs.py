@@ -1,7 +1,9 @@
 """Train, mine, evaluate and search with objects: one journey and its laws."""
 
 import json
+import os
 import pathlib
+import signal
 
 import jax
 import numpy as np
@@ -109,17 +111,23 @@ def test_a_training_goes_on_where_a_callback_stopped_it(
   class Stop(Exception):
     pass
 
+  def interrupt(step, record):
+    if step == 2:  # As Ctrl-C, or the button of a notebook.
+      os.kill(os.getpid(), signal.SIGINT)
+
   def stop(step, record):
     if step >= 4:
       raise Stop
 
   kwargs = dict(checkpointing__log_steps=1, checkpointing__save_steps=2)
+  with pytest.raises(KeyboardInterrupt, match='the same call goes on'):
+    train(root, tmp_path / 'work', on_step=interrupt, **kwargs)
   with pytest.raises(Stop):
     train(root, tmp_path / 'work', on_step=stop, **kwargs)
   steps = []
   again = train(root, tmp_path / 'work',
                 on_step=lambda step, record: steps.append(step), **kwargs)
-  assert steps and steps[-1] == 6 and steps[0] > 1
+  assert steps and steps[-1] == 6 and steps[0] > 2
   assert again.metrics == trained.metrics
 
 
