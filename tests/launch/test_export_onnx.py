@@ -1,4 +1,4 @@
-"""launch/export_onnx.py: what it writes gives sentence-transformers' vectors."""
+"""launch/export_onnx.py: its file gives sentence-transformers' vectors."""
 
 import importlib
 import pathlib
