@@ -262,8 +262,8 @@ def _scores(facts: Facts) -> list[str]:
         f', {size["queries"]:,} queries over {size["passages"]:,} passages:'
         if size else ':'
     ))
-    parts.append(_table(('', *systems), [
-        (metric, *(f'{row[s]:.4f}' if s in row else '-' for s in systems))
+    parts.append(_table(('', *map(_plain, systems)), [
+        (_plain(metric), *(f'{row[s]:.4f}' if s in row else '-' for s in systems))
         for metric, row in by_metric.items()
     ]))
   present = {system for by_metric in tables.values()
@@ -348,4 +348,4 @@ def _code(text: str) -> str:
 
 def _plain(text: str) -> str:
   """A text as it is, none of it markup."""
-  return re.sub(r'([\\`*_\[\]<>|&])', r'\\\1', ' '.join(text.split()))
+  return re.sub(r'([\\`*_\[\]<>&])', r'\\\1', ' '.join(text.split()))
