@@ -263,7 +263,8 @@ def _scores(facts: Facts) -> list[str]:
         if size else ':'
     ))
     parts.append(_table(('', *map(_plain, systems)), [
-        (_plain(metric), *(f'{row[s]:.4f}' if s in row else '-' for s in systems))
+        (_plain(metric),
+         *(f'{row[s]:.4f}' if s in row else '-' for s in systems))
         for metric, row in by_metric.items()
     ]))
   present = {system for by_metric in tables.values()
