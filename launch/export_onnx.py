@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 _TEXTS = ('a', 'How tall is the Eiffel Tower?',
-          'naïve café — ünïcödé, 日本語 😀',
+          'naïve café, ünïcödé, 日本語 😀',
           'Eiffel Tower [SEP] It is 330 metres tall.',
           'The quick brown fox jumps over the lazy dog. ' * 100)
 _SHAPES = ((0,), (1, 2), (3, 0, 1, 2), (4, 0))  # Texts of a batch.
@@ -105,7 +105,7 @@ def _module(model: Any, names: list[str]) -> Any:
       features = dict(zip(names, inputs, strict=True))
       return self.model(features)['sentence_embedding']
 
-  return Wrapped()
+  return Wrapped().eval()
 
 
 def _difference(model: Any, session: Any, some: tuple[int, ...]) -> float:

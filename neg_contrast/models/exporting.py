@@ -24,6 +24,7 @@ from neg_contrast.models import (
   dual_encoder,
   families,
   loading,
+  pair_types,
   pooling,
   pretrained,
   projections,
@@ -234,10 +235,15 @@ def _check_tokens(
   most = model.text.length(role) - template.around - len(template.between)
   if title and len(model.tokenizer.encode(prefix)) + len(title) > most:
     return  # See `passage_text`.
-  theirs = backend.encode(prompt(prefix, model.tokenizer) + passage_text(
+  start, own = prompt(prefix, model.tokenizer), _tokens(model, role, [probe])[0]
+  theirs = backend.encode(start + passage_text(
       *probe, model.tokenizer.separator
   )).ids
-  if theirs != _tokens(model, role, [probe])[0].tolist():
+  if title and template.between and len(own) < model.text.length(role):
+    pair = backend.encode(start + probe[0], probe[1])
+    if pair.ids != own.tolist() or any(pair.type_ids):
+      theirs = pair.ids
+  if theirs != own.tolist():
     raise errors.UserError(
         f'{model.name}: its tokenizer splits {probe[0][:40]!r} and '
         f'{probe[1][:40]!r}, put together as one text, otherwise than each '
@@ -351,6 +357,7 @@ def _write_tokenizer(
         special_tokens=[(first, template.start[0]), (last, template.end[0])],
     )
     path.write_text(backend.to_str(pretty=True), encoding='utf-8')
+  pair_types.make_equal(path)
   folders_lib.write_json(folder / 'special_tokens_map.json', specials)
   folders_lib.write_json(folder / 'tokenizer_config.json', {
       **specials,

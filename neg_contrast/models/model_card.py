@@ -6,12 +6,14 @@ https://huggingface.co/docs/hub/model-cards
 import dataclasses
 import json
 import pathlib
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
 
 from neg_contrast.models import families, loading, pooling
+from neg_contrast.settings import config as config_lib
 from neg_contrast.settings import source_list
 
 _TAGS = ('sentence-transformers', 'feature-extraction', 'dense-retrieval',
@@ -51,7 +53,8 @@ class Facts:
 def model_card(model: loading.Model, facts: Facts) -> str:
   """The text of README.md, front matter included."""
   paragraphs = [
-      _front_matter(facts), f'# {facts.name}', _introduction(model, facts),
+      _front_matter(facts), f'# {_plain(facts.name)}',
+      _introduction(model, facts),
       '## Use', *_usage(model),
       '## Model', _layers(model),
       *_data(facts), *_training(facts), *_scores(facts),
@@ -109,19 +112,23 @@ def _usage(model: loading.Model) -> list[str]:
       ')',
       *set_length('passage'),
       f'passage_vecs = {names["passage"]}.encode(',
-      f"    ['Eiffel Tower{separator}It is 330 metres tall.',"
+      f'    [{f"Eiffel Tower{separator}It is 330 metres tall."!r},'
       '  # With a title.',
       "     'The Brooklyn Bridge was opened in 1883.'],  # Without.",
       "    prompt_name='document',",
       ')',
       'print(query_vecs @ passage_vecs.T)',
   ]
+  code = _code(f"title + '{separator}' + text")
+  takes_pairs = bool(model.tokenizer.template.between)
   notes = [
-      f"A passage with a title is one string, `title + '{separator}' + text`; "
-      'one without is its text alone. Do not pass pairs: their second part '
-      'would get a token type that the model was not trained with.'
+      'A passage with a title is '
+      + ('a pair, `(title, text)`, or ' if takes_pairs else '')
+      + f'one string, {code}; one without is its text alone.'
+      + ('' if takes_pairs else ' Do not pass pairs: they would lose what '
+         'stands between both.')
   ]
-  prompts = [f'`{text.prefix(role)}` before every {role}'
+  prompts = [f'{_code(text.prefix(role))} before every {role}'
              for role in ('query', 'passage') if text.prefix(role)]
   if prompts:
     notes.append(f'The prompts put {" and ".join(prompts)}; keep '
@@ -177,12 +184,12 @@ def _data(facts: Facts) -> list[str]:
       f'{config["tune_fraction"]:g} of the training documents'
   )
   rows = [
-      ('source', f'`{scheme}:{_public(place)}`' if place else f'`{scheme}`'),
-      ('trained on', f'split `{config["train_split"]}`'
+      ('source', _code(f'{scheme}:{_public(place)}' if place else scheme)),
+      ('trained on', f'split {_code(config["train_split"])}'
        + (f', {facts.run["examples"]:,} pairs of query and positive passage'
           if 'examples' in facts.run else '')),
-      ('tuned on', f'split `{tune}`' if config['tune_split'] else tune),
-      ('tested on', f'split `{config["test_split"]}`'),
+      ('tuned on', f'split {_code(tune)}' if config['tune_split'] else tune),
+      ('tested on', f'split {_code(config["test_split"])}'),
       *((f'fingerprint of the {what}', f'`{needs[role]["data"]}`')
         for role, what in (('data', 'data with judgements'),
                            ('gold', 'data that it was tuned on'))
@@ -197,10 +204,10 @@ def _training(facts: Facts) -> list[str]:
   config = facts.run['config']
   named = config['negatives'].get('sources', ())
   sentences = [
-      'Loss: the softmax over the batch, both ways (Lu et al., "Neural Passage '
-      'Retrieval with Improved Negative Contrast").',
+      _loss(config['loss']),
       'Negatives: the passages of the other rows of a batch' + (
-          f', and at each step {source_list.label(named)}.' if named else '.'
+          f', and at each step {_plain(source_list.label(_public(named)))}.'
+          if named else '.'
       ),
       facts.selected,
   ]
@@ -209,12 +216,12 @@ def _training(facts: Facts) -> list[str]:
       *([('steps planned', f'{facts.run["total_steps"]}')]
         if 'total_steps' in facts.run else []),
       ('seed', f'{config["seed"]}'),
-      *((f'{section}.{key}', f'`{json.dumps(_public(value))}`')
-        for section in ('optim', 'loss', 'negatives')
-        for key, value in config[section].items()),
-      *((f'model.{key}', f'`{json.dumps(config["model"][key])}`')
-        for key in ('hidden_dropout', 'attention_dropout', 'dtype')
-        if config['model'].get(key) is not None),
+      *((f'{name}.{key}', _code(json.dumps(_public(value))))
+        for name in ('optim', 'loss', 'negatives')
+        for key, value in _set_keys(name, config[name])),
+      *((f'model.{key}', _code(json.dumps(value)))
+        for key, value in _set_keys('model', config['model'])
+        if key in ('hidden_dropout', 'attention_dropout', 'dtype')),
   ]
   if 'versions' in facts.run.get('environment', {}):
     versions = facts.run['environment']['versions']
@@ -223,6 +230,17 @@ def _training(facts: Facts) -> list[str]:
     )))
   return ['## Training', ' '.join(filter(None, sentences)),
           _table(('setting', 'value'), rows)]
+
+
+def _loss(values: Mapping[str, Any]) -> str:
+  """A sentence on the loss."""
+  kind = values.get('kind', 'softmax')
+  if kind != 'softmax':
+    return f'Loss: {_code(kind)}.'
+  if not values.get('bidirectional', True):
+    return 'Loss: the softmax over the passages of the batch, for each query.'
+  return ('Loss: the softmax over the batch, both ways (Lu et al., "Neural '
+          'Passage Retrieval with Improved Negative Contrast").')
 
 
 def _scores(facts: Facts) -> list[str]:
@@ -240,17 +258,18 @@ def _scores(facts: Facts) -> list[str]:
   for group, by_metric in tables.items():
     systems = list(dict.fromkeys(s for row in by_metric.values() for s in row))
     size = sizes.get(group)
-    parts.append(f'`{group}`' + (
+    parts.append(_code(group) + (
         f', {size["queries"]:,} queries over {size["passages"]:,} passages:'
         if size else ':'
     ))
-    parts.append(_table(('', *systems), [
-        (metric, *(f'{row[s]:.4f}' if s in row else '-' for s in systems))
+    parts.append(_table(('', *map(_plain, systems)), [
+        (_plain(metric),
+         *(f'{row[s]:.4f}' if s in row else '-' for s in systems))
         for metric, row in by_metric.items()
     ]))
   present = {system for by_metric in tables.values()
              for row in by_metric.values() for system in row}
-  meanings = [f'`{system}` is {meaning}.'
+  meanings = [f'{_code(system)} is {meaning}.'
               for system, meaning in _SYSTEMS.items() if system in present]
   parts.append(' '.join([
       *meanings,
@@ -277,8 +296,8 @@ def _limits(model: loading.Model) -> str:
   points += [
       'A title too long to leave room for text is cut one token later here '
       'than in training.',
-      f'A `{model.tokenizer.separator.strip()}` inside a title or text counts '
-      'as a separator.',
+      f'A {_code(model.tokenizer.separator.strip())} inside a title or text '
+      'counts as a separator.',
       *(["The weights of BERT's pooler are zeros: it is no part of the model."]
         if model.spec.transformer.type_vocab_size else []),
       'Languages, domains and data that are not named above were not looked '
@@ -299,10 +318,35 @@ def _table(
 def _model_name(name: str, hub_name: str | None) -> str:
   if hub_name:
     return f'[{hub_name}](https://huggingface.co/{hub_name})'
-  return f'the local folder `{pathlib.Path(name).name}`'
+  return f'the local folder {_code(pathlib.Path(name).name)}'
 
 
 def _public(value: Any) -> Any:
   """A value; of a path, its last part: whose folders they were is private."""
+  if isinstance(value, list | tuple):
+    return [*map(_public, value)]
   is_path = isinstance(value, str) and '/' in value
   return pathlib.Path(value).name if is_path else value
+
+
+def _set_keys(
+    section: str, values: Mapping[str, Any]
+) -> Iterator[tuple[str, Any]]:
+  """The keys of a section that have other values than their defaults."""
+  defaults = config_lib.to_dict(getattr(config_lib.Config(), section))
+  for key, value in values.items():
+    if json.dumps(value) != json.dumps(defaults.get(key, ...), default=str):
+      yield key, value
+
+
+def _code(text: str) -> str:
+  """A text as code, whatever it holds."""
+  text = ' '.join(text.split('\n'))
+  fence = '`' * (1 + max(map(len, re.findall('`+', text)), default=0))
+  space = ' ' * (text.startswith('`') or text.endswith('`'))
+  return f'{fence}{space}{text}{space}{fence}'
+
+
+def _plain(text: str) -> str:
+  """A text as it is, none of it markup."""
+  return re.sub(r'([\\`*_\[\]<>&])', r'\\\1', ' '.join(text.split()))

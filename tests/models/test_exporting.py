@@ -141,6 +141,23 @@ def their_embeddings(model, folder, queries, passages):
   return query_model.encode(queries, prompt_name='query'), passage_vecs
 
 
+@pytest.mark.parametrize('name', ['plain', 'prefixes', 'BERT tokenizer',
+                                  'two towers'])
+def test_pairs_are_passages_with_titles(name, tmp_path):
+  """(title, text) and one string, side by side; a long text is cut alike."""
+  model = make_model(tmp_path, name)
+  folder = write(model, tmp_path / 'out')
+  passages = [pair for pair in PASSAGES if pair[0].strip() and pair[1]]
+  assert len(passages) == 3
+  passage_model = st.SentenceTransformer(
+      str(folder if model.spec.shared else folder / 'passage'), device='cpu')
+  for given in (passages, [list(pair) for pair in passages]):
+    np.testing.assert_allclose(
+        passage_model.encode(given, prompt_name='document'),
+        embed(model, 'passage', passages), atol=1e-5)
+  assert 'is a pair, `(title, text)`' in (folder / 'README.md').read_text()
+
+
 def run_snippet(folder, monkeypatch):
   """What the code in README.md leaves behind."""
   code = re.search('```python\n(.*?)```', (folder / 'README.md').read_text(),
@@ -231,6 +248,22 @@ def test_card_is_valid_and_claims_nothing(tmp_path):
   assert '## Training' not in card.text
   assert 'there were no scores' in card.text
   assert 'max_seq_length = 9' in card.text
+
+
+def test_a_card_has_the_keys_that_were_set(tmp_path):
+  config = config_lib.to_dict(config_lib.Config(
+      optim=config_lib.OptimConfig(learning_rate=0.25),
+      negatives=config_lib.NegativesConfig(sources=('bm25:2',)),
+      loss=config_lib.LossConfig(bidirectional=False)))
+  text = model_card.model_card(make_model(tmp_path), model_card.Facts(
+      'x', init='minilm', base_model='owner/name',
+      run={'identity': {}, 'config': config}))
+  assert re.findall(r'^\| (\w+\.\w+) \| (.*) \|$', text, re.MULTILINE) == [
+      ('optim.learning_rate', '`0.25`'), ('loss.bidirectional', '`false`'),
+      ('negatives.sources', '`["bm25:2"]`')]
+  assert '\nbase_model: "owner/name"\n' in text
+  assert 'starting from [owner/name](https://huggingface.co/owner/name)' in text
+  assert 'for each query.' in text and 'both ways' not in text
 
 
 def damage_weight(folder):
