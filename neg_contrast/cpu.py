@@ -71,7 +71,8 @@ def fit_memory(step: Callable[..., Any]) -> Callable[..., Any]:
   Args:
     step: of a state and a batch, as `jax.jit` makes it.
   """
-  trim, shapes_seen = getattr(ctypes.CDLL(None), 'malloc_trim', None), set()
+  trim = getattr(ctypes.CDLL(None), 'malloc_trim', None)
+  shapes_seen: set[tuple[tuple[int, ...], ...]] = set()
 
   def run(state, batch):
     shapes = tuple(np.shape(leaf) for leaf in jax.tree.leaves(batch))
