@@ -207,7 +207,7 @@ def screens() -> Iterator[None]:
   logging.use_absl_handler()  # It replaces one of the error stream as it is.
   before = sys.stdout, sys.stderr
   out, err = Screen(sys.stdout), Screen(sys.stderr)
-  sys.stdout, sys.stderr = out, err  # type: ignore[assignment,unused-ignore]
+  sys.stdout, sys.stderr = out, err
   LIVE.put_on(out)
   try:
     yield

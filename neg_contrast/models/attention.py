@@ -273,7 +273,7 @@ def _problem(shape, row_length, dtype, mesh, is_training) -> str | None:
     return f'{shape.kernel_problem}; set {plain}'
   if device.platform not in ('tpu', 'gpu'):
     return f'there is no such kernel for {device.platform}; set {plain}'
-  if device.device_kind in _WITHOUT_MOSAIC or is_before_ampere(device):
+  if device.device_kind in _WITHOUT_MOSAIC or _is_before_ampere(device):
     return f'there is no such kernel for {device.device_kind}; set {plain}'
   if is_training and shape.attention_dropout:
     return (
@@ -305,7 +305,7 @@ def _problem(shape, row_length, dtype, mesh, is_training) -> str | None:
   return None
 
 
-def is_before_ampere(device) -> bool:
+def _is_before_ampere(device) -> bool:
   """Whether it is a GPU that cuDNN's kernel is not for."""
   major = getattr(device, 'compute_capability', '8.0').split('.')[0]
   return not major.isdecimal() or int(major) < 8

@@ -39,10 +39,16 @@ def compute_dtype(
   if config.dtype == 'auto':
     platform = platform or jax.default_backend()
     lacks = platform == 'cpu' or (platform == 'gpu' and any(
-        map(attention.is_before_ampere, jax.local_devices(backend='gpu'))
+        map(_lacks_bfloat16, jax.local_devices(backend='gpu'))
     ))
     return jnp.float32 if lacks else jnp.bfloat16
   return jnp.dtype(config.dtype)
+
+
+def _lacks_bfloat16(device: Any) -> bool:
+  """Whether it is a GPU of NVIDIA before Ampere."""
+  major = getattr(device, 'compute_capability', '8.0').split('.')[0]
+  return major.isdecimal() and int(major) < 8
 
 
 def chunk_tokens(config: config_lib.IndexConfig) -> int:

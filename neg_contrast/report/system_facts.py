@@ -120,7 +120,7 @@ def _estimate(mean: float, by_query: Mapping[str, float]) -> figures.Estimate:
 
 def _compare(before: Evaluated, after: Evaluated) -> contents.Comparison:
   """Differences over the queries that both have."""
-  metrics: dict[str, Any] = {}
+  metrics: dict[str, figures.Estimate] = {}
   queries, signs = 0, np.zeros(0)
   for metric in before.manifest['metrics']:
     ours = after.per_query.get(metric, {})

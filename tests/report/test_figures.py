@@ -128,3 +128,17 @@ def test_standing_alone_a_figure_has_the_colours_of_the_report():
   assert {'ink', 'series-0', 'series-1'} <= used
   for name in used:
     assert re.search(f'--{name}: #[0-9a-f]{{6}};', style)[0] in by_day
+
+
+def test_smoothing_keeps_means_and_ends():
+  values = np.array([3.0, 1.0, 4.0, 1.0, 5.0, 9.0, 2.0, 6.0])
+  smooth = figures.smooth(values)
+  np.testing.assert_allclose(smooth[[0, 3, 7]], [2.0, 10 / 3, 4.0])
+  np.testing.assert_allclose(figures.smooth(np.full(50, 0.7)), 0.7)
+  steps = np.arange(1, 61)
+  noisy = np.sin(steps)
+  line = {'': (steps, noisy)}
+  plain, faint = (figures.curves('x', 'Loss', line, series=2,
+                                 is_smoothed=is_smoothed)
+                  for is_smoothed in (False, True))
+  assert faint.count('var(--series-2)') == plain.count('var(--series-2)') + 1

@@ -1,6 +1,8 @@
+import base64
 import dataclasses
 import html.parser
 import re
+import xml.etree.ElementTree as ET
 
 import numpy as np
 import pytest
@@ -18,6 +20,7 @@ from neg_contrast.report import (
 from neg_contrast.report import page as page_lib
 
 EVIL = '<script>alert("1")</script></svg></style> $x^2$ & \' "'
+SAVED = 'data:image/svg+xml;base64,'
 VOID = {'meta', 'br', 'link', 'img'}
 
 
@@ -170,7 +173,9 @@ def test_everything_is_escaped_and_nothing_is_loaded():
     assert not any(name.startswith('on') for name in attributes)
     for name in ('src', 'href', 'xlink:href'):
       target = attributes.get(name, '#')
-      assert target.startswith(('#', 'metrics.json', 'evaluation/'))
+      assert target.startswith(
+          ('#', 'metrics.json', 'evaluation/', SAVED)
+      )
   assert 'url(' not in re.sub(r'url\(#[\w-]+\)', '', text)
   assert '@import' not in text
   policy = [a['content'] for tag, a in page.elements
@@ -238,6 +243,59 @@ def test_least_report():
   assert 'skipped records none' in page.text
 
 
+def test_every_figure_can_be_saved():
+  page = Page(page_lib.render(make()))
+  saved = [a for tag, a in page.elements if tag == 'a' and 'download' in a]
+  assert len(saved) == sum(tag == 'svg' for tag, _ in page.elements) > 5
+  for link in saved:
+    assert re.fullmatch(r'[a-z0-9-]+\.svg', link['download'])
+    drawn = base64.b64decode(link['href'].removeprefix(SAVED)).decode()
+    tree = ET.fromstring(drawn)
+    assert tree.tag.endswith('svg') and '--series-2: #' in drawn
+    assert not any(one.tag.endswith('script') for one in tree.iter())
+
+
+def test_run_command_pairs_ranks_and_hubs():
+  report = make(command='python -m x --config=a --b')
+  group = report.groups[0]
+  pairs = {
+      ('bm25', 'trained'): contents.Comparison(
+          'bm25', 'trained', 12, {'accuracy@1': figures.Estimate(0.25)}, 4, 1),
+      ('trained', 'bm25'): contents.Comparison(
+          'trained', 'bm25', 12, {'accuracy@1': estimate(-0.25)}, 1, 4),
+  }
+  report = dataclasses.replace(
+      report,
+      groups=(dataclasses.replace(group, pairs=pairs, systems=(
+          dataclasses.replace(group.systems[0], note='no model'),
+          *group.systems[1:])),),
+      moves=dataclasses.replace(
+          report.moves, ranks=((37, 1), (1, 1), (None, 5), (2, None))),
+      negatives=dataclasses.replace(report.negatives, hubs=negatives_page.Hubs(
+          30, 20, ((EVIL, 'A title', 6), ('p2', EVIL, 1)))),
+  )
+  text = Page(page_lib.render(report)).text
+  assert 'python -m x --config=a --b' in text and 'bm25 no model' in text
+  matrix = between(text, 'Every pair: accuracy@1', 'Below each mean')
+  assert '+0.2500 4 better, 1 worse' in matrix
+  assert '−0.2500 −0.3000 to −0.2000' in matrix
+  assert 'rose: 2' in text and 'fell: 1' in text and 'stayed: 1' in text
+  hubs = between(text, 'Hubs', 'Side by side')
+  assert f'A title {EVIL} 6 75.0%' in hubs
+  assert '30 negatives of 8 queries are 20 different passages' in hubs
+
+
+def test_few_queries_have_counts_instead_of_intervals():
+  group = contents.Group(
+      'g', (system('a', 0.1), system('b', 0.2)),
+      contents.Comparison('a', 'b', 12, {
+          'accuracy@1': figures.Estimate(0.1)}, 3, 1),
+  )
+  text = Page(page_lib.render(make(groups=(group,)))).text
+  assert 'These 12 queries are too few for an interval' in text
+  assert 'Of 12 queries 3 got better, 1 worse and 8 stayed' in text
+
+
 def between(text, begin, end):
   return text.partition(begin)[2].partition(end)[0]
 
@@ -270,7 +328,8 @@ def test_negatives_without_training_and_the_other_way_round():
   html = page_lib.render(mined)
   page = Page(html)
   assert 'In training' not in page.text and 'Side by side' in page.text
-  links = {a['href'] for tag, a in page.elements if tag == 'a'}
+  links = {a['href'] for tag, a in page.elements
+           if tag == 'a' and 'download' not in a}
   assert links == {'#negatives', '#data', '#config', '#environment',
                    'manifest.json'}
   text = Page(page_lib.render(make(negatives=None))).text
