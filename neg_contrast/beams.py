@@ -48,6 +48,7 @@ class Runner:
     if self.name != _DIRECT:
       return [f'--runner={self.name}', *self.options]
     return ['--runner=DirectRunner', '--direct_running_mode=multi_processing',
+            '--default_sdk_harness_log_level=ERROR',  # They say a lot else.
             f'--direct_num_workers={hosts.usable_cores()}', *self.options]
 
 
@@ -59,7 +60,8 @@ def choose(name: str, options: str = '') -> None:
     options: of Beam, separated by spaces.
 
   Raises:
-    UserError: Beam is needed and missing, or `local` has options.
+    UserError: Beam is needed and missing, there are other processes, or
+      `local` has options.
   """
   _chosen.clear()
   if name == LOCAL:
@@ -69,6 +71,11 @@ def choose(name: str, options: str = '') -> None:
           'such as --runner=direct'
       )
     return
+  if hosts.are_several():
+    raise errors.UserError(
+        f'--runner={name}: several processes run this command, and each would '
+        'start it; do the corpus work by one process first'
+    )
   if importlib.util.find_spec('apache_beam') is None:
     raise errors.UserError(
         f'--runner={name}: needs Apache Beam; install the extra [beam], or '

@@ -369,7 +369,7 @@ class StoreShard:
         return
       for first, some in self.rows.records(number, names):
         low, high = max(begin - first, 0), max(end - first, 0)
-        yield from some[low:high]  # type: ignore[misc,unused-ignore]
+        yield from some[low:high]
 
 
 def _save(path: pathlib.Path, array: np.ndarray) -> None:
