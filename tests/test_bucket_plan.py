@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import time
 
 import numpy as np
 import pytest
@@ -55,6 +56,7 @@ def start(root, workdir, folder, env):
 
 
 def finish(process):
+  print(time.monotonic(), flush=True)
   out, err = process.communicate(timeout=900)
   assert process.returncode == 0, (out + err)[-5000:]
   return out

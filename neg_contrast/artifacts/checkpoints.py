@@ -112,6 +112,7 @@ def writing(workdir: pathlib.Path) -> Iterator['Checkpoints']:
   Raises:
     UserError: one can't be saved, or is damaged.
   """
+  unfinished_checkpoints.remove(workdir / FOLDER)
   opened = Checkpoints(workdir, writes=True)
   try:
     yield opened
@@ -148,8 +149,6 @@ class Checkpoints:
         together. Else this one reads, and the others need not.
     """
     self._folder = (workdir / FOLDER).absolute()
-    if writes:
-      unfinished_checkpoints.remove(self._folder)
     self._best = _KeepBest()
     keep = checkpoint_managers.AnyPreservationPolicy(
         [checkpoint_managers.LatestN(1), self._best]
