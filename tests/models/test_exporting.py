@@ -250,6 +250,38 @@ def test_card_is_valid_and_claims_nothing(tmp_path):
   assert 'max_seq_length = 9' in card.text
 
 
+HOSTILE = '<img src=x>](http://x) `a``b` **c** | d\n# e'
+
+
+def test_everything_in_a_card_is_escaped(tmp_path):
+  """Rendered, names and settings are text: no tag, link, heading or cell."""
+  markdown = pytest.importorskip('markdown_it')
+  config = config_lib.to_dict(config_lib.Config(
+      data=config_lib.DataConfig(
+          source=f'beir:/home/me/{HOSTILE}', train_split=HOSTILE,
+          tune_split=f'{HOSTILE} 2', test_split=f'{HOSTILE} 3'),
+      optim=config_lib.OptimConfig(learning_rate=0.25)))
+  config['negatives']['sources'] = [f'run:/home/me/{HOSTILE}:2']
+  facts = model_card.Facts(
+      HOSTILE, init=f'/home/me/{HOSTILE}', run={
+          'identity': {}, 'config': config}, metrics={
+              f'{HOSTILE}/test/{HOSTILE}/mrr@10': 0.5})
+  model = make_model(tmp_path)
+  model = dataclasses.replace(model, text=dataclasses.replace(
+      model.text, query_prefix=HOSTILE))
+  text = model_card.model_card(model, facts)
+  assert '/home/me' not in text
+  page = markdown.MarkdownIt('commonmark').enable('table').render(
+      text.partition('---\n')[2].partition('---\n')[2])
+  for tag in ('<img', '<a ', '<strong', '<em'):
+    assert tag not in page, tag
+  assert page.count('<h1>') == 1 and page.count('&lt;img src=x&gt;') > 6
+  for table in re.findall('<table>.*?</table>', page, re.DOTALL):
+    cells = {len(re.findall('<t[hd]', row)) for row in re.findall(
+        '<tr>.*?</tr>', table, re.DOTALL)}
+    assert len(cells) == 1, table
+
+
 def test_a_card_has_the_keys_that_were_set(tmp_path):
   config = config_lib.to_dict(config_lib.Config(
       optim=config_lib.OptimConfig(learning_rate=0.25),
