@@ -27,14 +27,15 @@ def test_the_nearest_sentence_matches():
   text = 'Some words are here, xx. More words are here, yyy. Last ones, x zz z.'
   passages = [records.Passage(str(n), '', of)
               for n, of in enumerate((text, ' ', text.replace('y', 'z')))]
-  query = Letters().encode_queries(['yy'])[0]
+  query = Letters().encode_queries(['yy'] * 3)
   found = finding.matching_parts(Letters(), query, passages)
   start, end = found[0]
   assert text[start:end] == 'More words are here, yyy.'
   assert found[1] == (0, 0)
-  assert found[2] == finding.matching_parts(Letters(), query, passages[2:])[0]
+  assert found[2] == finding.matching_parts(
+      Letters(), query[2:], passages[2:])[0]
 
 
 def test_nothing_was_found():
-  query = np.ones(3, np.float32)
+  query = np.ones((0, 3), np.float32)
   assert finding.matching_parts(Letters(), query, []) == []
