@@ -6,7 +6,6 @@ import pathlib
 from typing import Any
 
 import numpy as np
-from absl import logging
 from jaxtyping import Float, Int
 
 from neg_contrast import hosts, progress, sharding
@@ -22,8 +21,6 @@ from neg_contrast.retrieval import (
   vector_table,
   vectors,
 )
-
-_MANY_CUT = 0.25  # Passages that the model reads in part, to be told of.
 
 
 def identity(
@@ -127,14 +124,6 @@ class Embedder(vectors.Vectors):
   def passage_vecs(self) -> vector_table.Rows:
     """`[passages, features] float32` of the corpus, or of `rows`."""
     texts, count = self._texts, self.passages
-    if self._rows is None:
-      full = float(np.mean(texts.lengths() >= texts.max_length))
-      if full > _MANY_CUT:
-        logging.warning(
-            '%.0f%% of the passages have %d tokens or more, and the model '
-            'reads no more of them; configs/split.py makes shorter ones',
-            100 * full, texts.max_length,
-        )
     ticker = lambda before: progress.Ticker(
         'encoding passages', count, before=before
     )

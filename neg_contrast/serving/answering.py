@@ -157,7 +157,8 @@ class Answerer:
     if request.with_match:
       began = time.monotonic()
       matches = finding.matching_parts(
-          self._retriever.vectors.encoder, query_vec, passages
+          self._retriever.vectors.encoder,
+          np.repeat(query_vec[None], len(passages), axis=0), passages,
       )
       self._on_stage('match', time.monotonic() - began)
     return [Hit(passage, float(score), match) for passage, score, match
