@@ -90,9 +90,9 @@ class PairVerdicts(artifact.Cached):
         part: int, scratch: pathlib.Path, manifest: dict[str, Any]
     ) -> None:
       del manifest
-      judge, texts = scorer()
-      np.save(scratch / f'{_LOGITS}.npy',
-              judge.score(*texts, pairs[blocks[part]])[:, 0])
+      judge, (queries, passages) = scorer()
+      np.save(scratch / f'{_LOGITS}.npy', judge.score(
+          queries, passages, pairs[blocks[part]])[:, 0])
       say(blocks[part].stop)
 
     self.parts(_LOGITS, len(blocks)).make(fill)
