@@ -182,7 +182,8 @@ class Batcher:
       even_row_length: see `row_length`.
     """
     size = self.batch_size * (2 + self.negatives) + self.shared
-    sampled = list(map(self._lengths, row_length_lib.sampled_steps(size)))
+    sampled = [lengths_of(self, step)
+               for step in row_length_lib.sampled_steps(size)]
     batches = {
         'shared': [np.concatenate(pair) for pair in sampled],
         'query': [queries for queries, _ in sampled],
@@ -193,16 +194,6 @@ class Batcher:
             batches[tower], self.groups, most, even_row_length
         ) for tower, most in longest.items()
     })
-
-  def _lengths(self, step):
-    """Of queries and of passages of a step, with any passages as negatives."""
-    numbers = self.example_numbers(step)
-    negatives = example_numbers(
-        len(self.passage_groups),
-        self.batch_size * self.negatives + self.shared, self.seed, step,
-    )
-    return (self.query_tokens(self.examples.query_rows[numbers]).lengths,
-            self._passages(numbers, negatives).lengths)
 
   def __call__(self, step: int) -> tuple[Batch, BatchStats]:
     """The batch of a step, as numpy arrays."""
@@ -307,6 +298,19 @@ class Batcher:
     return layout, packing.fill(
         layout, *parts, groups=self.held(self.groups)
     )
+
+
+def lengths_of(batcher: Batcher, step: int) -> tuple[np.ndarray, np.ndarray]:
+  """Of queries and of passages of a step, with any passages as negatives."""
+  numbers = batcher.example_numbers(step)
+  negatives = example_numbers(
+      len(batcher.passage_groups),
+      batcher.batch_size * batcher.negatives + batcher.shared, batcher.seed,
+      step,
+  )
+  rows = batcher.examples.query_rows[numbers]
+  return (batcher.query_tokens(rows).lengths,
+          batcher._passages(numbers, negatives).lengths)
 
 
 def queue_rows(batcher: Batcher, step: int) -> Int[np.ndarray, ' queue']:

@@ -10,6 +10,7 @@ from neg_contrast.evaluation import evaluations, metrics, summary
 from neg_contrast.jobs.common import (
   checks,
   declared_draws,
+  declared_judged,
   declared_mixture,
   declared_pairs,
   declared_runs,
@@ -21,7 +22,6 @@ from neg_contrast.jobs.common import (
 from neg_contrast.models import loading
 from neg_contrast.retrieval import corpus_vectors
 from neg_contrast.settings import config as config_lib
-from neg_contrast.stage1 import judged_pairs
 from neg_contrast.training import mixture_run, run_artifacts
 
 
@@ -33,15 +33,7 @@ def check(config: config_lib.Config) -> None:
     checks.check_source(config)
   checks.check_init(config)
   checks.check_same_model(config)
-  if config.synthetic.pairs == 'judged' and not config.synthetic.judge:
-    raise config.error('synthetic.judge', 'is needed for synthetic.pairs=judged'
-                       ': a workdir of configs/judge_reranker.py, or any '
-                       'cross-encoder of one label')
-  if config.synthetic.pairs == 'generated' or (
-      config.synthetic.pairs == 'judged' and not config.synthetic.queries):
-    checks.check_question_writer(config)
-  if config.synthetic.pairs:
-    checks.check_no_answers(config)
+  declared_judged.check(config)
   if config.loss.label_smoothing:
     raise config.error('loss.label_smoothing', 'is for job=train_generator')
   metrics.check_criterion(config.evaluation.criterion)
@@ -132,17 +124,10 @@ class TrainJob:
     assert isinstance(model, loading.Model)
     reporting.write_report(
         self._workdir, self._config, dataset, model, self._pool,
-        facts=self._pseudo_labels(),
+        facts=declared_judged.facts(
+            *[job._data for job in (self, self.stage1) if job]),
     )
     next_command.print_search(self._config, self._workdir)
-
-  def _pseudo_labels(self) -> dict[str, str]:
-    """Counts of what a judge labelled for this training, or its stage 1."""
-    for job in filter(None, (self, self.stage1)):
-      pairs = job._data
-      if isinstance(pairs, judged_pairs.JudgedPairs) and pairs.is_made():
-        return {'pseudo-labels': pairs.summary()}
-    return {}
 
   @functools.cached_property
   def stage1(self) -> 'TrainJob | None':

@@ -333,7 +333,7 @@ def _set_keys(
     section: str, values: Mapping[str, Any]
 ) -> Iterator[tuple[str, Any]]:
   """The keys of a section that have other values than their defaults."""
-  defaults = config_lib.to_dict(getattr(config_lib.Config(), section))
+  defaults = config_lib.base_config().to_dict()[section]
   for key, value in values.items():
     if json.dumps(value) != json.dumps(defaults.get(key, ...), default=str):
       yield key, value

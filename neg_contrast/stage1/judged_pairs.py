@@ -91,8 +91,8 @@ class PairVerdicts(artifact.Cached):
     ) -> None:
       del manifest
       judge, (queries, passages) = scorer()
-      np.save(scratch / f'{_LOGITS}.npy',
-              judge.score(queries, passages, pairs[blocks[part]])[:, 0])
+      np.save(scratch / f'{_LOGITS}.npy', judge.score(
+          queries, passages, pairs[blocks[part]])[:, 0])
       say(blocks[part].stop)
 
     self.parts(_LOGITS, len(blocks)).make(fill)

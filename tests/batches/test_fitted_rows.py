@@ -56,7 +56,7 @@ def test_negatives_count():
     rows = np.arange(COUNT // 2, dtype=np.int32)
     batcher = dataclasses.replace(batcher, examples=examples.Examples(
         rows, rows, tiny.positives([[n] for n in rows])))
-    lengths = batcher._lengths(0)[1]
+    lengths = batcher_lib.lengths_of(batcher, 0)[1]
     assert len(lengths) == BATCH * (1 + negatives)
     assert (lengths == 256).any() == (negatives > 0)
     chosen[negatives] = batcher.with_fitted_rows({'shared': 256}, EVEN)

@@ -6,20 +6,18 @@ import pathlib
 from neg_contrast import errors
 from neg_contrast.artifacts import artifact, places
 from neg_contrast.data import dataset as dataset_lib
-from neg_contrast.jobs.common import declared_judges, settings_of_rooms
+from neg_contrast.jobs.common import declared_judged, settings_of_rooms
 from neg_contrast.models import given
 from neg_contrast.retrieval import bm25_search, corpus_index, corpus_vectors
 from neg_contrast.retrieval import retriever as retriever_lib
 from neg_contrast.settings import config as config_lib
 from neg_contrast.stage1 import (
-  judged_pairs,
   pair_folder,
   pretext_pairs,
   pretexts,
   question_pairs,
   question_shards,
   round_trip,
-  searched_queries,
   teachers,
 )
 from neg_contrast.stage1 import questions as questions_lib
@@ -114,7 +112,10 @@ def training_data(
     )
   index = bm25_search.bm25_of(config.evaluation, gold)
   if config.synthetic.pairs == 'judged':
-    return _judged_pairs(config, gold, index)
+    asked = None if config.synthetic.queries else questions(
+        config, gold, generator(config)
+    )
+    return declared_judged.pairs(config, gold, index, asked)
   if config.synthetic.pairs == 'spar' and config.synthetic.spar_given:
     return question_pairs.QuestionPairs(
         gold, config.synthetic, config.seed, index
@@ -122,27 +123,6 @@ def training_data(
   return pretext_pairs.PretextPairs(
       gold, config.synthetic, config.seed, given.Tokenizer(config.model.init),
       _teacher(config, index),
-  )
-
-
-def _judged_pairs(
-    config: config_lib.Config, gold: dataset_lib.Data,
-    index: bm25_search.Bm25,
-) -> judged_pairs.JudgedPairs:
-  """Pseudo-labels of queries of a file, or of generated ones."""
-  settings = config.synthetic
-  judge = declared_judges.judge_of(config, gold, settings.judge)
-  assert judge is not None  # The checks saw to that.
-  searched = searched_queries.SearchedQueries(
-      gold, settings,
-      searched_queries.QueryFile(pathlib.Path(settings.queries))
-      if settings.queries else questions(config, gold, generator(config)),
-      index,
-  )
-  return judged_pairs.JudgedPairs(
-      gold, settings,
-      judged_pairs.PairVerdicts(searched, judge.model, judge.encoding),
-      judge.calibration,
   )
 
 
