@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
-from neg_contrast import sharding
+from neg_contrast import hosts, sharding
 from neg_contrast.artifacts import checkpoints, folders
 from neg_contrast.data import tfds_records
 from neg_contrast.jobs import (
@@ -524,6 +524,25 @@ def test_what_processes_tell_each_other(together):
     ).search(queries, 9))
     for text in told:
       assert f'found {on_devices} {block_rows} {alone}' in text
+
+
+def test_the_coordinator_listens_where_it_is_told(monkeypatch):
+  """And not at all addresses of the machine, as JAX would by itself."""
+  given = []
+  monkeypatch.delenv('JAX_COORDINATOR_BIND_ADDRESS', raising=False)
+  monkeypatch.delenv('JAX_COORDINATOR_ADDRESS', raising=False)
+  monkeypatch.setattr(jax.distributed, 'is_initialized', lambda: False)
+  monkeypatch.setattr(jax, 'process_count', lambda: 2)
+  monkeypatch.setattr(
+      jax.distributed, 'initialize',
+      lambda *_, coordinator_bind_address, **__: given.append(
+          coordinator_bind_address))
+  hosts.start('10.0.0.1:8476', 2, 0)
+  monkeypatch.setenv('JAX_COORDINATOR_ADDRESS', '10.0.0.2:1')
+  hosts.start()
+  monkeypatch.setenv('JAX_COORDINATOR_BIND_ADDRESS', '0.0.0.0:1')
+  hosts.start('10.0.0.1:8476', 2, 0)  # JAX reads that by itself.
+  assert given == ['10.0.0.1:8476', '10.0.0.2:1', None]
 
 
 def test_start_alone_and_half_told():

@@ -30,7 +30,7 @@ def while_writing(path: pathlib.Path) -> Iterator[None]:
   except sqlite3.OperationalError as e:
     raise not_written(path, e) from e
   except OSError as e:
-    is_there = str(e.filename or '').startswith(str(path))
+    is_there = str(e.filename or '').startswith(str(places.on_disk(path)))
     # numpy's own error of a file that is cut off has no number.
     if e.errno is not None and e.errno not in _NO_SPACE and not is_there:
       raise

@@ -15,7 +15,7 @@ import types
 import numpy as np
 import pytest
 
-from neg_contrast import errors
+from neg_contrast import errors, hosts
 from neg_contrast.artifacts import (
   arrays,
   atomic,
@@ -409,3 +409,12 @@ def test_checksums_and_sizes_of_objects(root, tmp_path):
 def test_only_places_makes_paths_of_buckets():
   """`pathlib.Path('gs://b/a')` would be a folder named `gs:` here."""
   assert not isinstance(pathlib.Path('gs://b/a'), bucket_path.BucketPath)
+
+
+def test_several_processes_are_refused(root, monkeypatch):
+  monkeypatch.setattr(hosts, 'count', lambda: 2)
+  for write in (lambda: write_folder(root / 'made'),
+                lambda: leases.program(root).__enter__()):
+    with pytest.raises(errors.UserError, match='one process alone writes'):
+      write()
+  assert not root.exists()
