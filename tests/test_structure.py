@@ -26,7 +26,7 @@ PRESETS = ('presets', 'table_preset', 'study_preset', 'beir_preset')
 """For configs/ alone."""
 PURE_LIBRARIES = {'jax', 'flax', 'optax', 'numpy', 'jaxtyping'}
 MOST_LINES, MOST_CLASS_LINES = 400, 200
-MOST_JOB_LINES = {'ensemble': 400, 'table': 400}
+MOST_JOB_LINES = {'ensemble': 400, 'table': 400, 'train': 160}
 MOST_COMMON_LINES = 250  # Of jobs/common/.
 MOST_LAMBDAS = 30
 
