@@ -57,6 +57,17 @@ def nothing_is_known():
   artifact.forget()
 
 
+@pytest.fixture(autouse=True)
+def logging_is_as_it_was():
+  """What a test does to the log's handlers ends with it."""
+  from absl import logging
+
+  logger = logging.get_absl_logger()
+  before = logger.handlers[:], logger.propagate, logger.level
+  yield
+  logger.handlers, logger.propagate, logger.level = before
+
+
 @pytest.fixture
 def shared_data():
   """The folder of real data sets beside the project."""

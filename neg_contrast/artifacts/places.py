@@ -17,7 +17,7 @@ import time
 from collections.abc import Iterator
 from typing import IO, Any
 
-from neg_contrast import errors, hosts
+from neg_contrast import errors
 from neg_contrast.artifacts import bucket_path, buckets, fetched
 
 _SCHEME = re.compile(r'(\w+)://?')
@@ -55,7 +55,11 @@ def check_alone(place: pathlib.Path) -> None:
   Raises:
     UserError: says what to do instead.
   """
-  if is_remote(place) and hosts.are_several():
+  if not is_remote(place):
+    return
+  from neg_contrast import hosts  # It imports JAX, which workers do without.
+
+  if hosts.are_several():
     raise errors.UserError(
         f'{place}: so far a program of one process alone writes to a bucket; '
         f'name a {errors.flag("workdir")}, --{errors.key("data.prepared_dir")} '
