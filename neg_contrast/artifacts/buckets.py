@@ -13,7 +13,7 @@ import time
 from collections.abc import Iterator
 from typing import IO, Any
 
-from neg_contrast import errors, hosts
+from neg_contrast import errors
 
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _REFUSED = (401, 403)
@@ -72,6 +72,8 @@ def look(address: str) -> Found | None:
   for unchanged, where it is the only process of its program; that something is
   missing never is.
   """
+  from neg_contrast import hosts  # It imports JAX, which workers do without.
+
   seen = _seen.get(address)
   if seen and time.monotonic() - seen[0] < _TRUSTED_SECONDS and (
       not hosts.are_several()):
