@@ -43,7 +43,7 @@ def test_preparing(load, monkeypatch, tmp_path, capsys):
   rows = [[cell.strip() for cell in line.split('|')]
           for line in capsys.readouterr().out.splitlines()[2:]]
   assert [(row[1], *row[3:5]) for row in rows] == [
-      ('50', step, workers) for step in ('prepare', 'tokenize')
+      ('50', step, f'local, {workers}') for step in ('prepare', 'tokenize')
       for workers in '12']
   assert all(int(row[9].removesuffix(' MiB')) > 10 for row in rows)
   assert not list(tmp_path.iterdir())
