@@ -261,5 +261,8 @@ def for_orbax(folder: pathlib.Path) -> Any:
   if not is_remote(folder):
     return folder
   from etils import epath
+  from etils.epath import backend
 
+  # It keeps listings, in which what was removed since is still there.
+  backend.fsspec_backend.fs(str(folder)).invalidate_cache()
   return epath.Path(str(folder))

@@ -12,6 +12,8 @@ import threading
 import time
 import types
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -21,12 +23,14 @@ from neg_contrast.artifacts import (
   atomic,
   bucket_path,
   buckets,
+  checkpoints,
   checksums,
   fetched,
   folders,
   leases,
   places,
 )
+from neg_contrast.training import state as train_state
 from tests import bucket
 
 FORMAT = folders.Format('a test', 1)
@@ -418,3 +422,27 @@ def test_several_processes_are_refused(root, monkeypatch):
     with pytest.raises(errors.UserError, match='one process alone writes'):
       write()
   assert not root.exists()
+
+
+def test_a_checkpoint_that_a_kill_left_half_saved(root):
+  """It is no checkpoint, is removed, and its step can be saved again."""
+  def state(step):
+    return train_state.TrainState(
+        jnp.int32(step), {'encoder': {'a': jnp.arange(5.0) + step}},
+        {'m': jnp.ones(3)})
+
+  step_folder = root / checkpoints.FOLDER / '2'
+  with checkpoints.writing(root) as opened:
+    opened.save(state(2), checkpoints.Progress())
+  with checkpoints.reading(root) as opened:
+    assert opened.latest_step() == 2
+  (step_folder / 'commit_success.txt').unlink()
+  with checkpoints.reading(root) as opened:
+    assert opened.latest_step() is None
+  with checkpoints.writing(root) as opened:
+    assert bucket.names(str(step_folder)) == []
+    opened.save(state(2), checkpoints.Progress())
+  like = {'a': jax.ShapeDtypeStruct((5,), jnp.float32)}
+  with checkpoints.reading(root) as opened:
+    np.testing.assert_array_equal(
+        opened.restore_params('encoder', like, 2)['a'], np.arange(5.0) + 2)
