@@ -239,7 +239,8 @@ def _check_tokens(
   theirs = backend.encode(start + passage_text(
       *probe, model.tokenizer.separator
   )).ids
-  if title and template.between and len(own) < model.text.length(role):
+  is_pair = probe[0].strip() and template.between
+  if is_pair and len(own) < model.text.length(role):
     pair = backend.encode(start + probe[0], probe[1])
     if pair.ids != own.tolist() or any(pair.type_ids):
       theirs = pair.ids
