@@ -79,6 +79,7 @@ def test_its_needs_are_the_lists_of_the_repository(wheel):
     asked.setdefault(extra.strip('"'), []).append(name[0])
   assert asked == {extra: names_in(ROOT / file) for extra, file in {
       '': 'requirements.txt',
+      'beam': 'launch/requirements-beam.txt',
       'cuda': 'launch/requirements-cuda.txt',
       'hf': 'launch/requirements-parquet.txt',
       'ir': 'launch/requirements-ir.txt',

@@ -20,6 +20,7 @@
 #   --type=TYPE      accelerator type, as v3-32 (create, watch)
 #   --spot           cheaper, and can be preempted (create, watch)
 #   --bucket=gs://B/DIR  takes the place of workdirs/ (run, watch)
+#   --nfs=HOST:/DIR  mounted on all hosts as workdirs (install, watch)
 #   --service-account=EMAIL  whose rights the hosts have (create, watch)
 #   --revision=REV   git revision (install, watch); HEAD
 #   --worker=N       host of tail and ssh: a number, or all; 0
@@ -89,7 +90,7 @@ install() {  # No host can be asked to know a repository: they get a bundle.
     on all "git init --quiet neg_contrast && cd neg_contrast &&\
  git fetch --quiet ../neg_contrast.bundle HEAD '+refs/*:refs/bundle/*' &&\
  git checkout --quiet --detach $commit &&\
- bash launch/tpu/worker.sh install"
+ bash launch/tpu/worker.sh install${nfs:+ $(quote "$nfs")}"
 }
 
 queue_state() {
@@ -172,7 +173,7 @@ show_watch() {  # The commands of an undisturbed watch, and of a preemption.
 [ $# -gt 0 ] || set -- --help
 verb=$1
 shift
-name='' zone='' type='' spot='' bucket='' account='' revision=HEAD host=0
+name='' zone='' type='' spot='' bucket='' nfs='' account='' revision=HEAD host=0
 poll=60 project='' dry_run=''
 while [ $# -gt 0 ] && [ "$1" != -- ]; do
   case $1 in
@@ -181,6 +182,7 @@ while [ $# -gt 0 ] && [ "$1" != -- ]; do
     --type=*) type=${1#*=} ;;
     --spot) spot=1 ;;
     --bucket=*) bucket=${1#*=} ;;
+    --nfs=*) nfs=${1#*=} ;;
     --service-account=*) account=${1#*=} ;;
     --revision=*) revision=${1#*=} ;;
     --worker=*) host=${1#*=} ;;
@@ -205,6 +207,10 @@ check --zone "$zone" '[a-z][a-z0-9-]*' 'europe-west4-a'
 check --worker "$host" 'all|[0-9]+' '0 or all'
 check --poll "$poll" '[0-9]*[.]?[0-9]+' '60'
 check_bucket "$bucket"
+[ -z "$nfs" ] ||
+  check --nfs "$nfs" '[A-Za-z0-9.-]+:/[A-Za-z0-9._/-]+' '10.0.0.2:/workdirs'
+[ -z "$nfs" ] || [ -z "$bucket" ] ||
+  die '--nfs and --bucket both say where workdirs lie; name one'
 [ -z "$project" ] ||
   check --project "$project" '[a-z][a-z0-9.:-]*' 'my-project'
 [ -z "$account" ] ||
@@ -228,10 +234,13 @@ esac
 case $verb in
   watch)
     check_type
-    if [ -z "$bucket" ]; then
+    if [ -z "$bucket$nfs" ]; then
       has_hosts && die "--type=$type has several hosts, which need \
---bucket=gs://BUCKET/FOLDER for what they share"
+--nfs=HOST:/DIR or --bucket=gs://BUCKET/FOLDER for what they share"
       echo 'note: without --bucket a preemption takes the workdirs with it' >&2
+    elif [ -n "$bucket" ] && has_hosts; then
+      echo 'note: so far one process alone writes to a bucket, and the program\
+ refuses several; --nfs=HOST:/DIR serves all hosts' >&2
     fi
     if [ -n "$dry_run" ]; then show_watch "$@"; else watch "$@"; fi ;;
   create)

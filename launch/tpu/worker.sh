@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # What tpu.sh has every host of a TPU do, in the folder of the code:
-# bash launch/tpu/worker.sh install | run FLAGS | state [FLAGS] | log |
+# bash launch/tpu/worker.sh install [NFS] | run FLAGS | state [FLAGS] | log |
 # tail | stop. FLAGS are those of neg_contrast.main, and tell one run from another.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
@@ -15,6 +15,14 @@ mkdir -p "$runs"
 is_running() { ! flock --nonblock "$runs/lock" true; }
 
 install_all() {
+  if [ -n "${1-}" ] && ! mountpoint --quiet workdirs; then
+    # The system updates itself after it starts; apt has to wait for that.
+    sudo apt-get -o DPkg::Lock::Timeout=600 update --quiet
+    sudo apt-get -o DPkg::Lock::Timeout=600 install --quiet --yes nfs-common
+    mkdir -p workdirs
+    # Hosts look for what others have made: names must not come from a cache.
+    sudo mount -t nfs -o lookupcache=none "$1" workdirs
+  fi
   if [ ! -x .venv/bin/python ]; then  # Ubuntu 22.04 has Python 3.10.
     PIP_BREAK_SYSTEM_PACKAGES=1 python3 -m pip install --quiet --user uv
     python3 -m uv venv --quiet --seed --python 3.11 .venv
@@ -50,7 +58,7 @@ state() {
 }
 
 case $verb in
-  install) install_all ;;
+  install) install_all "$@" ;;
   run)
     if is_running; then
       echo 'a run is going on here; stop it first' >&2

@@ -17,6 +17,7 @@ from neg_contrast.artifacts import artifact, checkpoints, folders, plan
 from neg_contrast.evaluation import per_query, summary, trec
 from neg_contrast.jobs import evaluate, train
 from neg_contrast.jobs.common import declared_runs
+from neg_contrast.losses import dual_encoder_loss
 from neg_contrast.models import by_name, loading
 from neg_contrast.settings import config as config_lib
 from neg_contrast.training import chunking, encoder_run, run_record
@@ -342,9 +343,12 @@ def test_saved_state_is_the_state_at_saving(tmp_path, finished):
   jax.tree.map(np.testing.assert_array_equal, restored, copy)
 
 
-def test_nan_loss_names_step_and_checkpoint(finished, tmp_path):
-  config = tiny.make_config(finished, loss__scale=1e39,
-                            evaluation__bm25=False)
+def test_nan_loss_names_step_and_checkpoint(finished, tmp_path, monkeypatch):
+  make = dual_encoder_loss.make_loss  # No setting gives such a scale.
+  monkeypatch.setattr(
+      dual_encoder_loss, 'make_loss',
+      lambda form, encoder, scale, *rest: make(form, encoder, 1e39, *rest))
+  config = tiny.make_config(finished, evaluation__bm25=False)
   with pytest.raises(errors.UserError,
                      match=r'step \d+: the loss is (nan|inf)'):
     run_train(config, tmp_path)
