@@ -30,7 +30,8 @@ install_all() {
   PYTHON=.venv/bin/python
   # shellcheck source=launch/setup.sh
   source launch/setup.sh
-  install requirements.txt launch/tpu/requirements-tpu.txt
+  install requirements.txt launch/requirements-gcs.txt \
+    launch/tpu/requirements-tpu.txt
 }
 
 state() {

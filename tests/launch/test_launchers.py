@@ -122,8 +122,8 @@ def test_dockerfile_builds_from_the_projects_lists():
   lists = dict(line.split()[1:] for line in text.splitlines()
                if line.startswith('COPY') and line != 'COPY . .')
   assert all((ROOT / name).is_file() for name in lists)
-  assert {'requirements.txt', 'lists/tpu.txt', 'lists/cuda.txt'} == set(
-      lists.values())
+  assert {'requirements.txt', 'lists/gcs.txt', 'lists/tpu.txt',
+          'lists/cuda.txt'} == set(lists.values())
   python = re.search(r'^FROM python:(3\.\d+)', text, re.MULTILINE)[1]
   assert f'>={python}' in (ROOT / 'pyproject.toml').read_text()
 

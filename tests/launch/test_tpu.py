@@ -55,7 +55,8 @@ def fake(tmp_path, monkeypatch):
   """The folder of the stand-in; the scripts lie in its `code`, committed."""
   code, programs = tmp_path / 'code', tmp_path / 'bin'
   (code / 'launch' / 'tpu').mkdir(parents=True)
-  for name in ('requirements.txt', 'launch/tpu/requirements-tpu.txt',
+  for name in ('requirements.txt', 'launch/requirements-gcs.txt',
+               'launch/tpu/requirements-tpu.txt',
                'launch/setup.sh', 'launch/commands.sh', 'launch/tpu/tpu.sh',
                'launch/tpu/worker.sh'):
     shutil.copy(ROOT / name, code / name)
