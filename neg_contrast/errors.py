@@ -17,7 +17,7 @@ _PLACE: contextvars.ContextVar[tuple[str, ...]] = contextvars.ContextVar(
     'place', default=()
 )
 
-NOTE = '\t'
+_NOTE = '\t'
 """In a place, between its key and its note; see `within`."""
 
 _SETS = 'mixture.sets.'  # Keys of sets are those of `data`, without sections.
@@ -74,7 +74,7 @@ def key(name: str) -> str:
     name: section and key, such as `data.source`; of one of several data sets
       that is `config.mixture.sets.NAME.source`.
   """
-  places = [place.partition(NOTE)[0] for place in _PLACE.get()]
+  places = [place.partition(_NOTE)[0] for place in _PLACE.get()]
   if places and places[-1].startswith(_SETS):
     section, _, rest = name.rpartition('.')
     if section == 'data':
@@ -94,7 +94,7 @@ def flag(name: str) -> str:
     `--workdir`, or `--config.stage1.workdir`; cells lie in the workdir of their
     table, data sets of a mixture in that of the training.
   """
-  inner = _PLACE.get()[-1].partition(NOTE)[0] if _PLACE.get() else ''
+  inner = _PLACE.get()[-1].partition(_NOTE)[0] if _PLACE.get() else ''
   is_own = inner and not inner.startswith(('cells.', _SETS))
   return f'--{key(name)}' if is_own else f'--{name}'
 
@@ -102,6 +102,19 @@ def flag(name: str) -> str:
 def place() -> tuple[str, ...]:
   """Where the config lies that is read now, from the outermost in."""
   return _PLACE.get()
+
+
+def label(where: str) -> str:
+  """Where a config lies, in a few letters.
+
+  Args:
+    where: one of `place`.
+  """
+  if where == 'stage1':
+    return 'stage 1'
+  name, _, note = where.partition(_NOTE)
+  shown = re.sub(r'^(cells|mixture\.sets)\.', '', name).replace('.', '-')
+  return ' '.join(filter(None, (shown, note)))
 
 
 @contextlib.contextmanager
@@ -124,5 +137,5 @@ def within(name: str, note: str = '') -> Iterator[None]:
     note: what tells it from others of that key, such as `seed 1`; plans show
       it, and keys in messages do not.
   """
-  with at((*_PLACE.get(), f'{name}{NOTE}{note}' if note else name)):
+  with at((*_PLACE.get(), f'{name}{_NOTE}{note}' if note else name)):
     yield

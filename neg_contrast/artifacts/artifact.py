@@ -9,7 +9,6 @@ share what they load.
 import abc
 import dataclasses
 import pathlib
-import re
 from collections.abc import Collection, Mapping
 from typing import Any, ClassVar
 
@@ -64,6 +63,7 @@ class Artifact(abc.ABC):
     Raises:
       UserError: its place holds something else, or something damaged.
     """
+
   @abc.abstractmethod
   def build(self) -> None:
     """Makes it; what it needs is made."""
@@ -100,7 +100,11 @@ class Artifact(abc.ABC):
     return None
 
   def fetch(self) -> None:
-    """Gets here what lies elsewhere; raises UserError."""
+    """Gets here what lies elsewhere; by default nothing does.
+
+    Raises:
+      UserError: it can't be had.
+    """
     return
 
   def read(self) -> Any:
@@ -121,7 +125,7 @@ class Artifact(abc.ABC):
   @property
   def title(self) -> str:
     """Its name, after the place that declares it."""
-    return ': '.join([*map(_label, self.place), self.name])
+    return ': '.join([*map(errors.label, self.place), self.name])
 
   @property
   def identity(self) -> dict[str, Any] | None:
@@ -146,7 +150,8 @@ class Artifact(abc.ABC):
     Args:
       role: what it is to that.
 
-    Returns None where it is not made yet, or lacks something.
+    Returns:
+      None: it is not made yet, or lacks something.
     """
     known = role if self.has_roles else ''
     if (self, known) not in _contents:
@@ -169,15 +174,6 @@ class Artifact(abc.ABC):
   @property
   def _format(self) -> folders.Format:
     return folders.Format(self.kind, self.format)
-
-
-def _label(place: str) -> str:
-  """Where a config lies, in a few letters."""
-  if place == 'stage1':
-    return 'stage 1'
-  name, _, note = place.partition(errors.NOTE)
-  label = re.sub(r'^(cells|mixture\.sets)\.', '', name).replace('.', '-')
-  return ' '.join(filter(None, (label, note)))
 
 
 @dataclasses.dataclass(frozen=True)
