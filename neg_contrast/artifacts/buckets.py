@@ -11,7 +11,7 @@ import errno
 import pathlib
 import time
 from collections.abc import Iterator
-from typing import IO, Any
+from typing import Any
 
 from neg_contrast import errors
 
@@ -188,11 +188,20 @@ def get_bytes(address: str) -> bytes:
     return _system(address).cat_file(address)
 
 
-@contextlib.contextmanager
-def reading(address: str) -> Iterator[IO[bytes]]:
-  """An object as a stream that no file keeps; raises as `talking`."""
-  with talking(address), _system(address).open(address, 'rb') as stream:
-    yield stream
+def blocks(address: str, size: int) -> Iterator[bytes]:
+  """An object in blocks of so many bytes, that no file keeps.
+
+  Raises as `talking`; what is done with a block raises by itself.
+  """
+  with talking(address):
+    stream = _system(address).open(address, 'rb')
+  with stream:
+    while True:
+      with talking(address):
+        block = stream.read(size)
+      if not block:
+        return
+      yield block
 
 
 def remove(address: str) -> None:

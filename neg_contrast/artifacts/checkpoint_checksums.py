@@ -96,7 +96,6 @@ def _is_whole(file: tuple[pathlib.Path, int, int]) -> bool:
 def _crc32(path: pathlib.Path) -> int:
   """Of a file's bytes; notices any flipped bit, and is no proof of origin."""
   checksum = 0
-  with places.streaming(path) as f:
-    while data := f.read(_READ_BYTES):
-      checksum = zlib.crc32(data, checksum)
+  for block in places.blocks(path, _READ_BYTES):
+    checksum = zlib.crc32(block, checksum)
   return checksum

@@ -6,6 +6,7 @@ files are written before they are put there. A copy has a note in
 bucket yet, and is never removed to make room.
 """
 
+import contextlib
 import json
 import os
 import pathlib
@@ -77,21 +78,32 @@ def current(address: str) -> pathlib.Path:
   if _read(note) == _facts(there, copy):
     note.touch()
     return copy
+  try:
+    _fetch(address, copy)
+    note_of_copy(address, there)
+  except FileNotFoundError:
+    raise errors.UserError(
+        f'{address}: was removed while it was fetched; the same command starts '
+        'again'
+    ) from None
+  except OSError as e:
+    raise errors.UserError(
+        f'{address}: no copy could be kept in {place()} ({e.strerror or e}). '
+        f'Make room, or name another folder with {_PLACE}'
+    ) from e
+  return copy
+
+
+def _fetch(address: str, copy: pathlib.Path) -> None:
+  """Copies an object to its place, whole or not at all."""
   copy.parent.mkdir(parents=True, exist_ok=True)
   coming = copy.with_name(
       f'.{copy.name}.{os.getpid()}.{threading.get_ident()}.coming')
   try:
     buckets.fetch(address, coming)
     os.replace(coming, copy)
-  except OSError as e:
-    raise errors.UserError(
-        f'{address}: no copy could be kept in {place()} ({e.strerror or e}). '
-        f'Make room, or name another folder with {_PLACE}'
-    ) from e
   finally:
     coming.unlink(missing_ok=True)
-  note_of_copy(address, there)
-  return copy
 
 
 def note_of_copy(address: str, there: buckets.Found) -> None:
@@ -151,8 +163,9 @@ def _make_room(size: int) -> None:
   notes = []
   for note in (place() / 'notes').rglob(f'*{_NOTE}'):
     known = _read(note)
-    if len(known) == 3:
-      notes.append((note.stat().st_mtime, int(known[1]), note))
+    with contextlib.suppress(FileNotFoundError):  # Another program made room.
+      if len(known) == 3:
+        notes.append((note.stat().st_mtime, int(known[1]), note))
   total = sum(size for _, size, _ in notes)
   for used, size, note in sorted(notes):
     if total <= most or used > time.time() - _FRESH_SECONDS:

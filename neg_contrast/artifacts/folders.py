@@ -179,10 +179,8 @@ def writing(
   places.check_alone(folder)
   check_ours(folder)
   scratch = places.scratch(folder)
-  old = folder.with_name(folder.name + '.old')
   with only_one(folder), failures.while_writing(folder):
-    for left in (scratch, old):  # By a process that was killed.
-      places.remove(left)
+    places.remove(scratch)  # Of a process that was killed.
     scratch.mkdir()
     try:
       yield scratch

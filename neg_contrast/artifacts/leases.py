@@ -78,8 +78,7 @@ def held(workdir: pathlib.Path) -> Iterator[None]:
     _held.remove(address)
     ended.set()
     renewing.join()
-    if _read(address).get('program') == _program:
-      buckets.remove(address)
+    _give_back(address)
 
 
 def _take(address: str, workdir: pathlib.Path) -> None:
@@ -110,16 +109,26 @@ def _take(address: str, workdir: pathlib.Path) -> None:
 
 def _has_ended(lease: dict[str, Any]) -> bool:
   """Whether it is of a process of this machine that is no more."""
-  number = lease.get('process')
-  if lease.get('host') != socket.gethostname() or not isinstance(number, int):
+  number, machine = lease.get('process'), _machine()
+  if {key: lease.get(key) for key in machine} != machine or (
+      not isinstance(number, int)):
     return False
   try:
     os.kill(number, 0)
   except ProcessLookupError:
     return True
-  except OSError:
-    pass
+  except (PermissionError, OverflowError):
+    return False  # Alive, of another user; or no number of a process.
   return False
+
+
+def _machine() -> dict[str, str]:
+  """What processes have in common that see each other's numbers."""
+  try:
+    namespace = os.readlink('/proc/self/ns/pid')  # One for each container.
+  except OSError:  # Not Linux.
+    namespace = ''
+  return {'host': socket.gethostname(), 'namespace': namespace}
 
 
 def _renew(address: str, ended: threading.Event) -> None:
@@ -135,10 +144,20 @@ def _renew(address: str, ended: threading.Event) -> None:
       logging.warning('%s', e)
 
 
+def _give_back(address: str) -> None:
+  """Removes the lease at the end of a program, unless another has it."""
+  try:
+    if _read(address).get('program') == _program:
+      buckets.remove(address)
+  except errors.UserError as e:
+    logging.warning('%s. The lease stays, and counts for %d seconds', e,
+                    EXPIRES_SECONDS)
+
+
 def _lease() -> bytes:
   return json.dumps({
-      'program': _program, 'host': socket.gethostname(),
-      'process': os.getpid(), 'seconds': time.time(),
+      'program': _program, **_machine(), 'process': os.getpid(),
+      'seconds': time.time(),
   }).encode()
 
 

@@ -15,7 +15,7 @@ import re
 import shutil
 import time
 from collections.abc import Iterator
-from typing import IO, Any
+from typing import Any
 
 from neg_contrast import errors
 from neg_contrast.artifacts import bucket_path, buckets, fetched
@@ -75,9 +75,7 @@ def local(place: pathlib.Path) -> pathlib.Path:
   return place
 
 
-def local_folder(
-    folder: pathlib.Path, *suffixes: str
-) -> pathlib.Path:
+def local_folder(folder: pathlib.Path, *suffixes: str) -> pathlib.Path:
   """A folder of this disk with the files of a folder, fetched one by one.
 
   Args:
@@ -187,6 +185,7 @@ def move_folder(partial: pathlib.Path, folder: pathlib.Path, last: str) -> None:
   """
   if not isinstance(folder, bucket_path.BucketPath):
     old = folder.with_name(folder.name + '.old')
+    shutil.rmtree(old, ignore_errors=True)  # Of a process that was killed.
     if folder.exists():
       os.replace(folder, old)
     os.replace(partial, folder)
@@ -245,15 +244,14 @@ def resolved(place: pathlib.Path) -> str:
   return str(place) if is_remote(place) else os.path.realpath(place)
 
 
-@contextlib.contextmanager
-def streaming(place: pathlib.Path) -> Iterator[IO[bytes]]:
-  """The bytes of a file, read once: no copy of an object is kept."""
+def blocks(place: pathlib.Path, size: int) -> Iterator[bytes]:
+  """A file in blocks of so many bytes: no copy of an object is kept."""
   if isinstance(place, bucket_path.BucketPath):
-    with buckets.reading(str(place)) as stream:
-      yield stream
-  else:
-    with open(place, 'rb') as stream:
-      yield stream
+    yield from buckets.blocks(str(place), size)
+    return
+  with open(place, 'rb') as f:
+    while block := f.read(size):
+      yield block
 
 
 def for_orbax(folder: pathlib.Path) -> Any:

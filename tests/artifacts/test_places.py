@@ -5,7 +5,6 @@ import json
 import os
 import pathlib
 import pickle
-import socket
 import subprocess
 import sys
 import threading
@@ -340,12 +339,24 @@ def test_the_lease_of_an_ended_process_of_this_machine(root):
   ended = subprocess.run(
       [sys.executable, '-c', 'import os; print(os.getpid())'],
       capture_output=True, text=True, check=True).stdout
-  buckets.put_bytes(json.dumps({
-      'program': 'other', 'host': socket.gethostname(), 'process': int(ended),
-  }).encode(), f'{root}/{leases.FILE}')
+  lease = {
+      'program': 'other', **leases._machine(), 'process': int(ended)}
+  buckets.put_bytes(json.dumps(lease).encode(), f'{root}/{leases.FILE}')
   began = time.monotonic()
   with leases.held(root):
     assert time.monotonic() - began < leases.RENEW_SECONDS
+  assert leases._has_ended(lease)
+  for other in ({'host': 'there'}, {'namespace': 'pid:[1]'},
+                {'process': os.getpid()}, {'process': 10**30},
+                {'process': 'x'}):
+    assert not leases._has_ended({**lease, **other})
+
+
+def test_a_lease_that_can_not_be_given_back(root, emulator, caplog):
+  """What a program has made counts; the lease expires by itself."""
+  with leases.held(root):
+    emulator.trouble = lambda method, path: 'refuse'
+  assert 'The lease stays, and counts for 60 seconds' in caplog.text
 
 
 def test_a_connection_that_breaks_once_is_tried_again(root, emulator):
@@ -406,8 +417,17 @@ def test_checksums_and_sizes_of_objects(root, tmp_path):
   (tmp_path / 'file').write_bytes(data)
   assert checksums.of_file(root / 'file') == checksums.of_file(
       tmp_path / 'file')
-  with places.streaming(root / 'file') as stream:
-    assert stream.read() == data
+  for path in (root / 'file', tmp_path / 'file'):
+    blocks = list(places.blocks(path, 2000))
+    assert [len(one) for one in blocks] == [2000, 2000, 1000]
+    assert b''.join(blocks) == data
+
+
+def test_what_is_done_with_a_block_is_no_trouble_of_the_bucket(root):
+  (root / 'file').write_bytes(b'some')
+  with pytest.raises(KeyError):
+    for block in places.blocks(root / 'file', 2):
+      raise KeyError(block)
 
 
 def test_only_places_makes_paths_of_buckets():
