@@ -63,25 +63,18 @@ class RunLog:
   def __init__(
       self, workdir: pathlib.Path, start_step: int, total_steps: int,
       remedy: solved.Remedy = solved.NOTHING,
-      tracker: trackers.Tracker | None = None,
+      tracker: Callable[[], trackers.Tracker] | None = None,
   ):
-    """Opens the log of a run that has `start_step` steps behind it.
-
-    Args:
-      workdir: of the run.
-      start_step: steps that it has behind it.
-      total_steps: of the run.
-      remedy: what to say when its negatives are solved.
-      tracker: where curves go beside the log; None: TensorBoard.
-    """
+    """Opens the log of a run; see `opened`."""
     path = workdir / FILE
     self._watch = solved.Watch(remedy, total_steps)
     for record in _cut_back(path, start_step):
       self._watch.see(record['step'], record.get('contrast', {}))
     self._growing = places.Growing(path, workdir / trackers.TENSORBOARD)
+    self._writer = tracker() if tracker else trackers.opened(
+        workdir, start_step)
     self._file = open(  # noqa: SIM115
         places.local(path), 'a', encoding='utf-8')
-    self._writer = tracker or trackers.opened(workdir, start_step)
     self._total_steps = total_steps
     self._is_compiling = True  # In the seconds of the first steps.
     self._recent: collections.deque[float] = collections.deque(maxlen=50)
@@ -196,9 +189,11 @@ class RunLog:
 
   def close(self) -> None:
     """Keeps what was written, and closes."""
-    self.keep()
-    self._file.close()
-    self._writer.close()
+    try:
+      self.keep()
+    finally:
+      self._file.close()
+      self._writer.close()
 
   def _append(self, value: dict[str, Any]) -> None:
     self._file.write(_line(value))
@@ -264,11 +259,10 @@ def opened(
     tracker: opens where curves go beside the log; None: TensorBoard.
 
   Raises:
-    UserError: a line of an earlier part is damaged.
+    UserError: a line of an earlier part is damaged, or `tracker` raises it.
   """
-  log = RunLog(
-      workdir, start_step, total_steps, remedy, tracker() if tracker else None
-  ) if hosts.is_first() else NoLog()
+  log = (RunLog(workdir, start_step, total_steps, remedy, tracker)
+         if hosts.is_first() else NoLog())
   try:
     yield log
   finally:
@@ -332,6 +326,8 @@ def _cut_back(path: pathlib.Path, step: int) -> list[dict[str, Any]]:
     The records that stay.
   """
   if not path.exists():
+    if places.is_remote(path):  # What a kill left here before it was put there.
+      places.on_disk(path).unlink(missing_ok=True)
     return []
   kept = [record for record in read(path) if record['step'] <= step]
   with atomic.writing(path) as f:

@@ -7,6 +7,7 @@ import pytest
 
 from neg_contrast import errors
 from neg_contrast.training import run_log, trackers
+from tests import tiny
 
 
 class Stand:
@@ -61,6 +62,23 @@ def test_values_of_a_step_are_sent_together(tmp_path, wandb):
   assert last['train/loss'] == 1.25 and last['tune/accuracy@1'] == 0.25
   assert last['train/mass/bm25'] == 0.5 and wandb.finished == 1
   assert list((tmp_path / 'tensorboard').iterdir())
+
+
+def test_the_key_of_a_training_names_its_project(tmp_path, wandb):
+  tiny.train_only(tmp_path, tmp_path / 'work', optim__steps=2, seed=5,
+                  checkpointing__wandb_project='mine', negatives__sources=())
+  (given,) = wandb.given
+  assert given['project'] == 'mine' and given['name'] == 'work'
+  assert given['config']['seed'] == 5 and given['config']['optim']['steps'] == 2
+  assert [step for step, _ in wandb.logged] == [1, 2] and wandb.finished == 1
+
+
+def test_nothing_is_opened_beside_a_damaged_log(tmp_path, wandb):
+  (tmp_path / run_log.FILE).write_text('no record\n')
+  with pytest.raises(errors.UserError, match='line 1: damaged'), run_log.opened(
+      tmp_path, 0, 2, tracker=lambda: trackers.opened(tmp_path, 0, 'mine')):
+    pass
+  assert not wandb.given
 
 
 def test_a_resumed_run_is_the_same_one(tmp_path, wandb):
