@@ -52,7 +52,6 @@ class Plan:
     self._seconds[kind].append(seconds)
     terminal.LIVE.forget()
     logging.info('%s%s: done in %s', self.place, title, format_seconds(seconds))
-    self._began = 0.0
 
   def skip(self, title: str, kind: str) -> None:
     """Expects a part no more: it was found to be made."""
@@ -62,7 +61,8 @@ class Plan:
 
   def leave(self) -> None:
     """Ends a plan, or leaves it when a part failed."""
-    self.__init__()  # type: ignore[misc]
+    self.expect([])
+    self._seconds.clear()
     terminal.LIVE.forget()
 
   @property
@@ -70,14 +70,14 @@ class Plan:
     """`[3/9] `, or nothing outside of a plan."""
     return f'[{self._number}/{self._total}] ' if self._number else ''
 
-  def eta(self, seconds: float | None, unmeasured: str = '') -> str:
+  def eta(self, seconds: float, unmeasured: str = '') -> str:
     """When this part is over, and when all of the plan is.
 
     Args:
-      seconds: what is left of this part; None: unknown.
+      seconds: what is left of this part.
       unmeasured: what else this part does, of which nothing is known.
     """
-    told = 'ETA ' + ('?' if seconds is None else format_seconds(seconds))
+    told = f'ETA {format_seconds(seconds)}'
     told += f' + {unmeasured}' if unmeasured else ''
     if not self._left:
       return told
@@ -85,7 +85,7 @@ class Plan:
              if self._seconds.get(kind)]
     later = sum(sum(times) / len(times) for times in known)
     unknown = len(self._left) - len(known)
-    if seconds is None or not known:
+    if not known:
       return f'{told}, then {_parts(len(self._left))}'
     over = 'over ' if unknown or unmeasured else ''
     return f'{told}, plan {over}{format_seconds(seconds + later)}'
@@ -153,14 +153,14 @@ class Ticker:
     listeners.tell_progress(self._what, done, self._total)
     now = time.monotonic()
     spent = now - self._began
+    is_due = (spent >= self._every if done >= self._total else
+              now - self._said >= max(self._every, _MOST_OFTEN * spent))
+    if not (is_due or terminal.LIVE.is_on):
+      return
     rate = (done - self._before) / max(spent, 1e-9)
     eta = PLAN.eta((self._total - done) / max(rate, 1e-9))
     if show(f'{self._what} {bar(done, self._total)} {done:,}/{self._total:,}  '
             f'{_rate(rate)}  {eta}'):
-      return
-    is_due = (spent >= self._every if done >= self._total else
-              now - self._said >= max(self._every, _MOST_OFTEN * spent))
-    if not is_due:
       return
     self._said = now
     logging.info(
