@@ -38,7 +38,7 @@ class Comparison:
   Attributes:
     before: the system compared with.
     after: the system that should be better.
-    queries: how many both have.
+    queries: how many both have, by the first metric.
     metrics: means of after minus before by query, with their intervals.
     better: queries with a greater value of the first metric afterwards.
     worse: queries with a smaller one.
@@ -60,7 +60,7 @@ class Group:
     name: `<dataset>/<split>`.
     systems: in the order they are shown.
     comparison: of two of them; None where there is one system only.
-    pairs: (before, after) -> the same of every two, both ways.
+    pairs: (before, after) -> the first metric of every two, both ways.
   """
 
   name: str

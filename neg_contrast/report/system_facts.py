@@ -88,8 +88,9 @@ def summarize(
     notes: system -> which model it is, instead of what `NOTES` says.
   """
   both = pair(systems)
+  first = [metric for one in systems for metric in one.manifest['metrics']][:1]
   pairs = {
-      (before.name, after.name): _compare(before, after)
+      (before.name, after.name): _compare(before, after, first)
       for before in systems for after in systems if before is not after
   }
   return contents.Group(
@@ -106,7 +107,7 @@ def summarize(
           )
           for system in systems
       ),
-      _compare(*both) if both else None,
+      _compare(*both, both[0].manifest['metrics']) if both else None,
       {names: each for names, each in pairs.items() if each.metrics},
   )
 
@@ -118,11 +119,13 @@ def _estimate(mean: float, by_query: Mapping[str, float]) -> figures.Estimate:
   return figures.Estimate(mean, *confidence.interval(values))
 
 
-def _compare(before: Evaluated, after: Evaluated) -> contents.Comparison:
-  """Differences over the queries that both have."""
+def _compare(
+    before: Evaluated, after: Evaluated, names: Iterable[str]
+) -> contents.Comparison:
+  """Differences of metrics over the queries that both have."""
   metrics: dict[str, figures.Estimate] = {}
-  queries, signs = 0, np.zeros(0)
-  for metric in before.manifest['metrics']:
+  signs = np.zeros(0)
+  for metric in names:
     ours = after.per_query.get(metric, {})
     differences = {
         query: ours[query] - value
@@ -130,12 +133,11 @@ def _compare(before: Evaluated, after: Evaluated) -> contents.Comparison:
         if query in ours
     }
     if differences and metric in after.manifest['metrics']:
-      queries = len(differences)
       mean = float(np.mean(list(differences.values())))
       if not metrics:
         signs = np.sign(list(differences.values()))
       metrics[metric] = _estimate(mean, differences)
   return contents.Comparison(
-      before.name, after.name, queries, metrics,
+      before.name, after.name, len(signs), metrics,
       int((signs > 0).sum()), int((signs < 0).sum()),
   )
