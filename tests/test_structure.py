@@ -26,8 +26,7 @@ PRESETS = ('presets', 'table_preset', 'study_preset', 'beir_preset')
 """For configs/ alone."""
 PURE_LIBRARIES = {'jax', 'flax', 'optax', 'numpy', 'jaxtyping'}
 MOST_LINES, MOST_CLASS_LINES = 400, 200
-MOST_JOB_LINES = {'ensemble': 400, 'table': 400, 'train': 160}
-MOST_COMMON_LINES = 250  # Of jobs/common/.
+MOST_JOB_LINES = {'ensemble': 400, 'table': 400}
 MOST_LAMBDAS = 30
 
 
@@ -115,8 +114,7 @@ def test_no_two_files_of_one_name():
 def test_files_and_classes_are_short(name):
   lines = modules()[name].read_text(encoding='utf-8').count('\n')
   is_job = name.startswith('jobs.')
-  least = MOST_COMMON_LINES if name.startswith('jobs.common.') else 150
-  most = MOST_JOB_LINES.get(name.partition('.')[2], least) if is_job else (
+  most = MOST_JOB_LINES.get(name.partition('.')[2], 150) if is_job else (
       MOST_LINES)
   assert lines <= most, f'{name} has {lines} lines'
   for node in ast.walk(tree(name)):

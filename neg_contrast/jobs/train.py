@@ -4,7 +4,7 @@ import functools
 import pathlib
 
 from neg_contrast import errors
-from neg_contrast.artifacts import artifact, folders
+from neg_contrast.artifacts import artifact
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.evaluation import evaluations, metrics, summary
 from neg_contrast.jobs.common import (
@@ -114,13 +114,9 @@ class TrainJob:
     values = summary.gather(
         self._workdir, dataset,
         others=mixture_run.tuned_metrics(self._workdir)
-        if self._config.mixture.sets else {})
-    folders.write_sealed(self._workdir / folders.MANIFEST, {
-        'config': config_lib.to_dict(self._config),
-        'identity': self.run.identity,
-        'environment': folders.environment(),
-        'metrics': values,
-    })
+        if self._config.mixture.sets else {},
+    )
+    reporting.write_manifest(self._workdir, self._config, self.run, values)
     assert isinstance(model, loading.Model)
     reporting.write_report(
         self._workdir, self._config, dataset, model, self._pool,
@@ -148,4 +144,5 @@ class TrainJob:
     return None if self._config.mixture.sets else (
         declared_draws.pool_of_training(
             self._config, self._workdir, self._data, self.gold
-        ))
+        )
+    )

@@ -3,7 +3,7 @@
 import functools
 import pathlib
 
-from neg_contrast.artifacts import artifact, folders, places
+from neg_contrast.artifacts import artifact, places
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.evaluation import calibrated, judged, metrics, summary
 from neg_contrast.jobs.common import (
@@ -106,12 +106,7 @@ class TrainRerankerJob:
         self._workdir, dataset,
         others=calibrated.metrics(dataset.name, fitted) if fitted else {},
     )
-    folders.write_sealed(self._workdir / folders.MANIFEST, {
-        'config': config_lib.to_dict(self._config),
-        'identity': self.run.identity,
-        'environment': folders.environment(),
-        'metrics': values,
-    })
+    reporting.write_manifest(self._workdir, self._config, self.run, values)
     if fitted is not None:
       print(f'\n{calibrated.describe(fitted)}')
     reporting.write_report(

@@ -1,8 +1,6 @@
 """Declares the pseudo-labels that a config asks for; see `judged_pairs.py`."""
 
-import pathlib
-
-from neg_contrast.artifacts import artifact
+from neg_contrast.artifacts import artifact, places
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.jobs.common import checks, declared_judges
 from neg_contrast.retrieval import bm25_search
@@ -45,7 +43,7 @@ def pairs(
   assert judge is not None  # The checks saw to that.
   searched = searched_queries.SearchedQueries(
       gold, settings,
-      questions or searched_queries.QueryFile(pathlib.Path(settings.queries)),
+      questions or searched_queries.QueryFile(places.path(settings.queries)),
       index,
   )
   return judged_pairs.JudgedPairs(

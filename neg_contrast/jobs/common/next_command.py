@@ -19,7 +19,7 @@ def command(name: str, *flags: str) -> str:
       needs that.
   """
   parts = [f'--config=configs/{name}.py', *flags]
-  return ' '.join([_program(), *map(shlex.quote, parts)])
+  return ' '.join([program(), *map(shlex.quote, parts)])
 
 
 def print_search(config: config_lib.Config, workdir: pathlib.Path) -> None:
@@ -45,7 +45,7 @@ def _data_flags(config: config_lib.DataConfig) -> list[str]:
   return [f'--config.data.{name}={getattr(config, name)}' for name in names]
 
 
-def _program() -> str:
+def program() -> str:
   """How this program was started, as far as that can be told."""
   if pathlib.Path(sys.argv[0]).name == _SCRIPT:
     return _SCRIPT

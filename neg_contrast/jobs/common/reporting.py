@@ -9,8 +9,9 @@ import types
 from collections.abc import Mapping
 from typing import Any
 
-from neg_contrast.artifacts import folders
+from neg_contrast.artifacts import artifact, folders
 from neg_contrast.data import dataset as dataset_lib
+from neg_contrast.jobs.common import next_command
 from neg_contrast.models import loading
 from neg_contrast.report import negatives_facts, workdir_report
 from neg_contrast.settings import config as config_lib
@@ -45,10 +46,23 @@ def write_report(
   )
 
 
+def write_manifest(
+    workdir: pathlib.Path, config: config_lib.Config, run: artifact.Artifact,
+    metrics: Mapping[str, Any],
+) -> None:
+  """Writes what a training was, and what it reached, into its workdir."""
+  folders.write_sealed(workdir / folders.MANIFEST, {
+      'config': config_lib.to_dict(config),
+      'identity': run.identity,
+      'environment': folders.environment(),
+      'metrics': metrics,
+  })
+
+
 def _command() -> str:
   """The command line, where one runs the job."""
   is_command = any(re.match('--?config[=.]', one) for one in sys.argv[1:])
-  return ('python -m neg_contrast.main ' + shlex.join(sys.argv[1:])
+  return (f'{next_command.program()} {shlex.join(sys.argv[1:])}'
           if is_command else '')
 
 
