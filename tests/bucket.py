@@ -6,6 +6,8 @@ it refuse, or break connections in the middle.
 """
 
 import contextlib
+import functools
+import http.server
 import logging
 import os
 import pathlib
@@ -13,6 +15,7 @@ import socket
 import time
 import urllib.parse
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -41,7 +44,7 @@ class Emulator:
   """
 
   def __init__(self):
-    from gcp_storage_emulator import exceptions, server
+    from gcp_storage_emulator import server
 
     for name in _QUIET:
       logging.getLogger(name).setLevel(logging.CRITICAL)
@@ -49,97 +52,18 @@ class Emulator:
     self.asked: list[tuple[str, str]] = []
     port = free_port()
     self.url = f'http://127.0.0.1:{port}'
-    emulator = self
-
-    class Handler(server.RequestHandler):
-      """Logs nothing; gets into trouble where it is asked to."""
-
-      def _handle(self, method: str) -> None:
-        emulator.asked.append((method, self.path))
-        trouble = emulator.trouble(method, self.path)
-        if trouble == 'refuse':
-          self.send_response(403)
-          body = b'{"error": {"code": 403, "message": "Forbidden"}}'
-          self.send_header('Content-Type', 'application/json')
-          self.send_header('Content-Length', str(len(body)))
-          self.end_headers()
-          self.wfile.write(body)
-        elif trouble == 'break':
-          self.send_response(200)
-          self.send_header('Content-Length', '1000000')
-          self.end_headers()
-          self.wfile.write(b'half')
-          self.wfile.flush()
-          self.connection.shutdown(socket.SHUT_RDWR)
-        else:
-          with contextlib.suppress(ConnectionError):  # Of a client that left.
-            self._answer(method)
-
-      def _answer(self, method: str) -> None:
-        """With generations of objects, which TensorStore relies on."""
-        url = urllib.parse.urlsplit(self.path)
-        query = dict(urllib.parse.parse_qsl(url.query))
-        name = query.get('name') if method == 'POST' else (
-            urllib.parse.unquote(url.path.partition('/o/')[2]))
-        there = self._generation_of(name) if name else '0'
-        self._generation = there if query.get('alt') == 'media' else '0'
-        wanted, known = (query.get(f'ifGeneration{kind}', there)
-                         for kind in ('Match', 'NotMatch'))
-        if wanted != there:
-          self._say(412)
-        elif 'ifGenerationNotMatch' in query and known == there != '0':
-          self._say(304)
-        else:
-          server.Router(self).handle(method)
-
-      def _generation_of(self, name: str) -> str:
-        with contextlib.suppress(exceptions.NotFound):
-          return self.storage.get_file_obj('bucket', name)['generation']
-        return '0'
-
-      def _say(self, status: int) -> None:
-        self.rfile.read(int(self.headers.get('Content-Length') or 0))
-        self.send_response(status)
-        self.send_header('Content-Length', '0')
-        self.end_headers()
-
-      def end_headers(self) -> None:
-        if getattr(self, '_generation', '0') != '0':
-          self.send_header('x-goog-generation', self._generation)
-        super().end_headers()
-
-      def do_GET(self) -> None:
-        self._handle(server.GET)
-
-      def do_POST(self) -> None:
-        self._handle(server.POST)
-
-      def do_DELETE(self) -> None:
-        self._handle(server.DELETE)
-
-      def do_PUT(self) -> None:
-        self._handle(server.PUT)
-
-      def do_PATCH(self) -> None:
-        self._handle(server.PATCH)
-
-      def log_message(self, *_) -> None:
-        pass
-
-    old = server.RequestHandler
-    server.RequestHandler = Handler
-    try:
-      self._server = server.create_server(
-          '127.0.0.1', port, in_memory=True, default_bucket='bucket')
-      self._server.start()
-    finally:
-      self._serving = old
+    self._theirs = server.RequestHandler  # The server takes it by its name.
+    server.RequestHandler = type(
+        'Handler', (_Handler, self._theirs), {'emulator': self})
+    self._server = server.create_server(
+        '127.0.0.1', port, in_memory=True, default_bucket='bucket')
+    self._server.start()
     time.sleep(0.05)
 
   def stop(self) -> None:
     from gcp_storage_emulator import server
 
-    server.RequestHandler = self._serving
+    server.RequestHandler = self._theirs
     self._server.stop()
 
   def environment(self, cache: pathlib.Path) -> dict[str, str]:
@@ -150,6 +74,86 @@ class Emulator:
         'GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT': 'false',
         'NEG_CONTRAST_CACHE': str(cache),
     }
+
+
+class _Handler(http.server.BaseHTTPRequestHandler):
+  """Stands before the emulator's handler of requests; logs nothing.
+
+  Attributes:
+    emulator: says which requests get into trouble.
+    storage: of the emulator, with all objects.
+  """
+
+  emulator: Emulator
+  storage: Any
+
+  def _handle(self, method: str) -> None:
+    self.emulator.asked.append((method, self.path))
+    trouble = self.emulator.trouble(method, self.path)
+    if trouble == 'refuse':
+      self._say(403, b'{"error": {"code": 403, "message": "Forbidden"}}')
+    elif trouble == 'break':
+      self.send_response(200)
+      self.send_header('Content-Length', '1000000')
+      self.end_headers()
+      self.wfile.write(b'half')
+      self.wfile.flush()
+      self.connection.shutdown(socket.SHUT_RDWR)
+    else:
+      with contextlib.suppress(ConnectionError):  # Of a client that left.
+        self._answer(method)
+
+  def _answer(self, method: str) -> None:
+    """With generations of objects, which TensorStore relies on."""
+    from gcp_storage_emulator import server
+
+    url = urllib.parse.urlsplit(self.path)
+    query = dict(urllib.parse.parse_qsl(url.query))
+    name = query.get('name') if method == 'POST' else (
+        urllib.parse.unquote(url.path.partition('/o/')[2]))
+    there = self._generation_of(name) if name else '0'
+    self._generation = there if query.get('alt') == 'media' else '0'
+    wanted, known = (query.get(f'ifGeneration{kind}', there)
+                     for kind in ('Match', 'NotMatch'))
+    if wanted != there:
+      self._skip(412)
+    elif 'ifGenerationNotMatch' in query and known == there != '0':
+      self._skip(304)
+    else:
+      server.Router(self).handle(method)
+
+  def _generation_of(self, name: str) -> str:
+    from gcp_storage_emulator import exceptions
+
+    with contextlib.suppress(exceptions.NotFound):
+      return self.storage.get_file_obj('bucket', name)['generation']
+    return '0'
+
+  def _skip(self, status: int) -> None:
+    """Leaves a request's body unused."""
+    self.rfile.read(int(self.headers.get('Content-Length') or 0))
+    self._say(status)
+
+  def _say(self, status: int, body: bytes = b'') -> None:
+    self.send_response(status)
+    self.send_header('Content-Type', 'application/json')
+    self.send_header('Content-Length', str(len(body)))
+    self.end_headers()
+    self.wfile.write(body)
+
+  def end_headers(self) -> None:
+    if getattr(self, '_generation', '0') != '0':
+      self.send_header('x-goog-generation', self._generation)
+    super().end_headers()
+
+  do_GET = functools.partialmethod(_handle, 'GET')
+  do_POST = functools.partialmethod(_handle, 'POST')
+  do_DELETE = functools.partialmethod(_handle, 'DELETE')
+  do_PUT = functools.partialmethod(_handle, 'PUT')
+  do_PATCH = functools.partialmethod(_handle, 'PATCH')
+
+  def log_message(self, *_) -> None:
+    pass
 
 
 @contextlib.contextmanager

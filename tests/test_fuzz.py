@@ -3,7 +3,6 @@
 3,000 cases and more. What a case found once stays here as an example.
 """
 
-
 import hypothesis
 import numpy as np
 import pytest
