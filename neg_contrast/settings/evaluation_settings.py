@@ -69,6 +69,11 @@ class EvaluationConfig(keys.Section):
   bm25_k1: float = keys.key(0.9, keys.at_least(0))
   bm25_b: float = keys.key(0.4, keys.from_to(0, 1))
 
+  @property
+  def may_stop_early(self) -> bool:
+    """Whether a training ends when its evaluations get no better."""
+    return bool(self.eval_steps and self.patience)
+
   def check_depth(self) -> None:
     """Refuses metrics of ranks that are not retrieved.
 

@@ -4,9 +4,6 @@ import collections
 import contextlib
 import dataclasses
 import math
-import os
-import signal
-import threading
 import time
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -15,14 +12,19 @@ import jax
 import numpy as np
 import optax
 from absl import logging
-from jax.experimental import multihost_utils
 
 from neg_contrast import cpu, errors, hosts
 from neg_contrast.artifacts import checkpoints as checkpoints_lib
 from neg_contrast.batches import batcher, prefetch
 from neg_contrast.training import criterion as criterion_lib
 from neg_contrast.training import memory as memory_lib
-from neg_contrast.training import optimizer, pace, run_log, run_settings
+from neg_contrast.training import (
+  optimizer,
+  pace,
+  run_log,
+  run_settings,
+  stop_signals,
+)
 from neg_contrast.training import state as state_lib
 
 # More steps than this are never queued on the device: enough to hide the host,
@@ -72,6 +74,14 @@ class Schedule:
     return bool(self.eval_steps) and (
         step % self.eval_steps == 0 or step == self.total_steps
     )
+
+  def evaluations_from(self, step: int) -> int:
+    """How many there are from step `step` on, its own included."""
+    if not self.eval_steps:
+      return 0
+    end = self.total_steps
+    return (end // self.eval_steps - (step - 1) // self.eval_steps
+            + bool(end % self.eval_steps))
 
   def measures(self, step: int) -> bool:
     """Whether step `step` is followed by a measurement."""
@@ -173,8 +183,7 @@ class Trainer:
     self._measure = measure
     self._complete = complete
     self._pending: collections.deque[Pending] = collections.deque()
-    self._evaluations = pace.Evaluations(schedule.total_steps,
-                                         schedule.evaluates)
+    self._evaluations = pace.Evaluations()
     self._drained = 0.0  # When the device was last known to be idle.
 
   def fit(
@@ -199,7 +208,7 @@ class Trainer:
         two, so that one that comes just before the end may come too late.
     """
     step, stop = int(state.step), None
-    with _Signals() as signals:
+    with stop_signals.StopSignals() as signals:
       while step < self._schedule.total_steps and not (
           progress.finished or stop
       ):
@@ -299,8 +308,10 @@ class Trainer:
         self._stop_at_bad_loss(item.step, values['loss'])
       record = _record(item, values, self._schedule, mean_seconds)
       self._log.write_step(record)
-    self._log.print_step(record, self._evaluations.left(record.step),
-                         self._evaluations.seconds)
+    self._log.print_step(
+        record, self._schedule.evaluations_from(record.step),
+        self._evaluations.seconds,
+    )
 
   def _stop_at_bad_loss(self, step: int, loss: float) -> NoReturn:
     self._log.flush()
@@ -354,47 +365,3 @@ def _record(item, values, schedule, seconds) -> run_log.StepRecord:
                        for key in ('score', 'mass', 'accuracy', 'gradient')}
                 for name, kind in contrast.items()},
   )
-
-
-class _Signals:
-  """Notes SIGTERM and SIGINT while training, instead of dying.
-
-  Of several processes one alone may get it, and all must leave after the same
-  step. There JAX notes SIGTERM, tells the others and agrees on the step; SIGINT
-  is passed on as SIGTERM.
-  """
-
-  def __init__(self):
-    self.received: signal.Signals | None = None
-
-  def __enter__(self):
-    self._before = {}
-    if threading.current_thread() is threading.main_thread():
-      for number in (signal.SIGINT,) if hosts.are_several() else (
-          signal.SIGTERM, signal.SIGINT):
-        self._before[number] = signal.signal(number, self._note)
-    return self
-
-  def stop_after(self, step: int) -> signal.Signals | None:
-    """The signal to obey after a step.
-
-    Has to be asked after each, and once more when there are no more: several
-    processes agree on the step after the one at which they hear of it.
-    """
-    if not hosts.are_several():
-      return self.received
-    has_come = multihost_utils.reached_preemption_sync_point(step)
-    return signal.SIGTERM if has_come else None
-
-  def _note(self, number, frame):
-    del frame
-    if self.received:  # Asked twice: leave at once.
-      raise KeyboardInterrupt
-    self.received = signal.Signals(number)
-    logging.info('%s: leaving after this step', self.received.name)
-    if hosts.are_several():
-      os.kill(os.getpid(), signal.SIGTERM)
-
-  def __exit__(self, *exc):
-    for number, handler in self._before.items():
-      signal.signal(number, handler)

@@ -129,7 +129,7 @@ class Training(recipe.Recipe):
     for line in thin_data.of_training(thin_data.Sizes(
         ready.examples, self._config.data.batch_size, ready.total_steps,
         self._tune_queries if evaluation.eval_steps else None,
-        bool(evaluation.eval_steps and evaluation.patience),
+        evaluation.may_stop_early,
     )):
       logging.warning('%s', line)
 

@@ -13,7 +13,7 @@ from neg_contrast.artifacts import checkpoints, folders
 from neg_contrast.batches import batcher
 from neg_contrast.settings import config as config_lib
 from neg_contrast.training import criterion as criterion_lib
-from neg_contrast.training import loop, optimizer, run_log
+from neg_contrast.training import loop, optimizer, run_log, stop_signals
 from neg_contrast.training import state as state_lib
 
 CRITERION = criterion_lib.of_metric('accuracy@1')
@@ -124,9 +124,9 @@ def test_no_signal_ends_with_the_last_step():
 def test_several_leave_after_the_step_that_they_agree_on(heard, monkeypatch):
   """The one after the step at which JAX heard of it, be that the last."""
   asked = []
-  monkeypatch.setattr(loop.hosts, 'are_several', lambda: True)
+  monkeypatch.setattr(stop_signals.hosts, 'are_several', lambda: True)
   monkeypatch.setattr(
-      loop.multihost_utils, 'reached_preemption_sync_point',
+      stop_signals.multihost_utils, 'reached_preemption_sync_point',
       lambda step: asked.append(step) or step == heard + 1,
   )
   kept = Kept()
