@@ -169,8 +169,7 @@ def _states(
 
 
 def to_do(targets: Sequence[artifact.Artifact]) -> list[artifact.Artifact]:
-  """What has to be made, or be there for it, needs before those that need them.
-  """
+  """What has to be made, and what it needs that is given, needs first."""
   return [one for one, (state, _) in _states(targets).items()
           if state != 'done']
 

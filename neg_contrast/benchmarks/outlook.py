@@ -18,8 +18,6 @@ from neg_contrast.data import sources, thin_data
 from neg_contrast.evaluation import evaluations, judged
 from neg_contrast.models import by_name, given, glance, hub
 from neg_contrast.training import (
-  label_space_runs,
-  mixture_artifacts,
   run_artifacts,
   run_record,
   run_settings,
@@ -122,8 +120,8 @@ class _Look:
     if name is None or name in self._asked:
       return
     self._asked.add(name)
-    is_here, problem = by_name.hub_name(one.checkpoint) is None, (
-        hub.problem(name))
+    is_here = by_name.hub_name(one.checkpoint) is None
+    problem = hub.problem(name)
     if problem and is_here:
       self._seen.notes.append(f'{problem}. The copy that is kept here is used')
     elif problem:
@@ -141,7 +139,7 @@ class _Look:
 
   def _look_at_sizes(self, run: run_artifacts.Run) -> None:
     """Whether there is enough data, and how much of it is cut."""
-    sets = _trained_on(run)
+    sets = plan_costs.trained_on(run)
     if len(sets) != 1 or isinstance(run, run_artifacts.CachedRun):
       return  # Several sets, of which none has to be large.
     found = self._peeks.get(cast(dataset_lib.Data, sets[0][0]))
@@ -154,7 +152,7 @@ class _Look:
         count, run.config.data.batch_size,
         run_settings.total_steps(run.config, count),
         tune.queries.number if tune else None,
-        bool(run.config.evaluation.patience),
+        run.config.evaluation.may_stop_early,
     ))
     if seen is not None and seen.tokenizer is not None:
       lengths = plan_costs.lengths_of(found, seen)
@@ -185,7 +183,7 @@ class _Look:
   def _peek(self, data: dataset_lib.Data) -> peek_lib.Peek:
     """Looks at a data set, and at the splits of it that are needed."""
     configs = [config for run in self._of(run_artifacts.Run)
-               for own, config in _trained_on(run) if own == data]
+               for own, config in plan_costs.trained_on(run) if own == data]
     tuned = any(config.evaluation.eval_steps for config in configs)
     needed = [
         *[config.data.train_split for config in configs],
@@ -195,17 +193,6 @@ class _Look:
     ]
     return peek_lib.look(data.config, tuple(dict.fromkeys(needed)),
                          tuned and data.config.train_split in needed)
-
-
-def _trained_on(
-    run: run_artifacts.Run
-) -> list[tuple[artifact.Artifact, run_settings.RunSettings]]:
-  """Data with judgements of people, and the settings of a training on it."""
-  if isinstance(run, label_space_runs.LabelSpaceRun):
-    return []  # It has labels of its own.
-  if isinstance(run, mixture_artifacts.MixtureRun):
-    return [(one.data, one.config) for one in run.mixture.sets]
-  return [(run.gold or run.data, run.config)]
 
 
 def _check_mesh(config: run_settings.RunSettings) -> None:

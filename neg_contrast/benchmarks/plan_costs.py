@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from neg_contrast import progress
-from neg_contrast.artifacts import artifact
+from neg_contrast.artifacts import artifact, places
 from neg_contrast.benchmarks import device_speed, expense
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import peek as peek_lib
@@ -21,6 +21,7 @@ from neg_contrast.training import (
   run_artifacts,
   run_log,
   run_record,
+  run_settings,
 )
 
 _MOST_LINES = 12
@@ -90,9 +91,11 @@ def _expenses(needed, peeks, glances) -> Iterator[expense.Expense]:
       if found is not None and not found.is_prepared:
         yield expense.of_data(found)
     elif isinstance(one, run_artifacts.Run):
-      found, seen = _of_run(one, peeks), glances.get(one.start)
-      if found is not None and seen is not None and seen.shape is not None:
-        yield _of_training(one, found, seen, peeks)
+      seen = glances.get(one.start)
+      if seen is not None and seen.shape is not None:
+        of_run = _of_training(one, seen, peeks)
+        if of_run is not None:
+          yield of_run
     elif isinstance(one, corpus_vectors.Embeddings):
       found, seen = peeks.get(one.data), _seen(one.model, glances)
       if found is not None and seen is not None and seen.shape is not None:
@@ -104,22 +107,33 @@ def _expenses(needed, peeks, glances) -> Iterator[expense.Expense]:
         )
 
 
-def _of_run(run, peeks) -> peek_lib.Peek | None:
+def trained_on(
+    run: run_artifacts.Run
+) -> list[tuple[artifact.Artifact, run_settings.RunSettings]]:
+  """Data with judgements of people, and the settings of a training on it.
+
+  Args:
+    run: the training; one with a label space has labels of its own, and no
+      data.
+  """
   if isinstance(run, label_space_runs.LabelSpaceRun):
+    return []
+  if isinstance(run, mixture_artifacts.MixtureRun):
+    return [(one.data, one.config) for one in run.mixture.sets]
+  return [(run.gold or run.data, run.config)]
+
+
+def _of_training(run, seen, peeks) -> expense.Expense | None:
+  """Of several data sets, lengths are those of the first; None: unknown."""
+  sets = trained_on(run)
+  found = peeks.get(sets[0][0]) if sets else None
+  if found is None:
     return None
-  if isinstance(run, mixture_artifacts.MixtureRun):
-    return peeks.get(run.mixture.sets[0].data)
-  return peeks.get(run.gold or run.data)
-
-
-def _of_training(run, found, seen, peeks) -> expense.Expense:
-  examples = expense.examples_of(run, found).number
-  if isinstance(run, mixture_artifacts.MixtureRun):
-    own = [(one, peeks.get(one.data)) for one in run.mixture.sets]
-    examples = sum(
-        peek.splits[one.config.data.train_split].positives.number
-        for one, peek in own if peek is not None
-    )
+  examples = sum(
+      peeks[data].splits[config.data.train_split].positives.number
+      for data, config in sets if peeks.get(data) is not None
+  ) if isinstance(run, mixture_artifacts.MixtureRun) else (
+      expense.examples_of(run, found).number)
   return expense.of_training(
       run, examples, found, lengths_of(found, seen),
       expense.model_of(seen.shape), seen.tokenizer is not None,
@@ -134,22 +148,26 @@ def _seen(model, glances) -> glance.Glance | None:
 
 
 def _stops_early(one: artifact.Artifact) -> bool:
-  return isinstance(one, run_artifacts.Run) and bool(
-      one.config.evaluation.patience and one.config.evaluation.eval_steps
-  )
+  return isinstance(one, run_artifacts.Run) and (
+      one.config.evaluation.may_stop_early)
 
 
 def _disk(size: float, needed: Sequence[artifact.Artifact]) -> str:
-  """Bytes that are written, beside those that are free."""
-  places = {pathlib.Path(one.workdir) for one in needed
-            if isinstance(one, run_artifacts.Run)}
-  place = next(iter(places), pathlib.Path()).absolute()
+  """Bytes that are written, beside those that are free on this disk.
+
+  What goes to a bucket is written on this disk first.
+  """
+  workdir = next((one.workdir for one in needed
+                  if isinstance(one, run_artifacts.Run)), pathlib.Path())
+  place = places.on_disk(workdir).absolute()
   while not place.exists():
     place = place.parent
   free = shutil.disk_usage(place).free
-  short = ' MORE THAN IS FREE;' if size > free else ''
+  is_short = size > free
+  short = ' MORE THAN IS FREE;' if is_short else ''
+  is_named = is_short or places.is_remote(workdir)
   return (f'disk: about {_size(size)};{short} {_size(free)} are free at '
-          f'{place if short else "the workdir"}')
+          f'{place if is_named else "the workdir"}')
 
 
 def _time(found, needed, glances, limit) -> str:
