@@ -18,12 +18,7 @@ from neg_contrast.jobs.common import (
   shown_hits,
 )
 from neg_contrast.models import by_name
-from neg_contrast.retrieval import (
-  by_document,
-  corpus_index,
-  vectors,
-)
-from neg_contrast.retrieval import retriever as retriever_lib
+from neg_contrast.retrieval import by_document, corpus_index, vectors
 from neg_contrast.settings import config as config_lib
 
 
@@ -44,7 +39,7 @@ def query_features(config: config_lib.Config) -> dict[str, Any]:
   """
   try:
     values = json.loads(config.query_features or '{}')
-  except ValueError as e:
+  except (RecursionError, ValueError) as e:
     raise config.error('query_features', f'is no json ({e}); write it as '
                        '\'{"location": "Paris"}\'') from None
   if not isinstance(values, dict):
@@ -86,11 +81,8 @@ class SearchJob:
 
   @functools.cached_property
   def _index(self) -> corpus_index.CorpusIndex:
-    config, folder = self._config, self._workdir / retriever_lib.FOLDER
-    data = dataset_lib.data_of(config.data)
-    return corpus_index.CorpusIndex(
-        settings_of_rooms.vectors(config, data, folder),
-        settings_of_rooms.search(config), folder,
+    return settings_of_rooms.index(
+        self._config, dataset_lib.data_of(self._config.data), self._workdir
     )
 
   def _answer(self, query: str) -> str:

@@ -9,7 +9,6 @@ from neg_contrast.artifacts import artifact
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.jobs.common import checks, settings_of_rooms
 from neg_contrast.retrieval import corpus_index
-from neg_contrast.retrieval import retriever as retriever_lib
 from neg_contrast.settings import config as config_lib
 
 _USUAL_QUERY = 'what people ask for in a few words'
@@ -89,11 +88,7 @@ class ServeJob:
 
   @functools.cached_property
   def _index(self) -> corpus_index.CorpusIndex:
-    config, folder = self._config, self._workdir / retriever_lib.FOLDER
-    return corpus_index.CorpusIndex(
-        settings_of_rooms.vectors(config, self._data, folder),
-        settings_of_rooms.search(config), folder,
-    )
+    return settings_of_rooms.index(self._config, self._data, self._workdir)
 
 
 def _public(source: str) -> str:

@@ -3,8 +3,13 @@
 import pathlib
 
 from neg_contrast.artifacts import artifact
-from neg_contrast.retrieval import corpus_vectors, search_settings
+from neg_contrast.retrieval import (
+  corpus_index,
+  corpus_vectors,
+  search_settings,
+)
 from neg_contrast.retrieval import encoding as encoding_lib
+from neg_contrast.retrieval import retriever as retriever_lib
 from neg_contrast.settings import config as config_lib
 from neg_contrast.settings import keys
 from neg_contrast.training import run_settings
@@ -44,4 +49,14 @@ def vectors(
   return corpus_vectors.by_checkpoint(
       data, encoding(config), folder, config.checkpoint, config.seed,
       config.model,
+  )
+
+
+def index(
+    config: config_lib.Config, data: artifact.Artifact, workdir: pathlib.Path
+) -> corpus_index.CorpusIndex:
+  """What `config.checkpoint` searches a corpus with, kept in a workdir."""
+  folder = workdir / retriever_lib.FOLDER
+  return corpus_index.CorpusIndex(
+      vectors(config, data, folder), search(config), folder
   )
