@@ -194,8 +194,8 @@ class Dataset:
 
 
 _MEASURED = set[tuple[Any, ...]]()
-"""Texts, as input of some length, that this process has measured: once, since 21
-million passages take a second and 340 MB."""
+"""Texts, as input of some length, that this process has measured. Once
+is enough: 21 million passages take a second and 340 MB."""
 
 
 def _warn_of_cuts(role: str, texts: tokenized.TokenizedTexts) -> None:
