@@ -169,7 +169,7 @@ def test_embeddings_on_disk_are_those_in_memory(root, tmp_path):
 
 def test_says_when_many_passages_are_cut(root, monkeypatch):
   said = []
-  dataset._warn_once.cache_clear()
+  dataset._MEASURED.clear()
   monkeypatch.setattr(dataset.logging, 'warning',
                       lambda text, *args: said.append(text % args))
   load_retriever(root).make()

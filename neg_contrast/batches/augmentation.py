@@ -65,7 +65,8 @@ class Augmentation:
     which all sequences are packed.
 
     Args:
-      role: of the sequences; others than `roles` stay as they are.
+      role: of the sequences; others than `roles` stay as they are, and so do
+        features beside text.
       step: of the training.
       numbers: `[examples] int`, of the batch.
       sequences: with special tokens, cut already.
@@ -74,6 +75,10 @@ class Augmentation:
     """
     if role not in self.roles:
       return sequences
+    if isinstance(sequences, sequences_lib.Featured):
+      return dataclasses.replace(sequences, tokens=self(
+          role, step, numbers, sequences.tokens, places
+      ))
     if places is None:
       places = np.arange(len(numbers))
     changed = sequences_lib.listed(
@@ -91,7 +96,7 @@ class Augmentation:
 
     Each word is drawn for by itself. Between two special tokens, such as a
     title or a mention, one word at least stays: where all would be deleted,
-    that with the highest draw. A sequence grows never.
+    that with the highest draw. A sequence never grows.
 
     Args:
       ids: `[tokens] int`.
@@ -108,7 +113,8 @@ class Augmentation:
     if not count:
       return ids
     draws = rng.random(count)
-    others = rng.choice(self.words.replacements, count)
+    others = (rng.choice(self.words.replacements, count) if self.replacement
+              else ids[begins])  # A vocabulary may have none to choose from.
     fate = np.searchsorted(
         np.cumsum([self.deletion, self.replacement, self.masking]), draws,
         'right',

@@ -196,7 +196,7 @@ class Featured:
     rows: `[sequences] int`, which text of the table each is.
   """
 
-  tokens: 'Sequences | Chained'
+  tokens: 'AnySequences'
   table: FeatureValues
   rows: Integer[np.ndarray, ' sequences']
 

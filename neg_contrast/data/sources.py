@@ -107,9 +107,11 @@ def fetch(spec: str) -> None:
 
 def _hint(place: str) -> str:
   """The likeliest reader of a place, if there is one."""
+  if not place:
+    return ''
   path = places.path(place)
   try:
-    likely = _likely(path) if place and path.exists() else None
+    likely = _likely(path) if path.exists() else None
   except OSError:  # A name too long, or not to be read.
     likely = None
   if likely is None:

@@ -5,7 +5,7 @@ The library is imported where a name of the hub is met.
 
 import pathlib
 
-from neg_contrast import errors
+from neg_contrast.data import hub_snapshots
 
 _FILES = ('*.json', '*.safetensors', '*.txt', '*.model')
 _SECONDS = 5.0  # A plan waits no longer.
@@ -17,13 +17,8 @@ def cached(name: str) -> pathlib.Path | None:
   Args:
     name: of the hub.
   """
-  import huggingface_hub
-
-  try:
-    folder = pathlib.Path(huggingface_hub.snapshot_download(
-        name, allow_patterns=list(_FILES), local_files_only=True
-    ))
-  except (OSError, ValueError):  # LocalEntryNotFoundError is both.
+  folder = hub_snapshots.cached(name, 'model', _FILES)
+  if folder is None:
     return None
   is_whole = next(folder.rglob('config.json'), None) is not None and (
       next(folder.rglob('*.safetensors'), None) is not None)
@@ -39,18 +34,7 @@ def download(name: str) -> pathlib.Path:
   Raises:
     UserError: it can't be downloaded.
   """
-  import huggingface_hub
-
-  try:
-    return pathlib.Path(huggingface_hub.snapshot_download(
-        name, allow_patterns=list(_FILES)
-    ))
-  except (OSError, ValueError, huggingface_hub.errors.HfHubHTTPError) as e:
-    raise errors.UserError(
-        f'{name}: neither a folder here nor a model that could be downloaded '
-        f'({type(e).__name__}). Check the name and the connection, or download '
-        'it elsewhere and give its folder'
-    ) from None
+  return hub_snapshots.download(name, 'model', _FILES)
 
 
 def problem(name: str) -> str | None:

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from neg_contrast import errors
-from neg_contrast.batches import augmentation, word_table
+from neg_contrast.batches import augmentation, packing, word_table
 from neg_contrast.data import sequences as sequences_lib
+from neg_contrast.data.side_features import feature_kinds, feature_table
 from neg_contrast.jobs import train, train_reranker
 from neg_contrast.models import by_name
 from neg_contrast.settings import config as config_lib
@@ -147,6 +148,38 @@ def test_roles_and_places():
   after = only('passage', 0, np.array([8, 9]), before, places)
   for number, (old, new) in enumerate(zip(before, after, strict=True)):
     assert (old.tolist() == new.tolist()) == (number not in places)
+
+
+def test_features_beside_text_stay():
+  """Of queries and positives, as of negatives."""
+  (price,) = feature_kinds.parse_all(['price:numeric'])
+  table = feature_table.FeatureTable.of(
+      [price], [price.keep([float(n) for n in range(40)])])
+  rows = np.random.default_rng(0).permutation(40)
+  plain = texts(6).take(rows)
+  before = sequences_lib.Featured(plain, table, rows)
+  places = np.array([3, 30])
+  change = make(deletion=0.9)
+  after = change('passage', 0, np.array([8, 9]), before, places)
+  want = change('passage', 0, np.array([8, 9]), plain, places)
+  layout = packing.plan(after.lengths, 2, 40)
+  packed = packing.fill(layout, after)
+  np.testing.assert_array_equal(
+      packed.token_ids, packing.fill(layout, want).token_ids)
+  found = packed.side_features['price-numeric']
+  assert found[layout.group, layout.slot].tolist() == [
+      [1, float(row)] for row in rows]
+
+
+def test_a_vocabulary_without_words_to_replace_others():
+  change = make(deletion=0.5)
+  bare = dataclasses.replace(change, words=dataclasses.replace(
+      change.words, replacements=np.zeros(0, np.int32)))
+  before = texts(7)
+  for one, other in zip(*(
+      augment('query', 1, np.arange(40), before) for augment in (change, bare)
+  ), strict=True):
+    assert one.tolist() == other.tolist()
 
 
 def test_a_sequence_of_special_tokens_alone():

@@ -1,14 +1,17 @@
 """The data of a job: its splits, what is refused, and what is its identity."""
 
 import json
+import types
 
 import pytest
 
 from neg_contrast import errors
 from neg_contrast.artifacts import artifact
 from neg_contrast.data import dataset as dataset_lib
+from neg_contrast.data import statistics
+from neg_contrast.data import tokenizer as tokenizer_lib
 from neg_contrast.settings import config as config_lib
-from tests import corpora
+from tests import corpora, tiny
 
 PASSAGES = {f'p{n}': ('same' if n < 2 else f'title {n}', f'text {n}')
             for n in range(6)}
@@ -149,3 +152,28 @@ def test_broken_records_are_skipped_where_that_is_asked_for(tmp_path):
   with open(tmp_path / 'other' / 'data' / 'corpus.jsonl', 'a') as f:
     f.write(json.dumps({'_id': '', 'text': 'no id'}) + '\n')
   assert len(skipping.load().prepared.passages) == 6
+
+
+def test_a_store_is_measured_once_for_each_length(tmp_path, monkeypatch):
+  tiny.write_tokenizer(tmp_path / 'tokenizer')
+  tokenizer = tokenizer_lib.load_tokenizer(str(tmp_path / 'tokenizer'))
+
+  def model(length):
+    text = types.SimpleNamespace(
+        length=lambda _: length, prefix=lambda _: '', title_end='',
+        markers=('[unused0]', '[unused1]'),
+    )
+    return types.SimpleNamespace(tokenizer=tokenizer, text=text)
+
+  measure, measured = statistics.measure_lengths, []
+  monkeypatch.setattr(statistics, 'measure_lengths', lambda texts: (
+      measured.append(texts.max_length) or measure(texts)))
+  said = []
+  monkeypatch.setattr(dataset_lib.logging, 'warning',
+                      lambda text, *args: said.append(text % args))
+  data = data_of(tmp_path)
+  for length in (4, 4, 99, 4):  # [CLS], a title, [SEP], a text and [SEP].
+    for loaded in (data.load(), dataset_lib.Dataset(data.config)):
+      loaded.tokenize(model(length), 'passage')
+  assert measured == [4, 99]
+  assert len(said) == 1 and said[0].startswith('100% of the passages')

@@ -1013,3 +1013,11 @@ def test_hint_of_a_folder_of_parquet(tmp_path):
   write(tmp_path / 'data' / 'train-0.parquet', '')
   with pytest.raises(errors.UserError, match=f'did you mean hf:{tmp_path}'):
     sources.open_source(str(tmp_path), records.InvalidRecords(False))
+
+
+def test_no_hint_without_a_place(tmp_path, monkeypatch):
+  """The folder of the program is not searched."""
+  write(tmp_path / 'train-0.parquet', '')
+  monkeypatch.chdir(tmp_path)
+  with pytest.raises(errors.UserError, match='unknown scheme "x"; write one'):
+    sources.open_source('x:', records.InvalidRecords(False))

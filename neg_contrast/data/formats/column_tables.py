@@ -94,6 +94,7 @@ class _Parquet:
           number += 1
           yield f'{path}: row {number}', row
 
+
 @contextlib.contextmanager
 def _parquet_file(path: pathlib.Path) -> Iterator[Any]:
   try:

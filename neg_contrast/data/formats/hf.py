@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from neg_contrast import errors
-from neg_contrast.data import records
+from neg_contrast.data import hub_snapshots, records
 from neg_contrast.data.formats import column_tables, files
 from neg_contrast.data.formats import given_pairs as pairs
 
@@ -39,6 +39,7 @@ _CORPUS, _QUERIES, _JUDGEMENTS = 'corpus', 'queries', ('qrels', 'default')
 _NUMBERED = re.compile(r'(?:hard_)?negatives?_\d+')
 _CONVERTED = 'refs/convert/parquet'  # Where the hub keeps them of any data set.
 _NAME = re.compile(r'[\w.-]+(/[\w.-]+)?')
+_FILES = ('*.parquet',)
 
 
 def open_hf(place: str, invalid: records.InvalidRecords) -> records.Source:
@@ -85,43 +86,28 @@ def locate(name: str) -> pathlib.Path:
         f'hf:{name}: neither a folder here nor a name of the hub, such as '
         'hf:sentence-transformers/natural-questions'
     )
-  import huggingface_hub
-
-  try:
-    return _cached(name) or _download(name)
-  except (OSError, ValueError, huggingface_hub.errors.HfHubHTTPError) as e:
-    raise errors.UserError(
-        f'hf:{name}: neither a folder here nor a data set that could be '
-        f'downloaded ({type(e).__name__}). Check the name and the connection, '
-        'or download its Parquet files elsewhere and give their folder'
-    ) from None
-
-
-def _download(name: str, **how: Any) -> pathlib.Path:
-  """The folder of a snapshot with Parquet files, which is downloaded.
-
-  Raises:
-    OSError: the network, or the hub, fails. Other errors of the hub too.
-  """
-  import huggingface_hub
-
-  download = functools.partial(
-      huggingface_hub.snapshot_download, name, repo_type='dataset',
-      allow_patterns=['*.parquet'], **how,
-  )
-  found = pathlib.Path(download())
-  if next(found.rglob('*.parquet'), None) is None:
-    found = pathlib.Path(download(revision=_CONVERTED))
-  return found
+  return _cached(name) or _download(name)
 
 
 def _cached(name: str) -> pathlib.Path | None:
   """The folder of an earlier download; None: there is none."""
-  try:
-    found = _download(name, local_files_only=True)
-  except (OSError, ValueError):
-    return None
-  return found if next(found.rglob('*.parquet'), None) else None
+  for revision in (None, _CONVERTED):
+    found = hub_snapshots.cached(name, 'dataset', _FILES, revision)
+    if found is not None and _has_tables(found):
+      return found
+  return None
+
+
+def _download(name: str) -> pathlib.Path:
+  """The folder of a download; raises as `locate`."""
+  found = hub_snapshots.download(name, 'dataset', _FILES, scheme='hf:')
+  return found if _has_tables(found) else hub_snapshots.download(
+      name, 'dataset', _FILES, _CONVERTED, scheme='hf:'
+  )
+
+
+def _has_tables(folder: pathlib.Path) -> bool:
+  return next(folder.rglob('*.parquet'), None) is not None
 
 
 def is_here(place: str) -> bool:
