@@ -72,7 +72,10 @@ def test_of_a_stage_2_it_is_what_stage_1_starts_from(model):
 def test_a_workdir_in_a_bucket_is_known_as_one_of_a_disk(tmp_path):
   pytest.importorskip('gcsfs')
   work = tmp_path / 'work'
-  tiny.train_only(tmp_path, work, optim__steps=2, negatives__sources=())
+  tiny.write_model(tmp_path / 'model')
+  (work / 'checkpoints' / '2').mkdir(parents=True)
+  (work / 'checkpoints' / '2' / '_METADATA').write_text('{}')
+  loading.save_description(work, start(tmp_path / 'model').load())
   with bucket.running(tmp_path / 'cache'):
     place = f'{bucket.BUCKET}/work'
     bucket.upload(work, place)
