@@ -18,12 +18,13 @@ class Found:
     passage: title, text and ids.
     score: of its embedding and the query's.
     match: (start, end) in characters of the part of `passage.text` whose own
-      embedding is nearest to the query's; (0, 0) if the text is blank.
+      embedding is nearest to the query's; (0, 0) if the text is blank, or if
+      nobody asked for it.
   """
 
   passage: records.Passage
   score: float
-  match: tuple[int, int]
+  match: tuple[int, int] = (0, 0)
 
 
 class Answers(list[Found]):
