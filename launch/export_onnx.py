@@ -18,7 +18,6 @@ Texts get the prompt of the model card first, and the folder's tokenizer.json.
 """
 
 import argparse
-import json
 import pathlib
 import sys
 from typing import Any
@@ -132,7 +131,7 @@ def main() -> None:
   except ImportError as e:
     sys.exit(f'error: {e.name} is missing: pip install torch '
              'sentence-transformers onnx onnxruntime onnxscript')
-  except (ValueError, json.JSONDecodeError) as e:
+  except ValueError as e:
     sys.exit(f'error: {e}')
 
 

@@ -47,7 +47,7 @@ class MtebEncoder:
     Args:
       model_name: as for `load_encoder`.
       revision: by which mteb tells results apart; None: of the weights.
-      device: nothing is done with it: all devices compute.
+      device: ignored, for mteb's sake; all devices compute.
       **settings: config keys, as for `load_encoder`.
 
     Raises:
@@ -89,26 +89,28 @@ class MtebEncoder:
         passage for batch in inputs for passage in _passages(batch)
     ])
 
-  def similarity(self, embeddings1: Any, embeddings2: Any) -> Any:
-    """`[n, m] float32` scores of the model, as a torch tensor.
+  def similarity(
+      self, embeddings1: Any, embeddings2: Any
+  ) -> Float[np.ndarray, 'queries passages']:
+    """`[n, m] float32` scores of the model.
 
     Args:
-      embeddings1: `[n, features]` or `[features]`, of queries.
-      embeddings2: `[m, features]` or `[features]`, of passages.
+      embeddings1: `[n, features]` or `[features]`, of queries: an array, or one
+        of mteb's tensors.
+      embeddings2: `[m, features]` or `[features]`, likewise, of passages.
     """
-    import torch
-
-    scores = self.encoder.score(*map(jnp.atleast_2d, _arrays(
+    query_vecs, passage_vecs = map(np.atleast_2d, _arrays(
         embeddings1, embeddings2
-    )))
-    return torch.from_numpy(np.array(scores))
+    ))
+    return np.array(self.encoder.score(
+        jnp.asarray(query_vecs), jnp.asarray(passage_vecs)
+    ))
 
-  def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Any:
-    """`[n] float32` scores of line and line, as a torch tensor."""
-    import torch
-
-    scores = self.encoder.score.pairs(*_arrays(embeddings1, embeddings2))
-    return torch.from_numpy(np.array(scores))
+  def similarity_pairwise(
+      self, embeddings1: Any, embeddings2: Any
+  ) -> Float[np.ndarray, ' pairs']:
+    """`[n] float32` scores of vector n and vector n; else as `similarity`."""
+    return self.encoder.score_pairs(*_arrays(embeddings1, embeddings2))
 
   @property
   def mteb_model_meta(self) -> Any:
@@ -225,9 +227,9 @@ def _passages(batch: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield from (('', text) for text in batch['text'])
 
 
-def _arrays(*embeddings: Any) -> list[jax.Array]:
-  """Arrays of torch tensors, or of what is like an array."""
-  return [jnp.asarray(np.asarray(one, np.float32)) for one in embeddings]
+def _arrays(*embeddings: Any) -> list[np.ndarray]:
+  """float32 arrays of arrays and of tensors, which NumPy converts."""
+  return [np.asarray(one, np.float32) for one in embeddings]
 
 
 def _name(checkpoint: opening.Checkpoint) -> str:

@@ -15,6 +15,7 @@ from neg_contrast.api import (
   results,
   setting_keys,
 )
+from neg_contrast.artifacts import places
 from neg_contrast.models import exported_model
 from neg_contrast.retrieval import finding, text_encoder
 from neg_contrast.retrieval import retriever as retriever_lib
@@ -68,7 +69,7 @@ class Training:
   @functools.cached_property
   def retriever(self) -> retriever_lib.Retriever:
     """Of its passages; the workdir keeps their vectors."""
-    root = pathlib.Path(self.source.partition(':')[2]).parents[1]
+    root = places.path(self.source.partition(':')[2]).parents[1]
     return opening.load_retriever(
         self.workdir, self.source, self.workdir,
         **{**job_folders.settings_of(root), **self._settings},
@@ -97,8 +98,9 @@ class Training:
       UserError: another model is there, or no folder of that kind can hold this
         one.
     """
-    place = pathlib.Path(self.workdir / 'exported' if folder is None
-                         else folder)
+    place = self.workdir / 'exported' if folder is None else (
+        places.path(folder)
+    )
     config = setting_keys.from_file('export', None,
                                     {'checkpoint': os.fspath(self)})
     commands.run_job(config, place, listeners.Listener(), is_printed=False)

@@ -177,7 +177,7 @@ def _missing(name: str, *wanted: kinds.Kind) -> str | None:
           name, 'generator' if kinds.GENERATOR in wanted else 'encoder'
       )
     elif kind.weights:
-      kinds.check_trained(pathlib.Path(name))
+      kinds.check_trained(places.path(name))
   except errors.UserError as e:
     return str(e)
   return None
@@ -217,7 +217,7 @@ def describe(
   """
   if not is_workdir(name):
     return loading.shape_by_name(name, config)
-  spec, text, _ = loading.read_description(pathlib.Path(name))
+  spec, text, _ = loading.read_description(places.path(name))
   return spec, text
 
 

@@ -1,10 +1,10 @@
 """What is known of a model before its weights are read."""
 
 import dataclasses
-import pathlib
 from typing import Any
 
 from neg_contrast import errors
+from neg_contrast.artifacts import places
 from neg_contrast.data import tokenizer as tokenizer_lib
 from neg_contrast.models import (
   by_name,
@@ -107,7 +107,7 @@ def _tokenizer(name: str) -> tokenizer_lib.Tokenizer | None:
     UserError: it is broken.
   """
   if kinds.kind_of(name) is not None:
-    return loading.read_description(pathlib.Path(name))[2]
+    return loading.read_description(places.path(name))[2]
   if by_name.hub_name(name):
     return None
   if model_names.is_random(name):

@@ -332,10 +332,11 @@ def _public(value: Any) -> Any:
 def _set_keys(
     section: str, values: Mapping[str, Any]
 ) -> Iterator[tuple[str, Any]]:
-  """The keys of a section that have other values than their defaults."""
+  """Keys and values of a section that differ from the defaults."""
   defaults = config_lib.base_config().to_dict()[section]
   for key, value in values.items():
-    if json.dumps(value) != json.dumps(defaults.get(key, ...), default=str):
+    # As json, since a run's list is a tuple among the defaults.
+    if key not in defaults or json.dumps(value) != json.dumps(defaults[key]):
       yield key, value
 
 

@@ -24,6 +24,7 @@ from neg_contrast.models import shape as shape_lib
 
 # Key of config_sentence_transformers.json that holds what only we can use.
 OWN_KEY = 'neg_contrast'
+_ROLES = 'query', 'passage'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -94,15 +95,12 @@ def load_towers(name: str) -> dict[str, Pretrained]:
       config; names the file and key.
   """
   folder = model_names.locate(name)
-  towers = {role: folder / role for role in ('query', 'passage')}
-  if all((f / 'modules.json').exists() for f in towers.values()):
-    return {role: _load_folder(f) for role, f in towers.items()}
+  if towers := _folders_of_towers(folder):
+    return {role: _load_folder(place) for role, place in towers.items()}
   if blink_pretrained.is_blink(folder):
     fingerprint = tensor_files.fingerprint_of(folder)
-    return {role: Pretrained(
-        folder, fingerprint, *tower, pooling='cls', normalize=False,
-        title_end=blink_pretrained.TITLE_END,
-    ) for role, tower in blink_pretrained.read(folder).items()}
+    return {role: _tower_of_blink(folder, fingerprint, *tower)
+            for role, tower in blink_pretrained.read(folder).items()}
   return {'shared': _load_folder(folder)}
 
 
@@ -112,17 +110,30 @@ def describe_towers(folder: pathlib.Path) -> dict[str, Pretrained]:
   Raises:
     UserError: a file is missing, broken, or of another architecture.
   """
-  towers = {role: folder / role for role in ('query', 'passage')}
-  if all((f / 'modules.json').exists() for f in towers.values()):
-    return {role: _describe_folder(f) for role, f in towers.items()}
+  if towers := _folders_of_towers(folder):
+    return {role: _describe_folder(place) for role, place in towers.items()}
   if blink_pretrained.is_blink(folder):
     shape = families.shape_of(folder, 'encoder')
     tensor_files.find(folder)
-    return {role: Pretrained(
-        folder, '', shape, {}, pooling='cls', normalize=False,
-        title_end=blink_pretrained.TITLE_END,
-    ) for role in towers}
+    return {role: _tower_of_blink(folder, '', shape, {}) for role in _ROLES}
   return {'shared': _describe_folder(folder)}
+
+
+def _folders_of_towers(folder: pathlib.Path) -> dict[str, pathlib.Path]:
+  """The folders of two towers; none, if the model is one folder."""
+  towers = {role: folder / role for role in _ROLES}
+  is_two = all((place / 'modules.json').exists() for place in towers.values())
+  return towers if is_two else {}
+
+
+def _tower_of_blink(
+    folder: pathlib.Path, fingerprint: str, shape: shape_lib.Shape,
+    params: dict[str, Any],
+) -> Pretrained:
+  return Pretrained(
+      folder, fingerprint, shape, params, pooling='cls', normalize=False,
+      title_end=blink_pretrained.TITLE_END,
+  )
 
 
 def projection_features(name: str) -> int | None:

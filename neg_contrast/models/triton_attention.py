@@ -7,6 +7,7 @@ queries and sums of keys are loops of their own in the backward pass, since
 programs of a GPU share no memory that they could add to in order.
 """
 
+import dataclasses
 import functools
 from typing import Any
 
@@ -39,26 +40,66 @@ def kernel(
     pattern: of the layer.
     interpret: run it step by step in XLA, on any platform.
   """
-  is_local = pattern.window is not None and pattern.window <= _LOCAL_SIZE
-  size = _LOCAL_SIZE if is_local else _SIZE
-  split = lambda a: _padded(a, size).reshape(
-      len(a), -(-a.shape[1] // size) * size, -1, head_features
-  )
 
   def forward(query, key, value, segment_ids):
-    arrays = [split(a) for a in (query, key, value)]
-    ranges = range_attention.key_ranges(_with_own(segment_ids, size), pattern)
-    rows, length, heads, _ = arrays[0].shape
+    call = _Call(query.shape, head_features, pattern, interpret)
+    mixed, logs = call.forward(segment_ids, query, key, value)
+    return mixed, (mixed, logs[:, :, None])  # Four axes: `over_rows`.
+
+  def backward(query, key, value, gradient, segment_ids, mixed, logs):
+    call = _Call(query.shape, head_features, pattern, interpret)
+    return call.backward(
+        segment_ids, (query, key, value, gradient), mixed, logs[:, :, 0]
+    )
+
+  return flash_attention.Kernel(forward, backward)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Call:
+  """The kernels for arrays of one shape.
+
+  Attributes:
+    shape: rows, length and width of queries.
+    head_features: of a head.
+    pattern: of the layer.
+    interpret: see `kernel`.
+  """
+
+  shape: tuple[int, int, int]
+  head_features: int
+  pattern: pattern_lib.Pattern
+  interpret: bool
+
+  @property
+  def size(self) -> int:
+    """Tokens of a block: small ones, where windows are."""
+    window = self.pattern.window
+    is_local = window is not None and window <= _LOCAL_SIZE
+    return _LOCAL_SIZE if is_local else _SIZE
+
+  @property
+  def length(self) -> int:
+    """Tokens of a row in whole blocks."""
+    return -(-self.shape[1] // self.size) * self.size
+
+  def forward(self, segment_ids, query, key, value):
+    """Mixed values as `query`, and `[rows, heads, length] float32` logarithms
+    of the sums of weights."""
+    arrays = [self._split(a) for a in (query, key, value)]
+    ids = _with_own(segment_ids, self.size)
+    ranges = range_attention.key_ranges(ids, self.pattern)
+    rows, length, heads, features = arrays[0].shape
+    size = self.size
     mixed, logs = pl.pallas_call(
         functools.partial(_forward, size=size),
         grid=(length // size, rows, heads),
         in_specs=[
             _bounds_spec(length // size), *[_token_spec(size)] * 2,
-            _block_spec(size, head_features),
-            *[_row_spec(length, head_features)] * 2,
+            _block_spec(size, features), *[_row_spec(length, features)] * 2,
         ],
         out_specs=[
-            _block_spec(size, head_features),
+            _block_spec(size, features),
             pl.BlockSpec((None, None, size), lambda b, r, h: (r, h, b)),
         ],
         out_shape=[
@@ -66,48 +107,65 @@ def kernel(
             jax.ShapeDtypeStruct((rows, heads, length), jnp.float32),
         ],
         compiler_params=plgpu.CompilerParams(
-            num_warps=4 if head_features <= 64 else 8, num_stages=2
+            num_warps=4 if features <= 64 else 8, num_stages=2
         ),
-        cost_estimate=_cost(arrays[0], pattern, size, 2),
-        interpret=interpret,
+        cost_estimate=_cost(arrays[0], self.pattern, size, 2),
+        interpret=self.interpret,
         name='triton_attention_forward',
     )(_bounds(ranges, size), *ranges, *arrays)
-    joined = mixed.reshape(rows, length, -1)[:, : query.shape[1]]
-    return joined, (joined, logs[:, :, None])  # Four axes: `over_rows`.
+    return self._joined(mixed), logs
 
-  def backward(query, key, value, gradient, segment_ids, mixed, logs):
-    arrays = [split(a) for a in (query, key, value, gradient)]
-    ids = _with_own(segment_ids, size)
-    ranges = range_attention.key_ranges(ids, pattern)
+  def backward(self, segment_ids, inputs, mixed, logs):
+    """Gradients of query, key and value.
+
+    Args:
+      segment_ids: `[rows, length] int32`.
+      inputs: query, key, value, and the gradient of the mixed values.
+      mixed: what `forward` gave.
+      logs: likewise.
+    """
+    arrays = [self._split(a) for a in inputs]
+    ids = _with_own(segment_ids, self.size)
+    ranges = range_attention.key_ranges(ids, self.pattern)
+    bounds = _bounds(ranges, _BACKWARD_SIZE), _bounds(
+        _query_ranges(ids, self.pattern), _BACKWARD_SIZE
+    )
     means = jnp.sum(
-        arrays[-1].astype(jnp.float32) * split(mixed).astype(jnp.float32), -1
+        arrays[-1].astype(jnp.float32)
+        * self._split(mixed).astype(jnp.float32), -1
     ).swapaxes(1, 2)
-    rows, length, heads, _ = arrays[0].shape
-    block = _BACKWARD_SIZE
+    rows, length, heads, features = arrays[0].shape
+    size = _BACKWARD_SIZE
     of_row = pl.BlockSpec((None, None, length), lambda b, r, h: (r, h, 0))
     gradients = pl.pallas_call(
-        functools.partial(_backward, size=block),
-        grid=(length // block, rows, heads),
+        functools.partial(_backward, size=size),
+        grid=(length // size, rows, heads),
         in_specs=[
-            *[_bounds_spec(length // block)] * 2,
+            *[_bounds_spec(length // size)] * 2,
             *[_all_tokens_spec(length)] * 2,
-            *[_row_spec(length, head_features)] * 4, of_row, of_row,
+            *[_row_spec(length, features)] * 4, of_row, of_row,
         ],
-        out_specs=[_block_spec(block, head_features)] * 3,
-        out_shape=[jax.ShapeDtypeStruct(arrays[0].shape, query.dtype)] * 3,
+        out_specs=[_block_spec(size, features)] * 3,
+        out_shape=[
+            jax.ShapeDtypeStruct(arrays[0].shape, inputs[0].dtype)
+        ] * 3,
         compiler_params=plgpu.CompilerParams(num_warps=4, num_stages=2),
-        cost_estimate=_cost(arrays[0], pattern, block, 7),
-        interpret=interpret,
+        cost_estimate=_cost(arrays[0], self.pattern, size, 7),
+        interpret=self.interpret,
         name='triton_attention_backward',
-    )(
-        _bounds(ranges, block), _bounds(_query_ranges(ids, pattern), block),
-        *ranges, *arrays, logs[:, :, 0], means,
-    )
-    return tuple(
-        a.reshape(rows, length, -1)[:, : query.shape[1]] for a in gradients
+    )(*bounds, *ranges, *arrays, logs, means)
+    return tuple(map(self._joined, gradients))
+
+  def _split(self, array):
+    """Whole blocks, `[rows, length, heads, head_features]`."""
+    return _padded(array, self.size).reshape(
+        len(array), self.length, -1, self.head_features
     )
 
-  return flash_attention.Kernel(forward, backward)
+  def _joined(self, array):
+    """`[rows, length, width]` of the caller again."""
+    rows, length, _ = self.shape
+    return array.reshape(rows, self.length, -1)[:, :length]
 
 
 def _padded(array, size):

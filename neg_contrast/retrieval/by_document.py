@@ -9,7 +9,8 @@ _FIRST = 4  # Times as many passages as documents are wanted, at first.
 
 def find(
     search: Callable[[vectors.QueryLike, int], list[finding.Found]],
-    query: vectors.QueryLike, depth: int,
+    query: vectors.QueryLike,
+    depth: int,
     passages: int,
 ) -> list[finding.Found]:
   """The best documents for a query, each with its best passage.

@@ -1,7 +1,6 @@
 """The vectors of a corpus and its queries as files, for others."""
 
 import abc
-import contextlib
 import dataclasses
 import functools
 import pathlib
@@ -85,9 +84,9 @@ class ExportedVectors(artifact.Named):
         continue
       manifest |= {name: len(ids), 'features': source.dim}
       if self._kind is not None:
-        with contextlib.closing(self._shards(
+        with self._shards(
             scratch, role, ids, source.dim, prepared.passages
-        )) as shards:
+        ) as shards:
           source.fill(role, shards)
         continue
       write_ids(scratch / f'{name}.ids.txt', ids)

@@ -3,7 +3,6 @@
 import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 
-import jax.numpy as jnp
 import numpy as np
 
 from neg_contrast import html_parts
@@ -19,12 +18,13 @@ class Found:
     passage: title, text and ids.
     score: of its embedding and the query's.
     match: (start, end) in characters of the part of `passage.text` whose own
-      embedding is nearest to the query's; (0, 0) if the text is blank.
+      embedding is nearest to the query's; (0, 0) if the text is blank, or if
+      nobody asked for it.
   """
 
   passage: records.Passage
   score: float
-  match: tuple[int, int]
+  match: tuple[int, int] = (0, 0)
 
 
 class Answers(list[Found]):
@@ -120,11 +120,7 @@ def matching_parts(
       for passage, of in zip(passages, parts, strict=True)
       for start, end in of
   ])
-  asked = np.repeat(query_vecs, counts, axis=0)
-  # NumPy compiles nothing anew for another number of parts.
-  scores = (np.einsum('pd,pd->p', asked, vecs) if encoder.score.is_dot
-            else np.asarray(encoder.score.pairs(*map(jnp.asarray,
-                                                     (asked, vecs)))))
+  scores = encoder.score_pairs(np.repeat(query_vecs, counts, axis=0), vecs)
   return [
       of[int(np.argmax(some))] if of else (0, 0)
       for of, some in zip(parts, np.split(scores, np.cumsum(counts)[:-1]),

@@ -4,10 +4,8 @@ import functools
 import pathlib
 from collections.abc import Sequence
 
-import jax.numpy as jnp
 import numpy as np
 
-from neg_contrast import scoring
 from neg_contrast.artifacts import folders
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.retrieval import (
@@ -16,12 +14,10 @@ from neg_contrast.retrieval import (
   kept_index,
   search_settings,
   searched_parts,
-  vector_table,
 )
 from neg_contrast.retrieval import vectors as vectors_lib
 
 FOLDER = 'retrieval'  # Of a workdir.
-QueryLike = vectors_lib.QueryLike
 _PAIRS_AT_ONCE = 16384
 
 
@@ -65,7 +61,9 @@ class Retriever:
     self._rows, self._among = rows, among
     self._quantized = settings.quantized(dataset.prepared, rows)
 
-  def find(self, query: QueryLike, depth: int = 10) -> finding.Answers:
+  def find(
+      self, query: vectors_lib.QueryLike, depth: int = 10
+  ) -> finding.Answers:
     """The best passages for a query, best first, with their matching parts.
 
     Raises:
@@ -74,17 +72,23 @@ class Retriever:
     return self.find_each([query], depth)[0]
 
   def find_each(
-      self, queries: Sequence[QueryLike], depth: int = 10
+      self, queries: Sequence[vectors_lib.QueryLike], depth: int = 10
   ) -> finding.AnswerSets:
     """`find` for many queries, which are encoded and searched together.
 
     The first call encodes the corpus and compiles. A later one compiles where
     it has many more or fewer texts to encode, by a factor of two.
+
+    Raises:
+      TypeError: a single text is given, not a list.
+      ValueError: as `find`.
     """
     return finding.find_each(self._encoder, self._dataset.prepared.passages,
                              self.search_vecs, queries, depth)
 
-  def search(self, queries: Sequence[QueryLike], depth: int = 100) -> hits.Hits:
+  def search(
+      self, queries: Sequence[vectors_lib.QueryLike], depth: int = 100
+  ) -> hits.Hits:
     """The best passages of each query, as rows of the whole corpus."""
     return self.search_vecs(self._encoder.encode_queries(queries), depth)
 
@@ -145,9 +149,15 @@ class Retriever:
     Returns:
       `[queries, some] float32`, -inf for padding.
     """
-    return _score_pairs(
-        self._encoder.score, query_vecs, self.vectors.passage_vecs, rows
-    )
+    scores = np.full(rows.shape, -np.inf, np.float32)
+    lines, columns = np.nonzero(rows >= 0)
+    for begin in range(0, len(lines), _PAIRS_AT_ONCE):
+      line, column = (places[begin : begin + _PAIRS_AT_ONCE]
+                      for places in (lines, columns))
+      scores[line, column] = self._encoder.score_pairs(
+          query_vecs[line], self.vectors.passage_vecs[rows[line, column]]
+      )
+    return scores
 
   @property
   def is_exact(self) -> bool:
@@ -218,23 +228,3 @@ class Retriever:
   def _as_rows(self, found: hits.Hits) -> hits.Hits:
     """Places in the index as rows of the whole corpus."""
     return hits.renumber(found, self._rows)
-
-
-def _score_pairs(
-    score: scoring.ScoreFunction,
-    query_vecs: np.ndarray,
-    passage_vecs: vector_table.Rows,
-    rows: np.ndarray,
-) -> np.ndarray:
-  """`Retriever.score`, some pairs at a time."""
-  scores = np.full(rows.shape, -np.inf, np.float32)
-  lines, columns = np.nonzero(rows >= 0)
-  for begin in range(0, len(lines), _PAIRS_AT_ONCE):
-    line, column = (places[begin : begin + _PAIRS_AT_ONCE]
-                    for places in (lines, columns))
-    vecs = query_vecs[line], passage_vecs[rows[line, column]]
-    scores[line, column] = (
-        np.einsum('pd,pd->p', *vecs) if score.is_dot
-        else score.pairs(*map(jnp.asarray, vecs))
-    )
-  return scores

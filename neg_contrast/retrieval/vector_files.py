@@ -7,7 +7,7 @@ import csv
 import dataclasses
 import json
 import pathlib
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 
 import numpy as np
 
@@ -94,7 +94,8 @@ class VectorShards:
   """Takes adjacent vectors in order, and writes files of so many rows.
 
   It stands in for the array that an encoder writes to; what is not on disk is
-  one block of the encoder.
+  one block of the encoder. As a context manager it ends the last file, and
+  checks that no row is missing unless the block raises.
   """
 
   def __init__(
@@ -151,21 +152,21 @@ class VectorShards:
       ))
       self._done, begin = span.stop, end
 
-  def close(self) -> None:
-    """Ends the last file.
+  def __enter__(self) -> 'VectorShards':
+    return self
 
-    Raises:
-      ValueError: rows are missing.
-    """
+  def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    self._end_file()
+    if kind is None and self._done != len(self):
+      raise ValueError(f'{self._done} rows of {len(self)} were written')
+
+  def _end_file(self) -> None:
     if self._writer is not None:
       self._writer.close()
       self._writer = None
-    if self._done != len(self):
-      raise ValueError(f'{self._done} rows of {len(self)} were written')
 
   def _open(self, shard: int) -> None:
-    if self._writer is not None:
-      self._writer.close()
+    self._end_file()
     shards = -(-len(self) // self._shard_rows)
     writer = self._kind.write(
         self._folder / f'{self._name}-{shard:05}-of-{shards:05}'
@@ -192,7 +193,8 @@ def import_parquet():
   return pyarrow, parquet
 
 
-def _numbers(vecs: np.ndarray):
-  """Of each row, with as few digits as give the same float32 again."""
+def _numbers(vecs: np.ndarray) -> Iterator[str]:
+  """Numbers of each row, with as few digits as give the same float32 again.
+  """
   for row in vecs:
     yield ','.join(row.astype(str).tolist())

@@ -11,7 +11,9 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float
 
 from neg_contrast import scoring
 from neg_contrast.data import records
@@ -35,7 +37,7 @@ class WithFeatures:
 
 
 PassageLike = str | tuple[str, str] | records.Passage | WithFeatures
-"""A text, a (title, text), or a passage of a corpus."""
+"""A text, a (title, text), a passage of a corpus, or a text with features."""
 QueryLike = str | WithFeatures
 """A text, by itself or with features."""
 
@@ -65,6 +67,25 @@ class Encoder(abc.ABC):
   @abc.abstractmethod
   def encode_passages(self, passages: Sequence[PassageLike]) -> np.ndarray:
     """`[passages, features] float32` of any passages."""
+
+  def score_pairs(
+      self,
+      query_vecs: Float[np.ndarray, 'pairs query_features'],
+      passage_vecs: Float[np.ndarray, 'pairs passage_features'],
+  ) -> Float[np.ndarray, ' pairs']:
+    """`[pairs] float32` scores of vector n and vector n.
+
+    Dot products are NumPy's, which compiles nothing for a new number of pairs.
+
+    Args:
+      query_vecs: `[pairs, features] float32`, as `encode_queries` gives them.
+      passage_vecs: likewise, of passages.
+    """
+    if self.score.is_dot:
+      return np.einsum('pd,pd->p', query_vecs, passage_vecs)
+    return np.asarray(self.score.pairs(
+        jnp.asarray(query_vecs), jnp.asarray(passage_vecs)
+    ))
 
 
 class Vectors(abc.ABC):

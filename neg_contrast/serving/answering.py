@@ -1,6 +1,5 @@
 """Answers to requests, by a model and an index."""
 
-import dataclasses
 import itertools
 import time
 from collections.abc import Callable, Sequence
@@ -11,22 +10,6 @@ import numpy as np
 from neg_contrast.data import records
 from neg_contrast.retrieval import finding, retriever, vectors
 from neg_contrast.serving import client_requests
-
-
-@dataclasses.dataclass(frozen=True)
-class Hit:
-  """A passage that was found.
-
-  Attributes:
-    passage: title, text and ids.
-    score: of its vector and the query's.
-    match: (start, end) of the part of the text that matches best, in
-      characters; None: it was not asked for.
-  """
-
-  passage: records.Passage
-  score: float
-  match: tuple[int, int] | None = None
 
 
 class Answerer:
@@ -93,7 +76,7 @@ class Answerer:
     """An answer to each request of a batch.
 
     Returns:
-      Lists of `Hit` for each query of a `SearchRequest`; for an
+      Lists of `finding.Found` for each query of a `SearchRequest`; for an
       `EncodeRequest` an array `[texts, features] float32`.
     """
     vecs = self._encode(batch)
@@ -129,12 +112,13 @@ class Answerer:
     if passages:
       vecs['passage'] = encoder.encode_passages(passages)
     self._on_stage('encode', time.monotonic() - began)
-    places, made = {'query': 0, 'passage': 0}, []
+    places: dict[str, int] = {'query': 0, 'passage': 0}
+    of_requests = []
     for role, one in zip(roles, batch, strict=True):
       begin = places[role]
       places[role] += one.size
-      made.append(vecs[role][begin : places[role]])
-    return made
+      of_requests.append(vecs[role][begin : places[role]])
+    return of_requests
 
   def _search(self, vecs: Sequence[np.ndarray]):
     """(rows, scores) of each query, in order."""
@@ -150,10 +134,10 @@ class Answerer:
       request: client_requests.SearchRequest,
       query_vec: np.ndarray,
       found: tuple[np.ndarray, np.ndarray],
-  ) -> list[Hit]:
+  ) -> list[finding.Found]:
     rows, scores = (of[: request.depth] for of in found)
     passages = [self._passages[int(row)] for row in rows if row >= 0]
-    matches: Sequence[tuple[int, int] | None] = [None] * len(passages)
+    matches = [(0, 0)] * len(passages)
     if request.with_match:
       began = time.monotonic()
       matches = finding.matching_parts(
@@ -161,5 +145,6 @@ class Answerer:
           np.repeat(query_vec[None], len(passages), axis=0), passages,
       )
       self._on_stage('match', time.monotonic() - began)
-    return [Hit(passage, float(score), match) for passage, score, match
-            in zip(passages, scores, matches, strict=False)]
+    return [finding.Found(passage, float(score), match)
+            for passage, score, match in zip(
+                passages, scores[rows >= 0], matches, strict=True)]

@@ -51,8 +51,9 @@ class Batcher:
     self._has_more = asyncio.Event()
 
   def count_waiting(self) -> int:
-    """Texts that wait for a batch."""
-    return sum(request.size for request, _ in self._waiting)
+    """Texts that wait for a batch, and that somebody waits for."""
+    return sum(request.size for request, future in self._waiting
+               if not future.done())
 
   @contextlib.asynccontextmanager
   async def running(self):

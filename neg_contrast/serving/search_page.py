@@ -13,7 +13,7 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-from neg_contrast.serving import answering
+from neg_contrast.retrieval import finding
 
 _TEMPLATE = 'search.html.jinja'
 _WORDS_AROUND = 60
@@ -65,7 +65,7 @@ def render(
     about: About,
     query: str = '',
     depth: int | None = None,
-    hits: Sequence[answering.Hit] | None = None,
+    hits: Sequence[finding.Found] | None = None,
     error: str = '',
     seconds: float = 0.0,
 ) -> str:
@@ -111,8 +111,8 @@ def _parts() -> tuple[Any, str]:
   return environment.get_template(_TEMPLATE), f'sha256-{code}'
 
 
-def _shown(hit: answering.Hit) -> Shown:
-  text, (begin, end) = hit.passage.text, hit.match or (0, 0)
+def _shown(hit: finding.Found) -> Shown:
+  text, (begin, end) = hit.passage.text, hit.match
   before, after = text[:begin].split(' '), text[end:].split(' ')
   if len(before) > _WORDS_AROUND:
     before = ['…', *before[-_WORDS_AROUND:]]

@@ -13,8 +13,8 @@ from starlette import applications, exceptions, middleware, routing
 from starlette import requests as starlette_requests
 from starlette.responses import HTMLResponse, JSONResponse, Response
 
+from neg_contrast.retrieval import finding
 from neg_contrast.serving import (
-  answering,
   batching,
   client_requests,
   http_guard,
@@ -115,7 +115,8 @@ class WebApp:
     found = await self._answer(web, asked)
     return JSONResponse({'results': [
         {'query': query,
-         'hits': [_to_json(rank, hit) for rank, hit in enumerate(hits, 1)]}
+         'hits': [_to_json(rank, hit, asked.with_match)
+                  for rank, hit in enumerate(hits, 1)]}
         for query, hits in zip(asked.queries, found, strict=True)
     ]})
 
@@ -227,7 +228,9 @@ async def _fail(web: _Web, error: Exception) -> Response:
   return JSONResponse({'error': 'the server failed; its log says why'}, 500)
 
 
-def _to_json(rank: int, hit: answering.Hit) -> dict[str, Any]:
+def _to_json(
+    rank: int, hit: finding.Found, with_match: bool
+) -> dict[str, Any]:
   passage = hit.passage
   made = {
       'rank': rank, 'score': hit.score, 'id': passage.id,
@@ -235,8 +238,6 @@ def _to_json(rank: int, hit: answering.Hit) -> dict[str, Any]:
   }
   if passage.document_id:
     made['document_id'] = passage.document_id
-  if hit.match is not None:
+  if with_match:
     made['match'] = list(hit.match)
   return made
-
-

@@ -25,8 +25,8 @@ def test_metrics_are_a_table():
       'bm25', '0.5000', '0.2500', '', 'trained', '0.7500', '', '1.0000']
   assert '<b>0.7500</b>' in page and '<b>0.5000</b>' not in page
   assert '<b>' not in results.Metrics({'a': {'mrr@10': 1.0}})._repr_html_()
-  assert isinstance(metrics, dict) and metrics == dict(metrics)
-  assert results.Metrics()._repr_html_()
+  nothing = test_html_parts.check(results.Metrics()._repr_html_())
+  assert nothing.cells == ['system']
 
 
 @pytest.mark.parametrize('text', HOSTILE)

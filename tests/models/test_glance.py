@@ -16,7 +16,7 @@ from neg_contrast.models import (
   tensor_files,
 )
 from neg_contrast.settings import config as config_lib
-from tests import tiny
+from tests import bucket, tiny
 
 
 @pytest.fixture
@@ -67,6 +67,23 @@ def test_of_a_stage_2_it_is_what_stage_1_starts_from(model):
   )
   seen = glance.look(second)
   assert seen.name == str(model) and seen.text.passage_length == 20
+
+
+def test_a_workdir_in_a_bucket_is_known_as_one_of_a_disk(tmp_path):
+  pytest.importorskip('gcsfs')
+  work = tmp_path / 'work'
+  tiny.write_model(tmp_path / 'model')
+  (work / 'checkpoints' / '2').mkdir(parents=True)
+  (work / 'checkpoints' / '2' / '_METADATA').write_text('{}')
+  loading.save_description(work, start(tmp_path / 'model').load())
+  with bucket.running(tmp_path / 'cache'):
+    place = f'{bucket.BUCKET}/work'
+    bucket.upload(work, place)
+    assert by_name.missing(place) is None
+    here, there = map(glance.look, (
+        given.Checkpoint(str(work)), given.Checkpoint(place)))
+  assert there.shape == here.shape and there.text == here.text
+  assert there.tokenizer.sha256 == here.tokenizer.sha256
 
 
 def test_a_generator_has_no_encoder(model):

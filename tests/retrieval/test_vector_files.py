@@ -17,15 +17,14 @@ VECS = np.random.default_rng(0).normal(size=(7, 5)).astype(np.float32)
 
 def write(folder, kind, shard_rows, blocks=(3, 3, 1), titles=TITLES):
   """The files, written by blocks of some rows."""
-  shards = vector_files.VectorShards(
+  begin = 0
+  with vector_files.VectorShards(
       folder, 'passages', vector_files.VECTOR_FILES[kind], VECS.shape,
       shard_rows, lambda rows: [IDS[row] for row in rows],
-      titles and (lambda rows: [titles[row] for row in rows]))
-  begin = 0
-  for size in blocks:
-    shards[begin : begin + size] = VECS[begin : begin + size]
-    begin += size
-  shards.close()
+      titles and (lambda rows: [titles[row] for row in rows])) as shards:
+    for size in blocks:
+      shards[begin : begin + size] = VECS[begin : begin + size]
+      begin += size
   return sorted(folder.iterdir())
 
 
@@ -82,18 +81,26 @@ def test_rows_in_another_order_are_refused(tmp_path):
     write(tmp_path, 'json', 4, blocks=(3,))
 
 
+def test_a_failure_is_told_as_it_is(tmp_path):
+  """Not that rows are missing then, which follows from it."""
+  full = lambda rows: (_ for _ in ()).throw(OSError('disk full'))
+  with pytest.raises(OSError, match='disk full'), vector_files.VectorShards(
+      tmp_path, 'passages', vector_files.VECTOR_FILES['json'], (7, 5), 4,
+      full) as shards:
+    shards[0:3] = VECS[:3]
+
+
 def test_memory_does_not_grow_with_the_rows(tmp_path):
   pytest.importorskip('pyarrow')
   rows, block = 12_000, np.zeros((500, 64), np.float32)
   peaks = []
   for count in (rows // 4, rows):
-    shards = vector_files.VectorShards(
-        tmp_path, f'p{count}', vector_files.VECTOR_FILES['csv'], (count, 64),
-        2000, lambda some: [str(row) for row in some], None)
     tracemalloc.start()
-    for begin in range(0, count, 500):
-      shards[begin : begin + 500] = block
-    shards.close()
+    with vector_files.VectorShards(
+        tmp_path, f'p{count}', vector_files.VECTOR_FILES['csv'], (count, 64),
+        2000, lambda some: [str(row) for row in some], None) as shards:
+      for begin in range(0, count, 500):
+        shards[begin : begin + 500] = block
     peaks.append(tracemalloc.get_traced_memory()[1])
     tracemalloc.stop()
   assert peaks[1] < 1.5 * peaks[0] < rows * 64 * 4

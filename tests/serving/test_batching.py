@@ -94,6 +94,25 @@ def test_too_many_are_refused():
   run(body, wait_seconds=0)
 
 
+def test_who_left_takes_no_place():
+  async def body(batcher, doubler):
+    doubler.may_go.clear()
+    first = asyncio.create_task(batcher.submit(Ask(0)))
+    await asyncio.to_thread(doubler.has_begun.wait)
+    left = [asyncio.create_task(batcher.submit(Ask(n))) for n in range(8)]
+    await asyncio.sleep(0)
+    for one in left:
+      one.cancel()
+    await asyncio.sleep(0)
+    assert batcher.count_waiting() == 0
+    stays = asyncio.create_task(batcher.submit(Ask(9)))
+    await asyncio.sleep(0)
+    doubler.may_go.set()
+    assert await asyncio.gather(first, stays) == [0, 18]
+
+  assert run(body, wait_seconds=0) == [[0], [9]]
+
+
 def test_who_left_is_not_answered():
   async def body(batcher, doubler):
     doubler.may_go.clear()

@@ -4,9 +4,12 @@ import contextlib
 import http.client
 import json
 import os
+import select
 import shutil
 import signal
 import socket
+import subprocess
+import sys
 import time
 
 import pytest
@@ -17,12 +20,13 @@ from neg_contrast import errors
 from neg_contrast.serving import server
 from neg_contrast.settings import serve_settings
 from tests import processes
+from tests.serving import large_answers
 
 BROWSER = next(filter(None, map(shutil.which, (
     'chromium', 'chromium-browser', 'google-chrome', 'chrome'))), None)
 READ_SECONDS = 2
-# Answers fill the buffers of the system before one waits for its reader.
-PATIENCE_SECONDS = 240
+BUFFER_BYTES = 4096  # Of the system, for what a client has not read.
+PATH_OF_LARGE_ANSWERS = '/search?query=a'
 
 
 @contextlib.contextmanager
@@ -44,6 +48,19 @@ def running(served, *flags):
     yield process, int(line.partition(';')[0].rpartition(':')[2])
   finally:
     process.kill()
+
+
+@contextlib.contextmanager
+def hosting_large_answers():
+  """A server in a process of its own, of long passages; yields its port."""
+  process = subprocess.Popen(
+      [sys.executable, '-m', large_answers.__name__, str(READ_SECONDS),
+       str(BUFFER_BYTES)], stdout=subprocess.PIPE, text=True)
+  try:
+    yield int(process.stdout.readline())
+  finally:
+    process.kill()
+    process.communicate()
 
 
 @pytest.fixture(scope='module')
@@ -120,26 +137,25 @@ def test_clients_that_leave(port):
   assert status == 200 and json.loads(body)['results'][0]['query'] == 'word3'
 
 
-def test_a_client_that_does_not_read(served):
-  """Its connection ends, although the answer was never taken."""
-  with running(served, '--config.serve.answer_seconds=1') as (_, port):
-    body = json.dumps({'queries': ['word1'] * 64, 'depth': 26})
-    wish = ('POST /search HTTP/1.1\r\nHost: localhost\r\nContent-Length: '
-            f'{len(body)}\r\n\r\n{body}').encode()
+def test_a_client_that_does_not_read():
+  """Its connection ends, although it never took the whole answer."""
+  with hosting_large_answers() as port:
+    status, body = get(port, PATH_OF_LARGE_ANSWERS)
+    assert status == 200 and len(body) > 20 * BUFFER_BYTES
     client = socket.socket()
-    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)
     client.settimeout(60)
     client.connect(('127.0.0.1', port))
     with client:
-      client.setblocking(False)
-      began, sent = time.monotonic(), 0
-      with contextlib.suppress(ConnectionError):
-        while time.monotonic() - began < PATIENCE_SECONDS:
-          try:
-            sent += client.send(wish)
-          except BlockingIOError:
-            time.sleep(0.1)
-      assert time.monotonic() - began < PATIENCE_SECONDS and sent
+      client.sendall(f'GET {PATH_OF_LARGE_ANSWERS} HTTP/1.1\r\n'
+                     'Host: localhost\r\n\r\n'.encode())
+      began, ending = time.monotonic(), select.poll()
+      ending.register(client, 0)  # A reset is told, whoever asks for nothing.
+      assert ending.poll(60_000)
+      assert time.monotonic() - began > READ_SECONDS / 2
+      with pytest.raises(ConnectionResetError):
+        while client.recv(65536):
+          pass
     assert get(port, '/health')[0] == 200
 
 

@@ -17,12 +17,11 @@ def shards(tmp_path_factory):
   pytest.importorskip('pyarrow')
   folder = tmp_path_factory.mktemp('shards')
   vecs = np.random.default_rng(0).normal(size=(ROWS, DIM)).astype(np.float32)
-  written = vector_files.VectorShards(
+  with vector_files.VectorShards(
       folder, 'passages', vector_files.VECTOR_FILES['parquet'], vecs.shape, 900,
       lambda rows: [IDS[row] for row in rows],
-      lambda rows: [TITLES[row] for row in rows])
-  written[0:ROWS] = vecs
-  written.close()
+      lambda rows: [TITLES[row] for row in rows]) as written:
+    written[0:ROWS] = vecs
   return vector_store.ExportedShards(folder, 'a fingerprint', ROWS, DIM), vecs
 
 
