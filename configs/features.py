@@ -23,20 +23,11 @@ from neg_contrast.settings import config as config_lib
 def get_config(arg=None):
   """Takes `negatives=`, as in configs/squad_stage2.py."""
   args = config_lib.arguments(arg, negatives='random')
-  config = config_lib.base_config()
+  config = presets.beside(__file__, 'own_data', negatives=args['negatives'])
   config.data.batch_size = 32
-  config.model.init = 'minilm'
   config.model.features = ('location:categorical',)
-  config.model.query_length = 64
   config.model.passage_length = 128
-  presets.set_negatives(config, args['negatives'], 1)
-  config.optim.optimizer = 'adamw'
   config.optim.learning_rate = 5e-5
-  config.optim.schedule = 'linear'
-  config.optim.warmup_steps = 10
-  config.optim.weight_decay = 0.01
-  config.optim.epochs = 3
-  config.evaluation.eval_steps = 50
-  config.evaluation.patience = 3
-  config.checkpointing.save_steps = 50
+  config.evaluation.hybrid = False
+  config.evaluation.criterion = config_lib.base_config().evaluation.criterion
   return config

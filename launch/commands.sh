@@ -1,6 +1,6 @@
 # shellcheck shell=bash
-# Sourced by the launchers: how they refuse, print and run commands. They set
-# dry_run: empty runs commands, anything else prints them.
+# Sourced by the launchers: how they read options, and refuse, print and run
+# commands. They set dry_run: empty runs commands, anything else prints them.
 
 die() {
   echo "error: $*" >&2
@@ -27,6 +27,30 @@ call() {  # Runs a command; with --dry-run prints it.
   fi
 }
 
+# read_options NAMES SWITCHES WORD...: reads words up to the first `--`, sets the
+# variable NAME for --NAME=VALUE and SWITCH=1 for --SWITCH (`_` for `-`), and
+# `taken` to their number.
+read_options() {
+  local names=" $1 " switches=" $2 dry-run " word option known value
+  shift 2
+  # shellcheck disable=SC2034  # The launchers shift by it.
+  taken=0
+  for word in "$@"; do
+    [ "$word" != -- ] || return 0
+    option=${word#--}
+    option=${option%%=*}
+    case $word in
+      --*=*) known=$names value=${word#*=} ;;
+      --*) known=$switches value=1 ;;
+      *) known='' value='' ;;
+    esac
+    [[ $option != *' '* && $known == *" $option "* ]] ||
+      die "unknown option $word; flags of neg_contrast.main come after --"
+    printf -v "${option//-/_}" %s "$value"
+    taken=$((taken + 1))
+  done
+}
+
 check() {  # check OPTION VALUE PATTERN EXAMPLE: refuses other values.
   local pattern="^($3)\$"
   [[ $2 != *$'\n'* && $2 =~ $pattern ]] ||
@@ -46,6 +70,11 @@ check_bucket() {  # check_bucket VALUE: a place in Cloud Storage, or nothing.
     [[ $1/ != */../* && $1/ != */./* ]] ||
       die "--bucket=$1: . and .. name no folder in a bucket"
   }
+}
+
+check_words() {  # check_words VERB CONFIG WORD...: `--` and more, as flags are.
+  [ "${3-}" = -- ] && [ $# -gt 3 ] ||
+    die "$1: needs -- and then flags, such as -- --config=configs/$2.py"
 }
 
 check_flags() {  # check_flags FLAGS: those of neg_contrast.main.

@@ -31,21 +31,11 @@ sky() {  # This version; others may have other flags.
 verb=$1
 shift
 name='' bucket='' gpu='' on_demand='' dry_run=''
-while [ $# -gt 0 ] && [ "$1" != -- ]; do
-  case $1 in
-    --name=*) name=${1#*=} ;;
-    --bucket=*) bucket=${1#*=} ;;
-    --gpu=*) gpu=${1#*=} ;;
-    --on-demand) on_demand=1 ;;
-    --dry-run) dry_run=1 ;;
-    *) die "unknown option $1; flags of neg_contrast.main come after --" ;;
-  esac
-  shift
-done
+read_options 'name bucket gpu' on-demand "$@"
+shift "$taken"
 case $verb in
   run)
-    [ "${1-}" = -- ] && [ $# -gt 1 ] || die "run: needs -- and then flags, \
-such as -- --config=configs/quickstart.py"
+    check_words run quickstart "$@"
     shift
     check_flags "$@"
     check_name --name "$name"

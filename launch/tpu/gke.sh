@@ -8,8 +8,9 @@
 # Verbs:
 #   cluster  makes a cluster of one slice, or changes it
 #   image    builds the image of a git revision, and pushes it
-#   run      starts `python -m neg_contrast.main FLAGS` on all hosts of the
-#            slice; Kubernetes starts it again after preemptions
+#   run      starts `python -m neg_contrast.main FLAGS` on a slice of one host
+#            (so far one process alone writes to a bucket); Kubernetes starts it
+#            again after preemptions
 #   wait     until the run has ended; its exit status is that of xpk
 #   state    of the runs
 #   log      the last lines of a run, of all hosts
@@ -17,7 +18,7 @@
 #   delete   gives the cluster back
 #
 # Options:
-#   --type=TYPE      accelerator type, as tpu7x-16 (cluster, run)
+#   --type=TYPE      accelerator type, as tpu7x-8 (cluster, run)
 #   --spot           cheaper, and can be preempted (cluster)
 #   --reservation=R  takes the slice from a reservation (cluster)
 #   --name=NAME      of the run (run, wait, log, stop)
@@ -36,6 +37,15 @@ source launch/commands.sh
 
 xpk() {  # xpk NOUN VERB FLAGS: this version; others may have other flags.
   call uvx xpk@1.16.0 "$@" --cluster="$cluster" "${where[@]}"
+}
+
+has_hosts() {  # Several: xpk gives each 4 chips at most.
+  local size=${type#*-}
+  case $type in
+    *-*x*) [ $((${size//x/*})) -gt 4 ] ;;
+    tpu7x-* | v5p-*) [ "$size" -gt 8 ] ;;  # These count cores, two a chip.
+    *) [ "$size" -gt 4 ] ;;
+  esac
 }
 
 cluster() {  # --num-slices more than one would be another program.
@@ -73,24 +83,9 @@ verb=$1
 shift
 cluster='' zone='' type='' spot='' reservation='' name='' image='' bucket=''
 restarts=50 revision=HEAD project='' dry_run=''
-while [ $# -gt 0 ] && [ "$1" != -- ]; do
-  case $1 in
-    --cluster=*) cluster=${1#*=} ;;
-    --zone=*) zone=${1#*=} ;;
-    --type=*) type=${1#*=} ;;
-    --spot) spot=1 ;;
-    --reservation=*) reservation=${1#*=} ;;
-    --name=*) name=${1#*=} ;;
-    --image=*) image=${1#*=} ;;
-    --bucket=*) bucket=${1#*=} ;;
-    --restarts=*) restarts=${1#*=} ;;
-    --revision=*) revision=${1#*=} ;;
-    --project=*) project=${1#*=} ;;
-    --dry-run) dry_run=1 ;;
-    *) die "unknown option $1; flags of neg_contrast.main come after --" ;;
-  esac
-  shift
-done
+read_options "cluster zone type reservation name image bucket restarts \
+revision project" spot "$@"
+shift "$taken"
 if [ "$verb" = --help ]; then
   usage launch/tpu/gke.sh
   exit
@@ -113,7 +108,7 @@ case $verb in
   cluster | run)
     check --type "$type" \
       '(tpu7x|v6e|v5p|v5litepod)-[1-9][0-9]*(x[1-9][0-9]*){0,2}' \
-      'tpu7x-16, tpu7x-2x2x2 or v6e-16' ;;
+      'tpu7x-8, tpu7x-2x2x1 or v6e-4' ;;
 esac
 case $verb in
   image | run)
@@ -127,10 +122,12 @@ case $verb in
 esac
 case $verb in
   run)
-    [ "${1-}" = -- ] && [ $# -gt 1 ] || die "run: needs -- and then flags, \
-such as -- --config=configs/nq_stage2.py"
+    check_words run nq_stage2 "$@"
     shift
     check_flags "$@"
+    ! has_hosts || die "--type=$type has several hosts. Pods share nothing but \
+a bucket, and so far one process alone writes to one: take 4 chips at most, such \
+as tpu7x-8, or launch/tpu/tpu.sh with --nfs"
     [ -n "$bucket" ] || die 'run: needs --bucket=gs://BUCKET/FOLDER; pods \
 keep nothing'
     check_bucket "$bucket"

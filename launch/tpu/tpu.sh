@@ -19,7 +19,8 @@
 # Options:
 #   --type=TYPE      accelerator type, as v3-32 (create, watch)
 #   --spot           cheaper, and can be preempted (create, watch)
-#   --bucket=gs://B/DIR  takes the place of workdirs/ (run, watch)
+#   --bucket=gs://B/DIR  takes the place of workdirs/ (run, watch); of one host,
+#                    as so far one process alone writes to a bucket
 #   --nfs=HOST:/DIR  mounted on all hosts as workdirs (install, watch)
 #   --service-account=EMAIL  whose rights the hosts have (create, watch)
 #   --revision=REV   git revision (install, watch); HEAD
@@ -42,7 +43,7 @@ on() {  # on WORKERS COMMAND: from the home folder of the hosts.
     --command="$2"
 }
 
-worker() {  # worker WORDS...: what launch/tpu/worker.sh does, on all hosts.
+hosts() {  # hosts WORD...: what launch/tpu/worker.sh does, on all hosts.
   on all "bash neg_contrast/launch/tpu/worker.sh $(quote "$@")"
 }
 
@@ -74,7 +75,7 @@ create() {
   version=$(runtime)
   tpus queued-resources create "$name" --node-id="$name" \
     --accelerator-type="$type" --runtime-version="$version" ${spot:+--spot} \
-    ${account:+--service-account="$account"}
+    ${service_account:+--service-account="$service_account"}
 }
 
 delete() {  # With the TPU that belongs to it.
@@ -135,14 +136,14 @@ watch() {
       SUSPENDED | FAILED | PREEMPTED | TERMINATED)
         delete || true ;;
       *none)
-        install && worker run "$@" || true ;;
+        install && hosts run "$@" || true ;;
       *killed)  # By a signal: a lost host, too little memory.
         kills=$((kills + 1))
         [ $kills -lt 3 ] || die "killed three times; see \
 bash launch/tpu/tpu.sh tail $(quote "${where[@]}" --name="$name")"
-        worker run "$@" || true ;;
+        hosts run "$@" || true ;;
       *failed)
-        worker log || true
+        hosts log || true
         die 'the run failed' ;;
       *busy)
         die 'another run is going on there; stop it first' ;;
@@ -160,7 +161,7 @@ show_watch() {  # The commands of an undisturbed watch, and of a preemption.
   tpu_state
   echo '# then:'
   install
-  worker run "$@"
+  hosts run "$@"
   echo "# every $poll seconds, until it is finished:"
   queue_state
   tpu_state
@@ -173,26 +174,11 @@ show_watch() {  # The commands of an undisturbed watch, and of a preemption.
 [ $# -gt 0 ] || set -- --help
 verb=$1
 shift
-name='' zone='' type='' spot='' bucket='' nfs='' account='' revision=HEAD host=0
-poll=60 project='' dry_run=''
-while [ $# -gt 0 ] && [ "$1" != -- ]; do
-  case $1 in
-    --name=*) name=${1#*=} ;;
-    --zone=*) zone=${1#*=} ;;
-    --type=*) type=${1#*=} ;;
-    --spot) spot=1 ;;
-    --bucket=*) bucket=${1#*=} ;;
-    --nfs=*) nfs=${1#*=} ;;
-    --service-account=*) account=${1#*=} ;;
-    --revision=*) revision=${1#*=} ;;
-    --worker=*) host=${1#*=} ;;
-    --poll=*) poll=${1#*=} ;;
-    --project=*) project=${1#*=} ;;
-    --dry-run) dry_run=1 ;;
-    *) die "unknown option $1; flags of neg_contrast.main come after --" ;;
-  esac
-  shift
-done
+name='' zone='' type='' spot='' bucket='' nfs='' service_account='' worker=0
+revision=HEAD poll=60 project='' dry_run=''
+read_options "name zone type bucket nfs service-account revision worker poll \
+project" spot "$@"
+shift "$taken"
 if [ "$verb" = --help ]; then
   usage launch/tpu/tpu.sh
   exit
@@ -204,7 +190,7 @@ esac
 [ -n "$name" ] && [ -n "$zone" ] || die '--name and --zone are needed'
 check_name --name "$name"
 check --zone "$zone" '[a-z][a-z0-9-]*' 'europe-west4-a'
-check --worker "$host" 'all|[0-9]+' '0 or all'
+check --worker "$worker" 'all|[0-9]+' '0 or all'
 check --poll "$poll" '[0-9]*[.]?[0-9]+' '60'
 check_bucket "$bucket"
 [ -z "$nfs" ] ||
@@ -213,15 +199,14 @@ check_bucket "$bucket"
   die '--nfs and --bucket both say where workdirs lie; name one'
 [ -z "$project" ] ||
   check --project "$project" '[a-z][a-z0-9.:-]*' 'my-project'
-[ -z "$account" ] ||
-  check --service-account "$account" '[A-Za-z0-9._-]+@[A-Za-z0-9.-]+' \
-    'name@my-project.iam.gserviceaccount.com'
+[ -z "$service_account" ] ||
+  check --service-account "$service_account" \
+    '[A-Za-z0-9._-]+@[A-Za-z0-9.-]+' 'name@my-project.iam.gserviceaccount.com'
 [ -z "$type" ] || check_type
 where=(--zone="$zone" ${project:+--project="$project"})
 case $verb in
   watch | run | ssh)
-    [ "${1-}" = -- ] && [ $# -gt 1 ] || die "$verb: needs -- and then flags, \
-such as -- --config=configs/nq_stage2.py"
+    check_words "$verb" nq_stage2 "$@"
     shift ;;
   *) [ $# -eq 0 ] || die "$verb takes no flags of neg_contrast.main" ;;
 esac
@@ -234,25 +219,24 @@ esac
 case $verb in
   watch)
     check_type
-    if [ -z "$bucket$nfs" ]; then
-      has_hosts && die "--type=$type has several hosts, which need \
---nfs=HOST:/DIR or --bucket=gs://BUCKET/FOLDER for what they share"
-      echo 'note: without --bucket a preemption takes the workdirs with it' >&2
-    elif [ -n "$bucket" ] && has_hosts; then
-      echo 'note: so far one process alone writes to a bucket, and the program\
- refuses several; --nfs=HOST:/DIR serves all hosts' >&2
+    if has_hosts; then
+      [ -n "$nfs" ] || die "--type=$type has several hosts, which need \
+--nfs=HOST:/DIR for what they share; so far one process alone writes to a bucket"
+    elif [ -z "$bucket$nfs" ]; then
+      echo 'note: without --bucket or --nfs a preemption takes the workdirs with\
+ it' >&2
     fi
     if [ -n "$dry_run" ]; then show_watch "$@"; else watch "$@"; fi ;;
   create)
     check_type
     create ;;
-  run) worker run "$@" ;;
-  stop) worker stop ;;
-  tail) on "$host" 'bash neg_contrast/launch/tpu/worker.sh tail' ;;
-  ssh) on "$host" "cd neg_contrast && $(quote "$@")" ;;
+  run) hosts run "$@" ;;
+  stop) hosts stop ;;
+  tail) on "$worker" 'bash neg_contrast/launch/tpu/worker.sh tail' ;;
+  ssh) on "$worker" "cd neg_contrast && $(quote "$@")" ;;
   state)
     queue_state
     tpu_state
-    worker state ;;
+    hosts state ;;
   *) "$verb" ;;
 esac

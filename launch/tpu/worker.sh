@@ -6,7 +6,7 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 verb=$1
 shift
-runs=~/neg_contrast_runs  # Of this host; workdirs are in the bucket.
+runs=~/neg_contrast_runs  # Of this host; a bucket or --nfs has the workdirs.
 id=$(printf '%s\0' "$@" | cksum | tr ' ' -)
 folder=$runs/$id
 mkdir -p "$runs"

@@ -59,7 +59,8 @@ def look(start: given.Checkpoint) -> Glance:
     return Glance(name, None, _text(config), None)
   if kinds.kind_of(name) is kinds.RERANKER:
     return Glance(name, None, _text(config), None)
-  spec, text = by_name.describe(name, config)
+  # Features beside text are known with the data, and cost nothing beside it.
+  spec, text = by_name.describe(name, dataclasses.replace(config, features=()))
   return Glance(name, spec, text, _tokenizer(name))
 
 

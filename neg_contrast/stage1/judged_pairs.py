@@ -16,7 +16,7 @@ import numpy as np
 from absl import logging
 
 from neg_contrast import errors, progress
-from neg_contrast.artifacts import arrays, artifact, kept_parts
+from neg_contrast.artifacts import arrays, artifact, kept_parts, places
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import pair_files, synthetic_pairs
 from neg_contrast.data import prepared as prepared_lib
@@ -55,7 +55,7 @@ class PairVerdicts(artifact.Cached):
   @property
   def root(self) -> pathlib.Path:
     """Of the verdicts on all pairs."""
-    return pathlib.Path(self.pairs.config.dir) / 'verdicts'
+    return places.path(self.pairs.config.dir) / 'verdicts'
 
   @property
   def label(self) -> str:

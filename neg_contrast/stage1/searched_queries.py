@@ -115,7 +115,7 @@ class SearchedQueries(pair_folder.Pairs):
     """Searches in parts, which processes divide."""
     passages, search = self.data.load().prepared.passages, self.index.load()
     count = self._count
-    say = progress.Ticker('searching queries', count)
+    say = progress.Ticker('searching parts of the queries', count)
 
     def fill(
         part: int, scratch: pathlib.Path, manifest: dict[str, Any]

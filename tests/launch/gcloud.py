@@ -2,7 +2,7 @@
 
 `FAKE` is a folder: `states.json` holds what the queue will say, a state a
 question (the last one stays); `calls.jsonl` gets the calls; `host-N` are the
-home folders of the hosts. SUSPENDED takes the hosts away.
+home folders of the hosts, `HOSTS` of them. SUSPENDED takes the hosts away.
 """
 
 import json
@@ -14,7 +14,7 @@ import subprocess
 import sys
 
 _FAKE = pathlib.Path(os.environ['FAKE'])
-_HOSTS = [_FAKE / 'host-0', _FAKE / 'host-1']
+_HOSTS = [_FAKE / f'host-{n}' for n in range(int(os.environ['HOSTS']))]
 
 
 def _next_state() -> str:

@@ -16,13 +16,14 @@ ROOT = pathlib.Path(__file__).parents[2]
 SCRIPT = 'launch/tpu/tpu.sh'
 FLAGS = ['--config=configs/nq_stage2.py:stage1=none', '--config.query='
          'it\'s "$HOME" (a  b) `ls` & | \\ * ; {x,y}\n~ #ü', '--config.seed=']
-WATCH = ['--type=v4-16', '--spot', '--poll=0.1', '--bucket=gs://bucket/nc']
-
 BUCKET = 'gs://bucket/nc'
+NFS = '10.0.0.2:/nc'
+WATCH = ['--type=v4-16', '--spot', '--poll=0.1', f'--nfs={NFS}']
+WATCH_ONE = ['--type=v4-8', '--spot', '--poll=0.1', f'--bucket={BUCKET}']
 
 # In place of the Python of a host: notes what neg_contrast.main would get, and
 # ends as EXITS says; it lasts if there is a file `stay`. Its checkpoint is a
-# file below --root, in the bucket that outlives the hosts.
+# file of workdirs, or below --root in the bucket. Both outlive the hosts.
 PYTHON = '''#!/usr/bin/env bash
 case "$1 $2" in
   '-m pip' | -c*) exit ;;
@@ -36,17 +37,23 @@ for word in "$PWD" "$@"; do
 done
 echo "[${line#, }]" >> "$FAKE/runs.jsonl"
 echo "log of $HOME"
+root=workdirs
 for flag in "$@"; do
-  case $flag in
-    --root=gs://*)
-      checkpoint=$FAKE/${flag#--root=gs://}/steps-${HOME##*/}
-      mkdir -p "${checkpoint%/*}"
-      echo "begins at $(cat "$checkpoint" 2> /dev/null || echo 0)"
-      echo 7 > "$checkpoint" ;;
-  esac
+  case $flag in --root=gs://*) root=$FAKE/${flag#--root=gs://} ;; esac
 done
+mkdir -p "$root"
+echo "begins at $(cat "$root/steps-${HOME##*/}" 2> /dev/null || echo 0)"
+echo 7 > "$root/steps-${HOME##*/}"
 [ ! -e "$FAKE/stay" ] || exec sleep 60
 exit "$EXITS"
+'''
+
+# In place of sudo: notes its command, and mounts the folder `disk`.
+SUDO = '''#!/usr/bin/env bash
+echo "${PWD%/neg_contrast} $*" >> "$FAKE/sudo"
+if [ "$1" = mount ]; then
+  mkdir -p "$FAKE/disk" && rmdir workdirs && ln -s "$FAKE/disk" workdirs
+fi
 '''
 
 
@@ -68,13 +75,13 @@ def fake(tmp_path, monkeypatch):
   for name, text in (
       ('gcloud', f'#!/bin/sh\nexec {sys.executable} '
                  f'{ROOT / "tests/launch/gcloud.py"} "$@"\n'),
-      ('python3', PYTHON),
+      ('python3', PYTHON), ('sudo', SUDO),
   ):
     (programs / name).write_text(text)
     (programs / name).chmod(0o755)
   (tmp_path / 'states.json').write_text('["ACTIVE"]')
   for key, value in (('PATH', f'{programs}:{os.environ["PATH"]}'), ('EXITS', 0),
-                     ('FAKE', tmp_path), ('REAL_PYTHON', sys.executable)):
+                     ('FAKE', tmp_path), ('HOSTS', 2)):
     monkeypatch.setenv(key, str(value))
   yield tmp_path
   if list(tmp_path.glob('host-*')):
@@ -104,13 +111,17 @@ def words(call):
   return f'{call[3]} {asked.strip()}'.strip()
 
 
-def test_watch_runs_again_after_a_preemption(fake):
+@pytest.mark.parametrize('hosts,options,root', [
+    (2, WATCH, []), (1, WATCH_ONE, [f'--root={BUCKET}'])], ids=['nfs', 'bucket'])
+def test_watch_runs_again_after_a_preemption(
+    fake, hosts, options, root, monkeypatch):
+  monkeypatch.setenv('HOSTS', str(hosts))
   (fake / 'states.json').write_text(json.dumps(
       ['NONE', 'WAITING_FOR_RESOURCES', *['ACTIVE'] * 12, 'SUSPENDED',
        'NONE', 'PROVISIONING', 'ACTIVE']))
   (fake / 'stay').touch()
   watching = subprocess.Popen(
-      ['bash', SCRIPT, 'watch', '--name=nc', '--zone=z', *WATCH, '--',
+      ['bash', SCRIPT, 'watch', '--name=nc', '--zone=z', *options, '--',
        *FLAGS], cwd=fake / 'code', stdout=subprocess.PIPE, text=True)
   said = []
   for line in watching.stdout:
@@ -128,24 +139,37 @@ def test_watch_runs_again_after_a_preemption(fake):
   start = ['create', 'scp', 'ssh install', 'ssh run']
   assert done == [*start, 'delete', *start]
   create = next(call for call in calls(fake) if words(call) == 'create')
-  assert {'nc', '--node-id=nc', '--zone=z', '--accelerator-type=v4-16',
+  kind = options[0].replace('--type', '--accelerator-type')
+  assert {'nc', '--node-id=nc', '--zone=z', kind,
           '--runtime-version=tpu-ubuntu2204-base', '--spot'} < set(create)
-  # The same command on both hosts, both times, as it was given.
-  hosts = [str(fake / f'host-{n}' / 'neg_contrast') for n in (0, 1)]
+  # The same command on all hosts, both times, as it was given.
+  folders = [str(fake / f'host-{n}' / 'neg_contrast') for n in range(hosts)]
   runs = lines_of(fake / 'runs.jsonl')
-  assert sorted(run[0] for run in runs) == sorted(hosts * 2)
-  assert all(run[1:] == ['-m', 'neg_contrast.main', f'--root={BUCKET}', *FLAGS]
+  assert sorted(run[0] for run in runs) == sorted(folders * 2)
+  assert all(run[1:] == ['-m', 'neg_contrast.main', *root, *FLAGS]
              for run in runs)
-  # The hosts went, the bucket stayed, and the second run began from there.
-  for host in (0, 1):
+  # The hosts went, disk or bucket stayed, and the second run began from there.
+  for host in range(hosts):
     log, = (fake / f'host-{host}').glob('neg_contrast_runs/*-*/log')
     assert log.read_text().splitlines()[1] == 'begins at 7'
   head = ['git', 'rev-parse', 'HEAD']
-  assert (subprocess.check_output(head, cwd=hosts[1])
+  assert (subprocess.check_output(head, cwd=folders[-1])
           == subprocess.check_output(head, cwd=fake / 'code'))
   # A watch that starts anew knows that there is nothing to do.
-  again = tpu(fake, 'watch', *WATCH, flags=FLAGS)
+  again = tpu(fake, 'watch', *options, flags=FLAGS)
   assert again.stdout.count('\n') == again.stdout.count('run: finished') == 1
+
+
+def test_install_mounts_the_disk_on_all_hosts(fake):
+  assert tpu(fake, 'install', f'--nfs={NFS}').returncode == 0
+  mounts = [line for line in (fake / 'sudo').read_text().splitlines()
+            if ' mount ' in line]
+  assert sorted(mounts) == [
+      f'{fake / f"host-{n}"} mount -t nfs -o lookupcache=none {NFS} workdirs'
+      for n in (0, 1)]
+  (fake / 'sudo').unlink()
+  assert tpu(fake, 'install').returncode == 0
+  assert not (fake / 'sudo').exists()  # Nothing is mounted without --nfs.
 
 
 def test_watch_ends_when_the_run_fails(fake, monkeypatch):
@@ -263,6 +287,14 @@ def test_runtime_versions(fake, kind, version):
     (['create', '--type=v3-32/../x'], 'does not look like v3-32'),
     (['create', '--type=tpu7x-16'], 'launch/tpu/gke.sh does'),
     (['watch', '--type=v3-32', '--', 'a'], 'several hosts, which need'),
+    (['watch', '--type=v3-32', f'--bucket={BUCKET}', '--', 'a'],
+     'several hosts, which need --nfs=HOST:/DIR'),
+    (['install', f'--nfs={NFS}', f'--bucket={BUCKET}'], '--nfs and --bucket'),
+    (['install', '--nfs=/work'], '--nfs=/work: does not look like 10.0.0.2:/'),
+    (['install', '--nfs=h:/$(id)'], '--nfs=h:/$(id): does not look like'),
+    (['state', '--spot=1'], 'unknown option --spot=1'),
+    (['state', '--zone'], 'unknown option --zone'),
+    (['state', '--name zone=x'], 'unknown option --name zone=x'),
     (['run', '--bucket=/mnt/x', '--', 'a'], 'does not look like gs://BUCKET'),
     (['run', '--bucket=gs://bucket/../x', '--', 'a'], '. and .. name no'),
     (['run', '--', '--root=gs://b'], '--root=gs://b: --bucket sets it'),

@@ -39,6 +39,11 @@ def test_it_has_the_shapes_of_the_loaded_model(model, monkeypatch):
   assert seen.tokenizer.sha256 == loaded.tokenizer.sha256
 
 
+def test_features_that_depend_on_data_are_left_out(model):
+  seen = glance.look(start(model, features=('location:categorical',)))
+  assert seen.shape == glance.look(start(model)).shape
+
+
 def test_random_weights_are_not_drawn(monkeypatch):
   monkeypatch.setattr(loading, 'load_towers', None)
   seen = glance.look(start('random:minilm-l6'))
