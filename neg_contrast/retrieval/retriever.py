@@ -14,6 +14,7 @@ from neg_contrast.retrieval import (
   kept_index,
   search_settings,
   searched_parts,
+  vector_table,
 )
 from neg_contrast.retrieval import vectors as vectors_lib
 
@@ -149,15 +150,9 @@ class Retriever:
     Returns:
       `[queries, some] float32`, -inf for padding.
     """
-    scores = np.full(rows.shape, -np.inf, np.float32)
-    lines, columns = np.nonzero(rows >= 0)
-    for begin in range(0, len(lines), _PAIRS_AT_ONCE):
-      line, column = (places[begin : begin + _PAIRS_AT_ONCE]
-                      for places in (lines, columns))
-      scores[line, column] = self._encoder.score_pairs(
-          query_vecs[line], self.vectors.passage_vecs[rows[line, column]]
-      )
-    return scores
+    return _score_rows(
+        self._encoder, query_vecs, self.vectors.passage_vecs, rows
+    )
 
   @property
   def is_exact(self) -> bool:
@@ -228,3 +223,21 @@ class Retriever:
   def _as_rows(self, found: hits.Hits) -> hits.Hits:
     """Places in the index as rows of the whole corpus."""
     return hits.renumber(found, self._rows)
+
+
+def _score_rows(
+    encoder: vectors_lib.Encoder,
+    query_vecs: np.ndarray,
+    passage_vecs: vector_table.Rows,
+    rows: np.ndarray,
+) -> np.ndarray:
+  """`Retriever.score`, some pairs at a time."""
+  scores = np.full(rows.shape, -np.inf, np.float32)
+  lines, columns = np.nonzero(rows >= 0)
+  for begin in range(0, len(lines), _PAIRS_AT_ONCE):
+    line, column = (places[begin : begin + _PAIRS_AT_ONCE]
+                    for places in (lines, columns))
+    scores[line, column] = encoder.score_pairs(
+        query_vecs[line], passage_vecs[rows[line, column]]
+    )
+  return scores

@@ -112,7 +112,8 @@ def words(call):
 
 
 @pytest.mark.parametrize('hosts,options,root', [
-    (2, WATCH, []), (1, WATCH_ONE, [f'--root={BUCKET}'])], ids=['nfs', 'bucket'])
+    (2, WATCH, []), (1, WATCH_ONE, [f'--root={BUCKET}']),
+], ids=['nfs', 'bucket'])
 def test_watch_runs_again_after_a_preemption(
     fake, hosts, options, root, monkeypatch):
   monkeypatch.setenv('HOSTS', str(hosts))
