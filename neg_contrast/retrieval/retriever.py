@@ -150,9 +150,8 @@ class Retriever:
     Returns:
       `[queries, some] float32`, -inf for padding.
     """
-    return _score_rows(
-        self._encoder, query_vecs, self.vectors.passage_vecs, rows
-    )
+    vecs = query_vecs, self.vectors.passage_vecs
+    return _score_rows(self._encoder, *vecs, rows)
 
   @property
   def is_exact(self) -> bool:
