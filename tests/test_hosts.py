@@ -33,6 +33,7 @@ from neg_contrast.settings import config as config_lib
 from tests import hosts_worker, processes, tiny
 from tests.jobs import (
   test_ensemble,
+  test_mixture,
   test_nce_bias,
   test_stage1,
   test_train,
@@ -175,6 +176,13 @@ def evaluation_of(root):
   }
 
 
+def mixture_of(root, name):
+  """Settings of a training on two sets, whose pools go into a folder."""
+  return {'negatives__mined_dir': str(root / 'mixed' / name),
+          'evaluation__bm25': False, 'optim__steps': 6,
+          'evaluation__eval_steps': 3}
+
+
 SETTINGS = {'optim__steps': STEPS, 'evaluation__eval_steps': 10,
             'evaluation__bm25': False}
 
@@ -206,6 +214,8 @@ def together(root, tmp_path_factory):
       ('hosts',),
       ('restore', root, 'whole'), ('restore', root, 'fsdp'),
       command(folder, root, root / 'together', **SETTINGS),
+      job(folder, root, root / 'together' / 'mixture',
+          module='jobs.test_mixture', **mixture_of(root, 'both')),
       *(('train', root, root / 'together' / name, settings)
         for name, settings in TRAININGS.items()),
       mining('both'), pairs('both'),
@@ -265,6 +275,23 @@ def test_two_processes_draw_and_remember_as_one(root, together, name):
   if name == 'remembering':
     assert len(drawn(alone)) == 1 and (drawn(alone)[0] >= 0).all()
   jax.tree.map(np.testing.assert_array_equal, drawn(both), drawn(alone))
+
+
+def test_two_processes_train_on_a_mixture_as_one(root, together):
+  alone, both = root / 'alone-mixture', root / 'together' / 'mixture'
+  tiny.run(train.TrainJob, test_mixture.make_config(
+      root, **mixture_of(root, 'alone')), alone)
+  assert_near(test_train.losses_of(alone), test_train.losses_of(both))
+  read = lambda workdir: json.loads((workdir / 'metrics.json').read_text())
+  assert read(alone) == read(both)
+  drawn = [record['drawn_small'] for record in records_of(both)
+           if 'drawn_small' in record]
+  assert drawn == [0, 0, 0, 8, 8, 8] and pool_bytes(root, 'both')
+  assert pool_bytes(root, 'alone') == pool_bytes(root, 'both')
+
+
+def pool_bytes(root, name):
+  return files_of(root / 'mixed' / name)
 
 
 @pytest.fixture(scope='module')

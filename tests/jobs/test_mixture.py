@@ -150,6 +150,24 @@ def test_batches_of_several_sets_negatives_and_prompts_of_each(finished):
   assert names >= {0, 1, 2, 3}
 
 
+def test_it_goes_on_from_a_stage_1_of_one_data_set(finished):
+  """As from a model that was trained before."""
+  few = {'optim__steps': 2, 'evaluation__eval_steps': 0}
+  config = make_config(finished, **few)
+  config.stage1 = tiny.make_config(finished, **few, seed=5)
+  work = finished / 'two-stages'
+  tiny.run(train.TrainJob, config, work)
+  again = train.TrainJob(config_lib.parse(make_config(
+      finished, model__init=str(work / 'stage1'), **few)), finished / 'again')
+  plan.run([again.run])
+  assert test_train.losses_of(work) == test_train.losses_of(finished / 'again')
+  assert test_train.losses_of(work)[1] != (
+      test_train.losses_of(finished / 'work')[1])
+  values = json.loads((work / 'metrics.json').read_text())
+  for name in ('big', 'small'):
+    assert f'{name}/test/trained/accuracy@1' in values
+
+
 def refused(root, **changes):
   with pytest.raises(errors.UserError) as error:
     jobs.check(config_lib.parse(make_config(root, **changes)))
