@@ -18,6 +18,7 @@ from neg_contrast.settings import config as config_lib
 from neg_contrast.training import encoder_run
 from tests import tiny
 from tests.jobs.test_train import losses_of
+from tests.models import test_family_parity
 
 TEXTS = ['word1 word2 word3', 'word7', 'word9 word30 word31 word2']
 FEW = {'mesh__data': 1, 'data__groups': 1, 'evaluation__bm25': False,
@@ -168,6 +169,28 @@ def test_the_export_is_merged(root):
   theirs = st.SentenceTransformer(str(root / 'out' / 'model'), device='cpu')
   np.testing.assert_allclose(
       encoder.encode_queries(TEXTS), theirs.encode(TEXTS), atol=1e-5)
+
+
+@pytest.mark.parametrize(('kind', 'target'), [
+    ('qwen3', 'q_proj'), ('modernbert', 'Wqkv')])
+def test_other_families_are_trained_and_exported(kind, target, tmp_path):
+  st = pytest.importorskip('sentence_transformers')
+  test_family_parity.write(tmp_path / 'model', kind)
+  folders.make_folder(tmp_path / 'work')
+  config = config_lib.parse(make_config(
+      tmp_path, model__lora_targets=('all',), model__projection_dim=None,
+      model__pooling='last' if kind == 'qwen3' else 'mean'))
+  plan.run([train.TrainJob(config, tmp_path / 'work').run])
+  losses = losses_of(tmp_path / 'work')
+  assert losses[4] < losses[1]
+  export(tmp_path / 'work', tmp_path / 'out')
+  short = TEXTS[:2]  # Bytes are tokens: longer ones are cut as queries.
+  encoder = api.load_encoder(str(tmp_path / 'work'))
+  theirs = st.SentenceTransformer(str(tmp_path / 'out' / 'model'), device='cpu')
+  np.testing.assert_allclose(
+      encoder.encode_queries(short), theirs.encode(short), atol=1e-5)
+  adapter = tmp_path / 'out' / 'adapter' / 'adapter_config.json'
+  assert target in json.loads(adapter.read_text())['target_modules']
 
 
 def torch_model(root, adapter):
