@@ -113,19 +113,16 @@ def set_apart(
         f'judgements: {len(by_query)} queries have some; two are the fewest of '
         'which one can be set apart to test on. Give more, or test=JUDGEMENTS'
     )
-  places = {name: _place(texts.get(name, '')) for name in by_query}
+  places = {
+      name: files.place_of_id(files.content_id(texts.get(name, '')))
+      for name in by_query
+  }
   order = sorted(by_query, key=places.__getitem__)
   count = sum(place < share for place in places.values())
   apart = set(order[: min(max(count, 1), len(order) - 1)])
   return ({name: judged for name, judged in by_query.items()
            if name not in apart},
           {name: by_query[name] for name in by_query if name in apart})
-
-
-def _place(text: str) -> float:
-  """From 0 to 1, by a hash."""
-  digest = hashlib.sha256(files.content_id(text).encode()).digest()
-  return int.from_bytes(digest[:8]) / 2**64
 
 
 def _json_lines(rows: Mapping[str, Row]) -> list[str]:

@@ -9,7 +9,6 @@ others known negatives.
 
 import dataclasses
 import functools
-import hashlib
 import pathlib
 from collections.abc import Iterator
 from typing import Any
@@ -204,9 +203,8 @@ class Clicks:
     name = files.content_id(row.query)
     split = files.split_of(log)
     if split == 'all':
-      digest = hashlib.sha256(name.encode()).digest()
-      share = int.from_bytes(digest[:8]) / 2**64
-      split = 'test' if share < self._options.test else 'train'
+      is_apart = files.place_of_id(name) < self._options.test
+      split = 'test' if is_apart else 'train'
     return found.setdefault(split, {}).setdefault(
         name, _Asked(row.query, row.where)
     )

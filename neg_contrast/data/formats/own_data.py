@@ -10,7 +10,6 @@ document. Documents are a folder of text files, or a table.
 import contextlib
 import dataclasses
 import functools
-import hashlib
 import pathlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -204,9 +203,8 @@ class OwnData:
   def _split_of(self, name: str, row: dict[str, Any]) -> str:
     if 'split' in self._columns:
       return str(row.get(self._columns['split']) or 'train')
-    digest = hashlib.sha256(name.encode()).digest()
-    share = int.from_bytes(digest[:8]) / 2**64
-    return 'test' if share < self._options.test else 'train'
+    is_apart = files.place_of_id(name) < self._options.test
+    return 'test' if is_apart else 'train'
 
   @functools.cached_property
   def _names(self) -> dict[str, str]:
