@@ -80,7 +80,7 @@ def test_a_workdir_in_a_bucket_is_known_as_one_of_a_disk(tmp_path):
   tiny.write_model(tmp_path / 'model')
   (work / 'checkpoints' / '2').mkdir(parents=True)
   (work / 'checkpoints' / '2' / '_METADATA').write_text('{}')
-  loading.save_description(work, start(tmp_path / 'model').load())
+  loading.save_description(start(tmp_path / 'model').load(), work)
   with bucket.running(tmp_path / 'cache'):
     place = f'{bucket.BUCKET}/work'
     bucket.upload(work, place)

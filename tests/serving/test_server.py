@@ -4,7 +4,6 @@ import contextlib
 import http.client
 import json
 import os
-import select
 import shutil
 import signal
 import socket
@@ -138,25 +137,33 @@ def test_clients_that_leave(port):
 
 
 def test_a_client_that_does_not_read():
-  """Its connection ends, although it never took the whole answer."""
+  """Its connection ends: what it reads too late is not the whole answer."""
   with hosting_large_answers() as port:
     status, body = get(port, PATH_OF_LARGE_ANSWERS)
     assert status == 200 and len(body) > 20 * BUFFER_BYTES
-    client = socket.socket()
-    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)
-    client.settimeout(60)
-    client.connect(('127.0.0.1', port))
-    with client:
-      client.sendall(f'GET {PATH_OF_LARGE_ANSWERS} HTTP/1.1\r\n'
-                     'Host: localhost\r\n\r\n'.encode())
-      began, ending = time.monotonic(), select.poll()
-      ending.register(client, 0)  # A reset is told, whoever asks for nothing.
-      assert ending.poll(60_000)
-      assert time.monotonic() - began > READ_SECONDS / 2
-      with pytest.raises(ConnectionResetError):
-        while client.recv(65536):
-          pass
+    assert len(late_answer(port, seconds=0)) > len(body)  # It has a head.
+    # A busy machine may be late itself; one that waits for ever always sends.
+    assert any(len(late_answer(port, times * READ_SECONDS)) < len(body)
+               for times in (2, 8, 32))
     assert get(port, '/health')[0] == 200
+
+
+def late_answer(port, seconds):
+  """All that a client gets which waits before it reads."""
+  client = socket.socket()
+  client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)
+  client.settimeout(60)
+  client.connect(('127.0.0.1', port))
+  with client:
+    client.sendall(f'GET {PATH_OF_LARGE_ANSWERS} HTTP/1.1\r\n'
+                   'Host: localhost\r\nConnection: close\r\n\r\n'.encode())
+    client.recv(1, socket.MSG_PEEK)
+    time.sleep(seconds)
+    parts = []
+    with contextlib.suppress(ConnectionResetError):
+      while part := client.recv(65536):
+        parts.append(part)
+  return b''.join(parts)
 
 
 def test_sigterm_lets_requests_end(served):
