@@ -1,9 +1,12 @@
 """Wild values, and small folders of every format with one wild file."""
 
 import gzip
+import io
 import json
 
+import pyarrow
 from hypothesis import strategies as st
+from pyarrow import parquet
 
 WILD_TEXT = st.one_of(
     st.sampled_from(['', ' ', '\t', '\x00', '\ufeff', '\ud800', '1_000', 'nan',
@@ -77,12 +80,20 @@ def changed_file(draw, name, content):
   Args:
     draw: of hypothesis.
     name: of the file.
-    content: bytes; or a json value; or, of `.jsonl`, a list of them.
+    content: bytes; or a json value; or, of `.jsonl`, a list of them; or, of
+      `.parquet`, the rows.
   """
   if isinstance(content, bytes):
     return draw(changed_bytes(content))
   is_whole = draw(st.booleans())
   value = draw(changed(content)) if is_whole else content
+  if name.endswith('.parquet'):
+    try:
+      data = as_parquet(value)
+    except (pyarrow.ArrowException, AttributeError, OverflowError, TypeError,
+            UnicodeError, ValueError):  # No table has such rows.
+      data, is_whole = as_parquet(content), False
+    return data if is_whole else draw(changed_bytes(data))
   if name.endswith('.jsonl') and isinstance(value, list):
     data = b'\n'.join(map(encoded, value)) + b'\n'
   else:
@@ -95,9 +106,18 @@ def whole_file(name, content) -> bytes:
   """The bytes of a file as it should be."""
   if isinstance(content, bytes):
     return content
+  if name.endswith('.parquet'):
+    return as_parquet(content)
   if name.endswith('.jsonl'):
     return b'\n'.join(map(encoded, content)) + b'\n'
   return encoded(content)
+
+
+def as_parquet(rows) -> bytes:
+  """A table of rows."""
+  out = io.BytesIO()
+  parquet.write_table(pyarrow.Table.from_pylist(rows), out)
+  return out.getvalue()
 
 
 _PASSAGE = {'title': 't', 'text': 'p one', 'passage_id': '1', 'score': 1.5}
@@ -164,8 +184,30 @@ SOURCES = {
                        b'who\ttwo\ttest\n'},
     'jsonl': {'faq.jsonl': [{'question': 'what', 'text': 'one', 'grade': 1},
                             {'question': 'who', 'text': 'two', 'id': 3}]},
+    'parquet': {'faq.parquet': [
+        {'question': 'what', 'text': 'one', 'grade': 1, 'weight': 0.5},
+        {'question': 'who', 'text': 'two', 'grade': 0, 'weight': 1.0}]},
+    'hf': {
+        'corpus/corpus.parquet': [{'_id': '1', 'title': 't', 'text': 'one'},
+                                  {'_id': '2', 'title': '', 'text': 'two'}],
+        'queries/queries.parquet': [{'_id': 'q1', 'text': 'what'},
+                                    {'_id': 'q2', 'text': 'who'}],
+        'qrels/train.parquet': [
+            {'query-id': 'q1', 'corpus-id': '1', 'score': 1.0}],
+        'qrels/test.parquet': [
+            {'query-id': 'q2', 'corpus-id': '2', 'score': 2.0}]},
+    'hf_pairs': {'train.parquet': [
+        {'query': 'what', 'answer': ['a'], 'positive': 'one',
+         'negative_1': 'two'},
+        {'query': 'who', 'answer': [], 'positive': 'three',
+         'negative_1': None}]},
+    'tfds': {},
 }
-"""Scheme -> files of a folder that its reader reads."""
+"""Scheme -> files of a folder that its reader reads.
 
-ONE_FILE = 'csv', 'tsv', 'jsonl'
+What stands after an underscore tells two folders of a scheme apart. The files
+of `tfds` are made when they are needed, by `test_fuzz.py`.
+"""
+
+ONE_FILE = 'csv', 'tsv', 'jsonl', 'parquet'
 """Schemes whose place is a file."""

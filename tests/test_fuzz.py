@@ -20,6 +20,7 @@ from neg_contrast.models import (
 )
 from neg_contrast.settings import config as config_lib
 from tests import fuzz, tiny
+from tests.data import test_tfds_source
 
 KEYS = config_lib.flat(config_lib.base_config())
 
@@ -68,10 +69,18 @@ def place(tmp_path_factory):
 
 
 @pytest.fixture(scope='module')
-def folders(place):
+def contents(place):
+  """`fuzz.SOURCES`, with the files that tensorflow-datasets writes."""
+  stored = test_tfds_source.store(place / 'stored', test_tfds_source.ROWS)
+  return {**fuzz.SOURCES, 'tfds': {
+      path.name: path.read_bytes() for path in sorted(stored.iterdir())}}
+
+
+@pytest.fixture(scope='module')
+def folders(place, contents):
   """A whole folder of each format."""
   made = {}
-  for scheme, files in fuzz.SOURCES.items():
+  for scheme, files in contents.items():
     folder = made[scheme] = place / scheme
     for name, content in files.items():
       path = folder / name
@@ -83,7 +92,8 @@ def folders(place):
 def spec_of(scheme, folder):
   if scheme in fuzz.ONE_FILE:
     return f'{scheme}:{folder / next(iter(fuzz.SOURCES[scheme]))}'
-  return f'{scheme}:{folder}'
+  named = scheme.replace('hf_pairs', 'hf')
+  return f'{named}:{folder}'
 
 
 @pytest.mark.parametrize('scheme', fuzz.SOURCES)
@@ -92,12 +102,12 @@ def test_the_folders_are_whole(folders, scheme):
 
 
 @pytest.mark.parametrize('scheme', fuzz.SOURCES)
-def test_readers(folders, scheme):
-  @cases(120)
+def test_readers(folders, contents, scheme):
+  @cases(30 if scheme == 'tfds' else 95)  # It takes the longest.
   @hypothesis.given(st.data())
   def check(data):
-    name = data.draw(st.sampled_from(sorted(fuzz.SOURCES[scheme])))
-    content = fuzz.SOURCES[scheme][name]
+    name = data.draw(st.sampled_from(sorted(contents[scheme])))
+    content = contents[scheme][name]
     changed = data.draw(fuzz.changed_file(name, content))
     path = folders[scheme] / name
     path.write_bytes(changed)

@@ -12,7 +12,7 @@ from typing import Any
 
 from absl import logging
 
-from neg_contrast import jobs, listeners
+from neg_contrast import jobs, listeners, terminal
 from neg_contrast.api import bars, setting_keys
 from neg_contrast.artifacts import leases, places, plan
 from neg_contrast.jobs.common import sweeps
@@ -91,7 +91,7 @@ def _run(job, workdir, listener, is_printed) -> None:
   targets = job.targets()
   if is_printed:
     print(plan.describe(targets), flush=True)
-  with leases.program(workdir), bars.shown() as bar:
+  with leases.program(workdir), _screens(), bars.shown() as bar:
     with listeners.listening(bar, listener), _interruptions():
       plan.run(targets, is_described=is_printed)
     output = contextlib.nullcontext() if is_printed else (
@@ -99,6 +99,14 @@ def _run(job, workdir, listener, is_printed) -> None:
     )
     with output:
       job.finish()
+
+
+def _screens() -> contextlib.AbstractContextManager[None]:
+  """After `show_progress`, a terminal has the command's live line."""
+  is_wanted = (logging.get_verbosity() >= logging.INFO
+               and terminal.is_steerable(sys.stdout)
+               and not terminal.LIVE.is_on)
+  return terminal.screens() if is_wanted else contextlib.nullcontext()
 
 
 @contextlib.contextmanager
@@ -117,9 +125,25 @@ def _interruptions() -> Iterator[None]:
     raise
 
 
+class _Printing(standard_logging.StreamHandler):
+  """Writes to what standard output is at the time."""
+
+  @property
+  def stream(self) -> Any:
+    """Standard output."""
+    return sys.stdout
+
+  @stream.setter
+  def stream(self, stream: Any) -> None:
+    del stream
+
+
 def show_progress() -> None:
-  """Prints what jobs log, as the command does: time and message."""
-  handler = standard_logging.StreamHandler(sys.stdout)
+  """Prints what jobs log, as the command does: time and message.
+
+  A terminal shows how far work is in one line that updates in place.
+  """
+  handler = _Printing()
   handler.setFormatter(standard_logging.Formatter('%(asctime)s  %(message)s',
                                                   '%H:%M:%S'))
   ours = str(pathlib.Path(__file__).parents[1])

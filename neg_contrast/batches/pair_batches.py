@@ -140,14 +140,17 @@ class PairBatcher:
     )
     is_candidate = rows >= 0
     queries, _ = np.nonzero(is_candidate)
-    whole = np.tile(np.array(inputs.WHOLE, np.int32), (len(queries), 1))
+    positives = np.searchsorted(queries, np.arange(len(rows)))
+    cuts = np.tile(np.array(inputs.WHOLE, np.int32), (len(queries), 1))
+    if self.examples.cuts is not None:
+      cuts[positives] = self.examples.cuts[numbers]
     return query_rows, rows, drawn.sources, (
         self.augment(
             'query', step, numbers, self.query_tokens(query_rows)
         ).take(queries),
         self.augment(
             'passage', step, numbers,
-            self.passage_tokens(rows[is_candidate], whole),
-            np.searchsorted(queries, np.arange(len(rows))),
+            self.passage_tokens(rows[is_candidate], cuts),
+            positives,
         ),
     )

@@ -4,6 +4,7 @@ import pathlib
 
 from neg_contrast import errors
 from neg_contrast.artifacts import artifact, checkpoints, folders
+from neg_contrast.data import examples
 from neg_contrast.jobs.common import checks, declared_pairs
 from neg_contrast.settings import config as config_lib
 from neg_contrast.training import generator_runs, shown_questions
@@ -17,6 +18,13 @@ def check(config: config_lib.Config) -> None:
     raise config.error('model.chunk_groups', 'is for dual encoders; a '
                        'generator takes less memory with a smaller '
                        'data.batch_size or model.remat=full')
+  for key in 'word_deletion', 'word_replacement', 'word_masking':
+    if getattr(config.data, key):
+      raise config.error(f'data.{key}', 'is for encoders and rerankers; a '
+                         'generator learns from texts as they are')
+  if config.loss.example_weights == examples.GRADED:
+    raise config.error('loss.example_weights', 'is for encoders and rerankers; '
+                       'to a generator all examples count alike')
   if not config.model.init:
     raise config.error('model.init', 'is needed: a folder or hub name of a T5, '
                        'or random:t5-tiny')

@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from absl import logging
 
 from neg_contrast import errors, losses, sharding
 from neg_contrast.batches import question_batches
@@ -81,6 +82,14 @@ class GeneratorTraining(run.Training):
     pairs = examples.make_examples(
         self._dataset.prepared, self._dataset.train_and_tune[0]
     )
+    if pairs.weights is not None and (
+        self._config.loss.example_weights != examples.EQUAL
+    ):
+      logging.warning(
+          'the data weighs its examples; a question generator learns from all '
+          'alike (%s=%s says that this is meant)',
+          errors.key('loss.example_weights'), examples.EQUAL,
+      )
     batcher, model = self._batcher_of(pairs), self.model
     if not self._config.data.row_length:
       batcher = batcher.with_fitted_rows(

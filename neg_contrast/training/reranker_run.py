@@ -16,6 +16,7 @@ from neg_contrast import losses, sharding
 from neg_contrast.artifacts import artifact
 from neg_contrast.batches import pair_batches, text_pairs
 from neg_contrast.batches import row_length as row_length_lib
+from neg_contrast.data import synthetic_pairs
 from neg_contrast.evaluation import candidate_scores
 from neg_contrast.losses import loss_table, reranker_loss
 from neg_contrast.models import by_name as model_lib
@@ -97,7 +98,7 @@ class RerankerTraining(pooled_run.PooledTraining):
 
   def _make_batch(self):
     dataset = self._dataset
-    pairs = self._examples()
+    pairs = self._examples(synthetic_pairs.read_cuts(dataset.prepared))
     self._warn_of_small_pools(pairs.query_rows)
     queries, passages = candidate_scores.texts_of(dataset, self.model)
     source = self._source_for(pairs)

@@ -6,8 +6,8 @@ import sys
 import pytest
 from absl import logging
 
-from neg_contrast import listeners, progress
-from neg_contrast.api import bars
+from neg_contrast import listeners, progress, terminal
+from neg_contrast.api import bars, commands
 
 
 @pytest.fixture
@@ -51,3 +51,38 @@ def test_bars_are_shown_to_people_alone(monkeypatch, verbosity):
   monkeypatch.setattr(sys.stderr, 'isatty', lambda: False, raising=False)
   monkeypatch.setitem(sys.modules, 'ipykernel', object())
   assert is_drawn()
+
+
+class Terminal(io.StringIO):
+  """Remembers what is written, as a terminal of a person."""
+
+  encoding = 'utf-8'
+
+  def isatty(self):
+    return True
+
+
+def test_show_progress_has_the_live_line_of_the_command(
+    monkeypatch, verbosity
+):
+  logger = logging.get_absl_logger()
+  monkeypatch.setattr(logger, 'handlers', logger.handlers)
+  monkeypatch.setattr(logger, 'propagate', logger.propagate)
+  monkeypatch.setenv('TERM', 'xterm')
+  out = Terminal()
+  monkeypatch.setattr(sys, 'stdout', out)
+  with commands._screens():
+    assert not terminal.LIVE.is_on  # Nobody asked for it.
+  commands.show_progress()
+  with commands._screens():
+    say = progress.Ticker('encoding', 4)
+    logging.warning('a line')
+    say(1)
+  logging.warning('later')
+  assert not terminal.LIVE.is_on and sys.stdout is out
+  text = out.getvalue()
+  assert '\r\033[Kencoding: 0/4' in text
+  assert text.count('a line\n') == text.count('later\n') == 1
+  monkeypatch.setattr(out, 'isatty', lambda: False)
+  with commands._screens():
+    assert not terminal.LIVE.is_on

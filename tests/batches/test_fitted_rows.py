@@ -7,7 +7,7 @@ import pytest
 
 from neg_contrast.batches import batcher as batcher_lib
 from neg_contrast.batches import pair_batches, question_batches
-from neg_contrast.data import examples, sequences
+from neg_contrast.data import examples, inputs, sequences
 from tests import tiny
 
 COUNT, BATCH, EVEN = 40, 16, 2304
@@ -82,6 +82,35 @@ def test_pairs_of_a_query_and_a_passage():
   assert set(longer._lengths(0)) == {257}
   batch, _ = longer(0)
   assert set(np.bincount(batch.sequences.segment_ids.ravel())[1:]) == {257}
+
+
+def test_the_positives_of_pairs_are_cut():
+  """Synthetic pairs mean parts of passages; negatives are whole."""
+  rows = np.arange(COUNT, dtype=np.int32)
+  cuts = np.stack([rows, rows + 7, rows % 2], 1)
+  asked = []
+
+  def passages(rows, cuts):
+    asked.append((rows, cuts))
+    return blank(np.full(len(rows), 9))
+
+  batcher = pair_batches.PairBatcher(
+      examples.Examples(rows, rows, tiny.positives([[n] for n in rows]), cuts),
+      BATCH, 1, 40, 3,
+      lambda step, numbers, queries: batcher_lib.Drawn(
+          np.stack([np.where(queries % 3, 5, -1), queries * 0 + 6], 1),
+          np.zeros((len(queries), 2), np.int32)),
+      lambda rows: blank(np.full(len(rows), 10)), passages,
+  )
+  batcher(0)
+  [(taken, got)] = asked
+  numbers = batcher._numbers(0)
+  candidates = np.split(np.arange(len(taken)), np.cumsum(
+      np.where(numbers % 3, 3, 2))[:-1])
+  for number, (positive, *negatives) in zip(numbers, candidates, strict=True):
+    assert taken[positive] == number
+    np.testing.assert_array_equal(got[positive], cuts[number])
+    assert {*map(tuple, got[negatives])} == {inputs.WHOLE}
 
 
 def test_sources_and_targets_of_a_generator():
