@@ -136,5 +136,6 @@ class Passages(artifact.Named):
   def _cut(self) -> cut_documents.Cutter:
     """Text -> spans of its passages."""
     return cut_documents.Cutter(
-        self.words, self.tokens, self.tokenizer and self.tokenizer.load()
+        self.words, self.tokens,
+        None if self.tokenizer is None else self.tokenizer.load(),
     )
