@@ -144,6 +144,45 @@ class Grouped:
 
 
 @dataclasses.dataclass(frozen=True)
+class Inferred:
+  """A job that does each item with a model, by Beam's RunInference.
+
+  Attributes:
+    load: gives what does an item; called once by each process of a worker,
+      where it reads the model. Can be pickled.
+    items: of plain values.
+  """
+
+  load: Callable[[], Callable[[Any], object]]
+  items: Sequence[Any]
+
+  def __call__(self, pipeline: Any) -> None:
+    """Adds the transforms; an item is a batch of its own."""
+    import apache_beam as beam
+    from apache_beam.ml.inference import base
+
+    class Handler(base.ModelHandler):
+      def __init__(self, load, place):
+        super().__init__(max_batch_size=1)
+        self._load, self._place = load, place
+
+      def load_model(self):
+        with errors.at(self._place):
+          return self._load()
+
+      def run_inference(self, batch, model, inference_args=None):
+        del inference_args
+        for item in batch:
+          _Placed(model, self._place)(item)
+          yield item
+
+    name = f'{type(self.load).__name__} {uuid.uuid4()}'
+    pipeline | f'{name} of' >> beam.Create(self.items) | (
+        f'{name} by all' >> beam.Reshuffle()
+    ) | name >> base.RunInference(Handler(self.load, errors.place()))
+
+
+@dataclasses.dataclass(frozen=True)
 class _Placed:
   """Calls a task where the config lies that it is of."""
 

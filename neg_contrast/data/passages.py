@@ -8,10 +8,10 @@ from typing import Any
 
 from absl import logging
 
-from neg_contrast import progress
+from neg_contrast import beams, progress
 from neg_contrast.artifacts import artifact
+from neg_contrast.data import beam_documents, cut_documents
 from neg_contrast.data import dataset as dataset_lib
-from neg_contrast.data import splitting
 
 NEAREST, DOCUMENT = 'nearest', 'document'
 
@@ -69,25 +69,22 @@ class Passages(artifact.Named):
 
   def write(self, scratch: pathlib.Path, manifest: dict[str, Any]) -> None:
     """Cuts all documents, and carries judgements along."""
-    documents, cut = self.data.load().prepared.passages, self._cut()
-    say = progress.Ticker('cutting documents', len(documents))
-    counts = {'documents': len(documents), 'passages': 0, 'blank': 0}
+    cut = self._cut()
+    counts = self._write_passages(scratch, cut)
     manifest |= {'counts': counts, 'source': self.data.config.source}
-    with open(scratch / 'corpus.jsonl', 'w', encoding='utf-8') as f:
-      for done, document in enumerate(documents, start=1):
-        spans = cut(document.text)
-        for number, (start, end) in enumerate(spans, start=1):
-          f.write(json.dumps({
-              '_id': f'{document.id}#{number}',
-              'title': document.title,
-              'text': document.text[start:end],
-              'metadata': {'document_id': document.document_id or document.id},
-          }, ensure_ascii=False) + '\n')
-        counts['passages'] += len(spans)
-        counts['blank'] += not spans
-        say(done)
     logging.info('%s: %d passages', self.folder, counts['passages'])
     self._carry(scratch, cut, counts)
+
+  def _write_passages(
+      self, scratch: pathlib.Path, cut: cut_documents.Cutter
+  ) -> dict[str, int]:
+    """Writes the lines of all passages, by this process or by Beam."""
+    prepared, path = self.data.load().prepared, scratch / 'corpus.jsonl'
+    if beams.is_chosen() and len(prepared.passages):
+      return beam_documents.write(prepared, cut, path, scratch / 'beam')
+    with open(path, 'w', encoding='utf-8') as f:
+      return cut_documents.write(f, prepared.passages, cut, progress.Ticker(
+          'cutting documents', len(prepared.passages)))
 
   def _carry(self, scratch, cut, counts) -> None:
     """Writes questions, and judgements of the passages of their documents."""
@@ -136,11 +133,9 @@ class Passages(artifact.Named):
       return [self.nearest(question, texts) + 1]
     return list(range(1, len(spans) + 1))
 
-  def _cut(self) -> Callable[[str], list[tuple[int, int]]]:
+  def _cut(self) -> cut_documents.Cutter:
     """Text -> spans of its passages."""
-    if self.tokenizer is None:
-      return lambda text: splitting.by_words(text, self.words)
-    tokenizer = self.tokenizer.load()
-    return lambda text: splitting.by_tokens(
-        text, tokenizer.offsets(text), self.tokens
+    return cut_documents.Cutter(
+        self.words, self.tokens,
+        None if self.tokenizer is None else self.tokenizer.load(),
     )

@@ -9,12 +9,12 @@ bits of scores, and so now and then a question.
 import dataclasses
 import hashlib
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from neg_contrast import errors, progress
+from neg_contrast import beams, errors, progress
 from neg_contrast.artifacts import artifact, folders, places
 from neg_contrast.data import records, synthetic_pairs, tokenized
 from neg_contrast.models import by_name as model_lib
@@ -107,43 +107,20 @@ class Questions(question_shards.ShardedQuestions):
             'a corpus come without. Train one with '
             f'--{errors.key("synthetic.with_answer")}=False'
         )
-    shards, identity = self.shards, self.identity
-    assert identity is not None
-    prepared = self.data.load().prepared
-    texts = tokenized.store_of(prepared, 'passage', model.tokenizer)
-    writer = self._writer(model)
-    params = writer.put(model.params)
-    done = _passages_of(shards)  # Counted here from now on, not looked up.
-    on_progress = progress.Ticker(
-        'writing questions', len(prepared.passages), before=done
-    )
+    shards = self.shards
+    if not beams.is_chosen():
+      shards.make_missing(self.maker())
+    elif missing := sorted(set(range(len(shards))) - set(shards.made())):
+      # Made once, here: the workers tokenize nothing.
+      tokenized.store_of(
+          self.data.load().prepared, 'passage', model.tokenizer)
+      beams.run('writing questions', [beams.Inferred(self.maker, missing)])
 
-    def make(shard: int) -> None:
-      nonlocal done
-      began, rows = time.monotonic(), np.array(shards.rows(shard))
-      passages = [prepared.passages[row] for row in rows]
-      found: list[list[str]] = [[] for _ in rows]
-      tokens = all_tokens = 0
-      for written in writer(
-          params,
-          model.sources(texts.titles.take(rows), texts.texts.take(rows)),
-          [_seed_of(passage.id) for passage in passages],
-      ):
-        for place, questions in zip(written.numbers, written.questions,
-                                    strict=True):
-          found[place] = questions
-        tokens += written.useful_tokens
-        all_tokens += written.processed_tokens
-        done += len(written.numbers)
-        on_progress(done)
-      write_shard(shards, shard, identity, passages, found, {
-          'seconds': time.monotonic() - began, 'tokens': tokens,
-          'all_tokens': all_tokens,
-      })
+  def maker(self) -> Callable[[int], None]:
+    """Writes a shard by its number, unless another process has by now."""
+    return _ShardMaker(self)
 
-    shards.make_missing(make)
-
-  def _writer(
+  def writer(
       self, model: generator_lib.Generator
   ) -> question_writer.QuestionWriter:
     """What decodes with the generator."""
@@ -152,6 +129,55 @@ class Questions(question_shards.ShardedQuestions):
             self.config, model.text.question_length
         ), self.config.batch_passages, self.seed,
     )
+
+
+class _ShardMaker:
+  """Writes shards with a generator that is loaded once."""
+
+  def __init__(self, questions: Questions):
+    """Loads the generator, and opens the tokens of the passages."""
+    self._model = questions.generator.load()
+    self._shards, self._identity = questions.shards, questions.identity
+    self._prepared = questions.data.load().prepared
+    self._texts = tokenized.store_of(
+        self._prepared, 'passage', self._model.tokenizer)
+    self._writer = questions.writer(self._model)
+    self._params = self._writer.put(self._model.params)
+    # Counted here from now on, not looked up.
+    self._done = _passages_of(self._shards)
+    self._on_progress = progress.Ticker(
+        'writing questions', len(self._prepared.passages), before=self._done
+    )
+
+  def __call__(self, shard: int) -> None:
+    """Writes a shard, unless it is there."""
+    with folders.only_one(self._shards.place(shard)):
+      if not self._shards.is_made(shard):
+        self._write(shard)
+
+  def _write(self, shard: int) -> None:
+    assert self._identity is not None
+    began, rows = time.monotonic(), np.array(self._shards.rows(shard))
+    passages = [self._prepared.passages[row] for row in rows]
+    found: list[list[str]] = [[] for _ in rows]
+    tokens = all_tokens = 0
+    for written in self._writer(
+        self._params,
+        self._model.sources(
+            self._texts.titles.take(rows), self._texts.texts.take(rows)),
+        [_seed_of(passage.id) for passage in passages],
+    ):
+      for place, questions in zip(written.numbers, written.questions,
+                                  strict=True):
+        found[place] = questions
+      tokens += written.useful_tokens
+      all_tokens += written.processed_tokens
+      self._done += len(written.numbers)
+      self._on_progress(self._done)
+    write_shard(self._shards, shard, self._identity, passages, found, {
+        'seconds': time.monotonic() - began, 'tokens': tokens,
+        'all_tokens': all_tokens,
+    })
 
 
 def _passages_of(shards: question_shards.Shards) -> int:

@@ -1,0 +1,77 @@
+"""Questions that are written by Beam's RunInference; those of one process."""
+
+import dataclasses
+import os
+import pathlib
+import signal
+import types
+from collections.abc import Callable
+
+import pytest
+
+pytest.importorskip(
+    'apache_beam', reason='Apache Beam is not installed: the extra [beam]')
+
+from neg_contrast import beams
+from neg_contrast.jobs import generate_questions
+from neg_contrast.stage1 import questions
+from tests.jobs import test_stage1
+
+nano, root = test_stage1.nano, test_stage1.root  # Fixtures.
+IN_THREADS = '--direct_running_mode=in_memory --direct_num_workers=1'
+
+
+@pytest.fixture(autouse=True)
+def no_runner():
+  yield
+  beams.choose('local')
+
+
+def write(root, folder):
+  """The files of the shards, and those of the job."""
+  test_stage1.run(
+      generate_questions.GenerateQuestionsJob,
+      test_stage1.make_questions(root, synthetic__dir=str(folder / 'made')),
+      folder)
+  return test_stage1.files_of(folder)
+
+
+@dataclasses.dataclass(frozen=True)
+class DiesOnce:
+  """Loads what writes shards; its process is killed at one, the first time."""
+
+  load: Callable
+
+  def __call__(self):
+    flag = pathlib.Path(os.environ['DIES_ONCE'])
+    with open(f'{flag}.loads', 'a') as f:
+      f.write(f'{os.getpid()}\n')
+    make = self.load()
+
+    def make_or_die(shard):
+      if shard == 4 and not flag.exists():
+        flag.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+      make(shard)
+
+    return make_or_die
+
+
+def test_the_same_shards(root, tmp_path, monkeypatch):
+  """In threads, and by two processes, of which one is killed."""
+  for name in ('local', 'threads', 'killed'):
+    (tmp_path / name).mkdir()
+  local = write(root, tmp_path / 'local')
+  assert len([name for name in local if name.name == 'pairs.jsonl']) == 8
+  beams.choose('direct', IN_THREADS)
+  assert write(root, tmp_path / 'threads') == local
+  flag = tmp_path / 'died'
+  monkeypatch.setenv('DIES_ONCE', str(flag))
+  monkeypatch.setattr(questions, 'beams', types.SimpleNamespace(
+      is_chosen=beams.is_chosen, run=beams.run,
+      Inferred=lambda load, items: beams.Inferred(DiesOnce(load), items)))
+  beams.choose('direct', '--direct_num_workers=2')
+  assert write(root, tmp_path / 'killed') == local
+  assert flag.exists()
+  loads = pathlib.Path(f'{flag}.loads').read_text().split()
+  assert len(loads) == len(set(loads)) >= 2  # Once a process.
