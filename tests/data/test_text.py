@@ -20,7 +20,7 @@ def test_every_file_is_a_document(tmp_path):
   corpus = preparation.prepare(f'text:{tmp_path / "d"}', tmp_path / 'out',
                                False)
   first, second = corpus.passages
-  assert (first.id, first.title) == ('b.md', 'b')
+  assert (first.id, first.title) == ('b.md', 'Título')
   assert first.text.split('\n')[-2] == 'line\u2028two'
   assert second == records.Passage(
       'deep er/a b.txt', 'a b', 'words of it', 'deep er/a b.txt')

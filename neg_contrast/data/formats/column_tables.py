@@ -147,6 +147,11 @@ def rows(
 
 def columns(path: pathlib.Path, kind: str) -> list[str]:
   """The names of a table's columns; raises as `rows`."""
+  if path.is_dir():
+    raise errors.UserError(
+        f'{path}: a folder, where a table is wanted. Name its file; documents '
+        f'in a folder go with it: {kind}:TABLE?documents=FOLDER'
+    )
   if not path.is_file():
     raise errors.UserError(f'{path}: no such file')
   return KINDS[kind].columns(path)

@@ -6,9 +6,11 @@ from collections.abc import Iterator
 from neg_contrast import errors
 from neg_contrast.artifacts import places
 from neg_contrast.data import records
+from neg_contrast.data.formats import markdown_text
 
 _HTML = ('.html', '.htm')
-SUFFIXES = ('.txt', '.md', *_HTML)
+_MARKDOWN = '.md'
+SUFFIXES = ('.txt', _MARKDOWN, *_HTML)
 _UNSEEN = ('script', 'style', 'template', 'noscript')
 _INLINE = ('a', 'abbr', 'b', 'bdi', 'bdo', 'cite', 'code', 'data', 'dfn', 'em',
            'font', 'i', 'kbd', 'mark', 'q', 's', 'samp', 'small', 'span',
@@ -20,7 +22,8 @@ class Text:
   """All text and HTML files below a folder, in the order of their paths.
 
   The id is the path within the folder, the title the name without its ending,
-  or the page's own. Of HTML the text that a reader sees is kept.
+  or the document's own: that of a page, of front matter, or Markdown's first
+  heading. Of HTML and Markdown the text that a reader sees is kept.
   """
 
   splits: tuple[str, ...] = ()
@@ -61,6 +64,9 @@ class Text:
         page.feed(text)
         page.close()
         text, title = page.text, page.title or title
+      elif path.suffix.lower() == _MARKDOWN:
+        own, text = markdown_text.read(text)
+        title = own or title
       if text.strip():
         yield records.Passage(
             name.as_posix(), title, text, name.as_posix(), str(path)

@@ -1,0 +1,53 @@
+"""Markdown as a reader sees it: its title, and text without its marks."""
+
+import re
+
+_FRONT_MATTER = re.compile(
+    r'---[ \t]*\n(?P<fields>[\w-]+[ \t]*:.*\n(?:.*\n)*?)'
+    r'(?:---|\.\.\.)[ \t]*(?:\n|\Z)'
+)
+_TITLE = re.compile(r'title[ \t]*:[ \t]*(?P<title>.+)', re.I)
+_HEADING = re.compile(
+    r' {0,3}#{1,6}(?:[ \t]+(?P<text>.*?))?(?:[ \t]+#+)?[ \t]*'
+)
+_FENCE = re.compile(r' {0,3}(?P<mark>`{3,}|~{3,})(?P<after>.*)')
+
+
+def read(text: str) -> tuple[str, str]:
+  """A document's title and text.
+
+  Front matter (YAML between lines of ---) is left out, headings lose their #,
+  and code its fences; all else stays.
+
+  Args:
+    text: of the file; lines end with a line feed.
+
+  Returns:
+    (title, text). The title is that of front matter, or the first heading;
+    empty: there is none.
+  """
+  title = ''
+  if matter := _FRONT_MATTER.match(text):
+    named = filter(None, map(_TITLE.fullmatch, matter['fields'].splitlines()))
+    if (line := next(named, None)) is not None:
+      title = _unquoted(line['title'].strip())
+    text = text[matter.end() :]
+  kept, fence = [], ''
+  for line in text.split('\n'):
+    if found := _FENCE.fullmatch(line):
+      if not fence:
+        fence = found['mark']
+        continue
+      if found['mark'].startswith(fence) and not found['after'].strip():
+        fence = ''
+        continue
+    elif not fence and (heading := _HEADING.fullmatch(line)):
+      line = heading['text'] or ''
+      title = title or line
+    kept.append(line)
+  return title, '\n'.join(kept)
+
+
+def _unquoted(value: str) -> str:
+  is_quoted = len(value) > 1 and value[0] == value[-1] and value[0] in '"\''
+  return value[1:-1].strip() if is_quoted else value
