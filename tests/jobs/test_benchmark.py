@@ -219,6 +219,8 @@ def test_ratios_are_of_rounds(root, tmp_path, stand_in, monkeypatch, task):
     off = abs(rows['last loss'][0] - 2.5) / 2.5, abs(
         rows['first loss'][0] - 2.5) / 2.5
     assert rows['losses differ by'] == [pytest.approx(max(off))]
+    assert rows[f'most that a loss differs from {PEER}'] == [
+        pytest.approx(2.5 * max(off))]
 
 
 def test_the_busiest_operations_are_told(tmp_path):
