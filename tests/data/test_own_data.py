@@ -143,7 +143,7 @@ def test_documents_of_a_folder(folder):
   prepared = prepare(f'csv:{path}?documents={folder / "docs"}', folder / 'out')
   texts = {question: text for question, _, text in known(prepared)}
   assert [texts[f'q{n}'].strip() for n in range(5)] == [
-      '# One\nfirst', 'second', 'second', 'second', 'fourth']
+      'One\nfirst', 'second', 'second', 'second', 'fourth']
   page = next(p for p in prepared.passages if p.id == 'page.html')
   assert page.title == 'A & B'
   assert page.text.replace('\n', ' ') == 'Head Some bold words next line'
