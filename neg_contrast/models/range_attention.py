@@ -10,7 +10,6 @@ Dao, "FlashAttention-2", 2023, algorithms 1 and 2, with the keys and values of a
 row, of as many heads as fill a vector, at hand at once.
 """
 
-import dataclasses
 import functools
 import math
 from typing import Any
@@ -22,7 +21,7 @@ from jax.experimental.pallas import tpu as pltpu
 from jaxtyping import Array, Int
 
 from neg_contrast.batches import packed
-from neg_contrast.models import flash_attention
+from neg_contrast.models import flash_attention, kernel_call
 from neg_contrast.models import pattern as pattern_lib
 
 _LANES = 128  # Of a TPU's vectors.
@@ -104,33 +103,14 @@ def key_ranges(
   return first, jnp.minimum(last, places) if pattern.causal else last
 
 
-@dataclasses.dataclass(frozen=True)
-class _Call:
-  """The kernels for arrays of one shape.
-
-  Attributes:
-    shape: rows, length and width of queries.
-    head_features: of a head.
-    pattern: of the layer.
-    interpret: see `kernel`.
-  """
-
-  shape: tuple[int, int, int]
-  head_features: int
-  pattern: pattern_lib.Pattern
-  interpret: bool
+class _Call(kernel_call.KernelCall):
+  """In Pallas for TPUs."""
 
   @property
   def size(self) -> int:
     """Tokens of a block: small ones, where windows are."""
-    window = self.pattern.window
-    local = window is not None and window <= _LANES
-    return _LANES if local or self.shape[1] <= _LANES else _SIZE
-
-  @property
-  def length(self) -> int:
-    """Tokens of a row in whole blocks."""
-    return -(-self.shape[1] // self.size) * self.size
+    is_small = self.has_window_of(_LANES) or self.shape[1] <= _LANES
+    return _LANES if is_small else _SIZE
 
   @property
   def width(self) -> int:
@@ -150,7 +130,7 @@ class _Call:
     )
     mixed, logs = self._run(
         _forward, segment_ids, arrays, ('block', 'row', 'row'), (),
-        [(self._padded(arrays[0]), 'block'), (return_logs, 'logs')],
+        [(self.padded(arrays[0]), 'block'), (return_logs, 'logs')],
         products=2,
     )
     return mixed[:, : self.shape[1]], logs
@@ -158,10 +138,10 @@ class _Call:
   def backward(self, segment_ids, query, key, value, gradient, mixed, logs):
     """Gradients of query, key and value."""
     both = gradient.astype(jnp.float32) * mixed.astype(jnp.float32)
-    means = self._padded(both).reshape(
+    means = self.padded(both).reshape(
         len(both), self.length, -1, self.heads, self.head_features
     ).sum(-1).transpose(0, 2, 3, 1)
-    like = self._padded(query)
+    like = self.padded(query)
     gradients = self._run(
         _backward, segment_ids, (query, key, value, gradient),
         ('block', 'row', 'row', 'block'), (logs, means),
@@ -170,10 +150,6 @@ class _Call:
         products=5,
     )
     return tuple(a[:, : self.shape[1]] for a in gradients)
-
-  def _padded(self, array):
-    rest = self.length - array.shape[1]
-    return jnp.pad(array, ((0, 0), (0, rest)) + ((0, 0),) * (array.ndim - 2))
 
   def _run(
       self, function, segment_ids, arrays, kinds, sums, results, products,
@@ -202,10 +178,7 @@ class _Call:
         ),
     }
     kinds = 'bounds', 'ends', 'ends', *kinds, *('logs' for _ in sums)
-    reach = length
-    if self.pattern.window is not None:
-      reach = min(length, 2 * self.pattern.window + size)
-    pairs = rows * length * reach // (2 if self.pattern.causal else 1)
+    pairs = self.pairs(size)
     return pl.pallas_call(
         functools.partial(
             function, head_features=self.head_features, size=size
@@ -227,7 +200,7 @@ class _Call:
         ),
         interpret=self.interpret,
         name=f'range_attention{function.__name__}',
-    )(bounds, first[:, None], last[:, None], *map(self._padded, arrays), *sums)
+    )(bounds, first[:, None], last[:, None], *map(self.padded, arrays), *sums)
 
   def _with_own(self, places):
     """What fills the last block attends to itself."""

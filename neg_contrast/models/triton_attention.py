@@ -7,16 +7,14 @@ queries and sums of keys are loops of their own in the backward pass, since
 programs of a GPU share no memory that they could add to in order.
 """
 
-import dataclasses
 import functools
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton as plgpu
 
-from neg_contrast.models import flash_attention, range_attention
+from neg_contrast.models import flash_attention, kernel_call, range_attention
 from neg_contrast.models import pattern as pattern_lib
 
 HEAD_FEATURES = 16, 32, 64, 128
@@ -55,37 +53,26 @@ def kernel(
   return flash_attention.Kernel(forward, backward)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Call:
-  """The kernels for arrays of one shape.
-
-  Attributes:
-    shape: rows, length and width of queries.
-    head_features: of a head.
-    pattern: of the layer.
-    interpret: see `kernel`.
-  """
-
-  shape: tuple[int, int, int]
-  head_features: int
-  pattern: pattern_lib.Pattern
-  interpret: bool
+class _Call(kernel_call.KernelCall):
+  """In Pallas by Triton."""
 
   @property
   def size(self) -> int:
     """Tokens of a block: small ones, where windows are."""
-    window = self.pattern.window
-    is_local = window is not None and window <= _LOCAL_SIZE
-    return _LOCAL_SIZE if is_local else _SIZE
-
-  @property
-  def length(self) -> int:
-    """Tokens of a row in whole blocks."""
-    return -(-self.shape[1] // self.size) * self.size
+    return _LOCAL_SIZE if self.has_window_of(_LOCAL_SIZE) else _SIZE
 
   def forward(self, segment_ids, query, key, value):
-    """Mixed values as `query`, and `[rows, heads, length] float32` logarithms
-    of the sums of weights."""
+    """Mixed values, and the logarithms of the sums of each head's softmax.
+
+    Args:
+      segment_ids: `[rows, length] int32`.
+      query: `[rows, length, width]`; key and value alike.
+      key: see `query`.
+      value: see `query`.
+
+    Returns:
+      As `query`, and `[rows, heads, whole blocks] float32`.
+    """
     arrays = [self._split(a) for a in (query, key, value)]
     ids = _with_own(segment_ids, self.size)
     ranges = range_attention.key_ranges(ids, self.pattern)
@@ -109,7 +96,7 @@ class _Call:
         compiler_params=plgpu.CompilerParams(
             num_warps=4 if features <= 64 else 8, num_stages=2
         ),
-        cost_estimate=_cost(arrays[0], self.pattern, size, 2),
+        cost_estimate=self._cost(arrays[0], size, 2),
         interpret=self.interpret,
         name='triton_attention_forward',
     )(_bounds(ranges, size), *ranges, *arrays)
@@ -150,7 +137,7 @@ class _Call:
             jax.ShapeDtypeStruct(arrays[0].shape, inputs[0].dtype)
         ] * 3,
         compiler_params=plgpu.CompilerParams(num_warps=4, num_stages=2),
-        cost_estimate=_cost(arrays[0], self.pattern, size, 7),
+        cost_estimate=self._cost(arrays[0], size, 7),
         interpret=self.interpret,
         name='triton_attention_backward',
     )(*bounds, *ranges, *arrays, logs, means)
@@ -158,7 +145,7 @@ class _Call:
 
   def _split(self, array):
     """Whole blocks, `[rows, length, heads, head_features]`."""
-    return _padded(array, self.size).reshape(
+    return self.padded(array).reshape(
         len(array), self.length, -1, self.head_features
     )
 
@@ -167,10 +154,12 @@ class _Call:
     rows, length, _ = self.shape
     return array.reshape(rows, self.length, -1)[:, :length]
 
-
-def _padded(array, size):
-  rest = -array.shape[1] % size
-  return jnp.pad(array, ((0, 0), (0, rest)) + ((0, 0),) * (array.ndim - 2))
+  def _cost(self, array, size, products) -> pl.CostEstimate:
+    pairs = self.pairs(size) * array.shape[2]
+    return pl.CostEstimate(
+        flops=2 * products * pairs * self.head_features, transcendentals=pairs,
+        bytes_accessed=2 * products * array.size * array.dtype.itemsize,
+    )
 
 
 def _with_own(segment_ids, size):
@@ -213,18 +202,6 @@ def _block_spec(size, features):
 def _row_spec(length, features):
   return pl.BlockSpec(
       (None, length, None, features), lambda b, r, h: (r, 0, h, 0)
-  )
-
-
-def _cost(array, pattern, size, products) -> Any:
-  rows, length, heads, features = array.shape
-  reach = length
-  if pattern.window is not None:
-    reach = min(length, 2 * pattern.window + size)
-  pairs = rows * heads * length * reach // (2 if pattern.causal else 1)
-  return pl.CostEstimate(
-      flops=2 * products * pairs * features, transcendentals=pairs,
-      bytes_accessed=2 * products * array.size * array.dtype.itemsize,
   )
 
 
