@@ -286,12 +286,9 @@ def test_two_processes_train_on_a_mixture_as_one(root, together):
   assert read(alone) == read(both)
   drawn = [record['drawn_small'] for record in records_of(both)
            if 'drawn_small' in record]
-  assert drawn == [0, 0, 0, 8, 8, 8] and pool_bytes(root, 'both')
-  assert pool_bytes(root, 'alone') == pool_bytes(root, 'both')
-
-
-def pool_bytes(root, name):
-  return files_of(root / 'mixed' / name)
+  assert drawn == [0, 0, 0, 8, 8, 8]
+  pools = files_of(root / 'mixed' / 'both')
+  assert pools and pools == files_of(root / 'mixed' / 'alone')
 
 
 @pytest.fixture(scope='module')

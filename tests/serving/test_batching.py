@@ -49,6 +49,14 @@ def run(body, doubler=None, **settings):
   return doubler.batches
 
 
+async def held_up(batcher, doubler):
+  """A request that is being answered, until `may_go` is set."""
+  doubler.may_go.clear()
+  first = asyncio.create_task(batcher.submit(Ask(0)))
+  await asyncio.to_thread(doubler.has_begun.wait)
+  return first
+
+
 def test_requests_that_come_together_are_answered_together():
   async def body(batcher, doubler):
     answers = await asyncio.gather(
@@ -80,9 +88,7 @@ def test_sizes_count():
 
 def test_too_many_are_refused():
   async def body(batcher, doubler):
-    doubler.may_go.clear()
-    first = asyncio.create_task(batcher.submit(Ask(0)))
-    await asyncio.to_thread(doubler.has_begun.wait)
+    first = await held_up(batcher, doubler)
     others = [asyncio.create_task(batcher.submit(Ask(n))) for n in range(8)]
     await asyncio.sleep(0)
     with pytest.raises(client_requests.Refused, match='8 texts wait') as error:
@@ -96,9 +102,7 @@ def test_too_many_are_refused():
 
 def test_who_left_takes_no_place():
   async def body(batcher, doubler):
-    doubler.may_go.clear()
-    first = asyncio.create_task(batcher.submit(Ask(0)))
-    await asyncio.to_thread(doubler.has_begun.wait)
+    first = await held_up(batcher, doubler)
     left = [asyncio.create_task(batcher.submit(Ask(n))) for n in range(8)]
     await asyncio.sleep(0)
     for one in left:
@@ -115,9 +119,7 @@ def test_who_left_takes_no_place():
 
 def test_who_left_is_not_answered():
   async def body(batcher, doubler):
-    doubler.may_go.clear()
-    first = asyncio.create_task(batcher.submit(Ask(0)))
-    await asyncio.to_thread(doubler.has_begun.wait)
+    first = await held_up(batcher, doubler)
     left = asyncio.create_task(batcher.submit(Ask(1)))
     stays = asyncio.create_task(batcher.submit(Ask(2)))
     await asyncio.sleep(0)
