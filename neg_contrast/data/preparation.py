@@ -95,6 +95,8 @@ def _folder(
   resolved = _resolved(place)
   slug = re.sub(r'[^\w.-]+', '-', places.path(resolved).name)[:80]
   option = f'?answer_words={answer_words}' if answer_words else ''
+  if (reading := sources.FORMATS[scheme].reading) > 1:
+    option += f'#{reading}'
   read = f'{scheme}:{resolved}{option}'
   code = hashlib.sha256(read.encode()).hexdigest()[:8]
   return root / '-'.join(filter(None, (scheme, slug, code)))

@@ -225,6 +225,8 @@ class SourceFormat:
     is_here: whether reading a place downloads nothing.
     fetch: downloads a place. Raises UserError.
     has_features: whether its sources are `SourceWithFeatures`.
+    reading: raised when the same files give other records: what was prepared
+      by an earlier one is left alone, and prepared anew.
   """
 
   example: str
@@ -238,6 +240,7 @@ class SourceFormat:
   is_here: Callable[[str], bool] | None = None
   fetch: Callable[[str], None] | None = None
   has_features: bool = False
+  reading: int = 1
 
   @property
   def scheme(self) -> str:

@@ -207,6 +207,8 @@ def test_damaged_tables(tmp_path):
             tmp_path / 'out')
   refused(f'csv:{tmp_path / "no.csv"}', 'no.csv: no such file',
           tmp_path / 'out')
+  refused(f'csv:{tmp_path}', 'a folder, where a table is wanted',
+          tmp_path / 'out')
   (tmp_path / 'rows.jsonl').write_text('{"question": "a", "text": 3}\n')
   refused(f'jsonl:{tmp_path / "rows.jsonl"}',
           'rows.jsonl:1: column "text" holds int', tmp_path / 'out')

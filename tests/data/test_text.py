@@ -1,5 +1,7 @@
 """Folders of text files."""
 
+import dataclasses
+
 import pytest
 
 from neg_contrast import errors
@@ -26,6 +28,19 @@ def test_every_file_is_a_document(tmp_path):
       'deep er/a b.txt', 'a b', 'words of it', 'deep er/a b.txt')
   assert corpus.splits == ()
   assert len(corpus.passages) == 2
+
+
+def test_what_was_read_otherwise_is_prepared_anew(tmp_path, monkeypatch):
+  write(tmp_path / 'd')
+  spec, out = f'text:{tmp_path / "d"}', tmp_path / 'out'
+  text = sources.FORMATS['text']
+  monkeypatch.setitem(sources.FORMATS, 'text',
+                      dataclasses.replace(text, reading=1))
+  earlier = preparation.prepare(spec, out, True).folder
+  monkeypatch.setitem(sources.FORMATS, 'text', text)
+  assert not preparation.is_prepared(spec, out, True)
+  assert preparation.prepare(spec, out, True).folder != earlier
+  assert earlier.is_dir() and preparation.is_prepared(spec, out, True)
 
 
 def test_an_empty_file_is_no_passage_and_upper_case_is_read(tmp_path):

@@ -2,11 +2,12 @@
 
 import re
 
+import yaml
+
 _FRONT_MATTER = re.compile(
     r'---[ \t]*\n(?P<fields>[\w-]+[ \t]*:.*\n(?:.*\n)*?)'
     r'(?:---|\.\.\.)[ \t]*(?:\n|\Z)'
 )
-_TITLE = re.compile(r'title[ \t]*:[ \t]*(?P<title>.+)', re.I)
 _HEADING = re.compile(
     r' {0,3}#{1,6}(?:[ \t]+(?P<text>.*?))?(?:[ \t]+#+)?[ \t]*'
 )
@@ -28,9 +29,7 @@ def read(text: str) -> tuple[str, str]:
   """
   title = ''
   if matter := _FRONT_MATTER.match(text):
-    named = filter(None, map(_TITLE.fullmatch, matter['fields'].splitlines()))
-    if (line := next(named, None)) is not None:
-      title = _unquoted(line['title'].strip())
+    title = _title_of(matter['fields'])
     text = text[matter.end() :]
   kept, fence = [], ''
   for line in text.split('\n'):
@@ -48,6 +47,13 @@ def read(text: str) -> tuple[str, str]:
   return title, '\n'.join(kept)
 
 
-def _unquoted(value: str) -> str:
-  is_quoted = len(value) > 1 and value[0] == value[-1] and value[0] in '"\''
-  return value[1:-1].strip() if is_quoted else value
+def _title_of(fields: str) -> str:
+  """In one line; empty: YAML has none, or is broken."""
+  try:  # This loader makes texts, lists and dictionaries alone.
+    known = yaml.load(fields, Loader=yaml.BaseLoader)
+  except (yaml.YAMLError, RecursionError):
+    return ''
+  named = known.items() if isinstance(known, dict) else ()
+  titles = [value for key, value in named
+            if str(key).lower() == 'title' and isinstance(value, str)]
+  return ' '.join(titles[0].split()) if titles else ''

@@ -358,7 +358,9 @@ def _format(kind: str, place: str) -> records.SourceFormat:
   opened: Callable[[str, records.InvalidRecords], records.Source] = (
       functools.partial(OwnDataWithFeatures, kind)
   )
-  return records.SourceFormat(f'{kind}:{place}', opened, has_features=True)
+  return records.SourceFormat(  # Documents may be a folder of text files.
+      f'{kind}:{place}', opened, has_features=True, reading=text.READING
+  )
 
 
 FORMATS = tuple(_format(kind, f'faq.{kind}') for kind in column_tables.KINDS)

@@ -11,6 +11,7 @@ from neg_contrast.data.formats import markdown_text
 _HTML = ('.html', '.htm')
 _MARKDOWN = '.md'
 SUFFIXES = ('.txt', _MARKDOWN, *_HTML)
+READING = 2  # 2: Markdown without its marks.
 _UNSEEN = ('script', 'style', 'template', 'noscript')
 _INLINE = ('a', 'abbr', 'b', 'bdi', 'bdo', 'cite', 'code', 'data', 'dfn', 'em',
            'font', 'i', 'kbd', 'mark', 'q', 's', 'samp', 'small', 'span',
@@ -131,4 +132,5 @@ class _Page(html.parser.HTMLParser):
 FORMAT = records.SourceFormat(
     'text:documents', Text,
     last_names=tuple(f'*{suffix}' for suffix in SUFFIXES), is_folder=True,
+    reading=READING,
 )
