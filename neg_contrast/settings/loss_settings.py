@@ -62,7 +62,8 @@ class LossConfig(keys.Section):
     example_weights: how much an example, a (query, positive) pair, counts in
       the mean over the batch, in both directions. `given`: by the weight of its
       judgement, where the data has weights; `graded`: by that times the grade;
-      `equal`: all alike. Negatives have no weights.
+      `equal`: all alike. Negatives have no weights. A question generator learns
+      from all alike.
     label_smoothing: part of the target's mass that is spread evenly over the
       vocabulary, in the training of a question generator.
   """

@@ -543,3 +543,17 @@ class TestRefusals:
     config.update_from_flattened_dict({key: value})
     with pytest.raises(errors.UserError, match=match):
       jobs.check(config_lib.parse(config))
+
+
+@pytest.mark.parametrize('counts', ['given', 'equal'])
+def test_a_generator_says_that_weights_do_not_count(tmp_path, caplog, counts):
+  config = make_generator(
+      tmp_path, optim__steps=1, evaluation__eval_steps=0,
+      loss__example_weights=counts)
+  qrels = tmp_path / 'data' / 'qrels' / 'train.tsv'
+  head, first, *lines = qrels.read_text().splitlines()
+  qrels.write_text('\n'.join([
+      f'{head}\tweight', f'{first}\t0.5', *(f'{line}\t1' for line in lines),
+      '']))
+  tiny.run(train_generator.TrainGeneratorJob, config, tmp_path / 'generator')
+  assert ('learns from all alike' in caplog.text) == (counts != 'equal')
