@@ -90,8 +90,8 @@ def changed_file(draw, name, content):
   if name.endswith('.parquet'):
     try:
       data = as_parquet(value)
-    except (pyarrow.ArrowException, AttributeError, OverflowError, TypeError,
-            UnicodeError, ValueError):  # No table has such rows.
+    except (pyarrow.ArrowException, AttributeError, LookupError,
+            OverflowError, TypeError, ValueError):  # No table has such rows.
       data, is_whole = as_parquet(content), False
     return data if is_whole else draw(changed_bytes(data))
   if name.endswith('.jsonl') and isinstance(value, list):

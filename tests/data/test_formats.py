@@ -269,7 +269,7 @@ class Listed:
 def prepare_listed(tmp_path, monkeypatch, skip=False, **kwargs):
   monkeypatch.setattr(sources, 'open_source', lambda *_: Listed(**kwargs))
   shutil.rmtree(tmp_path / 'out', ignore_errors=True)
-  return preparation.prepare('any:thing', tmp_path / 'out', skip)
+  return preparation.prepare('beir:thing', tmp_path / 'out', skip)
 
 
 def passage(name, text, where=''):

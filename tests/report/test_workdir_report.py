@@ -49,7 +49,7 @@ def query(name, *answers, split=''):
 def evaluation_config(tmp_path, checkpoint='model', answer_ks=()):
   config = config_lib.base_config()
   config.job, config.checkpoint = 'evaluate', checkpoint
-  config.data.source = 'any:thing'
+  config.data.source = 'beir:thing'
   config.data.prepared_dir = str(tmp_path / 'prepared')
   config.evaluation.answer_ks = answer_ks
   return config_lib.parse(config)
