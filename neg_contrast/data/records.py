@@ -92,11 +92,12 @@ class InvalidRecords:
   """What to do with a record that can't be used: raise, or count and skip.
 
   Attributes:
+    skips: whether they are counted and skipped.
     counts: how many records were skipped, by kind.
   """
 
   def __init__(self, skip: bool):
-    self._skip = skip
+    self.skips = skip
     self.counts: collections.Counter[str] = collections.Counter()
 
   def report(self, kind: str, where: str, message: str) -> None:
@@ -111,7 +112,7 @@ class InvalidRecords:
     Raises:
       UserError: unless invalid records are to be skipped.
     """
-    if not self._skip:
+    if not self.skips:
       raise errors.UserError(
           f'{where}: {message}. Repair it, or count and skip such records '
           f'with --{errors.key("data.on_invalid")}=skip'

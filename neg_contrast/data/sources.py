@@ -79,6 +79,8 @@ def open_source(
     raise errors.UserError(
         f'{errors.key("data.source")}="{spec}": {e.filename}: {e.strerror}'
     ) from None
+  except errors.UserError as e:
+    raise errors.UserError(f'{e}{_other_scheme(scheme, place)}') from None
   if answer_words:
     return short_answers.ShortAnswers(source, answer_words, invalid)
   return source
@@ -105,6 +107,13 @@ def fetch(spec: str) -> None:
     download(place)
 
 
+def _other_scheme(scheme: str, place: str) -> str:
+  """The likeliest reader of a place, if it is another one than was asked."""
+  is_table = scheme in column_tables.KINDS
+  hint = _hint_of_tables(place) if is_table else _hint(place)
+  return '' if f'mean {scheme}:' in hint else hint
+
+
 def _hint(place: str) -> str:
   """The likeliest reader of a place, if there is one."""
   if not place:
@@ -115,21 +124,25 @@ def _hint(place: str) -> str:
   except OSError:  # A name too long, or not to be read.
     likely = None
   if likely is None:
-    return _hint_of_tables(path)
+    return _hint_of_tables(place)
   if path.is_file() and (likely.is_folder or '.csv' in path.suffixes):
     path = path.parent
   return f'. {place} exists; did you mean {likely.scheme}:{path}?'
 
 
-def _hint_of_tables(path: pathlib.Path) -> str:
-  """A table, or a folder of Parquet files, if it is one."""
+def _hint_of_tables(place: str) -> str:
+  """A table, options after it or not, or a folder of Parquet files, if it is.
+  """
+  path = places.path(place.partition('?')[0])
   try:
     kind = column_tables.kind_of(path) if path.is_file() else None
     if kind is None and path.is_dir() and any(path.rglob('*.parquet')):
       kind = hf.FORMAT.scheme
   except OSError:
     return ''
-  return f'. {path} exists; did you mean {kind}:{path}?' if kind else ''
+  quote = '"' if '?' in place else ''  # Of the shell.
+  return (f'. {path} exists; did you mean {quote}{kind}:{place}{quote}?'
+          if kind else '')
 
 
 def _likely(place: pathlib.Path) -> records.SourceFormat | None:

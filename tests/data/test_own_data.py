@@ -175,8 +175,9 @@ def test_documents_of_a_table(tmp_path, kind):
     ('question,\na,b\n', r'faq.csv:1: the first line names'),
     ('Frage,text\na,b\n', r'no column called question or query; its columns '
      r'are Frage, text\. .*\?question=COLUMN'),
-    ('question,wort\na,b\n', r'\?text=COLUMN\. Or name the documents'),
+    ('question,wort\na,b\n', r'\?text=COLUMN"; or name the documents'),
     ('', r'no column called question'),
+    ('question,text\n', r'faq.csv: holds no question: there is no row'),
     ('question,text,grade\na,b,1\na,b,0\n', r'faq.csv:3: .* grade 0, and befo'),
 ])
 def test_faults_of_tables(tmp_path, content, message):
@@ -196,6 +197,59 @@ def test_faults_of_places(tmp_path, asked, message):
   path = tmp_path / 'faq.csv'
   path.write_text('question,text,document\na,b,c\n')
   refused(f'csv:{path}?{asked}', message, tmp_path / 'out')
+
+
+@pytest.mark.parametrize(('rows', 'message'), [
+    ('a,Beta.md\nb,b.md\nc,x\nd,y\n', r'faq.csv:2: column "document" names '
+     r'"Beta.md", which is no document; did you mean "beta.md"\? \(3 of 4'),
+    ('a,b.md\na,same.md\n', r'faq.csv:3: .*"same.md", as 2 documents are '
+     r'called: write "one/same.md" or "two/same.md"\. Repair'),
+    ('a,b.md\na,same\n', r'faq.csv:3: .*"same", as 2 documents are called'),
+    ('', r'faq.csv: holds no question: there is no row'),
+])
+def test_rows_that_name_no_document(tmp_path, rows, message):
+  for name in ('b.md', 'beta.md', 'one/same.md', 'two/same.md'):
+    (tmp_path / 'docs' / name).parent.mkdir(exist_ok=True, parents=True)
+    (tmp_path / 'docs' / name).write_text('words')
+  (tmp_path / 'faq.csv').write_text('question,document\n' + rows)
+  refused(f'csv:{tmp_path}/faq.csv?documents={tmp_path}/docs', message,
+          tmp_path / 'out')
+
+
+def test_rows_that_name_no_document_of_a_table(tmp_path):
+  (tmp_path / 'docs.csv').write_text('id,text\nrefund,words\n')
+  table = tmp_path / 'faq.csv'
+  table.write_text('question,document\na,refund\nb,refunds\nc,\n')
+  spec = f'csv:{table}?documents={tmp_path}/docs.csv&test=0'
+  refused(spec, 'faq.csv:3: .* did you mean "refund"\\?. Repair',
+          tmp_path / 'out')
+  prepared = prepare(spec, tmp_path / 'out', skip=True)
+  assert known(prepared) == {('a', '', 'words'): 1}
+  assert prepared.manifest['counts']['skipped'] == {
+      'broken_record': 1, 'unknown_id': 1,
+  }
+
+
+def test_tables_of_spreadsheets_that_write_semicolons(tmp_path):
+  table = tmp_path / 'faq.csv'
+  table.write_text('\ufeffquestion;text\n"a; b";c, d\n', 'utf-8')
+  prepared = prepare(f'csv:{table}?test=0', tmp_path / 'out')
+  assert known(prepared) == {('a; b', '', 'c, d'): 1}
+  table.write_text('question;x,text\na,b\n')
+  refused(f'csv:{table}', 'its columns are question;x, text', tmp_path / 'out')
+
+
+def test_hints_for_other_schemes(tmp_path):
+  table = tmp_path / 'faq.csv'
+  table.write_text('question,text\na,b\n')
+  folder = tmp_path / 'workdir' / 'corpus'
+  folder.mkdir(parents=True)
+  (folder / 'corpus.jsonl').write_text('{"_id": "1", "text": "a"}\n')
+  out = tmp_path / 'out'
+  refused(f'{table}?documents=x', f'mean "csv:{table}.documents=x"', out)
+  refused(f'beir:{table}', f'a file, not a folder.*mean csv:{table}', out)
+  refused(f'jsonl:{table}', f'not to be read.*mean csv:{table}', out)
+  refused(f'beir:{tmp_path}/workdir', f'did you mean beir:{folder}', out)
 
 
 def test_damaged_tables(tmp_path):

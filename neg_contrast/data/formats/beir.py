@@ -61,10 +61,15 @@ class Beir:
         self._qrels[split] = path
     self.files = (self._corpus, *self._queries, *self._qrels.values())
     if lacking:
+      inner = folder / 'corpus'  # Of a workdir of `job=split`.
+      inside = inner if (inner / 'corpus.jsonl').is_file() else None
       raise errors.UserError(
-          f'beir:{place}: no such file: {", ".join(map(str, lacking))}. A BEIR '
-          'folder holds corpus.jsonl, queries.jsonl and qrels/<split>.tsv, or '
-          'corpus.jsonl alone'
+          f'beir:{place}: '
+          + ('a file, not a folder' if folder.is_file() else
+             f'no such file: {", ".join(map(str, lacking))}')
+          + '. A BEIR folder holds corpus.jsonl, queries.jsonl and '
+          'qrels/<split>.tsv, or corpus.jsonl alone'
+          + (f'; did you mean beir:{inside}?' if inside else '')
       )
 
   @property

@@ -32,14 +32,20 @@ class Kind(Protocol):
 
 @dataclasses.dataclass(frozen=True)
 class _Separated:
-  """Lines of fields, which may stand between quotes, after a header."""
+  """Lines of fields, which may stand between quotes, after a header.
+
+  Attributes:
+    delimiter: between fields.
+    other: does as well, if the header has that alone: spreadsheets write `;`
+      where a comma is the decimal point.
+  """
 
   delimiter: str
+  other: str = ''
 
   def columns(self, path: pathlib.Path) -> list[str]:
     """The fields of the first line."""
-    found = files.quoted_rows(path, files.unheard(), self.delimiter)
-    where, header = next(found, (f'{path}:1', []))
+    where, header = self._header(path, self._delimiter_of(path))
     names = [name.strip() for name in header]
     if not all(names) or len(set(names)) < len(names):
       raise errors.UserError(
@@ -51,13 +57,24 @@ class _Separated:
   def rows(self, path: pathlib.Path, invalid: records.InvalidRecords) -> Rows:
     """Those with as many fields as there are columns."""
     names = self.columns(path)
-    found = files.quoted_rows(path, invalid, self.delimiter)
+    found = files.quoted_rows(path, invalid, self._delimiter_of(path))
     for where, fields in itertools.islice(found, 1, None):
       if len(fields) == len(names):
         yield where, dict(zip(names, fields, strict=True))
       else:
         invalid.report('broken_record', where, f'{len(fields)} fields, where '
                        f'the first line names {len(names)} columns')
+
+  def _delimiter_of(self, path: pathlib.Path) -> str:
+    _, header = self._header(path, self.delimiter)
+    is_other = self.other and len(header) == 1 and self.other in header[0]
+    return self.other if is_other else self.delimiter
+
+  def _header(
+      self, path: pathlib.Path, delimiter: str
+  ) -> tuple[str, list[str]]:
+    found = files.quoted_rows(path, files.unheard(), delimiter)
+    return next(found, (f'{path}:1', []))
 
 
 class _Jsonl:
@@ -114,7 +131,7 @@ def _parquet_file(path: pathlib.Path) -> Iterator[Any]:
 
 
 KINDS: Mapping[str, Kind] = {
-    'csv': _Separated(','),
+    'csv': _Separated(',', ';'),
     'tsv': _Separated('\t'),
     'jsonl': _Jsonl(),
     'parquet': _Parquet(),

@@ -17,7 +17,12 @@ from typing import Any
 from neg_contrast import errors
 from neg_contrast.artifacts import places
 from neg_contrast.data import records
-from neg_contrast.data.formats import column_tables, files, text
+from neg_contrast.data.formats import (
+    column_tables,
+    document_names,
+    files,
+    text,
+)
 from neg_contrast.data.formats import given_pairs as pairs
 
 _COLUMNS: Mapping[str, tuple[str, ...]] = {
@@ -70,7 +75,7 @@ class OwnData:
     """
     spec = f'{kind}:{place}'
     table, _, asked = place.partition('?')
-    self._kind, self._table = kind, places.path(table)
+    self._spec, self._table, self._kind = spec, places.path(table), kind
     self._invalid = invalid
     self._options = _parse(spec, asked)
     self._columns = self._look(self._table, kind)
@@ -132,6 +137,8 @@ class OwnData:
 
   def queries(self) -> Iterator[records.Query]:
     """Each question once, with the answers of all its rows."""
+    if self._options.documents and not self._invalid.skips:
+      self._names.check(self._named(), self._columns['document'], self._invalid)
     found: dict[str, records.Query] = {}
     for query in pairs.read_each(self._rows(self._invalid), self._query,
                                  self._invalid):
@@ -140,6 +147,11 @@ class OwnData:
         answers = tuple(dict.fromkeys((*known.answers, *query.answers)))
         query = dataclasses.replace(known, answers=answers)
       found[query.id] = query
+    if not found:
+      skipped = dict(self._invalid.counts)
+      raise errors.UserError(f'{self._table}: holds no question' + (
+          f' that can be used; skipped {skipped}' if skipped else
+          ': there is no row below the names of the columns'))
     yield from found.values()
 
   def judgements(self, split: str) -> Iterator[records.Judgement]:
@@ -153,7 +165,7 @@ class OwnData:
         passage = (_document(row, self._columns['document'])
                    if self._options.documents
                    else _passage(row, self._columns, where).id)
-        passage = self._names.get(passage, passage)
+        passage = self._names.id_of(passage)
         grade, weight = self._grade(row), _weight(row, self._columns)
       except pairs.Unusable:
         continue  # Told by `queries`.
@@ -207,19 +219,27 @@ class OwnData:
     return 'test' if is_apart else 'train'
 
   @functools.cached_property
-  def _names(self) -> dict[str, str]:
-    """Names of files without their folders -> ids, where there is one such."""
-    if self._documents is None:
-      return {}
-    ids = [path.relative_to(self._options.documents)
-           for path in self._documents.files]
-    counts: dict[str, list[str]] = {}
-    for one in ids:
-      for name in dict.fromkeys((one.name, one.stem)):
-        counts.setdefault(name, []).append(one.as_posix())
-    whole = {one.as_posix() for one in ids}
-    return {name: found[0] for name, found in counts.items()
-            if len(found) == 1 and name not in whole}
+  def _names(self) -> document_names.DocumentNames:
+    return document_names.DocumentNames(
+        self._document_ids, self._documents is not None
+    )
+
+  def _document_ids(self) -> Iterator[str]:
+    if self._documents is not None:
+      for path in self._documents.files:
+        yield path.relative_to(self._options.documents).as_posix()
+    elif self._listed is not None:
+      column = self._look(*self._listed)['id']
+      for _, row in column_tables.rows(*self._listed, files.unheard()):
+        with contextlib.suppress(pairs.Unusable):
+          yield _document(row, column)
+
+  def _named(self) -> Iterator[tuple[str, str]]:
+    """(where, name of the document) of each row that names one."""
+    column = self._columns['document']
+    for where, row in self._rows(files.unheard()):
+      with contextlib.suppress(pairs.Unusable):
+        yield where, _document(row, column)
 
   def _look(self, path: pathlib.Path, kind: str) -> dict[str, str]:
     """What columns of a table hold -> their names there."""
@@ -243,12 +263,13 @@ class OwnData:
 
   def _lack(self, path, kind, holds) -> errors.UserError:
     names = column_tables.columns(path, kind)
-    other = (' Or name the documents: ?documents=FOLDER.'
+    other = ('; or name the documents: ?documents=FOLDER'
              if holds == 'text' and not self._options.documents else '')
     return errors.UserError(
         f'{path}: no column called {" or ".join(_COLUMNS[holds])}; its columns '
-        f'are {", ".join(names) or "not there"}. Name the one: '
-        f'{self._kind}:{self._table}?{holds}=COLUMN.{other}'
+        f'are {", ".join(names) or "not to be read"}. Name the one: '
+        f'"{self._spec}{"&" if "?" in self._spec else "?"}{holds}=COLUMN"'
+        f'{other}'
     )
 
 
