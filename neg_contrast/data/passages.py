@@ -1,5 +1,6 @@
 """The passages that documents are cut into, as a BEIR folder."""
 
+import contextlib
 import dataclasses
 import json
 import pathlib
@@ -8,12 +9,30 @@ from typing import Any
 
 from absl import logging
 
-from neg_contrast import beams, progress
-from neg_contrast.artifacts import artifact
+from neg_contrast import beams, errors, progress
+from neg_contrast.artifacts import artifact, folders, places
 from neg_contrast.data import beam_documents, cut_documents
 from neg_contrast.data import dataset as dataset_lib
 
 NEAREST, DOCUMENT = 'nearest', 'document'
+
+
+def are_nearest(source: str) -> bool:
+  """Whether a source was cut so that BM25 chose its judged passages.
+
+  Args:
+    source: `scheme:place`.
+  """
+  scheme, _, place = source.partition(':')
+  path = places.path(place) / folders.MANIFEST
+  if scheme != 'beir' or not path.is_file():
+    return False
+  with contextlib.suppress(errors.UserError):  # A manifest of something else.
+    match folders.read_json(path):
+      case {'identity': {'kind': Passages.kind,
+                         'settings': {'judgements': judgements}}}:
+        return judgements == NEAREST
+  return False
 
 
 @dataclasses.dataclass(frozen=True)

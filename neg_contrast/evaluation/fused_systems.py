@@ -6,7 +6,13 @@ from typing import Any
 
 from neg_contrast.artifacts import artifact
 from neg_contrast.evaluation import dense_members, judged, weight_tuning
-from neg_contrast.retrieval import fusion, hits, search_settings, searched
+from neg_contrast.retrieval import (
+  fusion,
+  hits,
+  hybrid,
+  search_settings,
+  searched,
+)
 from neg_contrast.retrieval import retriever as retriever_lib
 from neg_contrast.retrieval import vectors as vectors_lib
 from neg_contrast.settings import config as config_lib
@@ -137,12 +143,11 @@ class Rescored(judged.Ranking):
 
   def read(self) -> searched.Searched:
     """Scores and ranks."""
-    candidates = weight_tuning.rescored(
-        retriever_lib.Retriever(
-            self.search, self.judged.dataset, self.vectors.load()
-        ),
-        self.sparse.load().found, self.judged.judgements.queries,
-        self.judged.dataset.prepared.tie_ranks,
+    vectors = self.vectors.load()
+    candidates = hybrid.rescored(
+        retriever_lib.Retriever(self.search, self.judged.dataset, vectors),
+        self.sparse.load().found,
+        vectors.query_vecs(self.judged.judgements.queries),
     )
     return searched.Searched(candidates.ranked(
         self.weights.of(self.system), self.judged.config.depth

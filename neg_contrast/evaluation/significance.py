@@ -12,6 +12,7 @@ from neg_contrast.evaluation import confidence
 
 COLUMNS = ('metric', 'system', 'other', 'queries', 'difference', 'low', 'high',
            'p', 'p_holm')
+_LEVEL = 0.05
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,6 +72,15 @@ def against(base: str, systems: Mapping[str, Values]) -> list[Pair]:
           low=-pair.high, high=-pair.low,
       ) for pair in _compare(systems, pairs)
   ]
+
+
+def undecided(pairs: Iterable[Pair]) -> list[tuple[str, str]]:
+  """Systems that no metric tells apart: adjusted p of .05 or more in all."""
+  is_open: dict[tuple[str, str], bool] = {}
+  for pair in pairs:
+    both = min(pair.system, pair.other), max(pair.system, pair.other)
+    is_open[both] = is_open.get(both, True) and pair.p_holm >= _LEVEL
+  return [both for both, is_so in is_open.items() if is_so]
 
 
 def _compare(

@@ -1,8 +1,9 @@
 """All evaluations of a workdir in one place."""
 
+import math
 import pathlib
 import types
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from neg_contrast.artifacts import folders
@@ -18,6 +19,7 @@ from neg_contrast.evaluation import worlds as worlds_lib
 FILE = 'metrics.json'
 """In a workdir: `<dataset>/<split>/<system>/<metric>` -> value."""
 
+_MOST_PAIRS = 4  # That a line names.
 _ORDER = ('bm25', 'untouched', 'initial', 'trained', 'hybrid')
 
 
@@ -78,6 +80,7 @@ def gather(
   values: dict[str, float] = {**others}
   recalls: list[str] = []
   tables: dict[str, dict[str, dict[str, float]]] = {}
+  undecided: dict[str, str] = {}
   by_query: dict[str, dict[str, dict[str, dict[str, float]]]] = {}
   worlds: dict[str, dict[str, dict[str, dict[str, float]]]] = {}
   found = read_evaluations(workdir, dataset)
@@ -104,19 +107,34 @@ def gather(
   for group, systems in by_query.items():
     _write_categories(workdir, dataset, group, systems)
     if len(systems) > 1:
+      pairs = significance.compare(systems)
       significance.write(
-          workdir / f'significance-{group.replace("/", "-")}.tsv',
-          significance.compare(systems),
+          workdir / f'significance-{group.replace("/", "-")}.tsv', pairs
       )
+      undecided[group] = _undecided(pairs, systems)
   for group, of_systems in worlds.items():
     worlds_lib.write_worlds(
         workdir / f'worlds-{group.replace("/", "-")}.tsv', of_systems
     )
   for title, rows in tables.items() if say else ():
-    print(f'\n{title}\n{format_table(rows)}')
+    print(f'\n{title}\n{format_table(rows)}'
+          + undecided.get(title.partition(':')[0], ''))
   if recalls and say:
     print('\n'.join(recalls))
   return values
+
+
+def _undecided(
+    pairs: Sequence[significance.Pair], systems: Collection[str]
+) -> str:
+  """A line that says which systems the queries don't tell apart."""
+  found = [sorted(both, key=place_of) for both in significance.undecided(pairs)]
+  if not found:
+    return ''
+  names = (', '.join(map(' and '.join, found)) if len(found) <= _MOST_PAIRS else
+           f'{len(found)} of {math.comb(len(systems), 2)} pairs')
+  return ('\nToo few queries, or too small a difference, to tell apart in any '
+          f'metric: {names}')
 
 
 def _write_categories(

@@ -10,7 +10,13 @@ import numpy as np
 
 from neg_contrast.artifacts import artifact, folders
 from neg_contrast.evaluation import dense_members, judged
-from neg_contrast.retrieval import bm25_search, fusion, hits, own_passages
+from neg_contrast.retrieval import (
+  bm25_search,
+  fusion,
+  hits,
+  hybrid,
+  own_passages,
+)
 from neg_contrast.retrieval import retriever as retriever_lib
 from neg_contrast.settings import config as config_lib
 
@@ -27,6 +33,19 @@ def reads_tune_split(config: config_lib.EnsembleConfig) -> bool:
   return bool(config.members) and (
       config.hybrid or (len(config.members) > 1 and not config.weights)
   )
+
+
+def read_tuned(workdir: pathlib.Path, system: str) -> tuple[float, ...] | None:
+  """The weights of a system that a job has tuned; None: it has none.
+
+  Raises:
+    UserError: they are damaged, or of another format.
+  """
+  made = folders.read_manifest(
+      workdir / FOLDER, folders.Format(Weights.kind, Weights.format)
+  )
+  found = (made or {}).get('tuned', {}).get(system)
+  return None if found is None else tuple(found['weights'])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,7 +159,9 @@ class Weights(artifact.Named):
     rescoring, adding = HYBRIDS
     return {
         rescoring: self._best(
-            rescored(retriever, sparse, rows, self._tie_ranks),
+            hybrid.rescored(
+                retriever, sparse, retriever.vectors.query_vecs(rows)
+            ),
             np.array([(1.0, weight) for weight in _HYBRID_WEIGHTS]),
         ),
         adding: self._best(
@@ -215,23 +236,3 @@ class Weights(artifact.Named):
   @property
   def _tie_ranks(self) -> np.ndarray:
     return self.tune.dataset.prepared.tie_ranks
-
-
-def rescored(
-    retriever: retriever_lib.Retriever,
-    sparse: hits.Hits,
-    query_rows: np.ndarray,
-    tie_ranks: np.ndarray,
-) -> fusion.Candidates:
-  """What BM25 found for queries, with BM25's and the dense score.
-
-  Args:
-    retriever: has the vectors.
-    sparse: of BM25.
-    query_rows: `[queries] int32`.
-    tie_ranks: `[passages] int32`, see `hits.tie_ranks`.
-  """
-  found = fusion.align([sparse], tie_ranks, fusion.raw)
-  return found.with_scores(retriever.score(
-      retriever.vectors.query_vecs(query_rows), found.rows
-  ))

@@ -8,9 +8,10 @@ import shutil
 import sys
 from typing import Any
 
-from neg_contrast import terminal
-from neg_contrast.artifacts import artifact
+from neg_contrast import errors, terminal
+from neg_contrast.artifacts import artifact, places
 from neg_contrast.data import dataset as dataset_lib
+from neg_contrast.evaluation import weight_tuning
 from neg_contrast.jobs.common import (
   checks,
   next_command,
@@ -18,7 +19,14 @@ from neg_contrast.jobs.common import (
   shown_hits,
 )
 from neg_contrast.models import by_name
-from neg_contrast.retrieval import by_document, corpus_index, vectors
+from neg_contrast.retrieval import (
+  bm25_search,
+  by_document,
+  corpus_index,
+  hybrid,
+  retriever,
+  vectors,
+)
 from neg_contrast.settings import config as config_lib
 
 
@@ -29,6 +37,26 @@ def check(config: config_lib.Config) -> None:
   if config.query and not config.query.strip():
     raise config.error('query', 'is blank; ask something')
   query_features(config)
+  if config.evaluation.hybrid:
+    _hybrid_weights(config)
+
+
+def _hybrid_weights(config: config_lib.Config) -> tuple[float, ...]:
+  """Those that the training of a checkpoint has tuned.
+
+  Raises:
+    UserError: it has tuned none.
+  """
+  weights = weight_tuning.read_tuned(
+      places.path(config.checkpoint), 'hybrid'
+  )
+  if weights is None:
+    raise config.error('evaluation.hybrid', 'the weights of BM25 and model are '
+                       f'those that a training has tuned; {config.checkpoint} '
+                       'has none. Train with '
+                       f'--{errors.key("evaluation.hybrid")}=True, or search '
+                       'without')
+  return weights
 
 
 def query_features(config: config_lib.Config) -> dict[str, Any]:
@@ -57,7 +85,8 @@ class SearchJob:
 
   def targets(self) -> list[artifact.Artifact]:
     """What it searches."""
-    return [self._index]
+    is_hybrid = self._config.evaluation.hybrid
+    return [*([self._bm25] if is_hybrid else []), self._index]
 
   def finish(self) -> None:
     """Answers."""
@@ -85,8 +114,22 @@ class SearchJob:
         self._config, dataset_lib.data_of(self._config.data), self._workdir
     )
 
+  @property
+  def _bm25(self) -> bm25_search.Bm25:
+    return bm25_search.bm25_of(
+        self._config.evaluation, self._index.vectors.data
+    )
+
+  @functools.cached_property
+  def _searched(self) -> retriever.Retriever | hybrid.HybridRetriever:
+    dense = self._index.load()
+    return hybrid.HybridRetriever(
+        dense, self._bm25.load(), _hybrid_weights(self._config),
+        self._config.ensemble.hybrid_depth,
+    ) if self._config.evaluation.hybrid else dense
+
   def _answer(self, query: str) -> str:
-    index, depth = self._index.load(), self._config.evaluation.depth
+    index, depth = self._searched, self._config.evaluation.depth
     features = query_features(self._config)
     asked = vectors.WithFeatures(query, features) if features else query
     if self._config.evaluation.by_document:

@@ -170,19 +170,26 @@ def by_checkpoint(
 ) -> CorpusVectors:
   """The vectors of a corpus by any checkpoint: a model, or an ensemble.
 
+  A workdir's own table is taken where it has that of this corpus: its
+  evaluation has encoded it.
+
   Args:
     data: corpus and queries.
     settings: how models encode.
-    folder: keeps embeddings and indexes.
+    folder: keeps embeddings that are made.
     checkpoint: its name.
     seed: of weights that it lacks.
     config: settings of the model; None: it brings them all.
   """
   if by_name.is_ensemble(checkpoint):
     return EnsembleEmbeddings(data, settings, folder, checkpoint, seed)
-  return Embeddings(
-      data, settings, folder, given.Checkpoint(checkpoint, seed, config)
-  )
+  model = given.Checkpoint(checkpoint, seed, config)
+  own = fused_vectors.folder_of(checkpoint, folder)
+  if own is not None and own != folder:
+    made = Embeddings(data, settings, own, model)
+    if made.is_made():
+      return made
+  return Embeddings(data, settings, folder, model)
 
 
 def of_member(

@@ -9,6 +9,9 @@ from neg_contrast import html_parts
 from neg_contrast.data import records
 from neg_contrast.retrieval import hits, matching, vectors
 
+Search = Callable[[np.ndarray, int], hits.Hits]
+"""(`[queries, features] float32`, depth) -> rows of the corpus."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Found:
@@ -59,7 +62,7 @@ class AnswerSets(list[Answers]):
 def find_each(
     encoder: vectors.Encoder,
     passages: Sequence[records.Passage],
-    search: Callable[[np.ndarray, int], hits.Hits],
+    search: Search,
     queries: Sequence[vectors.QueryLike],
     depth: int,
 ) -> AnswerSets:
@@ -68,7 +71,7 @@ def find_each(
   Args:
     encoder: of queries and parts.
     passages: of the corpus.
-    search: (`[queries, features] float32`, depth) -> rows of the corpus.
+    search: ranks passages.
     queries: what is asked.
     depth: passages wanted of each.
 

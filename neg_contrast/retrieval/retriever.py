@@ -73,19 +73,25 @@ class Retriever:
     return self.find_each([query], depth)[0]
 
   def find_each(
-      self, queries: Sequence[vectors_lib.QueryLike], depth: int = 10
+      self, queries: Sequence[vectors_lib.QueryLike], depth: int = 10,
+      search: finding.Search | None = None,
   ) -> finding.AnswerSets:
     """`find` for many queries, which are encoded and searched together.
 
     The first call encodes the corpus and compiles. A later one compiles where
     it has many more or fewer texts to encode, by a factor of two.
 
+    Args:
+      queries: what is asked.
+      depth: passages wanted of each.
+      search: ranks passages; default: by the model alone.
+
     Raises:
       TypeError: a single text is given, not a list.
       ValueError: as `find`.
     """
     return finding.find_each(self._encoder, self._dataset.prepared.passages,
-                             self.search_vecs, queries, depth)
+                             search or self.search_vecs, queries, depth)
 
   def search(
       self, queries: Sequence[vectors_lib.QueryLike], depth: int = 100
@@ -199,7 +205,7 @@ class Retriever:
   def _kept(self) -> kept_index.KeptIndex:
     assert self._quantized is not None
     return kept_index.KeptIndex(
-        self.vectors.passage_vecs, self._tie_ranks, self._encoder.score,
+        self.vectors.passage_vecs, self.tie_ranks, self._encoder.score,
         self._quantized, self._folder,
     )
 
@@ -208,14 +214,15 @@ class Retriever:
     prepared, rows = self._dataset.prepared, self._rows
     worlds = prepared.passage_worlds if prepared.worlds else None
     return searched_parts.SearchedParts(
-        self._settings, self.vectors.passage_vecs, self._tie_ranks,
+        self._settings, self.vectors.passage_vecs, self.tie_ranks,
         self._encoder.score,
         worlds if worlds is None or rows is None else worlds[rows],
         self._among,
     )
 
   @property
-  def _tie_ranks(self) -> np.ndarray:
+  def tie_ranks(self) -> np.ndarray:
+    """`[passages] int32`, see `hits.tie_ranks`."""
     ranks = self._dataset.prepared.tie_ranks
     return ranks if self._rows is None else ranks[self._rows]
 

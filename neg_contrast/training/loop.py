@@ -30,6 +30,7 @@ from neg_contrast.training import state as state_lib
 # More steps than this are never queued on the device: enough to hide the host,
 # few enough that simulated CPU devices don't starve each other.
 _STEPS_IN_FLIGHT = 2
+_SILENT_SECONDS = 30  # Slow steps are logged before `log_steps` of them.
 
 
 class Interrupted(SystemExit):
@@ -45,7 +46,8 @@ class Schedule:
     eval_steps: steps between evaluations, 0: never.
     patience: evaluations without a better one before it stops, 0: no limit.
     save_steps: steps between checkpoints.
-    log_steps: steps between log lines.
+    log_steps: steps between log lines; fewer, where they take longer than
+      half a minute.
     batch_size: queries in a step.
     learning_rate: of a step.
     criterion: what early stopping goes by.
@@ -248,7 +250,8 @@ class Trainer:
         if len(self._pending) >= _STEPS_IN_FLIGHT:
           jax.block_until_ready(self._pending[-_STEPS_IN_FLIGHT].metrics)
         self._pending.append(Pending(step, metrics, stats, waited))
-        if len(self._pending) >= self._schedule.log_steps:
+        if (len(self._pending) >= self._schedule.log_steps
+            or time.monotonic() - self._drained > _SILENT_SECONDS):
           self._drain()
         if self._schedule.measures(step):
           self._drain()

@@ -134,8 +134,11 @@ def test_judgements_come_along(tmp_path):
   assert [(query.text, query.answers) for query in prepared.queries] == [
       ('what is blue?', ('whale',)), ('a cat', ())]
   assert not make('all', 'work').is_made()
+  assert passages.are_nearest(f'beir:{made.folder}')
   made = make('all', 'all')
   made.build()
+  assert not passages.are_nearest(f'beir:{made.folder}')
+  assert not passages.are_nearest(f'beir:{folder}')
   assert read('test') == head + 'q2\tb#1\t1\nq2\tb#2\t1\n'
   # Trained on the nearest; measured by documents.
   made = make('document', 'document')

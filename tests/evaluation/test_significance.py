@@ -41,6 +41,18 @@ def test_systems_without_shared_queries_are_no_pair():
   })
 
 
+def test_what_no_metric_tells_apart():
+  systems = {
+      'low': {'mrr': values(0), 'accuracy@1': values(5)},
+      'high': {'mrr': values(1, 0.5), 'accuracy@1': values(5)},
+      'also': {'mrr': values(2), 'accuracy@1': values(5)},
+  }
+  pairs = significance.compare(systems)
+  assert significance.undecided(pairs) == [('also', 'low')]
+  assert not significance.undecided(significance.compare(
+      {name: {'mrr': systems[name]['mrr']} for name in ('low', 'high')}))
+
+
 def test_against_one_of_them():
   systems = {'low': {'mrr': values(0)}, 'high': {'mrr': values(1, 0.5)},
              'lower': {'mrr': values(3, -0.4)}}

@@ -2,6 +2,8 @@
 
 import json
 
+import pytest
+
 from neg_contrast.artifacts import plan
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.evaluation import evaluations, judged, summary
@@ -40,3 +42,20 @@ def test_what_was_found_in_older_data_is_left_out(tmp_path):
   changed = dataset_lib.Dataset(config.data)
   assert changed.prepared.fingerprint != dataset.prepared.fingerprint
   assert not summary.read_evaluations(tmp_path / 'work', changed)
+
+
+@pytest.mark.parametrize(('names', 'line'), [
+    (('bm25', 'hybrid'), 'metric: bm25 and hybrid\n'),
+    ((*'abcd',), 'metric: 6 of 6 pairs\n'),
+])
+def test_what_queries_do_not_tell_apart_is_said(tmp_path, capsys, names, line):
+  config = config_lib.parse(tiny.make_config(tmp_path))
+  data = dataset_lib.data_of(config.data)
+  queries = judged.Judged(data, 'test', config.evaluation)
+  (tmp_path / 'work').mkdir()
+  plan.run([evaluations.Evaluation(judged.Bm25Ranking(
+      queries, name, bm25_search.bm25_of(config.evaluation, data)
+  ), tmp_path / 'work') for name in names])
+  capsys.readouterr()
+  summary.gather(tmp_path / 'work', data.load())
+  assert line in capsys.readouterr().out

@@ -15,7 +15,7 @@ import pytest
 from neg_contrast import errors
 from neg_contrast.artifacts import artifact, checkpoints, folders, plan
 from neg_contrast.evaluation import per_query, summary, trec
-from neg_contrast.jobs import evaluate, train
+from neg_contrast.jobs import evaluate, search, train
 from neg_contrast.jobs.common import declared_runs
 from neg_contrast.losses import dual_encoder_loss
 from neg_contrast.models import by_name, loading
@@ -484,7 +484,7 @@ def test_a_random_projection_is_not_evaluated(tmp_path, caplog):
   assert 'initial' in names and 'untouched' not in names
 
 
-def test_untouched_and_hybrid_are_rows_by_switch(tmp_path):
+def test_untouched_and_hybrid_are_rows_by_switch(tmp_path, capsys):
   """What stage 1 began with, and BM25 with the result, in the order of work."""
   config = tiny.make_config(
       tmp_path, evaluation__untouched=True, evaluation__hybrid=True)
@@ -505,6 +505,26 @@ def test_untouched_and_hybrid_are_rows_by_switch(tmp_path):
   tuned = folders.read_json(
       tmp_path / 'work' / 'weights' / 'manifest.json')['tuned']
   assert len(tuned['hybrid']['weights']) == 2
+  _searches_as_the_hybrid(tmp_path, run_of('work', 'hybrid'), capsys)
+
+
+def _searches_as_the_hybrid(tmp_path, run, capsys):
+  """`job=search` ranks and scores as the row does, with the table it made."""
+  query, _, first, _, score, _ = run.split('\n')[0].split()
+  text = next(json.loads(line)['text'] for line
+              in (tmp_path / 'data' / 'queries.jsonl').open()
+              if json.loads(line)['_id'] == query)
+  config = tiny.make_config(
+      tmp_path, job='search', checkpoint=str(tmp_path / 'work'), query=text,
+      evaluation__depth=1, evaluation__hybrid=True)
+  capsys.readouterr()
+  tiny.run(search.SearchJob, config, tmp_path / 'search')
+  answer = capsys.readouterr().out
+  assert f'  1. {float(score):.4f}  ' in answer and f'[{first}]' in answer
+  assert not list((tmp_path / 'search').rglob('*.npy'))
+  config.checkpoint = str(tmp_path / 'alone')
+  with pytest.raises(errors.UserError, match=r'alone has none\. Train with'):
+    search.check(config_lib.parse(config))
 
 
 def test_a_hybrid_of_several_vectors_is_refused_at_once(tmp_path):

@@ -138,7 +138,8 @@ class OwnData:
   def queries(self) -> Iterator[records.Query]:
     """Each question once, with the answers of all its rows."""
     if self._options.documents and not self._invalid.skips:
-      self._names.check(self._named(), self._columns['document'], self._invalid)
+      rows, column = self._rows(files.unheard()), self._columns['document']
+      self._names.check(_named_documents(rows, column), column, self._invalid)
     found: dict[str, records.Query] = {}
     for query in pairs.read_each(self._rows(self._invalid), self._query,
                                  self._invalid):
@@ -148,10 +149,8 @@ class OwnData:
         query = dataclasses.replace(known, answers=answers)
       found[query.id] = query
     if not found:
-      skipped = dict(self._invalid.counts)
-      raise errors.UserError(f'{self._table}: holds no question' + (
-          f' that can be used; skipped {skipped}' if skipped else
-          ': there is no row below the names of the columns'))
+      raise errors.UserError(f'{self._table}: holds no question that can be '
+                             'used' + _why_none(self._invalid))
     yield from found.values()
 
   def judgements(self, split: str) -> Iterator[records.Judgement]:
@@ -226,20 +225,12 @@ class OwnData:
 
   def _document_ids(self) -> Iterator[str]:
     if self._documents is not None:
-      for path in self._documents.files:
-        yield path.relative_to(self._options.documents).as_posix()
-    elif self._listed is not None:
-      column = self._look(*self._listed)['id']
-      for _, row in column_tables.rows(*self._listed, files.unheard()):
-        with contextlib.suppress(pairs.Unusable):
-          yield _document(row, column)
-
-  def _named(self) -> Iterator[tuple[str, str]]:
-    """(where, name of the document) of each row that names one."""
-    column = self._columns['document']
-    for where, row in self._rows(files.unheard()):
-      with contextlib.suppress(pairs.Unusable):
-        yield where, _document(row, column)
+      return (path.relative_to(self._options.documents).as_posix()
+              for path in self._documents.files)
+    assert self._listed is not None
+    rows = column_tables.rows(*self._listed, files.unheard())
+    column = self._look(*self._listed)['id']
+    return (name for _, name in _named_documents(rows, column))
 
   def _look(self, path: pathlib.Path, kind: str) -> dict[str, str]:
     """What columns of a table hold -> their names there."""
@@ -331,6 +322,22 @@ def _parse(spec: str, asked: str) -> _Options:
           + ', '.join(f'{name}=COLUMN' for name in _COLUMNS)
       )
   return _Options(documents, test, columns)
+
+
+def _why_none(invalid: records.InvalidRecords) -> str:
+  counts = ', '.join(f'{count} {name}' for name, count
+                     in sorted(invalid.counts.items()))
+  return (f'; skipped were {counts}' if counts else
+          ': there is no row below the names of the columns')
+
+
+def _named_documents(
+    rows: column_tables.Rows, column: str
+) -> Iterator[tuple[str, str]]:
+  """(where, name of the document) of each row that names one."""
+  for where, row in rows:
+    with contextlib.suppress(pairs.Unusable):
+      yield where, _document(row, column)
 
 
 def _passage(

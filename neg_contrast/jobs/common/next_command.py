@@ -5,6 +5,7 @@ import pathlib
 import shlex
 import sys
 
+from neg_contrast import errors
 from neg_contrast.settings import config as config_lib
 
 _SCRIPT = 'neg-contrast'  # Of an installed package.
@@ -29,11 +30,15 @@ def print_search(config: config_lib.Config, workdir: pathlib.Path) -> None:
     config: of the training; of several data sets none is advised.
     workdir: of the training.
   """
-  if not config.mixture.sets:
-    print('Search with it:\n' + command(
-        'search', f'--config.checkpoint={workdir}', *_data_flags(config.data),
-        f'--workdir={workdir}-search', '--config.query=a question',
-    ), flush=True)
+  if config.mixture.sets:
+    return
+  print('Search with it:\n' + command(
+      'search', f'--config.checkpoint={workdir}', *_data_flags(config.data),
+      f'--workdir={workdir}-search', '--config.query=a question',
+  ), flush=True)
+  if config.evaluation.hybrid:
+    print(f'With --{errors.key("evaluation.hybrid")}=True it searches by BM25 '
+          'and the model together, as hybrid above.', flush=True)
 
 
 def _data_flags(config: config_lib.DataConfig) -> list[str]:

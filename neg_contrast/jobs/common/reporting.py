@@ -9,8 +9,11 @@ import types
 from collections.abc import Mapping
 from typing import Any
 
+from absl import logging
+
 from neg_contrast.artifacts import artifact, folders
 from neg_contrast.data import dataset as dataset_lib
+from neg_contrast.data import passages
 from neg_contrast.jobs.common import next_command
 from neg_contrast.models import loading
 from neg_contrast.report import negatives_facts, workdir_report
@@ -22,6 +25,10 @@ _MINING = {  # Jobs, and their splits' use.
 _TRAINING = ('train', 'train_reranker')
 _TUNED = (*_TRAINING, 'table')
 _REPORTING = (*_TUNED, 'ensemble')  # Jobs that report on the test split.
+
+_NEAREST = ('those that BM25 finds nearest to each question '
+            '(data.passage_judgements=nearest): this favours bm25 and hybrid '
+            'over models alone')
 
 
 def write_report(
@@ -39,6 +46,9 @@ def write_report(
   `facts` stand beside those that the config tells.
   """
   about = _about(config, model, workdir)
+  if passages.are_nearest(config.data.source):
+    facts = {**facts, 'judged passages': _NEAREST}
+    logging.info('judged passages are %s', _NEAREST)
   about = dataclasses.replace(about, facts={**about.facts, **facts})
   return workdir_report.write_report(
       workdir, about, config.data, config.evaluation, dataset,
