@@ -47,9 +47,8 @@ def _hybrid_weights(config: config_lib.Config) -> tuple[float, ...]:
   Raises:
     UserError: it has tuned none.
   """
-  weights = weight_tuning.read_tuned(
-      places.path(config.checkpoint), 'hybrid'
-  )
+  workdir = places.path(config.checkpoint)
+  weights = weight_tuning.read_tuned(workdir, 'hybrid')
   if weights is None:
     raise config.error('evaluation.hybrid', 'the weights of BM25 and model are '
                        f'those that a training has tuned; {config.checkpoint} '
@@ -85,8 +84,8 @@ class SearchJob:
 
   def targets(self) -> list[artifact.Artifact]:
     """What it searches."""
-    is_hybrid = self._config.evaluation.hybrid
-    return [*([self._bm25] if is_hybrid else []), self._index]
+    both = [self._bm25, self._index]
+    return both if self._config.evaluation.hybrid else both[1:]
 
   def finish(self) -> None:
     """Answers."""

@@ -79,12 +79,8 @@ class Retriever:
     """`find` for many queries, which are encoded and searched together.
 
     The first call encodes the corpus and compiles. A later one compiles where
-    it has many more or fewer texts to encode, by a factor of two.
-
-    Args:
-      queries: what is asked.
-      depth: passages wanted of each.
-      search: ranks passages; default: by the model alone.
+    it has many more or fewer texts to encode, by a factor of two. `search`
+    ranks passages; default: by the model alone.
 
     Raises:
       TypeError: a single text is given, not a list.
@@ -115,10 +111,7 @@ class Retriever:
     Args:
       query_rows: `[queries] int32`.
       depth: passages wanted.
-      rows: `[queries, some] int32` passages to score for each query; -1 pads.
-
-    Returns:
-      (hits, `[queries, some] float32`, -inf for padding).
+      rows: as those of `score`, whose results come second.
     """
     query_vecs = self.vectors.query_vecs(query_rows)
     found = (self.search_vecs(query_vecs, depth) if self._among is None

@@ -11,6 +11,7 @@ from neg_contrast.retrieval import (
   bm25_search,
   corpus_vectors,
   hits,
+  hybrid,
   search_settings,
 )
 from neg_contrast.retrieval import retriever as retriever_lib
@@ -173,8 +174,8 @@ def test_what_is_tried_is_their_identity(tmp_path):
       make(tmp_path, *two, data=data, weights=(0.5, 0.5)),
   ):
     assert other.identity != one
-  hybrid = make(tmp_path, *two, data=data, hybrid=True).identity
-  assert hybrid != make(tmp_path, *two, data=data, hybrid=True,
+  both = make(tmp_path, *two, data=data, hybrid=True).identity
+  assert both != make(tmp_path, *two, data=data, hybrid=True,
                         hybrid_depth=2).identity
 
 
@@ -195,8 +196,7 @@ def test_rescoring_keeps_what_bm25_says(tmp_path):
       test_retriever.settings(), data.load(), given)
   sparse = hits.Hits(np.array([[2, 0, -1], [-1, -1, -1]], np.int32), np.array(
       [[0.5, 0.25, -np.inf], [-np.inf] * 3], np.float32))
-  found = weight_tuning.rescored(
-      retriever, sparse, np.array([1, 0], np.int32),
-      data.load().prepared.tie_ranks)
+  found = hybrid.rescored(
+      retriever, sparse, given.query_vecs(np.array([1, 0], np.int32)))
   assert found.rows.tolist() == [[2, 0], [-1, -1]]
   assert found.scores.tolist() == [[[0.5, 6], [0.25, 4]], [[0, 0], [0, 0]]]

@@ -1,21 +1,33 @@
 """Documents as the rows of a table name them."""
 
 import collections
+import contextlib
 import difflib
 import functools
 import itertools
 import pathlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from neg_contrast.data import records
+from neg_contrast.data.formats import column_tables, given_pairs
 
 _MOST_ALIKE = 10_000  # Names that a misspelt one is compared with.
+
+
+def named(rows: column_tables.Rows, column: str) -> Iterator[tuple[str, str]]:
+  """(where, name of the document) of each row that names one."""
+  for where, row in rows:
+    with contextlib.suppress(given_pairs.Unusable):
+      if name := given_pairs.get_id(row, column):
+        yield where, name
 
 
 class DocumentNames:
   """What names mean: ids, or files by what their paths end with."""
 
-  def __init__(self, ids: Callable[[], Iterable[str]], are_files: bool):
+  def __init__(
+      self, ids: Callable[[], Iterable[str]], are_files: bool = False
+  ):
     """Reads nothing yet.
 
     Args:
@@ -31,19 +43,19 @@ class DocumentNames:
     return found[0] if len(found) == 1 else name
 
   def check(
-      self, rows: Iterable[tuple[str, str]], column: str,
+      self, rows: column_tables.Rows, column: str,
       invalid: records.InvalidRecords,
   ) -> None:
     """Reports the first row that names no document, and how many do.
 
     Args:
-      rows: (`file:line`, name) of each.
+      rows: of the table.
       column: where names stand.
       invalid: hears of it.
     """
     wheres: dict[str, str] = {}
     counts = collections.Counter[str]()
-    for where, name in rows:
+    for where, name in named(rows, column):
       wheres.setdefault(name, where)
       counts[name] += 1
     unknown = dict.fromkeys(name for name in wheres if name == self.id_of(name))

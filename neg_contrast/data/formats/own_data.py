@@ -138,8 +138,8 @@ class OwnData:
   def queries(self) -> Iterator[records.Query]:
     """Each question once, with the answers of all its rows."""
     if self._options.documents and not self._invalid.skips:
-      rows, column = self._rows(files.unheard()), self._columns['document']
-      self._names.check(_named_documents(rows, column), column, self._invalid)
+      self._names.check(self._rows(files.unheard()),
+                        self._columns['document'], self._invalid)
     found: dict[str, records.Query] = {}
     for query in pairs.read_each(self._rows(self._invalid), self._query,
                                  self._invalid):
@@ -219,18 +219,14 @@ class OwnData:
 
   @functools.cached_property
   def _names(self) -> document_names.DocumentNames:
-    return document_names.DocumentNames(
-        self._document_ids, self._documents is not None
-    )
-
-  def _document_ids(self) -> Iterator[str]:
-    if self._documents is not None:
-      return (path.relative_to(self._options.documents).as_posix()
-              for path in self._documents.files)
-    assert self._listed is not None
-    rows = column_tables.rows(*self._listed, files.unheard())
-    column = self._look(*self._listed)['id']
-    return (name for _, name in _named_documents(rows, column))
+    if self._listed is not None:
+      column = self._look(*self._listed)['id']
+      return document_names.DocumentNames(
+          functools.partial(_ids, *self._listed, column))
+    found = self._documents.files if self._documents is not None else ()
+    return document_names.DocumentNames([
+        one.relative_to(self._options.documents).as_posix() for one in found
+    ].__iter__, True)
 
   def _look(self, path: pathlib.Path, kind: str) -> dict[str, str]:
     """What columns of a table hold -> their names there."""
@@ -331,13 +327,9 @@ def _why_none(invalid: records.InvalidRecords) -> str:
           ': there is no row below the names of the columns')
 
 
-def _named_documents(
-    rows: column_tables.Rows, column: str
-) -> Iterator[tuple[str, str]]:
-  """(where, name of the document) of each row that names one."""
-  for where, row in rows:
-    with contextlib.suppress(pairs.Unusable):
-      yield where, _document(row, column)
+def _ids(path: pathlib.Path, kind: str, column: str) -> Iterator[str]:
+  rows = column_tables.rows(path, kind, files.unheard())
+  return (name for _, name in document_names.named(rows, column))
 
 
 def _passage(
