@@ -220,9 +220,8 @@ class OwnData:
   @functools.cached_property
   def _names(self) -> document_names.DocumentNames:
     if self._listed is not None:
-      column = self._look(*self._listed)['id']
-      return document_names.DocumentNames(
-          functools.partial(_ids, *self._listed, column))
+      return document_names.DocumentNames(functools.partial(
+          _ids, *self._listed, self._look(*self._listed)['id']))
     found = self._documents.files if self._documents is not None else ()
     return document_names.DocumentNames([
         one.relative_to(self._options.documents).as_posix() for one in found
