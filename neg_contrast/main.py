@@ -260,13 +260,14 @@ def _with_config_paths(argv: Sequence[str]) -> list[str]:
 
 def _parse_flags(argv: Sequence[str]) -> list[str]:
   """Flags, with mistakes in them told plainly."""
+  known = config_lib.flat(config_lib.base_config())
   try:
     return flags.FLAGS(_with_config_paths(argv))
   except flags.Error as e:
-    raise errors.UserError(f'{e}') from None
+    raise errors.UserError(unknown_keys.say_plainly(str(e), known)) from None
   except (AttributeError, KeyError, OverflowError, TypeError, ValueError,
           OSError, ImportError) as e:
-    unknown_keys.check_flags(argv, config_lib.flat(config_lib.base_config()))
+    unknown_keys.check_flags(argv, known)
     cause: Exception = e
     while cause.args and isinstance(cause.args[0], Exception):
       cause = cause.args[0]  # The text of the outer is the repr of this.

@@ -268,7 +268,7 @@ def name_of(config: config_lib.DataConfig) -> str:
   """Short name of a data set: its folder or file, or what it is."""
   if config.name:
     return config.name
-  scheme, _, place = config.source.partition(':')
+  scheme, _, place = config.source.partition('?')[0].partition(':')
   return places.path(place or scheme).resolve().name if scheme else ''
 
 

@@ -14,6 +14,10 @@ _GONE = {f'negatives.{name}': _SOURCES for name in (
     'strategy', 'per_query', 'members', 'quotas', 'shared_corpus', 'queue'
 )}
 _FLAG = re.compile(r'--?config\.([^=]+)(?:=.*)?', re.DOTALL)
+_UNKNOWN = re.compile(r"Unknown command line flag '([^']*)'")
+_NOT_BOOLEAN = re.compile(
+    r"(flag .*): \('Non-boolean argument to boolean flag', .*\)", re.DOTALL
+)
 _INNER = re.compile(r'(?:(?:stage1|generator|cells\.[^.]+\.[^.]+)\.)*')
 
 
@@ -55,6 +59,24 @@ def check_flags(arguments: Sequence[str], known: Sequence[str]) -> None:
           f'config.{match[1]}: no such key'
           + hint(match[1], (inner + name for name in known))
       )
+
+
+def say_plainly(message: str, known: Sequence[str]) -> str:
+  """What absl says of a flag, with the remedy.
+
+  Args:
+    message: of absl's error.
+    known: as in `check_flags`.
+  """
+  if match := _NOT_BOOLEAN.fullmatch(message):
+    return f'{match[1]}: write True or False'
+  match = _UNKNOWN.fullmatch(message)
+  if match is None or '.' not in match[1]:
+    return message
+  start, _, key = match[1].partition('.')
+  alike = difflib.get_close_matches(key, known, 1)
+  is_config = alike and difflib.get_close_matches(start, ['config'])
+  return message + (f'; did you mean --config.{alike[0]}?' if is_config else '')
 
 
 def _inner(key: str) -> str:

@@ -248,7 +248,7 @@ def test_hints_for_other_schemes(tmp_path):
   out = tmp_path / 'out'
   refused(f'{table}?documents=x', f'mean "csv:{table}.documents=x"', out)
   refused(f'beir:{table}', f'a file, not a folder.*mean csv:{table}', out)
-  refused(f'jsonl:{table}', f'not to be read.*mean csv:{table}', out)
+  refused(f'jsonl:{table}', f'no line is a json obj.*mean csv:{table}', out)
   refused(f'beir:{tmp_path}/workdir', f'did you mean beir:{folder}', out)
 
 
@@ -263,6 +263,10 @@ def test_damaged_tables(tmp_path):
           tmp_path / 'out')
   refused(f'csv:{tmp_path}', 'a folder, where a table is wanted',
           tmp_path / 'out')
+  for printed in ('{\n "question": "a"\n}', '[{"question": "a"}]'):
+    (tmp_path / 'rows.jsonl').write_text(printed)
+    refused(f'jsonl:{tmp_path / "rows.jsonl"}', 'no line is a json object',
+            tmp_path / 'out')
   (tmp_path / 'rows.jsonl').write_text('{"question": "a", "text": 3}\n')
   refused(f'jsonl:{tmp_path / "rows.jsonl"}',
           'rows.jsonl:1: column "text" holds int', tmp_path / 'out')

@@ -40,3 +40,18 @@ def test_a_json_of_before_says_so():
   values['negatives']['strategy'] = 'bm25'
   with pytest.raises(errors.UserError, match=r'negatives\.sources now'):
     config.from_dict(values)
+
+
+@pytest.mark.parametrize(('message', 'said'), [
+    ("flag --config.a.b=yes: ('Non-boolean argument to boolean flag', 'yes')",
+     'flag --config.a.b=yes: write True or False'),
+    ("Unknown command line flag 'confg.data.sorce'",
+     "Unknown command line flag 'confg.data.sorce'; did you mean "
+     '--config.data.source?'),
+    ("Unknown command line flag 'other.data.source'",
+     "Unknown command line flag 'other.data.source'"),
+    ("Unknown command line flag 'plna'. Did you mean: plan ?",
+     "Unknown command line flag 'plna'. Did you mean: plan ?"),
+])
+def test_what_absl_says_of_flags_is_plain(message, said):
+  assert unknown_keys.say_plainly(message, ['data.source', 'seed']) == said

@@ -82,7 +82,13 @@ class _Jsonl:
 
   def columns(self, path: pathlib.Path) -> list[str]:
     """The keys of the first object."""
-    _, row = next(self.rows(path, files.unheard()), ('', {}))
+    _, row = next(self.rows(path, files.unheard()), ('', None))
+    if row is None:
+      raise errors.UserError(
+          f'{path}: no line is a json object. Jsonl has one a line: an array, '
+          'or a file that is printed over many lines, is made so by jq -c '
+          '\'.[]\' FILE or jq -c . FILE'
+      )
     return list(row)
 
   def rows(self, path: pathlib.Path, invalid: records.InvalidRecords) -> Rows:
