@@ -61,10 +61,10 @@ class CorpusWriter:
     if not passages:
       for _ in self._source.queries():  # Faults that passages() keep quiet.
         pass
-      skipped = dict(self._invalid.counts)
+      skipped = str(self._invalid)
       raise errors.UserError(
           f'{manifest["spec"]}: holds no passages'
-          f'{f" that can be used; skipped {skipped}" if skipped else ""}'
+          f'{f" that can be used; skipped: {skipped}" if skipped else ""}'
       )
     self._save('passage_groups', sorter.groups())
     self._save('passage_documents', sorter.documents())

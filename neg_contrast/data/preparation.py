@@ -76,7 +76,7 @@ def _update_folder(spec, source, invalid, folder, known) -> None:
   with folders.writing(folder, manifest, format=prepared_lib.CORPUS) as scratch:
     _writer()(source, invalid, scratch).write(manifest)
   if invalid.counts:
-    logging.warning('%s: skipped %s', spec, dict(invalid.counts))
+    logging.warning('%s: skipped: %s', spec, invalid)
 
 
 def _writer() -> type[corpus_writer.CorpusWriter]:

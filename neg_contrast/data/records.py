@@ -119,6 +119,13 @@ class InvalidRecords:
       )
     self.counts[kind] += 1
 
+  def __str__(self) -> str:
+    """What was skipped: `3 broken records, 1 unknown id`; empty: nothing."""
+    return ', '.join(
+        f'{count} {kind.replace("_", " ")}{"s" if count > 1 else ""}'
+        for kind, count in sorted(self.counts.items())
+    ).replace('querys', 'queries')
+
   @contextlib.contextmanager
   def quiet(self) -> Iterator[None]:
     """Records that are read once more are not counted a second time."""

@@ -177,7 +177,7 @@ def test_documents_of_a_table(tmp_path, kind):
      r'are Frage, text\. .*\?question=COLUMN'),
     ('question,wort\na,b\n', r'\?text=COLUMN"; or name the documents'),
     ('', r'no column called question'),
-    ('question,text\n', r'holds no question that can be used: there is no row'),
+    ('question,text\n', r'faq.csv: no question can be used; no rows'),
     ('question,text,grade\na,b,1\na,b,0\n', r'faq.csv:3: .* grade 0, and befo'),
 ])
 def test_faults_of_tables(tmp_path, content, message):
@@ -205,7 +205,7 @@ def test_faults_of_places(tmp_path, asked, message):
     ('a,b.md\na,same.md\n', r'faq.csv:3: .*"same.md", as 2 documents are '
      r'called: write "one/same.md" or "two/same.md"\. Repair'),
     ('a,b.md\na,same\n', r'faq.csv:3: .*"same", as 2 documents are called'),
-    ('', r'faq.csv: holds no question that can be used: there is no row'),
+    ('', r'faq.csv: no question can be used; no rows'),
 ])
 def test_rows_that_name_no_document(tmp_path, rows, message):
   for name in ('b.md', 'beta.md', 'one/same.md', 'two/same.md'):
@@ -278,6 +278,13 @@ def test_skipped_rows_are_counted(tmp_path):
   prepared = prepare(f'csv:{path}?test=0', tmp_path / 'out', skip=True)
   assert {query.text for query in prepared.queries} == {'a', 'g'}
   assert prepared.manifest['counts']['skipped'] == {'broken_record': 2}
+
+
+def test_rows_that_are_all_skipped(tmp_path):
+  path = tmp_path / 'faq.csv'
+  path.write_text('question,text\n,c\nd,e,f\n')
+  with pytest.raises(errors.UserError, match='used; skipped: 2 broken records'):
+    prepare(f'csv:{path}', tmp_path / 'out', skip=True)
 
 
 def test_its_formats_are_in_the_table():

@@ -149,8 +149,8 @@ class OwnData:
         query = dataclasses.replace(known, answers=answers)
       found[query.id] = query
     if not found:
-      raise errors.UserError(f'{self._table}: holds no question that can be '
-                             'used' + _why_none(self._invalid))
+      why = f'skipped: {self._invalid}' if self._invalid.counts else 'no rows'
+      raise errors.UserError(f'{self._table}: no question can be used; {why}')
     yield from found.values()
 
   def judgements(self, split: str) -> Iterator[records.Judgement]:
@@ -317,13 +317,6 @@ def _parse(spec: str, asked: str) -> _Options:
           + ', '.join(f'{name}=COLUMN' for name in _COLUMNS)
       )
   return _Options(documents, test, columns)
-
-
-def _why_none(invalid: records.InvalidRecords) -> str:
-  counts = ', '.join(f'{count} {name}' for name, count
-                     in sorted(invalid.counts.items()))
-  return (f'; skipped were {counts}' if counts else
-          ': there is no row below the names of the columns')
 
 
 def _ids(path: pathlib.Path, kind: str, column: str) -> Iterator[str]:
