@@ -152,7 +152,8 @@ def main(argv: Sequence[str]) -> None:
         _must_fail, targets
     )) else 0)
   with leases.program(workdir):
-    plan.run(targets, is_described=True)
+    splits = outlook.Splits(targets)
+    plan.run(targets, True, functools.partial(hosts.on_first, splits.check))
     hosts.on_first(job.finish)
   if config.job not in ('search', 'serve') and hosts.is_first():
     print(f'\nAll of it is in {workdir}', flush=True)
@@ -259,20 +260,30 @@ def _with_config_paths(argv: Sequence[str]) -> list[str]:
 
 
 def _parse_flags(argv: Sequence[str]) -> list[str]:
-  """Flags, with mistakes in them told plainly."""
+  """Flags, with mistakes in them and in the config file told plainly."""
   known = config_lib.flat(config_lib.base_config())
+  arguments = _with_config_paths(argv)
   try:
-    return flags.FLAGS(_with_config_paths(argv))
-  except flags.Error as e:
-    raise errors.UserError(unknown_keys.say_plainly(str(e), known)) from None
-  except (AttributeError, KeyError, OverflowError, TypeError, ValueError,
-          OSError, ImportError) as e:
+    return flags.FLAGS(arguments)
+  except Exception as e:
+    _check_config_file(arguments)
+    if isinstance(e, flags.Error):
+      raise errors.UserError(unknown_keys.say_plainly(str(e), known)) from None
     unknown_keys.check_flags(argv, known)
     cause: Exception = e
     while cause.args and isinstance(cause.args[0], Exception):
       cause = cause.args[0]  # The text of the outer is the repr of this.
     message = cause.args[0] if isinstance(cause, KeyError) else cause
     raise errors.UserError(f'config: {message}') from None
+
+
+def _check_config_file(arguments: Sequence[str]) -> None:
+  """Refuses a config file that can't be read."""
+  for one, following in zip(arguments, [*arguments[1:], ''], strict=True):
+    flag, equals, value = one.partition('=')
+    if flag in ('--config', '-config'):
+      path, colon, argument = (value if equals else following).partition(':')
+      config_files.check(pathlib.Path(path), argument if colon else None)
 
 
 def _run() -> None:

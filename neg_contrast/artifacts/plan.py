@@ -12,7 +12,7 @@ have ended the one before.
 """
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from neg_contrast import errors, hosts, progress
 from neg_contrast.artifacts import artifact
@@ -52,13 +52,15 @@ def unfinished(
 
 
 def run(
-    targets: Sequence[artifact.Artifact], is_described: bool = False
+    targets: Sequence[artifact.Artifact], is_described: bool = False,
+    check: Callable[[], None] = lambda: None,
 ) -> None:
   """Makes, in order, what is not made.
 
   Args:
     targets: in the order that they are wanted in.
     is_described: whether `describe` has looked at them just now.
+    check: is called first, and when something is made that needs nothing.
 
   Raises:
     UserError: something is missing that the user has to provide.
@@ -75,14 +77,18 @@ def run(
         one.fetch()  # On each machine; what can't be had ends the job here.
   done: set[artifact.Artifact] = set()
   try:
+    check()
     for number, target in enumerate(targets):
-      _make(target, done)
+      _make(target, done, check)
       artifact.keep_only(artifact.closure(targets[number:]), are_large=False)
   finally:
     progress.PLAN.leave()
 
 
-def _make(one: artifact.Artifact, done: set[artifact.Artifact]) -> None:
+def _make(
+    one: artifact.Artifact, done: set[artifact.Artifact],
+    check: Callable[[], None],
+) -> None:
   """Makes an artifact, unless it is done, after what it needs."""
   if one in done:
     return
@@ -90,10 +96,12 @@ def _make(one: artifact.Artifact, done: set[artifact.Artifact]) -> None:
     before = len(done)
     while wanted := [need for need in one.inputs().values()
                      if need not in done]:
-      _make(wanted[0], done)  # It may tell what else is needed.
+      _make(wanted[0], done, check)  # It may tell what else is needed.
     # What it is made from is known only now, where that was not there.
     if one.is_listed and (len(done) == before or not _is_made(one)):
       _build(one)
+      if not one.inputs():
+        check()
   done.add(one)
 
 

@@ -58,6 +58,26 @@ def look(targets: Sequence[artifact.Artifact]) -> Outlook:
   return _Look(plan.to_do(targets)).look()
 
 
+class Splits:
+  """Refuses splits that there are not, as soon as their data is prepared."""
+
+  def __init__(self, targets: Sequence[artifact.Artifact]):
+    """Takes the targets of a plan."""
+    self._left = _Look(plan.to_do(targets)).evaluated()
+
+  def check(self) -> None:
+    """Looks at the data that is prepared by now.
+
+    Raises:
+      UserError: an evaluation is of a split that its data has not.
+    """
+    for data, split in list(self._left):
+      if data.is_made():
+        self._left.remove((data, split))
+        with errors.at(data.place):
+          data.load().prepared.judgements(split)
+
+
 class _Look:
   """A look at artifacts, at each thing once."""
 
@@ -164,14 +184,14 @@ class _Look:
 
   def _look_at_evaluations(self) -> None:
     """Whether there are queries enough to measure by."""
-    for data, split in self._evaluated():
+    for data, split in self.evaluated():
       found = self._peeks.get(data)
       if found is not None and found.splits[split].queries.is_exact:
         self._seen.notes += thin_data.of_evaluation(
             split, found.splits[split].queries.number
         )
 
-  def _evaluated(self) -> list[tuple[dataset_lib.Data, str]]:
+  def evaluated(self) -> list[tuple[dataset_lib.Data, str]]:
     """Data and split of each evaluation, but for the tune split."""
     return list(dict.fromkeys(
         (of.data, of.split) for of in (
@@ -189,7 +209,7 @@ class _Look:
         *[config.data.train_split for config in configs],
         *[config.data.tune_split for config in configs
           if config.data.tune_split],
-        *[split for own, split in self._evaluated() if own == data],
+        *[split for own, split in self.evaluated() if own == data],
     ]
     return peek_lib.look(data.config, tuple(dict.fromkeys(needed)),
                          tuned and data.config.train_split in needed)

@@ -179,6 +179,10 @@ def inner_configs(config: Config) -> Iterator[tuple[str, Config]]:
       yield f'{_CELLS}.{group}.{name}', cell
 
 
+_FORMS = {bool: 'True or False', int: 'a whole number', float: 'a number',
+          str: 'text', tuple: 'a tuple, in brackets'}
+
+
 def set_key(
     config: ml_collections.ConfigDict, key: str, value: Any
 ) -> None:
@@ -195,9 +199,8 @@ def set_key(
   except (AttributeError, KeyError, OverflowError, TypeError,
           ValueError) as e:
     known = flat(config)
-    why = f'{type(value).__name__} does not fit its type' if key in known else (
-        f'no such key{unknown_keys.hint(key, known)}'
-    )
+    why = (f'no such key{unknown_keys.hint(key, known)}' if key not in known
+           else f'write {_FORMS.get(type(before), type(before).__name__)}')
     raise errors.SettingError(key, value, why) from e
 
 
@@ -254,7 +257,8 @@ def arguments(arg: str | None, **defaults: str) -> dict[str, str]:
     key = key or 'preset'
     if key not in values:
       raise errors.UserError(
-          f'config argument "{item}": unknown key "{key}"; this config takes '
+          f'config argument "{item}": unknown key "{key}"'
+          f'{unknown_keys.hint(key, values)}; this config takes '
           + (', '.join(sorted(values)) or 'no argument')
       )
     values[key] = value

@@ -5,11 +5,20 @@ A wheel carries the folder configs/ of the repository as `neg_contrast/configs`.
 
 import difflib
 import pathlib
+import re
+import runpy
+import traceback
 
 from neg_contrast import errors
 
 _PACKAGE = pathlib.Path(__file__).parents[1]
 _FOLDER = 'configs'
+_WRONG_TYPE = re.compile(  # As ml_collections says it.
+    r"override field '([^']*)' \(reference\)\. (.*) is of original type "
+    r"<class '([^']*)'> and cannot be casted to type <class '([^']*)'>",
+    re.DOTALL,
+)
+_NO_KEY = re.compile(r'Key "([^"]*)" does not exist')
 
 
 def folder() -> pathlib.Path:
@@ -44,3 +53,49 @@ def find(name: str) -> pathlib.Path:
           f'those that come with the package lie in {folder()}'
       )
   )
+
+
+def check(path: pathlib.Path, argument: str | None) -> None:
+  """Runs a config file, to say in one line why it can't be read.
+
+  Args:
+    path: of the file.
+    argument: what `get_config` gets; None: nothing.
+
+  Raises:
+    UserError: names the file and the line.
+  """
+  try:
+    get_config = runpy.run_path(str(path))['get_config']
+    get_config(*([] if argument is None else [argument]))
+  except errors.UserError as e:
+    raise errors.UserError(f'{_line_of(e, path)}: {e}') from None
+  except SyntaxError as e:
+    raise errors.UserError(
+        f'{e.filename}:{e.lineno}: {e.msg}: {(e.text or "").strip()}'
+    ) from None
+  except Exception as e:
+    raise errors.UserError(f'{_line_of(e, path)}: {_plain(e)}') from None
+
+
+def _line_of(error: Exception, path: pathlib.Path) -> str:
+  """`file:line` of the last line of a config file that was run."""
+  lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__)
+           if frame.filename == str(path)]
+  return f'{path}:{lines[-1]}' if lines else f'{path}'
+
+
+def _plain(error: Exception) -> str:
+  """What an error says, where it is of a key without what stands beside it."""
+  if isinstance(error, KeyError) and error.args == ('get_config',):
+    return 'it has no function get_config'
+  message = str(error.args[0] if len(error.args) == 1 else error)
+  if match := _WRONG_TYPE.search(message):
+    name, value, given, wanted = match.groups()
+    return (f'{name} can\'t be {given} {value}; its default is of type '
+            f'{wanted}')
+  if match := _NO_KEY.search(message):
+    alike = re.search(r'Did you mean "([^"]*)"', message)
+    return f'no such key: {match[1]}' + (
+        f'; did you mean {alike[1]}?' if alike else '')
+  return f'{type(error).__name__}: {message.splitlines()[0] if message else ""}'

@@ -15,9 +15,12 @@ _GONE = {f'negatives.{name}': _SOURCES for name in (
 )}
 _FLAG = re.compile(r'--?config\.([^=]+)(?:=.*)?', re.DOTALL)
 _UNKNOWN = re.compile(r"Unknown command line flag '([^']*)'")
-_NOT_BOOLEAN = re.compile(
-    r"(flag .*): \('Non-boolean argument to boolean flag', .*\)", re.DOTALL
-)
+_NO_VALUE = tuple((re.compile(rf'(flag .*): {said}', re.DOTALL), remedy)
+                  for said, remedy in (
+    (r"\('Non-boolean argument to boolean flag', .*\)", 'True or False'),
+    (r'invalid literal for int\(\) .*', 'a whole number'),
+    (r'could not convert string to float: .*', 'a number'),
+))
 _INNER = re.compile(r'(?:(?:stage1|generator|cells\.[^.]+\.[^.]+)\.)*')
 
 
@@ -68,8 +71,9 @@ def say_plainly(message: str, known: Sequence[str]) -> str:
     message: of absl's error.
     known: as in `check_flags`.
   """
-  if match := _NOT_BOOLEAN.fullmatch(message):
-    return f'{match[1]}: write True or False'
+  for pattern, remedy in _NO_VALUE:
+    if match := pattern.fullmatch(message):
+      return f'{match[1]}: write {remedy}'
   match = _UNKNOWN.fullmatch(message)
   if match is None or '.' not in match[1]:
     return message

@@ -8,7 +8,7 @@ import shutil
 import huggingface_hub
 import pytest
 
-from neg_contrast import jobs
+from neg_contrast import errors, jobs
 from neg_contrast.artifacts import plan
 from neg_contrast.benchmarks import outlook
 from neg_contrast.models import hub
@@ -272,3 +272,20 @@ def test_search_alone_has_costs_too(config, tmp_path):
   costs = look(config, tmp_path / 'run').costs
   assert any('vectors of 48 passages' in line for line in costs)
   assert 'steps: 0' in costs
+
+
+def test_a_split_that_lacks_ends_a_plan_before_it_is_trained(config, tmp_path):
+  """A training comes first here: BM25 is not evaluated, nor what it starts at.
+  """
+  config.data.test_split = 'nix'
+  config.evaluation.bm25, config.model.projection_dim = False, 8
+  targets = jobs.make_job(config_lib.parse(config), tmp_path / 'run').targets()
+  splits = outlook.Splits(targets)
+  splits.check()  # Nothing is known of data that is not prepared.
+  assert [one.title for one in targets[1:]] == ['training', 'trained']
+  with pytest.raises(errors.UserError, match='no split "nix"; it has'):
+    plan.run(targets, check=splits.check)
+  assert not (tmp_path / 'run').exists()
+  config.data.test_split = 'test'
+  plan.run(targets[:1], check=outlook.Splits(jobs.make_job(
+      config_lib.parse(config), tmp_path / 'run').targets()).check)

@@ -200,7 +200,7 @@ def test_every_table_has_its_rows_and_its_baseline(swept, tmp_path):
     ('optim.step=3', '--sweep: optim.step=3: .*did you mean optim.steps'),
     ('optim.steps=3,-1', '--sweep: optim.steps=-1: config.optim.steps=-1: lies '
      'between 0'),
-    ('optim.steps=many', '--sweep: optim.steps=many: .*does not fit its type'),
+    ('optim.steps=many', '--sweep: optim.steps=many: .*write a whole number'),
     ("negatives.sources=('best:1','bm25:1')",
      r"negatives.sources=\('best:1','bm25:1'\): config.negatives."),
     ('negatives.sources=best:1', '"best" must be one of'),

@@ -39,3 +39,35 @@ def test_no_such_file(name, message, tmp_path, monkeypatch):
   monkeypatch.chdir(tmp_path)
   with pytest.raises(errors.UserError, match=re.escape(message)):
     config_files.find(name)
+
+
+_START = """from neg_contrast.settings import config as config_lib
+
+def get_config(arg=None):
+  config_lib.arguments(arg, negatives='random')
+  config = config_lib.base_config()
+"""
+
+
+@pytest.mark.parametrize(('code', 'message'), [
+    (_START + "  config.data.batch_size = '16'\n",
+     "mine.py:6: batch_size can't be str 16; its default is of type int"),
+    (_START + '  config.optim.learning_rat = 1\n',
+     'mine.py:6: no such key: learning_rat; did you mean learning_rate?'),
+    (_START + '  config.seed = (1\n', "mine.py:6: '(' was never closed"),
+    (_START + '  return nothing\n', "mine.py:6: NameError: name 'nothing'"),
+    (_START.replace('arg,', "'negativ=x',"),
+     'mine.py:4: config argument "negativ=x": unknown key "negativ"; did you '
+     'mean negatives?'),
+    ('x = 1\n', 'mine.py: it has no function get_config'),
+])
+def test_mistakes_in_a_config_file(code, message, tmp_path, monkeypatch):
+  monkeypatch.chdir(tmp_path)
+  pathlib.Path('mine.py').write_text(code)
+  with pytest.raises(errors.UserError, match=re.escape(message)) as caught:
+    config_files.check(pathlib.Path('mine.py'), None)
+  assert len(str(caught.value).splitlines()) == 1
+
+
+def test_a_config_file_without_mistakes():
+  config_files.check(CONFIGS / 'squad_stage2.py', 'size=small')

@@ -45,6 +45,10 @@ def test_a_json_of_before_says_so():
 @pytest.mark.parametrize(('message', 'said'), [
     ("flag --config.a.b=yes: ('Non-boolean argument to boolean flag', 'yes')",
      'flag --config.a.b=yes: write True or False'),
+    ("flag --config.a=x: invalid literal for int() with base 10: 'x'",
+     'flag --config.a=x: write a whole number'),
+    ("flag --config.a=x: could not convert string to float: 'x'",
+     'flag --config.a=x: write a number'),
     ("Unknown command line flag 'confg.data.sorce'",
      "Unknown command line flag 'confg.data.sorce'; did you mean "
      '--config.data.source?'),
