@@ -2,6 +2,7 @@
 
 import dataclasses
 import pathlib
+import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -12,6 +13,10 @@ from neg_contrast.report import figures, svg, training_facts
 
 _FIRST_COLOUR = 2  # Grey and brown are BM25's and the start's elsewhere.
 _HEIGHT_OF_ROW = 0.34  # Inches.
+_HEIGHT_OF_LINE = 0.14  # Of each further line of its name.
+_WIDTH_OF_NAME = 30  # Characters.
+_MOST_LINES = 4
+_LINES = '-', '--', ':', '-.'  # They can be told apart in grey, too.
 
 Curve = tuple[np.ndarray, np.ndarray]
 """`[points]` steps, `[points]` values."""
@@ -53,6 +58,7 @@ def outcome(
     metric: one of its columns.
   """
   rows = [row for row in made.rows if row.name != made.baseline]
+  names = [in_lines(row.name) for row in reversed(rows)]
 
   def fill(axes):
     for place, row in enumerate(reversed(rows)):
@@ -63,23 +69,41 @@ def outcome(
       if pair is not None:
         axes.plot([pair.low, pair.high], [place, place], color=colour,
                   linewidth=1.6)
-      axes.plot(by_seed, [place + 0.2] * len(by_seed), '.', color=svg.MUTED,
-                markersize=4)
+      axes.plot(by_seed, place + np.linspace(0.16, 0.34, len(by_seed)), '.',
+                color=svg.MUTED, markersize=4)
       middle = np.mean(by_seed) if pair is None else pair.difference
       axes.plot([middle], [place], 'o', color=colour, markersize=5.5)
     axes.axvline(0, color=svg.INK, linewidth=0.9)
-    axes.set_yticks(range(len(rows)), [row.name for row in reversed(rows)])
+    axes.set_yticks(range(len(rows)), names)
     axes.set_ylim(-0.6, len(rows) - 0.4)
     axes.tick_params(axis='y', length=0, labelcolor=svg.INK)
     axes.grid(axis='y', visible=False)
     axes.spines['left'].set_visible(False)
-    axes.set_xlabel(f'difference to {made.baseline}')
+    axes.set_xlabel(in_lines(f'difference to {made.baseline}', 60)
+                    + '\ngrey: the interval holds 0; small: each seed')
     axes.xaxis.set_major_formatter(
         lambda value, _: figures.signed(value, '+.3g')
     )
 
   title = f'{metric} on {made.dataset}'
-  return Drawing(name, title, fill, (5.2, 1.1 + _HEIGHT_OF_ROW * len(rows)))
+  further = sum(one.count('\n') for one in names)
+  return Drawing(name, title, fill, (
+      5.2, 1.3 + _HEIGHT_OF_ROW * len(rows) + _HEIGHT_OF_LINE * further
+  ))
+
+
+def in_lines(name: str, width: int = _WIDTH_OF_NAME) -> str:
+  """A name of bounded width and height, broken at its spaces if it has some.
+
+  Args:
+    name: of a row: the keys that it differs in.
+    width: characters of a line; of a longer word the middle is left out.
+  """
+  words = (word if len(word) <= width else
+           f'{word[:width // 2 - 1]}…{word[-(width // 2):]}'
+           for word in name.split(' '))
+  return '\n'.join(textwrap.wrap(' '.join(words), width, max_lines=_MOST_LINES,
+                                 placeholder=' …', break_on_hyphens=False))
 
 
 def learning_curves(
@@ -107,10 +131,11 @@ def learning_curves(
         loss.setdefault(row.name, []).append(training.columns['loss'])
       for metric, curve in training.tune.items():
         tune.setdefault(metric, {}).setdefault(row.name, []).append(curve)
-  drawn = [_curves(f'{name}-{metric}', f'{metric} on the tune split', of)
+  drawn = [_curves(f'{name}-{metric}', f'{metric} on the tune split, mean of '
+                   'the seeds', of)
            for metric, of in list(tune.items())[:1]]
   if loss:
-    drawn.append(_curves(f'{name}-loss', 'Loss', loss))
+    drawn.append(_curves(f'{name}-loss', 'Loss, mean of the seeds', loss))
   return drawn
 
 
@@ -121,10 +146,11 @@ def _curves(
     for place, (row, curves) in enumerate(rows.items()):
       steps, values = mean_curve(curves)
       axes.plot(
-          figures.thin(steps), figures.thin(values), label=row, linewidth=1.4,
+          figures.thin(steps), figures.thin(values), label=in_lines(row),
+          linewidth=1.4,
           color=svg.series_color(place + _FIRST_COLOUR), markersize=3,
           marker='o' if len(steps) < 30 else None,
-          linestyle=('-', '--', ':')[place // svg.SERIES % 3],
+          linestyle=_LINES[place % len(_LINES)],
       )
     axes.set_xlabel('step')
     axes.xaxis.get_major_locator().set_params(integer=True)

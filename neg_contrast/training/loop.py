@@ -262,6 +262,7 @@ class Trainer:
         stop = signals.stop_after(step)
         if self._schedule.pauses(step) or stop:
           progress = self._pause(state, progress, step)
+          stop = stop or signals.come_alone  # While it was evaluated.
           self._drained = time.monotonic()
         if progress.finished or stop:
           break

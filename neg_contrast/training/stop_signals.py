@@ -40,12 +40,19 @@ class StopSignals:
     has_come = multihost_utils.reached_preemption_sync_point(step)
     return signal.SIGTERM if has_come else None
 
+  @property
+  def come_alone(self) -> signal.Signals | None:
+    """The signal that has come where nobody has to agree on it."""
+    return None if hosts.are_several() else self.received
+
   def _note(self, number, frame):
     del frame
     if self.received:  # Asked twice: leave at once.
       raise KeyboardInterrupt
     self.received = signal.Signals(number)
-    logging.info('%s: leaving after this step', self.received.name)
+    logging.info('%s: leaving after this step or its evaluation; '
+                 'a second one: at once, back to the last checkpoint',
+                 self.received.name)
     if hosts.are_several():
       os.kill(os.getpid(), signal.SIGTERM)
 

@@ -113,6 +113,13 @@ def test_a_signal_in_the_last_evaluation_is_obeyed(steps, patience):
   assert max(kept.saved) == 4 and kept.saved[4].finished
 
 
+def test_a_signal_in_an_evaluation_is_obeyed_after_it():
+  kept, steps = Kept(), []
+  with pytest.raises(loop.Interrupted):
+    fit(kept, steps.append, lambda: send(signal.SIGINT))
+  assert steps == [1, 2] and list(kept.saved) == [2]
+
+
 def test_no_signal_ends_with_the_last_step():
   kept = Kept()
   state, progress = fit(kept)
