@@ -153,7 +153,7 @@ def main(argv: Sequence[str]) -> None:
     )) else 0)
   with leases.program(workdir):
     splits = outlook.Splits(targets)
-    plan.run(targets, True, lambda: hosts.on_first(splits.check))
+    plan.run(targets, True, functools.partial(hosts.on_first, splits.check))
     hosts.on_first(job.finish)
   if config.job not in ('search', 'serve') and hosts.is_first():
     print(f'\nAll of it is in {workdir}', flush=True)

@@ -87,8 +87,10 @@ class Plan:
     unknown = len(self._left) - len(known)
     if not known:
       return f'{told}, then {_parts(len(self._left))}'
-    over = 'over ' if unknown or unmeasured else ''
-    return f'{told}, plan {over}{format_seconds(seconds + later)}'
+    return ' + '.join(filter(None, (
+        f'{told}, plan {format_seconds(seconds + later)}', unmeasured,
+        _parts(unknown) if unknown else '',
+    )))
 
 
 PLAN = Plan()

@@ -163,7 +163,7 @@ def test_the_eta_of_a_plan(monkeypatch):
   assert plan.place == '[3/4] '
   assert plan.eta(60) == 'ETA 0:01:00, plan 0:02:40'
   assert plan.eta(60, '2 evaluations') == (
-      'ETA 0:01:00 + 2 evaluations, plan over 0:02:40')
+      'ETA 0:01:00 + 2 evaluations, plan 0:02:40 + 2 evaluations')
   plan.begin('unexpected', 'new')
   assert plan.place == '[4/5] '
 

@@ -208,11 +208,12 @@ def _taken(
   Args:
     found: records.
     what: record -> what is kept of it.
-    seconds: after which no more are read.
+    seconds: from the first one on, after which no more are read.
     sample: most that are kept; None: all that were read.
   """
-  kept, count, until = [], 0, time.monotonic() + seconds
+  kept, count, until = [], 0, math.inf
   for one in found:
+    until = min(until, time.monotonic() + seconds)
     if sample is None or count < sample:
       kept.append(what(one))
     count += 1

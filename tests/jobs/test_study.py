@@ -194,7 +194,7 @@ def test_every_table_has_its_rows_and_its_baseline(swept, tmp_path):
     ('seed=0 seed=1', 'seed: stands there twice; join'),
     ('seed=0,1;seed=1', '--sweep: seed=1: stands there twice'),
     ('negativs=given', '--sweep: negativs=given: config argument .*unknown key '
-     '"negativs"; this config takes kind, negatives'),
+     '"negativs"; did you mean negatives.; this config takes kind'),
     ('seed=0 negatives=given,best', '--sweep: seed=0,negatives=best: .*'
      'negatives.sources=.*"best" must be one of'),
     ('optim.step=3', '--sweep: optim.step=3: .*did you mean optim.steps'),

@@ -166,7 +166,7 @@ def test_set_key():
   assert config.optim.steps == 5
   with pytest.raises(errors.UserError, match='did you mean optim.steps'):
     config_lib.set_key(config, 'optim.stepz', 5)
-  with pytest.raises(errors.UserError, match='str does not fit its type'):
+  with pytest.raises(errors.UserError, match='write a whole number'):
     config_lib.set_key(config, 'optim.steps', 'many')
 
 
