@@ -1,5 +1,6 @@
 """Compares finished runs: seeds put together, differences, tables, figures."""
 
+import dataclasses
 import pathlib
 
 from neg_contrast.artifacts import artifact
@@ -45,9 +46,15 @@ class CompareJob:
       UserError: a workdir is not there, or holds no such evaluation.
     """
     settings = self._settings
-    return {'': run_groups.group([
+    rows = run_groups.group([
         run for folder in finished_runs.find_workdirs(settings.workdirs)
         for run in finished_runs.read_workdir(
             folder, settings.systems, settings.dataset
         )
-    ])}
+    ])
+    names = settings.names or tuple(row.name for row in rows)
+    if len(names) != len(rows) or len(set(names)) < len(names):
+      raise settings.error('names', 'has to name each row, differently: '
+                           + '; '.join(row.name for row in rows))
+    return {'': [dataclasses.replace(row, name=name)
+                 for row, name in zip(rows, names, strict=True)]}

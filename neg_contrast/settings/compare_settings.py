@@ -16,6 +16,8 @@ class CompareConfig(keys.Section):
       ('workdirs/random-*','workdirs/bm25-*').
     systems: whose evaluations are compared; of each run those that it has.
     metrics: columns; empty: all that the runs have.
+    names: of the rows of `job=compare`, in their order; empty: the keys that
+      they differ in.
     baseline: the row that all others are compared to; empty: the first.
     dataset: `<dataset>/<split>`, where a run was evaluated on several; empty:
       there is one.
@@ -26,6 +28,7 @@ class CompareConfig(keys.Section):
   workdirs: tuple[str, ...] = keys.key(())
   systems: tuple[str, ...] = keys.key(('trained', 'reranked'))
   metrics: tuple[str, ...] = keys.key(())
+  names: tuple[str, ...] = keys.key(())
   baseline: str = keys.key('')
   dataset: str = keys.key('')
 

@@ -78,6 +78,16 @@ def test_seeds_are_put_together_and_paired(runs, compared):
   assert '+0.5000, +0.5000' in shown  # By seed.
 
 
+def test_rows_have_the_names_that_are_given(runs, tmp_path):
+  both = runs[0] / 'random-*', runs[0] / 'bm25-*'
+  made = run(tmp_path / 'w', *both, names=('none', 'one'), baseline='one')
+  assert list(made['rows']) == ['none', 'one'] and made['baseline'] == 'one'
+  for names in (('one',), ('one', 'one')):
+    with pytest.raises(errors.UserError,
+                       match=r'compare.names=.*: negatives.sources=\(\); neg'):
+      run(tmp_path / 'w', *both, names=names)
+
+
 def test_holm_counts_what_was_compared(tmp_path):
   for n, shift in enumerate((0, 0.02, 0.2, 0.3)):
     finished.write(tmp_path / f'run{n}', finished.config_of(
