@@ -37,7 +37,8 @@ def write(
     root: the folder.
     passages: id -> passage, or passages, whose ids are their places in the list
       unless they have some. A passage is a text, (title, text), a mapping with
-      `title`, `text`, `document_id`, or a `records.Passage`.
+      `title`, `text`, `document_id`, or a `records.Passage`. Of a DataFrame
+      rows are such mappings.
     queries: id -> query, or queries. A query is a text, a mapping with `text`,
       `answers`, and `left` and `right` of a mention, or a `records.Query`.
     splits: name -> judgements: query id -> passage id, ids, or a mapping
@@ -142,6 +143,8 @@ def _rows(
     raise errors.UserError(
         f'{what}: a dict or a list is needed, not {type(given).__name__}'
     )
+  if hasattr(given, 'columns') and hasattr(given, 'to_dict'):  # A DataFrame.
+    given = given.to_dict('records')
   rows: dict[str, Row] = {}
   for where, name, one in _named(what, given):
     if name in rows:
@@ -254,8 +257,11 @@ def _by_query(where: str, given: Any) -> dict[str, Any]:
   if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
     raise errors.UserError(f'{where}: a dict or a list of pairs is needed, not '
                            f'{type(given).__name__}')
+  if hasattr(given, 'itertuples'):  # A DataFrame: its columns in their order.
+    given = given.itertuples(index=False, name=None)
   found: dict[str, dict[Any, Any]] = {}
   for number, one in enumerate(given):
+    one = one.tolist() if hasattr(one, 'tolist') else one  # Of an array.
     if not isinstance(one, (tuple, list)) or len(one) not in (2, 3):
       raise errors.UserError(
           f'{where}[{number}]: (query id, passage id) or (query id, passage '
@@ -292,7 +298,7 @@ def _judgements(
     for passage, grade in sorted(graded.items()):  # Sets have no order.
       if passage not in passages:
         raise errors.UserError(f'{where}: no such passage as {passage!r:.40}; '
-                               f'passages are {_some(passages)}')
+                               f'passages are {_some(passages) or "not given"}')
       lines.append(f'{query}\t{passage}\t{_grade(where, grade)}\n')
   if not lines:
     raise errors.UserError(f'{what}: there are none')

@@ -43,8 +43,17 @@ QueryLike = str | WithFeatures
 
 
 def text_of(query: QueryLike) -> str:
-  """The words of a query."""
-  return query if isinstance(query, str) else query.text
+  """The words of a query.
+
+  Raises:
+    TypeError: it is something else.
+  """
+  if isinstance(query, WithFeatures):
+    return query.text
+  if not isinstance(query, str):
+    raise TypeError(f'a query is a text, not {type(query).__name__}: '
+                    f'{query!r:.40}')
+  return query
 
 
 class Encoder(abc.ABC):

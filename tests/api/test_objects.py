@@ -4,6 +4,7 @@ import csv
 import pathlib
 
 import numpy as np
+import pandas
 import pytest
 
 from neg_contrast import errors
@@ -48,6 +49,8 @@ def test_texts_come_back_as_they_were(tmp_path):
     [records.Passage('0', '', 'one'), records.Passage('1', 'two', 'three')],
     {np.int64(0): 'one', np.int64(1): {'title': 'two', 'text': 'three'}},
     (text for text in ('one', ('two', 'three'))),
+    pandas.DataFrame({'id': [0, 1], 'title': ['', 'two'],
+                      'text': ['one', 'three']}),
 ])
 def test_passages_alike_are_one_source(tmp_path, passages):
   source = objects.write(tmp_path, passages)
@@ -63,6 +66,8 @@ def test_passages_alike_are_one_source(tmp_path, passages):
     {'a': {'y', 'x'}, 'b': frozenset('x')},
     [('a', 'x'), ('a', 'y'), ('b', 'x')],
     [('a', 'x', 1), ['a', 'y', np.int64(1)], ('b', 'x')],
+    np.array([('a', 'x'), ('a', 'y'), ('b', 'x')]),
+    pandas.DataFrame({'q': ['a', 'a', 'b'], 'p': ['x', 'y', 'x'], 'g': 1}),
 ])
 def test_judgements_alike_are_one_source(tmp_path, judged):
   given = ({'x': 'one', 'y': 'two'}, {'a': 'q', 'b': 'r'})
@@ -129,6 +134,10 @@ PASSAGES, QUERIES = {'x': 'one', 'y': 'two'}, {'a': 'q'}
     (PASSAGES, QUERIES, {'a': {'x': 0.5}}, 'the grade 0.5 is no whole'),
     (PASSAGES, QUERIES, {'a': {'x': float('nan')}}, 'the grade nan is'),
     (PASSAGES, QUERIES, {}, 'judgements of the split "train": there are none'),
+    (pandas.DataFrame({'question': ['q']}), (), None,
+     r'passages\[0\]: has the keys question; those of it are title, text'),
+    (pandas.DataFrame({'text': [float('nan')]}), (), None,
+     r'passages\[0\]: "text" is float, not text'),
     (PASSAGES, QUERIES, [('a',)], r'\[0\]: \(query id, passage id\) or'),
     (PASSAGES, QUERIES, ['ax'], r'\[0\]: \(query id, passage id\) or'),
     (PASSAGES, QUERIES, 'ax', 'a dict or a list of pairs is needed, not str'),

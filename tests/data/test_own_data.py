@@ -239,6 +239,13 @@ def test_tables_of_spreadsheets_that_write_semicolons(tmp_path):
   refused(f'csv:{table}', 'its columns are question;x, text', tmp_path / 'out')
 
 
+def test_headers_as_people_write_them(tmp_path):
+  (tmp_path / 'faq.csv').write_text('Question,Answer\nwhat,words\n')
+  prepared = prepare(f'csv:{tmp_path}/faq.csv?test=0', tmp_path / 'out')
+  assert known(prepared) == {('what', '', 'words'): 1}
+  assert prepared.queries[0].answers == ('words',)
+
+
 def test_hints_for_other_schemes(tmp_path):
   table = tmp_path / 'faq.csv'
   table.write_text('question,text\na,b\n')

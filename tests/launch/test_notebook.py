@@ -18,7 +18,7 @@ CELLS = [cell for cell in NOTEBOOK['cells'] if cell['cell_type'] == 'code']
 # Instead of the cell of parameters: one layer, two steps a stage.
 SMALL = '''
 root, DATA, SHOWN = pathlib.Path('workdirs'), 'python_docs', 40
-WORKDIR = root / 'small'
+CONFIG, WORKDIR = 'quickstart', root / 'small'
 CHANGES = dict(
     data__batch_size=8, data__prepared_dir='workdirs/prepared',
     evaluation__eval_steps=0, evaluation__untouched=False,
@@ -74,6 +74,20 @@ def test_cells_train_and_search(tmp_path):
   assert model.with_suffix('.zip').stat().st_size > 10**6
 
 
+def test_data_of_ones_own_has_a_workdir_and_a_config_of_its_own():
+  form = next(''.join(cell['source']) for cell in CELLS if is_parameters(cell))
+  start = 'import pathlib, types\nIN_COLAB = False\n' + (
+      'jax = types.SimpleNamespace(device_count=lambda: 2)\n')
+  found = {}
+  exec(start + form.replace("'python_docs'  #", "'csv:a/my faq.csv?x=y'  #"),
+       found)
+  assert found['CONFIG'] == 'own_data'
+  assert found['WORKDIR'] == pathlib.Path('workdirs/own-my faq')
+  assert found['CHANGES']['data__batch_size'] == 32
+  with pytest.raises(ValueError, match='UPLOAD and USE_DRIVE are for Colab'):
+    exec(start + form.replace('UPLOAD = False', 'UPLOAD = True'), {})
+
+
 def test_it_is_a_small_notebook_without_places_of_a_machine():
   assert (NOTEBOOK['nbformat'], NOTEBOOK['nbformat_minor']) == (4, 5)
   ids = [cell['id'] for cell in NOTEBOOK['cells']]
@@ -98,7 +112,8 @@ def test_forms_have_defaults_that_work():
   code = '\n'.join(''.join(cell['source']) for cell in CELLS)
   forms = dict(re.findall(r'^(\w+) = (.*?)  # @param', code, re.MULTILINE))
   assert forms == {'SOURCE': "'auto'", 'USE_DRIVE': 'False',
-                   'UPLOAD': 'False', 'STEPS': '34'}
+                   'UPLOAD': 'False', 'STEPS': '34',
+                   'DATA': "'python_docs'"}
 
 
 HIDDEN = '''
@@ -111,7 +126,7 @@ subprocess.run = lambda command, check: print('ran', command[4:])
 
 
 @pytest.mark.parametrize(('wheel', 'source', 'told'), [
-    ('', 'auto', "ValueError: set SOURCE: there is no neg_contrast-*.whl"),
+    ('', 'auto', "ValueError: there is no neg_contrast-*.whl here: set"),
     ('neg_contrast-0.2-py3-none-any.whl', 'auto', 'neg_contrast-0.2-py3'),
     ('', 'https://example.org/x.git', "'git+https://example.org/x.git'"),
 ])

@@ -11,7 +11,7 @@ import contextlib
 import dataclasses
 import functools
 import pathlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from neg_contrast import errors
@@ -28,7 +28,7 @@ from neg_contrast.data.formats import given_pairs as pairs
 _COLUMNS: Mapping[str, tuple[str, ...]] = {
     'question': ('question', 'query'),
     'document': ('document', 'document_id', 'doc_id', 'passage_id'),
-    'text': ('text', 'passage', 'positive', 'content', 'body'),
+    'text': ('text', 'passage', 'positive', 'content', 'body', 'answer'),
     'title': ('title',),
     'answer': ('answer', 'answers'),
     'grade': ('grade', 'score', 'label', 'relevance'),
@@ -239,7 +239,7 @@ class OwnData:
         raise errors.UserError(
             f'{path}: no column "{asked}"; its columns are {", ".join(names)}'
         )
-      elif found := [name for name in known if name in names]:
+      elif found := _called(known, names):
         columns[holds] = found[0]
     return columns
 
@@ -317,6 +317,11 @@ def _parse(spec: str, asked: str) -> _Options:
           + ', '.join(f'{name}=COLUMN' for name in _COLUMNS)
       )
   return _Options(documents, test, columns)
+
+
+def _called(known: Iterable[str], names: Iterable[str]) -> list[str]:
+  """Columns by the names that are known, in their order, whatever the case."""
+  return [name for one in known for name in names if name.lower() == one]
 
 
 def _ids(path: pathlib.Path, kind: str, column: str) -> Iterator[str]:
