@@ -87,14 +87,6 @@ def test_corpus_is_read(root):
   assert len(corpus.passages) == 48 and corpus.splits == ('test', 'train')
 
 
-def test_what_is_no_query(root):
-  retriever = load_retriever(root)
-  with pytest.raises(TypeError, match="a query is a text, not list: .'cat'."):
-    retriever.find(['cat'])
-  with pytest.raises(TypeError, match='a query is a text, not float: nan'):
-    retriever.find_each(['cat', float('nan')])
-
-
 def test_find_ranks_by_dot_product_and_marks_the_match(root):
   searcher = load_retriever(root)
   query = 'word1 word2 word3'
