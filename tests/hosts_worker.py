@@ -18,7 +18,7 @@ import jax
 import numpy as np
 
 from neg_contrast import errors, hosts, jobs, sharding
-from neg_contrast.artifacts import checkpoints, leases, places, turns
+from neg_contrast.artifacts import bucket_turns, checkpoints, leases, places
 from neg_contrast.data import pair_files, tfds_records
 from neg_contrast.mining import pool_files
 from neg_contrast.mining.strategies import bm25_negatives, strategy
@@ -189,19 +189,20 @@ def _take_turns(address: str) -> None:
   """One process at a time is at a place, and others are told when it leaves."""
   place = places.path(address)
   for _ in range(3):
-    with turns.turn(place) as is_ours:
+    with bucket_turns.turn(place) as is_ours:
       assert is_ours and not (place / 'inside').exists()
       (place / 'inside').write_text('one')
       (place / 'inside').unlink()
-  with turns.turn(place) if hosts.is_first() else contextlib.nullcontext():
+  with (bucket_turns.turn(place) if hosts.is_first()
+        else contextlib.nullcontext()):
     hosts.meet()
     if not hosts.is_first():
-      with turns.turn(place, wait=False) as is_ours:
+      with bucket_turns.turn(place, wait=False) as is_ours:
         assert not is_ours
     hosts.meet()
   hosts.meet()
   if jax.process_index() == 1:
-    with turns.turn(place, wait=False) as is_ours:
+    with bucket_turns.turn(place, wait=False) as is_ours:
       assert is_ours
 
 

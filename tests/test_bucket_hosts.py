@@ -6,11 +6,12 @@ import re
 
 import pytest
 
-from neg_contrast.artifacts import buckets, places
+from neg_contrast.artifacts import buckets, leases, places
 from neg_contrast.jobs import evaluate, mine, train
 from tests import bucket, hosts_worker, test_hosts, tiny
 from tests.jobs import test_train
 
+TAKEN = f'{bucket.BUCKET}/taken'  # By another program.
 TRAINING = {'optim__steps': 4, 'evaluation__eval_steps': 2,
             'checkpointing__save_steps': 2}
 MINING = {
@@ -63,18 +64,20 @@ def far(folder, tmp_path_factory):
     for name in ('data', 'model'):
       bucket.upload(folder / name, f'{bucket.BUCKET}/{name}')
 
+    patch.setattr(leases, 'RENEW_SECONDS', 0.1)
 
     def run(count, name, *jobs):
-      told = []
+      told = [('turns', f'{bucket.BUCKET}/turns-{name}'), ('refused', TAKEN)]
       for task, job, settings in jobs:
         given = {'folder': caches, 'root': folder,
                  'workdir': f'{bucket.BUCKET}/{name}/{job.__name__}'}
         make = getattr(test_hosts, task)
         told.append(make(**given, **settings_of(
             bucket.BUCKET, name, settings)))
-      return test_hosts.outputs_of(test_hosts.start(
-          count, 4 // count, *told, env_of=lambda number:
-          emulator.environment(caches / f'{name}-{number}')))
+      with leases.held(places.path(TAKEN)):
+        return test_hosts.outputs_of(test_hosts.start(
+            count, 4 // count, *told, env_of=lambda number:
+            emulator.environment(caches / f'{name}-{number}')))
 
     yield {
         'two': run(2, 'two', ('job', mine.MineJob, MINING),
@@ -148,3 +151,20 @@ def test_nothing_is_left_or_lies_elsewhere(far):
   assert not list(caches.glob('**/gs:'))
   first, second = told['two']
   assert 'All of it is in' in first and 'plan:' not in second
+
+
+def test_a_second_program_is_refused_whole(far):
+  for first, *others in far[0].values():
+    assert f'refused: {TAKEN}: another program works there' in first
+    for text in others:
+      assert 'refused: process 0 failed' in text
+    assert 'taken' not in first.split()
+
+
+@pytest.mark.usefixtures('far')
+def test_each_but_the_first_has_a_log_of_its_own():
+  work = f'{bucket.BUCKET}/two/TrainJob'
+  assert [one for one in bucket.names(work) if one.startswith('logs/')] == [
+      'logs/process-00001.log']
+  text = (places.path(work) / 'logs' / 'process-00001.log').read_text()
+  assert '  INFO  training: ' in text

@@ -25,7 +25,7 @@ from typing import Any, TextIO
 from absl import logging
 
 from neg_contrast import errors
-from neg_contrast.artifacts import checksums, failures, places, turns
+from neg_contrast.artifacts import bucket_turns, checksums, failures, places
 
 MANIFEST = 'manifest.json'
 UNFINISHED = 'unfinished.json'
@@ -286,7 +286,7 @@ def only_one(folder: pathlib.Path, wait: bool = True) -> Iterator[bool]:
     yield True
     return
   make_folder(path.parent)
-  with turns.turn(folder, wait) as is_ours, _open_lock(path) as lock:
+  with bucket_turns.turn(folder, wait) as is_ours, _open_lock(path) as lock:
     if not is_ours:
       yield False
       return

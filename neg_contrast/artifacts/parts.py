@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import jax
 from absl import logging
 
-from neg_contrast.artifacts import folders, turns
+from neg_contrast.artifacts import bucket_turns, folders
 
 _POLL_SECONDS = 1.0
 
@@ -36,7 +36,7 @@ def make_all(
     for part in parts:
       if is_made(part):
         continue
-      waits = is_waiting and turns.are_told(places[part])
+      waits = is_waiting and bucket_turns.are_told(places[part])
       with folders.only_one(places[part], waits) as is_ours:
         if is_ours and not is_made(part):  # Not made since we looked.
           make(part)
@@ -45,5 +45,5 @@ def make_all(
     if not is_waiting:
       logging.info('%s: waiting for other processes', places[0].parent)
       is_waiting = True
-    if not turns.are_told(places[0]):
+    if not bucket_turns.are_told(places[0]):
       time.sleep(_POLL_SECONDS)
