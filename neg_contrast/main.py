@@ -25,7 +25,7 @@ except ModuleNotFoundError as e:  # Another Python than that of the set-up.
   sys.exit(2)
 
 from neg_contrast import beams, cpu, errors, hosts, jobs, terminal
-from neg_contrast.artifacts import artifact, leases, places, plan
+from neg_contrast.artifacts import artifact, leases, places, plan, process_logs
 from neg_contrast.benchmarks import outlook
 from neg_contrast.jobs.common import (
   recipe_check,
@@ -127,7 +127,7 @@ def main(argv: Sequence[str]) -> None:
     return
   hosts.start(_COORDINATOR.value, _PROCESSES.value, _PROCESS.value)
   if not hosts.is_first():  # The first speaks for all, but of their troubles.
-    logging.set_verbosity(logging.WARNING)
+    process_logs.quiet_console()
   cpu.check_platforms()
   beams.choose(_RUNNER.value, _BEAM_OPTIONS.value)
   problem = errors.bucket_problem(_WORKDIR.value or '')
@@ -151,7 +151,7 @@ def main(argv: Sequence[str]) -> None:
     sys.exit(2 if hosts.on_first(functools.partial(
         _must_fail, targets
     )) else 0)
-  with leases.program(workdir):
+  with leases.program(workdir), process_logs.kept(workdir):
     plan.run(targets, is_described=True)
     hosts.on_first(job.finish)
   if config.job not in ('search', 'serve') and hosts.is_first():
