@@ -20,10 +20,11 @@ import numpy as np
 from neg_contrast import errors, hosts, jobs, sharding
 from neg_contrast.artifacts import bucket_turns, checkpoints, leases, places
 from neg_contrast.data import pair_files, tfds_records
+from neg_contrast.data import prepared as prepared_lib
 from neg_contrast.mining import pool_files
 from neg_contrast.mining.strategies import bm25_negatives, strategy
 from neg_contrast.models import t5_config
-from neg_contrast.retrieval import bm25_search
+from neg_contrast.retrieval import bm25_folder, bm25_search
 from neg_contrast.settings import config as config_lib
 from neg_contrast.stage1 import pretext_pairs, round_trip
 from neg_contrast.training import state as state_lib
@@ -188,7 +189,7 @@ def _use_hosts() -> None:
 def _take_turns(address: str) -> None:
   """One process at a time is at a place, and others are told when it leaves."""
   place = places.path(address)
-  for _ in range(3):
+  for _ in range(2):
     with bucket_turns.turn(place) as is_ours:
       assert is_ours and not (place / 'inside').exists()
       (place / 'inside').write_text('one')
@@ -216,7 +217,14 @@ def _be_refused(workdir: str) -> None:
     print('refused:', e, flush=True)
 
 
-TASKS = {'turns': _take_turns, 'refused': _be_refused,
+def _count_words(folder: str) -> None:
+  """Of a prepared corpus, in small shards, with a helper each."""
+  cores, hosts.usable_cores = hosts.usable_cores, lambda: 2
+  bm25_folder.make(prepared_lib.Prepared(places.path(folder)), 8)
+  hosts.usable_cores = cores
+
+
+TASKS = {'turns': _take_turns, 'refused': _be_refused, 'count': _count_words,
          'save': _save, 'restore': _restore, 'train': _train,
          'hosts': _use_hosts, 'command': _command, 'job': _job,
          'pairs': _pairs}

@@ -3,25 +3,30 @@
 import json
 import pathlib
 import re
+import shutil
+import signal
 
 import pytest
 
 from neg_contrast.artifacts import buckets, leases, places
+from neg_contrast.data import prepared
 from neg_contrast.jobs import evaluate, mine, train
+from neg_contrast.retrieval import bm25_folder
 from tests import bucket, hosts_worker, test_hosts, tiny
 from tests.jobs import test_train
 
 TAKEN = f'{bucket.BUCKET}/taken'  # By another program.
+COUNTED = f'{bucket.BUCKET}/counted/corpus'  # Prepared, without postings.
 TRAINING = {'optim__steps': 4, 'evaluation__eval_steps': 2,
-            'checkpointing__save_steps': 2}
+            'checkpointing__save_steps': 2, 'evaluation__bm25': False}
 MINING = {
     'job': 'mine', 'negatives__sources': ('model+bm25+context:2',),
     'negatives__depth': 20, 'negatives__pool_size': 10,
-    'index__chunk_tokens': 1, 'index__table_rows': 64,
+    'index__chunk_tokens': 1, 'index__table_rows': 32,
 }
 SEARCH = {
     'job': 'evaluate', 'evaluation__bm25': False, 'index__kind': 'scann',
-    'index__shard_rows': 40, 'index__chunk_tokens': 1, 'index__table_rows': 64,
+    'index__shard_rows': 40, 'index__chunk_tokens': 1, 'index__table_rows': 32,
 }
 
 
@@ -39,7 +44,7 @@ def settings_of(root, name, settings):
 def folder(tmp_path_factory):
   """Data and a model; what one process makes of them on a disk."""
   root = tmp_path_factory.mktemp('disk')
-  tiny.write_beir(root / 'data', documents=40)
+  tiny.write_beir(root / 'data', documents=20)
   tiny.write_model(root / 'model')
   with pytest.MonkeyPatch.context() as patch:
     hosts_worker.use_small_parts(patch.setattr)
@@ -55,7 +60,9 @@ def folder(tmp_path_factory):
 def far(folder, tmp_path_factory):
   """The same in a bucket, by two processes and by four, with no common disk.
 
-  Each has a cache of its own. What they print.
+  Each has a cache of its own. The two train on a disk first; when they train in
+  the bucket they are killed as they begin to save the last step, and two others
+  begin again. What they print.
   """
   caches = tmp_path_factory.mktemp('caches')
   with (bucket.running(caches / 'here') as emulator,
@@ -63,28 +70,58 @@ def far(folder, tmp_path_factory):
     patch.setattr(buckets, '_TRUSTED_SECONDS', 0.0)
     for name in ('data', 'model'):
       bucket.upload(folder / name, f'{bucket.BUCKET}/{name}')
+    corpus = corpus_of(folder)
+    bucket.upload(corpus, COUNTED)
+    patch.setattr(leases, 'RENEW_SECONDS', 0.3)
 
-    patch.setattr(leases, 'RENEW_SECONDS', 0.1)
+    def task(kind, place, job, settings, work=''):
+      return getattr(test_hosts, kind)(
+          caches, folder, work or f'{place}/{job.__name__}',
+          **settings_of(place.rpartition('/')[0], place.rpartition('/')[2],
+                        settings))
 
-    def run(count, name, *jobs):
-      told = [('turns', f'{bucket.BUCKET}/turns-{name}'), ('refused', TAKEN)]
-      for task, job, settings in jobs:
-        given = {'folder': caches, 'root': folder,
-                 'workdir': f'{bucket.BUCKET}/{name}/{job.__name__}'}
-        make = getattr(test_hosts, task)
-        told.append(make(**given, **settings_of(
-            bucket.BUCKET, name, settings)))
-      with leases.held(places.path(TAKEN)):
-        return test_hosts.outputs_of(test_hosts.start(
-            count, 4 // count, *told, env_of=lambda number:
-            emulator.environment(caches / f'{name}-{number}')))
+    def start(count, name, *tasks):
+      return test_hosts.start(
+          count, 4 // count, *tasks, env_of=lambda number:
+          emulator.environment(caches / f'{name}-{number}'))
 
-    yield {
-        'two': run(2, 'two', ('job', mine.MineJob, MINING),
-                   ('command', train.TrainJob, TRAINING),
-                   ('job', evaluate.EvaluateJob, SEARCH)),
-        'four': run(4, 'four', ('job', mine.MineJob, MINING)),
-    }, caches
+    def begin(name):
+      return [('turns', f'{bucket.BUCKET}/turns-{name}'), ('refused', TAKEN)]
+
+    two, four = (f'{bucket.BUCKET}/{name}' for name in ('two', 'four'))
+    training = task('command', two, train.TrainJob, TRAINING)
+    with leases.held(places.path(TAKEN)):
+      started = start(2, 'two', *begin('two'), ('count', COUNTED),
+                      task('job', two, mine.MineJob, MINING),
+                      task('job', two, evaluate.EvaluateJob, SEARCH),
+                      task('command', f'{folder}/one', train.TrainJob, TRAINING,
+                           folder / 'by two'), training)
+      emulator.trouble = kill_at_last_save(started)
+      told = {'two': test_hosts.outputs_of(started, (-signal.SIGKILL,))}
+      emulator.trouble = lambda method, path: ''
+      told['four'] = test_hosts.outputs_of(start(
+          4, 'four', *begin('four'), task('job', four, mine.MineJob, MINING)))
+    told['again'] = test_hosts.outputs_of(start(2, 'again', training))
+    yield told, caches, emulator.written
+
+
+def corpus_of(folder):
+  """The prepared corpus of the one process."""
+  (manifest,) = (folder / 'one' / 'prepared').glob('*/manifest.json')
+  return manifest.parent
+
+
+def kill_at_last_save(started):
+  """Kills processes when they put the first part of step 4."""
+
+  def trouble(method, path):
+    is_it = re.search(r'TrainJob(/|%2F)checkpoints(/|%2F)4\b', path)
+    if method == 'POST' and is_it:
+      for process in started:
+        process.kill()
+    return ''
+
+  return trouble
 
 
 def far_files(name):
@@ -124,6 +161,21 @@ def test_they_prepare_encode_and_mine_the_same_bytes(folder, name):
   assert {'rows.npy', 'scores.npy', 'text_ids.bin'} <= kinds
 
 
+def test_two_and_their_helpers_count_each_shard_once(folder, far):
+  corpus = prepared.Prepared(corpus_of(folder))
+  near = bm25_folder.folder_of(corpus)
+  near.rename(near.with_name('by one'))
+  bm25_folder.make(corpus, 8)
+  wanted = near_files(near)
+  shutil.rmtree(near)
+  near.with_name('by one').rename(near)
+  assert wanted == {path.relative_to(near.name): data for path, data
+                    in far_files('counted/bm25').items()}
+  put = [name.rpartition('/')[2] for name in far[2]
+         if name.startswith('counted/bm25/') and name.endswith('.bin')]
+  assert sorted(put) == sorted(map(str, wanted)) and len(put) == 10
+
+
 @pytest.mark.usefixtures('far')
 def test_two_train_and_report_as_one(folder):
   alone = folder / 'one' / 'TrainJob'
@@ -137,6 +189,18 @@ def test_two_train_and_report_as_one(folder):
   assert steps(alone) == steps(both)
 
 
+def test_two_that_were_killed_end_as_two_on_a_disk(folder, far):
+  """Both by kill -9 while they save; two with empty caches go on."""
+  told, _, written = far
+  assert 'starting after step 2' in told['again'][0]
+  assert 'starting after step 0' in told['two'][0]
+  work = places.path(f'{bucket.BUCKET}/two/TrainJob')
+  of_steps = [name.split('/')[3] for name in written
+              if name.startswith('two/TrainJob/checkpoints/')]
+  assert {'2', '4'} <= set(of_steps) and '1' not in of_steps
+  test_train.assert_same_run(folder / 'by two', work, 4)
+
+
 @pytest.mark.usefixtures('far')
 def test_two_build_an_index_as_one(folder):
   pick = lambda files: {path: data for path, data in files.items()
@@ -145,16 +209,17 @@ def test_two_build_an_index_as_one(folder):
 
 
 def test_nothing_is_left_or_lies_elsewhere(far):
-  told, caches = far
+  told, caches, _ = far
   assert not [one for one in bucket.names(bucket.BUCKET)
               if 'lease' in one or '.partial' in one or '.parts/' in one]
   assert not list(caches.glob('**/gs:'))
-  first, second = told['two']
+  first, second = told['again']
   assert 'All of it is in' in first and 'plan:' not in second
 
 
 def test_a_second_program_is_refused_whole(far):
-  for first, *others in far[0].values():
+  for name in ('two', 'four'):
+    first, *others = far[0][name]
     assert f'refused: {TAKEN}: another program works there' in first
     for text in others:
       assert 'refused: process 0 failed' in text
