@@ -52,9 +52,10 @@ _ROOT = flags.DEFINE_string(
     'place of `workdirs/` in every path of the config and in --workdir.',
 )
 _RUNNER = flags.DEFINE_string(
-    'runner', beams.LOCAL, 'Who prepares and tokenizes corpora and counts '
-    'their words: local (this program), direct (Apache Beam on this machine), '
-    'or a runner of Beam, such as DataflowRunner.',
+    'runner', beams.LOCAL, 'Who prepares, cuts and tokenizes corpora, counts '
+    'their words, writes questions, encodes passages and searches them exactly:'
+    ' local (this program), direct (Apache Beam on this machine), or a runner '
+    'of Beam, such as DataflowRunner.',
 )
 _BEAM_OPTIONS = flags.DEFINE_string(
     'beam_options', '', 'Options of Beam, separated by spaces: '
