@@ -27,6 +27,17 @@ call() {  # Runs a command; with --dry-run prints it.
   fi
 }
 
+check_gone() {  # check_gone OPTION INSTEAD WORD...: refuses an old option.
+  local option=$1 instead=$2 word
+  shift 2
+  for word in "$@"; do
+    case $word in
+      --) return ;;
+      --"$option" | --"$option"=*) die "$word: is gone; use $instead" ;;
+    esac
+  done
+}
+
 # read_options NAMES SWITCHES WORD...: reads words up to the first `--`, sets the
 # variable NAME for --NAME=VALUE and SWITCH=1 for --SWITCH (`_` for `-`), and
 # `taken` to their number.

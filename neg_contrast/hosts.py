@@ -173,6 +173,12 @@ def gather(
   ])
 
 
+def meet() -> None:
+  """Returns when all processes are here; the first in its turn is alone."""
+  if are_together():
+    _wait()
+
+
 def _wait() -> None:
   """Returns when all processes are here, however long that takes.
 

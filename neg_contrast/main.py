@@ -25,7 +25,7 @@ except ModuleNotFoundError as e:  # Another Python than that of the set-up.
   sys.exit(2)
 
 from neg_contrast import beams, cpu, errors, hosts, jobs, terminal
-from neg_contrast.artifacts import artifact, leases, places, plan
+from neg_contrast.artifacts import artifact, leases, places, plan, process_logs
 from neg_contrast.benchmarks import outlook
 from neg_contrast.jobs.common import (
   recipe_check,
@@ -52,9 +52,10 @@ _ROOT = flags.DEFINE_string(
     'place of `workdirs/` in every path of the config and in --workdir.',
 )
 _RUNNER = flags.DEFINE_string(
-    'runner', beams.LOCAL, 'Who prepares and tokenizes corpora and counts '
-    'their words: local (this program), direct (Apache Beam on this machine), '
-    'or a runner of Beam, such as DataflowRunner.',
+    'runner', beams.LOCAL, 'Who prepares, cuts and tokenizes corpora, counts '
+    'their words, writes questions, encodes passages and searches them exactly:'
+    ' local (this program), direct (Apache Beam on this machine), or a runner '
+    'of Beam, such as DataflowRunner.',
 )
 _BEAM_OPTIONS = flags.DEFINE_string(
     'beam_options', '', 'Options of Beam, separated by spaces: '
@@ -127,7 +128,7 @@ def main(argv: Sequence[str]) -> None:
     return
   hosts.start(_COORDINATOR.value, _PROCESSES.value, _PROCESS.value)
   if not hosts.is_first():  # The first speaks for all, but of their troubles.
-    logging.set_verbosity(logging.WARNING)
+    process_logs.quiet_console()
   cpu.check_platforms()
   beams.choose(_RUNNER.value, _BEAM_OPTIONS.value)
   problem = errors.bucket_problem(_WORKDIR.value or '')
@@ -151,7 +152,7 @@ def main(argv: Sequence[str]) -> None:
     sys.exit(2 if hosts.on_first(functools.partial(
         _must_fail, targets
     )) else 0)
-  with leases.program(workdir):
+  with leases.program(workdir), process_logs.kept(workdir):
     splits = outlook.Splits(targets)
     plan.run(targets, True, functools.partial(hosts.on_first, splits.check))
     hosts.on_first(job.finish)

@@ -41,6 +41,7 @@ class Emulator:
     url: of its API.
     trouble: what goes wrong with a request, by default nothing.
     asked: (method, path) of all requests.
+    written: names of objects, as often as they were put.
   """
 
   def __init__(self):
@@ -50,6 +51,7 @@ class Emulator:
       logging.getLogger(name).setLevel(logging.CRITICAL)
     self.trouble: Trouble = lambda method, path: ''
     self.asked: list[tuple[str, str]] = []
+    self.written: list[str] = []
     port = free_port()
     self.url = f'http://127.0.0.1:{port}'
     self._theirs = server.RequestHandler  # The server takes it by its name.
@@ -57,6 +59,12 @@ class Emulator:
         'Handler', (_Handler, self._theirs), {'emulator': self})
     self._server = server.create_server(
         '127.0.0.1', port, in_memory=True, default_bucket='bucket')
+    storage = self._server._storage
+    # It would write a list of all objects after each change, for a next start.
+    storage._write_config_to_file = lambda: None
+    create = storage.create_file
+    storage.create_file = lambda bucket, name, *rest: (
+        self.written.append(name), create(bucket, name, *rest))[1]
     self._server.start()
     time.sleep(0.05)
 

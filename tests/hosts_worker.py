@@ -4,6 +4,7 @@ Where it is found and what it does are in the environment and the arguments that
 `test_hosts.py` gives it.
 """
 
+import contextlib
 import hashlib
 import json
 import os
@@ -16,13 +17,14 @@ from typing import Any
 import jax
 import numpy as np
 
-from neg_contrast import hosts, jobs, sharding
-from neg_contrast.artifacts import checkpoints
+from neg_contrast import errors, hosts, jobs, sharding
+from neg_contrast.artifacts import bucket_turns, checkpoints, leases, places
 from neg_contrast.data import pair_files, tfds_records
+from neg_contrast.data import prepared as prepared_lib
 from neg_contrast.mining import pool_files
 from neg_contrast.mining.strategies import bm25_negatives, strategy
 from neg_contrast.models import t5_config
-from neg_contrast.retrieval import bm25_search
+from neg_contrast.retrieval import bm25_folder, bm25_search
 from neg_contrast.settings import config as config_lib
 from neg_contrast.stage1 import pretext_pairs, round_trip
 from neg_contrast.training import state as state_lib
@@ -80,7 +82,7 @@ def _restore(workdir: str, layout: str) -> None:
 
 
 def _save(workdir: str) -> None:
-  opened = checkpoints.Checkpoints(pathlib.Path(workdir), writes=True)
+  opened = checkpoints.Checkpoints(places.path(workdir), writes=True)
   state = make_state(fsdp=True, seed=3)
   opened.save(state, checkpoints.Progress(best_step=2))
   opened.close()
@@ -126,7 +128,7 @@ def _job(config: str, workdir: str) -> None:
   t5_config.T5_SIZES['t5-nano'] = test_stage1.NANO
   tiny.run(
       jobs.make_job, runpy.run_path(config)['get_config'](),
-      pathlib.Path(workdir),
+      places.path(workdir),
   )
 
 
@@ -184,7 +186,46 @@ def _use_hosts() -> None:
     print('failed', repr(e), flush=True)
 
 
-TASKS = {'save': _save, 'restore': _restore, 'train': _train,
+def _take_turns(address: str) -> None:
+  """One process at a time is at a place, and others are told when it leaves."""
+  place = places.path(address)
+  for _ in range(2):
+    with bucket_turns.turn(place) as is_ours:
+      assert is_ours and not (place / 'inside').exists()
+      (place / 'inside').write_text('one')
+      (place / 'inside').unlink()
+  with (bucket_turns.turn(place) if hosts.is_first()
+        else contextlib.nullcontext()):
+    hosts.meet()
+    if not hosts.is_first():
+      with bucket_turns.turn(place, wait=False) as is_ours:
+        assert not is_ours
+    hosts.meet()
+  hosts.meet()
+  if jax.process_index() == 1:
+    with bucket_turns.turn(place, wait=False) as is_ours:
+      assert is_ours
+
+
+def _be_refused(workdir: str) -> None:
+  """Another program has the lease."""
+  leases.RENEW_SECONDS = 0.4
+  try:
+    with leases.program(places.path(workdir)):
+      print('taken', flush=True)
+  except errors.UserError as e:
+    print('refused:', e, flush=True)
+
+
+def _count_words(folder: str) -> None:
+  """Of a prepared corpus, in small shards, with a helper each."""
+  cores, hosts.usable_cores = hosts.usable_cores, lambda: 2
+  bm25_folder.make(prepared_lib.Prepared(places.path(folder)), 8)
+  hosts.usable_cores = cores
+
+
+TASKS = {'turns': _take_turns, 'refused': _be_refused, 'count': _count_words,
+         'save': _save, 'restore': _restore, 'train': _train,
          'hosts': _use_hosts, 'command': _command, 'job': _job,
          'pairs': _pairs}
 

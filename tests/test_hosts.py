@@ -52,10 +52,11 @@ def free_port():
     return s.getsockname()[1]
 
 
-def start(count, devices, *tasks, heartbeat=300):
+def start(count, devices, *tasks, heartbeat=300, env_of=lambda number: {}):
   """Processes with so many devices each, which do tasks of `hosts_worker`.
 
-  A busy machine can keep one from its heartbeat for long.
+  A busy machine can keep one from its heartbeat for long. Each has what
+  `env_of` its number gives in its environment too.
   """
   port, started = free_port(), []
   for number in range(count):
@@ -63,7 +64,7 @@ def start(count, devices, *tasks, heartbeat=300):
         os.environ, NPROC='16', JAX_PLATFORMS='cpu',
         XLA_FLAGS=processes.with_devices(devices),
         COORDINATOR=f'127.0.0.1:{port}', PROCESSES=str(count),
-        PROCESS=str(number), HEARTBEAT=str(heartbeat),
+        PROCESS=str(number), HEARTBEAT=str(heartbeat), **env_of(number),
     )
     started.append(processes.Process(
         'from tests import hosts_worker\nhosts_worker.main()',

@@ -8,9 +8,8 @@
 # Verbs:
 #   cluster  makes a cluster of one slice, or changes it
 #   image    builds the image of a git revision, and pushes it
-#   run      starts `python -m neg_contrast.main FLAGS` on a slice of one host
-#            (so far one process alone writes to a bucket); Kubernetes starts it
-#            again after preemptions
+#   run      starts `python -m neg_contrast.main FLAGS` on all hosts of the slice;
+#            Kubernetes starts it again after preemptions
 #   wait     until the run has ended; its exit status is that of xpk
 #   state    of the runs
 #   log      the last lines of a run, of all hosts
@@ -39,15 +38,6 @@ xpk() {  # xpk NOUN VERB FLAGS: this version; others may have other flags.
   call uvx xpk@1.16.0 "$@" --cluster="$cluster" "${where[@]}"
 }
 
-has_hosts() {  # Several: xpk gives each 4 chips at most.
-  local size=${type#*-}
-  case $type in
-    *-*x*) [ $((${size//x/*})) -gt 4 ] ;;
-    tpu7x-* | v5p-*) [ "$size" -gt 8 ] ;;  # These count cores, two a chip.
-    *) [ "$size" -gt 4 ] ;;
-  esac
-}
-
 cluster() {  # --num-slices more than one would be another program.
   local kind=(--on-demand)
   [ -z "$spot" ] || kind=(--spot)
@@ -64,10 +54,17 @@ image() {  # Of the revision; what is not committed stays behind.
   call docker push "$image:$commit"
 }
 
-run() {  # Exit status 2, a mistake, ends it; 127 and above starts it again.
+# Every host runs the command. Exit status 2, a mistake, ends the run; 127 and
+# above starts it again. JAX would find the first host by itself, and listen there
+# at all addresses; it listens at one that it is given alone.
+run() {
+  # shellcheck disable=SC2016  # The shell of the pod puts it in.
+  local first='env ${TPU_WORKER_HOSTNAMES:+JAX_COORDINATOR_ADDRESS='
+  # shellcheck disable=SC2016
+  first+='"${TPU_WORKER_HOSTNAMES%%,*}:8482"}'
   xpk workload create --workload="$name" --tpu-type="$type" --num-slices=1 \
     --docker-image="$image:$commit" --max-restarts="$restarts" \
-    --command="python -m neg_contrast.main $(quote --root="$bucket" "$@")"
+    --command="$first python -m neg_contrast.main $(quote --root="$bucket" "$@")"
 }
 
 log() {
@@ -125,9 +122,6 @@ case $verb in
     check_words run nq_stage2 "$@"
     shift
     check_flags "$@"
-    ! has_hosts || die "--type=$type has several hosts. Pods share nothing but \
-a bucket, and so far one process alone writes to one: take 4 chips at most, such \
-as tpu7x-8, or launch/tpu/tpu.sh with --nfs"
     [ -n "$bucket" ] || die 'run: needs --bucket=gs://BUCKET/FOLDER; pods \
 keep nothing'
     check_bucket "$bucket"

@@ -19,9 +19,8 @@
 # Options:
 #   --type=TYPE      accelerator type, as v3-32 (create, watch)
 #   --spot           cheaper, and can be preempted (create, watch)
-#   --bucket=gs://B/DIR  takes the place of workdirs/ (run, watch); of one host,
-#                    as so far one process alone writes to a bucket
-#   --nfs=HOST:/DIR  mounted on all hosts as workdirs (install, watch)
+#   --bucket=gs://B/DIR  takes the place of workdirs/ (run, watch); slices of
+#                    several hosts need it, and nothing else
 #   --service-account=EMAIL  whose rights the hosts have (create, watch)
 #   --revision=REV   git revision (install, watch); HEAD
 #   --worker=N       host of tail and ssh: a number, or all; 0
@@ -91,7 +90,7 @@ install() {  # No host can be asked to know a repository: they get a bundle.
     on all "git init --quiet neg_contrast && cd neg_contrast &&\
  git fetch --quiet ../neg_contrast.bundle HEAD '+refs/*:refs/bundle/*' &&\
  git checkout --quiet --detach $commit &&\
- bash launch/tpu/worker.sh install${nfs:+ $(quote "$nfs")}"
+ bash launch/tpu/worker.sh install"
 }
 
 queue_state() {
@@ -174,9 +173,10 @@ show_watch() {  # The commands of an undisturbed watch, and of a preemption.
 [ $# -gt 0 ] || set -- --help
 verb=$1
 shift
-name='' zone='' type='' spot='' bucket='' nfs='' service_account='' worker=0
+name='' zone='' type='' spot='' bucket='' service_account='' worker=0
 revision=HEAD poll=60 project='' dry_run=''
-read_options "name zone type bucket nfs service-account revision worker poll \
+check_gone nfs '--bucket=gs://BUCKET/FOLDER, on several hosts too' "$@"
+read_options "name zone type bucket service-account revision worker poll \
 project" spot "$@"
 shift "$taken"
 if [ "$verb" = --help ]; then
@@ -193,10 +193,6 @@ check --zone "$zone" '[a-z][a-z0-9-]*' 'europe-west4-a'
 check --worker "$worker" 'all|[0-9]+' '0 or all'
 check --poll "$poll" '[0-9]*[.]?[0-9]+' '60'
 check_bucket "$bucket"
-[ -z "$nfs" ] ||
-  check --nfs "$nfs" '[A-Za-z0-9.-]+:/[A-Za-z0-9._/-]+' '10.0.0.2:/workdirs'
-[ -z "$nfs" ] || [ -z "$bucket" ] ||
-  die '--nfs and --bucket both say where workdirs lie; name one'
 [ -z "$project" ] ||
   check --project "$project" '[a-z][a-z0-9.:-]*' 'my-project'
 [ -z "$service_account" ] ||
@@ -220,11 +216,10 @@ case $verb in
   watch)
     check_type
     if has_hosts; then
-      [ -n "$nfs" ] || die "--type=$type has several hosts, which need \
---nfs=HOST:/DIR for what they share; so far one process alone writes to a bucket"
-    elif [ -z "$bucket$nfs" ]; then
-      echo 'note: without --bucket or --nfs a preemption takes the workdirs with\
- it' >&2
+      [ -n "$bucket" ] || die "--type=$type has several hosts, which need \
+--bucket=gs://BUCKET/FOLDER for what they share"
+    elif [ -z "$bucket" ]; then
+      echo 'note: without --bucket a preemption takes the workdirs with it' >&2
     fi
     if [ -n "$dry_run" ]; then show_watch "$@"; else watch "$@"; fi ;;
   create)

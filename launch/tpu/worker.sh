@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # What tpu.sh has every host of a TPU do, in the folder of the code:
-# bash launch/tpu/worker.sh install [NFS] | run FLAGS | state [FLAGS] | log |
-# tail | stop. FLAGS are those of neg_contrast.main, and tell one run from another.
+# bash launch/tpu/worker.sh install | run FLAGS | state [FLAGS] | log | tail |
+# stop. FLAGS are those of neg_contrast.main, and tell one run from another.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 verb=$1
 shift
-runs=~/neg_contrast_runs  # Of this host; a bucket or --nfs has the workdirs.
+runs=~/neg_contrast_runs  # Of this host; a bucket has the workdirs.
 id=$(printf '%s\0' "$@" | cksum | tr ' ' -)
 folder=$runs/$id
 mkdir -p "$runs"
@@ -15,14 +15,6 @@ mkdir -p "$runs"
 is_running() { ! flock --nonblock "$runs/lock" true; }
 
 install_all() {
-  if [ -n "${1-}" ] && ! mountpoint --quiet workdirs; then
-    # The system updates itself after it starts; apt has to wait for that.
-    sudo apt-get -o DPkg::Lock::Timeout=600 update --quiet
-    sudo apt-get -o DPkg::Lock::Timeout=600 install --quiet --yes nfs-common
-    mkdir -p workdirs
-    # Hosts look for what others have made: names must not come from a cache.
-    sudo mount -t nfs -o lookupcache=none "$1" workdirs
-  fi
   if [ ! -x .venv/bin/python ]; then  # Ubuntu 22.04 has Python 3.10.
     PIP_BREAK_SYSTEM_PACKAGES=1 python3 -m pip install --quiet --user uv
     python3 -m uv venv --quiet --seed --python 3.11 .venv
@@ -32,6 +24,17 @@ install_all() {
   source launch/setup.sh
   install requirements.txt launch/requirements-gcs.txt \
     launch/tpu/requirements-tpu.txt
+}
+
+# The first host of the slice, as JAX reads it. JAX would find it by itself, and
+# listen there at all addresses; it listens at one that it is given alone.
+coordinator() {
+  local hosts
+  hosts=$(curl --silent --fail --max-time 10 --header 'Metadata-Flavor: Google' \
+    http://metadata.google.internal/computeMetadata/v1/instance/attributes/worker-network-endpoints) ||
+    return 0
+  hosts=${hosts%%,*}
+  [ -z "$hosts" ] || echo "${hosts##*:}:8482"  # HOST, or NAME:NUMBER:HOST.
 }
 
 state() {
@@ -59,7 +62,7 @@ state() {
 }
 
 case $verb in
-  install) install_all "$@" ;;
+  install) install_all ;;
   run)
     if is_running; then
       echo 'a run is going on here; stop it first' >&2
@@ -74,7 +77,8 @@ case $verb in
     until is_running || [ -e "$folder/status" ]; do sleep 0.1; done ;;
   go)
     ps -o pgid= -p $$ > "$folder/group"
-    status=0
+    status=0 address=$(coordinator)
+    [ -z "$address" ] || export JAX_COORDINATOR_ADDRESS=$address
     .venv/bin/python -m neg_contrast.main "$@" || status=$?
     echo "$status" > "$folder/status" ;;
   state) echo "run: $(state "$@")" ;;

@@ -7,6 +7,7 @@ line that names the object.
 
 import contextlib
 import dataclasses
+import datetime
 import errno
 import pathlib
 import time
@@ -80,13 +81,32 @@ def look(address: str) -> Found | None:
     return seen[1]
   with talking(address):
     try:
-      found = _found(_system(address).info(address))
+      found = _look(address)
     except FileNotFoundError:
-      _seen.pop(address, None)
-      return None
+      found = None
+  if found is None:
+    _seen.pop(address, None)
+    return None
   if not found.is_folder:
     _seen[address] = time.monotonic(), found
   return found
+
+
+def _look(address: str) -> Found | None:
+  """By one request, where the file system's `info` makes two or three."""
+  system, key = _system(address), address.partition('://')[2].rstrip('/')
+  bucket, _, name = key.partition('/')
+  if not name:
+    return _found(system.info(address))
+  page = system.call('GET', 'b/{}/o', bucket, prefix=name, delimiter='/',
+                     json_out=True)
+  for facts in page.get('items', ()):
+    if facts['name'] == name:
+      return _found({'type': 'file', **facts})
+  if f'{name}/' in page.get('prefixes', ()):
+    return Found(True)
+  # A page is full of others whose names begin in the same way.
+  return _found(system.info(address)) if page.get('nextPageToken') else None
 
 
 def names(address: str) -> list[str]:
@@ -223,7 +243,10 @@ def _found(facts: dict[str, Any]) -> Found:
     return Found(True)
   version = next((str(facts[key]) for key in ('generation', 'etag', 'ETag',
                                               'md5Hash') if facts.get(key)), '')
-  written: Any = facts.get('mtime') or facts.get('LastModified')
+  times = ('mtime', 'updated', 'LastModified')
+  written: Any = next((facts[key] for key in times if facts.get(key)), None)
+  if isinstance(written, str):
+    written = datetime.datetime.fromisoformat(written)
   return Found(False, int(facts['size']), version,
                written.timestamp() if hasattr(written, 'timestamp') else 0.0)
 

@@ -12,6 +12,7 @@ see most flipped bits in arrays, and gives other weights.
 
 import contextlib
 import dataclasses
+import functools
 import pathlib
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -23,7 +24,7 @@ import orbax.checkpoint as ocp
 from absl import logging
 from orbax.checkpoint import checkpoint_managers
 
-from neg_contrast import errors, sharding
+from neg_contrast import errors, hosts, sharding
 from neg_contrast.artifacts import (
   checkpoint_checksums,
   checkpoint_errors,
@@ -112,7 +113,8 @@ def writing(workdir: pathlib.Path) -> Iterator['Checkpoints']:
   Raises:
     UserError: one can't be saved, or is damaged.
   """
-  unfinished_checkpoints.remove(workdir / FOLDER)
+  hosts.on_first(functools.partial(
+      unfinished_checkpoints.remove, workdir / FOLDER))
   opened = Checkpoints(workdir, writes=True)
   try:
     yield opened

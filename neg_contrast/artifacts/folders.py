@@ -25,7 +25,7 @@ from typing import Any, TextIO
 from absl import logging
 
 from neg_contrast import errors
-from neg_contrast.artifacts import checksums, failures, places
+from neg_contrast.artifacts import bucket_turns, checksums, failures, places
 
 MANIFEST = 'manifest.json'
 UNFINISHED = 'unfinished.json'
@@ -176,7 +176,6 @@ def writing(
     UserError: the folder holds something that is no artifact, which is not ours
       to replace; or it can't be written, see `failures.while_writing`.
   """
-  places.check_alone(folder)
   check_ours(folder)
   scratch = places.scratch(folder)
   with only_one(folder), failures.while_writing(folder):
@@ -268,7 +267,8 @@ def check_ours(folder: pathlib.Path) -> None:
 def only_one(folder: pathlib.Path, wait: bool = True) -> Iterator[bool]:
   """Lets one process at a time make `folder`; the end of it frees the next.
 
-  A thread may enter again what it is in already.
+  A thread may enter again what it is in already. In a bucket that holds for the
+  processes of one program, and for those of one machine.
 
   Args:
     folder: to be made; need not be there.
@@ -286,7 +286,10 @@ def only_one(folder: pathlib.Path, wait: bool = True) -> Iterator[bool]:
     yield True
     return
   make_folder(path.parent)
-  with _open_lock(path) as lock:
+  with bucket_turns.turn(folder, wait) as is_ours, _open_lock(path) as lock:
+    if not is_ours:
+      yield False
+      return
     try:
       fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

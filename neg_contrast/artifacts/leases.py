@@ -35,12 +35,12 @@ _program = uuid.uuid4().hex
 def program(workdir: pathlib.Path) -> Iterator[None]:
   """Makes a workdir, and has it for this program while the block runs.
 
-  All processes of the program come here; the first one has the lease.
+  All processes of the program come here; the first one has the lease, until the
+  others are done too.
 
   Raises:
     UserError: it can't be written to, or another program works there.
   """
-  places.check_alone(workdir)
   with contextlib.ExitStack() as stack:
 
     def begin() -> None:
@@ -49,6 +49,8 @@ def program(workdir: pathlib.Path) -> Iterator[None]:
 
     hosts.on_first(begin)
     yield
+    if places.is_remote(workdir):
+      hosts.meet()
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import jax
 from absl import logging
 
-from neg_contrast.artifacts import folders
+from neg_contrast.artifacts import bucket_turns, folders
 
 _POLL_SECONDS = 1.0
 
@@ -22,6 +22,7 @@ def make_all(
   A process makes what no other is making; a part is anyone's again when its
   process ends. Those of one JAX program begin with every n-th part each, and
   then help the others: none must wait for one that waits for it elsewhere.
+  In a bucket they are told when a part is made; on a disk they look.
 
   Args:
     places: a path of each part, which `artifacts.only_one` locks.
@@ -35,7 +36,8 @@ def make_all(
     for part in parts:
       if is_made(part):
         continue
-      with folders.only_one(places[part], wait=False) as is_ours:
+      waits = is_waiting and bucket_turns.are_told(places[part])
+      with folders.only_one(places[part], waits) as is_ours:
         if is_ours and not is_made(part):  # Not made since we looked.
           make(part)
     if all(map(is_made, parts)):
@@ -43,4 +45,5 @@ def make_all(
     if not is_waiting:
       logging.info('%s: waiting for other processes', places[0].parent)
       is_waiting = True
-    time.sleep(_POLL_SECONDS)
+    if not bucket_turns.are_told(places[0]):
+      time.sleep(_POLL_SECONDS)

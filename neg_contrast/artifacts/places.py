@@ -49,25 +49,6 @@ def is_remote(place: pathlib.Path) -> bool:
   return isinstance(place, bucket_path.BucketPath)
 
 
-def check_alone(place: pathlib.Path) -> None:
-  """Refuses to write to a bucket with several processes.
-
-  Raises:
-    UserError: says what to do instead.
-  """
-  if not is_remote(place):
-    return
-  from neg_contrast import hosts  # It imports JAX, which workers do without.
-
-  if hosts.are_several():
-    raise errors.UserError(
-        f'{place}: so far a program of one process alone writes to a bucket; '
-        f'name a {errors.flag("workdir")}, --{errors.key("data.prepared_dir")} '
-        f'and --{errors.key("negatives.mined_dir")} on a disk that all '
-        f'{hosts.count()} processes see'
-    )
-
-
 def local(place: pathlib.Path) -> pathlib.Path:
   """A file of this disk: itself, or the copy of an object, fetched now."""
   if isinstance(place, bucket_path.BucketPath):
@@ -261,6 +242,11 @@ def for_orbax(folder: pathlib.Path) -> Any:
   from etils import epath
   from etils.epath import backend
 
+  from neg_contrast import hosts  # It imports JAX, which workers do without.
+
   # It keeps listings, in which what was removed since is still there.
-  backend.fsspec_backend.fs(str(folder)).invalidate_cache()
+  system = backend.fsspec_backend.fs(str(folder))
+  system.invalidate_cache()
+  if hosts.are_several():  # What others write would not be in a listing.
+    system.dircache.use_listings_cache = False
   return epath.Path(str(folder))

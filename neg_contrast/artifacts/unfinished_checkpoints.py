@@ -9,19 +9,18 @@ import pathlib
 
 from absl import logging
 
-from neg_contrast import hosts
 from neg_contrast.artifacts import places
 
 _COMMITTED = 'commit_success.txt'
 
 
 def remove(folder: pathlib.Path) -> None:
-  """Removes them; the first process does. A folder on a disk has none.
+  """Removes them; the first process alone does. A folder on a disk has none.
 
   Args:
     folder: of all checkpoints of a run, which this program writes.
   """
-  if not places.is_remote(folder) or not hosts.is_first():
+  if not places.is_remote(folder):
     return
   for step in folder.iterdir():
     if not (step / _COMMITTED).exists():

@@ -18,15 +18,16 @@ import os
 import pathlib
 import subprocess
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from absl import logging
 from jaxtyping import Int
 
-from neg_contrast import beams, hosts, progress
-from neg_contrast.artifacts import failures, folders, parts
+from neg_contrast import beams, errors, hosts, progress
+from neg_contrast.artifacts import bucket_turns, failures, folders, parts
 from neg_contrast.data import prepared as prepared_lib
 from neg_contrast.retrieval import bm25_postings, bm25_terms
 
@@ -131,8 +132,10 @@ def make(
     beams.run('counting words of passages', [beams.Each(
         _MakeShard(prepared.corpus_folder, shard_rows), missing
     )])
-  with _helpers(prepared, min(len(missing), hosts.usable_cores()) - 1):
-    parts.make_all(*parts_of(prepared, shard_rows))
+  places, is_made_one, make_one = parts_of(prepared, shard_rows)
+  helpers = min(len(missing), hosts.usable_cores()) - 1
+  with _helpers(prepared, helpers, places, is_made_one):
+    parts.make_all(places, is_made_one, make_one)
   folder = folder_of(prepared)
   with folders.only_one(folder):
     if (folder / folders.UNFINISHED).exists():  # Not yet another's work.
@@ -239,53 +242,91 @@ class _MakeShard:
         make(number)
 
 
-def help_make(prepared: prepared_lib.Prepared, parent: int) -> None:
-  """Makes shards that no other process is making; returns when none is left.
+def help_make(
+    prepared: prepared_lib.Prepared, numbers: Iterable[int]
+) -> Iterator[int]:
+  """Makes shards, but those that another process of this machine is making.
 
   Args:
     prepared: of the corpus; its folder was begun.
-    parent: number of the process that it helps; ends with it.
+    numbers: of the shards.
+
+  Yields:
+    Each number, when nothing is left to do for it.
   """
   shard_rows = _read_shard_rows(prepared, folders.UNFINISHED)
   if shard_rows is None:  # Finished by now.
     return
   places, is_made, make = parts_of(prepared, shard_rows)
-  for number in reversed(range(len(places))):  # Others begin at the front.
+  for number in numbers:
     with folders.only_one(places[number], wait=False) as is_ours:
-      if os.getppid() != parent:
-        return
       if is_ours and not is_made(number):
         make(number)
+    yield number
 
 
 @contextlib.contextmanager
-def _helpers(prepared: prepared_lib.Prepared, count: int) -> Iterator[None]:
+def _helpers(
+    prepared: prepared_lib.Prepared,
+    count: int,
+    places: Sequence[pathlib.Path],
+    is_made: Callable[[int], bool],
+) -> Iterator[None]:
   """Lets other processes help; what one leaves undone others do.
 
   They are no forks, which JAX's threads forbid, and import no main program, of
-  which users have any; locks of files are all they share.
+  which users have any.
   """
-  command = [
-      sys.executable, '-m', 'neg_contrast.retrieval.bm25_helper',
-      str(prepared.corpus_folder.absolute()), str(os.getpid()),
-  ]
+  command = [sys.executable, '-m', 'neg_contrast.retrieval.bm25_helper',
+             str(prepared.corpus_folder.absolute())]
   environment = {
       **os.environ, 'JAX_PLATFORMS': 'cpu',  # Accelerators are the parent's.
       'PYTHONPATH': os.pathsep.join(filter(None, sys.path)),
   }
   helpers = [
-      subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL)
+      subprocess.Popen(command, env=environment, stdin=subprocess.PIPE,
+                       stdout=subprocess.PIPE, text=True)
       for _ in range(count)
   ]
+  leading = [threading.Thread(target=_lead, args=(helper, places, is_made))
+             for helper in helpers]
+  for thread in leading:
+    thread.start()
   try:
     yield
   finally:
-    for helper in helpers:
+    for helper, thread in zip(helpers, leading, strict=True):
       helper.terminate()  # Nothing is left to do, or the parent fails.
-      helper.wait()
+      thread.join()
+      helper.communicate()
   failed = [code for helper in helpers if (code := helper.returncode) > 0]
   if failed:
     logging.warning('%d of %d helpers failed', len(failed), count)
+
+
+def _lead(
+    helper: subprocess.Popen[str],
+    places: Sequence[pathlib.Path],
+    is_made: Callable[[int], bool],
+) -> None:
+  """Gives a helper one shard after another that nobody makes.
+
+  The helper has the locks of its machine alone. In a bucket, turns are taken
+  for it here, by a process of the program that other machines know.
+  """
+  assert helper.stdin and helper.stdout
+  try:
+    for number in reversed(range(len(places))):  # Others begin at the front.
+      with bucket_turns.turn(places[number], wait=False) as is_ours:
+        if is_ours and not is_made(number):
+          helper.stdin.write(f'{number}\n')
+          helper.stdin.flush()
+          if not helper.stdout.readline():
+            return  # It has ended.
+  except BrokenPipeError:
+    pass
+  except errors.UserError as e:
+    logging.warning('%s', e)
 
 
 def _begin(prepared: prepared_lib.Prepared, shard_rows: int) -> int:

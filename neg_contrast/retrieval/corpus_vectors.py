@@ -3,9 +3,10 @@
 import abc
 import dataclasses
 import pathlib
+from collections.abc import Callable
 from typing import Any
 
-from neg_contrast import errors
+from neg_contrast import beams, errors
 from neg_contrast.artifacts import artifact, places
 from neg_contrast.models import by_name, given
 from neg_contrast.retrieval import (
@@ -74,6 +75,16 @@ class Embeddings(CorpusVectors):
   def needs(self) -> dict[str, artifact.Artifact]:
     """Texts and model."""
     return {'texts': self.data, 'model': self.model}
+
+  def build(self) -> None:
+    """Encodes the corpus; Beam's workers make shards, where it is chosen."""
+    if beams.is_chosen() and (missing := self.load().begin().missing()):
+      beams.run('encoding passages', [beams.Inferred(self.maker, missing)])
+    super().build()
+
+  def maker(self) -> Callable[[int], None]:
+    """Loads the model; makes a shard of the table, unless it is there."""
+    return self.read().begin().make_unless_made
 
   def read(self) -> embedder.Embedder:
     """The vectors, of queries too."""

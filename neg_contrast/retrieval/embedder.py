@@ -123,25 +123,38 @@ class Embedder(vectors.Vectors):
   @functools.cached_property
   def passage_vecs(self) -> vector_table.Rows:
     """`[passages, features] float32` of the corpus, or of `rows`."""
-    texts, count = self._texts, self.passages
     ticker = lambda before: progress.Ticker(
-        'encoding passages', count, before=before
+        'encoding passages', self.passages, before=before
     )
     if self._folder is None:
-      return self._encode_in_memory(texts, count, ticker(0))
-    index = self._encoder.settings.index
+      return self._encode_in_memory(self._texts, self.passages, ticker(0))
+    return embeddings.make_table(*self._table(), ticker)
+
+  def begin(self) -> embeddings.Shards:
+    """Makes the folder of the embeddings, or joins in.
+
+    Returns:
+      Its shards, which other processes may make.
+
+    Raises:
+      UserError: the folder holds something else or can't be written to.
+    """
+    return embeddings.begin(*self._table())
+
+  def _table(self) -> tuple[pathlib.Path, dict[str, Any], vector_table.Layout,
+                            embeddings.Encode]:
+    """Where, of what, in which layout and how; texts are tokenized now."""
+    assert self._folder is not None
+    texts, index = self._texts, self._encoder.settings.index
     block = self._encoder.block_rows('passage', texts, self._rows)
     layout = vector_table.Layout(
-        count, self._encoder.dim, index.embedding_dtype,
+        self.passages, self._encoder.dim, index.embedding_dtype,
         -(-index.table_rows // block) * block,
     )
-    return embeddings.make_table(
-        self._folder, self._identity, layout,
-        lambda rows, out, on_progress: self._encoder.encode(
-            'passage', texts, self._rows, span=rows, out=out,
-            on_progress=on_progress,
-        ), ticker,
-    )
+    return (self._folder, self._identity, layout,
+            lambda rows, out, on_progress: self._encoder.encode(
+                'passage', texts, self._rows, span=rows, out=out,
+                on_progress=on_progress))
 
   @property
   def block_rows(self) -> int:

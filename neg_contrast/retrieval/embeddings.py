@@ -24,6 +24,71 @@ Places in `out` and progress are counted from the first of the rows.
 """
 
 
+@dataclasses.dataclass(frozen=True)
+class Shards:
+  """The shards of a table that was begun, which anyone may make.
+
+  Attributes:
+    folder: of the table.
+    layout: of the table.
+    encode: encodes the rows of a shard.
+  """
+
+  folder: pathlib.Path
+  layout: vector_table.Layout
+  encode: Encode
+
+  def place(self, shard: int) -> pathlib.Path:
+    """What processes take turns at to make one."""
+    return self.folder.with_name(f'{self.folder.name}-{shard:05d}')
+
+  def is_made(self, shard: int) -> bool:
+    """Whether it is there, whoever made it."""
+    return vector_table.shard_file(self.folder, shard).exists()
+
+  def missing(self) -> list[int]:
+    """Those that are not there."""
+    return [shard for shard in range(self.layout.shards)
+            if not self.is_made(shard)]
+
+  def rows_there(self) -> int:
+    """Rows of those that are there."""
+    return self.layout.passages - sum(
+        len(self.layout.rows_of(shard)) for shard in self.missing())
+
+  def make(self, shard: int, on_progress: OnProgress = lambda _: None) -> None:
+    """Makes one; gets on with the number of its rows that are done.
+
+    Raises:
+      UserError: the disk is full.
+      ValueError: a vector is not finite.
+    """
+    with failures.while_writing(self.folder):
+      writer = vector_table.ShardWriter(self.folder, self.layout, shard)
+      try:
+        self.encode(self.layout.rows_of(shard), writer, on_progress)
+        writer.close()
+      finally:
+        writer.discard()
+
+  def make_unless_made(self, shard: int) -> None:
+    """Makes one, unless another process has; raises as `make`."""
+    with folders.only_one(self.place(shard)):
+      if not self.is_made(shard):
+        self.make(shard)
+
+  def make_missing(self, ticker: Callable[[int], OnProgress]) -> None:
+    """Makes them together with other processes; raises as `make`."""
+    say = ticker(self.rows_there())
+
+    def make(shard: int) -> None:
+      before = self.rows_there()
+      self.make(shard, lambda done: say(before + done))
+
+    parts.make_all([self.place(shard) for shard in range(self.layout.shards)],
+                   self.is_made, make)
+
+
 def make_table(
     folder: pathlib.Path,
     identity: dict[str, Any],
@@ -49,8 +114,9 @@ def make_table(
   """
   found = open_table(folder, identity)
   if found is None:
-    layout = _begin(folder, identity, layout)
-    _fill(folder, layout, encode, ticker)
+    shards = begin(folder, identity, layout, encode)
+    layout = shards.layout
+    shards.make_missing(ticker)
     with folders.only_one(folder):
       if (folder / folders.UNFINISHED).exists():  # Not yet another's work.
         folders.finish(folder)
@@ -70,19 +136,26 @@ def open_table(
   return None if layout is None else vector_table.Table(folder, layout)
 
 
-def _begin(
-    folder: pathlib.Path, identity: dict[str, Any], layout: vector_table.Layout
-) -> vector_table.Layout:
-  """Makes the folder, or joins in; the layout that it has."""
+def begin(
+    folder: pathlib.Path,
+    identity: dict[str, Any],
+    layout: vector_table.Layout,
+    encode: Encode,
+) -> Shards:
+  """Makes the folder of a table, or joins in; arguments are of `make_table`.
+
+  Raises:
+    UserError: as `make_table`.
+  """
   with folders.only_one(folder):
     for name in (folders.MANIFEST, folders.UNFINISHED):
       begun = _read_layout(folder, name, identity)
       if begun is not None:
-        return begun
+        return Shards(folder, begun, encode)
     manifest = {'identity': identity, 'layout': dataclasses.asdict(layout)}
     with folders.writing(folder, manifest, folders.UNFINISHED, FORMAT):
       pass
-  return layout
+  return Shards(folder, layout, encode)
 
 
 def _read_layout(
@@ -93,37 +166,6 @@ def _read_layout(
   if made is None or not _is_of(made, identity):
     return None
   return vector_table.Layout(**made['layout'])
-
-
-def _fill(
-    folder: pathlib.Path,
-    layout: vector_table.Layout,
-    encode: Encode,
-    ticker: Callable[[int], OnProgress],
-) -> None:
-  """Makes the shards that are missing."""
-  is_made = lambda shard: vector_table.shard_file(folder, shard).exists()
-  rows_there = lambda: sum(
-      len(layout.rows_of(shard)) for shard in range(layout.shards)
-      if is_made(shard)
-  )
-  say = ticker(rows_there())
-
-  def make(shard: int) -> None:
-    before = rows_there()
-    with failures.while_writing(folder):
-      writer = vector_table.ShardWriter(folder, layout, shard)
-      try:
-        encode(layout.rows_of(shard), writer, lambda done: say(before + done))
-        writer.close()
-      finally:
-        writer.discard()
-
-  parts.make_all(
-      [folder.with_name(f'{folder.name}-{shard:05d}')
-       for shard in range(layout.shards)],
-      is_made, make,
-  )
 
 
 def _is_of(manifest: dict[str, Any], identity: dict[str, Any]) -> bool:

@@ -21,7 +21,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from neg_contrast import errors, progress
-from neg_contrast.artifacts import arrays, checksums, folders, parts
+from neg_contrast.artifacts import arrays, checksums, folders, parts, places
 from neg_contrast.retrieval import (
   hits,
   quantized_index,
@@ -275,8 +275,8 @@ def _load_shard(
     arrays.map_file(folder / name, folder).check()
   try:
     return settings.quantizer.read(
-        library, folder, manifest['first'], manifest['last'],
-        manifest['leaves'],
+        library, places.local_folder(folder), manifest['first'],
+        manifest['last'], manifest['leaves'],
     )
   except (IndexError, KeyError, OSError, RuntimeError, ValueError) as e:
     raise checksums.damaged(folder, e, folder) from None

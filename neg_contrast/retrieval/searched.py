@@ -2,17 +2,20 @@
 
 import dataclasses
 import pathlib
+import tempfile
 from typing import Any
 
 import numpy as np
 
-from neg_contrast import hosts
+from neg_contrast import beams, hosts
+from neg_contrast.artifacts import folders
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.retrieval import (
   hits,
   kept_index,
   own_passages,
   search_settings,
+  vector_table,
 )
 from neg_contrast.retrieval import retriever as retriever_lib
 from neg_contrast.retrieval import vectors as vectors_lib
@@ -40,15 +43,34 @@ def search_dense(
 ) -> Searched:
   """Vectors over the whole corpus; the folder keeps their index.
 
-  Where processes are together, all come here.
+  Where processes are together, all come here. Beam, if it is chosen, searches
+  exactly, where the corpus has no worlds and its vectors lie in a table.
   """
   retriever = retriever_lib.Retriever(settings, dataset, vectors, folder)
-  searched = search_and_measure(
-      retriever, query_rows, own_passages.depth_for(dataset, settings.depth)
-  )
+  depth = own_passages.depth_for(dataset, settings.depth)
+  if (beams.is_chosen() and retriever.is_exact and not dataset.prepared.worlds
+      and isinstance(vectors.passage_vecs, vector_table.Table)
+      and len(query_rows)):
+    searched = Searched(_search_by_beam(
+        settings, dataset, vectors, folder, query_rows, depth
+    ), {'kind': 'exact'})
+  else:
+    searched = search_and_measure(retriever, query_rows, depth)
   return dataclasses.replace(searched, found=own_passages.drop(
       dataset, query_rows, searched.found, settings.depth
   ))
+
+
+def _search_by_beam(settings, dataset, vectors, folder, query_rows, depth):
+  from neg_contrast.retrieval import beam_dense
+
+  folders.make_folder(folder)
+  with tempfile.TemporaryDirectory(prefix='beam-', dir=folder) as scratch:
+    return beam_dense.search(
+        dataset.prepared, vectors.passage_vecs, vectors.encoder.score,
+        vectors.query_vecs(query_rows), depth, settings.index.block_rows,
+        pathlib.Path(scratch),
+    )
 
 
 def search_and_measure(

@@ -247,6 +247,16 @@ class Table:
     _allow_open_files(layout.shards)
 
   @property
+  def folder(self) -> pathlib.Path:
+    """Where it lies."""
+    return self._folder
+
+  @property
+  def layout(self) -> Layout:
+    """How it lies there."""
+    return self._layout
+
+  @property
   def shape(self) -> tuple[int, int]:
     """(rows, features)."""
     return self._layout.passages, self._layout.features

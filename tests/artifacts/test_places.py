@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neg_contrast import errors, hosts
+from neg_contrast import errors
 from neg_contrast.artifacts import (
   arrays,
   atomic,
@@ -433,15 +433,6 @@ def test_what_is_done_with_a_block_is_no_trouble_of_the_bucket(root):
 def test_only_places_makes_paths_of_buckets():
   """`pathlib.Path('gs://b/a')` would be a folder named `gs:` here."""
   assert not isinstance(pathlib.Path('gs://b/a'), bucket_path.BucketPath)
-
-
-def test_several_processes_are_refused(root, monkeypatch):
-  monkeypatch.setattr(hosts, 'count', lambda: 2)
-  for write in (lambda: write_folder(root / 'made'),
-                lambda: leases.program(root).__enter__()):
-    with pytest.raises(errors.UserError, match='one process alone writes'):
-      write()
-  assert not root.exists()
 
 
 def test_a_checkpoint_that_a_kill_left_half_saved(root):

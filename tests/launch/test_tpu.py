@@ -17,18 +17,18 @@ SCRIPT = 'launch/tpu/tpu.sh'
 FLAGS = ['--config=configs/nq_stage2.py:stage1=none', '--config.query='
          'it\'s "$HOME" (a  b) `ls` & | \\ * ; {x,y}\n~ #ü', '--config.seed=']
 BUCKET = 'gs://bucket/nc'
-NFS = '10.0.0.2:/nc'
-WATCH = ['--type=v4-16', '--spot', '--poll=0.1', f'--nfs={NFS}']
-WATCH_ONE = ['--type=v4-8', '--spot', '--poll=0.1', f'--bucket={BUCKET}']
+WATCH = ['--type=v4-16', '--spot', '--poll=0.1', f'--bucket={BUCKET}']
+WATCH_ONE = ['--type=v4-8', *WATCH[1:]]
 
 # In place of the Python of a host: notes what neg_contrast.main would get, and
 # ends as EXITS says; it lasts if there is a file `stay`. Its checkpoint is a
-# file of workdirs, or below --root in the bucket. Both outlive the hosts.
+# file below --root in the bucket, which outlives the hosts.
 PYTHON = '''#!/usr/bin/env bash
 case "$1 $2" in
   '-m pip' | -c*) exit ;;
   '-m uv') mkdir -p .venv/bin; exec cp "$0" .venv/bin/python ;;
 esac
+echo "$JAX_COORDINATOR_ADDRESS" >> "$FAKE/coordinators"
 line=''  # As json; Python would start too late on a busy machine.
 for word in "$PWD" "$@"; do
   word=${word//\\\\/\\\\\\\\}
@@ -37,7 +37,6 @@ for word in "$PWD" "$@"; do
 done
 echo "[${line#, }]" >> "$FAKE/runs.jsonl"
 echo "log of $HOME"
-root=workdirs
 for flag in "$@"; do
   case $flag in --root=gs://*) root=$FAKE/${flag#--root=gs://} ;; esac
 done
@@ -48,12 +47,13 @@ echo 7 > "$root/steps-${HOME##*/}"
 exit "$EXITS"
 '''
 
-# In place of sudo: notes its command, and mounts the folder `disk`.
-SUDO = '''#!/usr/bin/env bash
-echo "${PWD%/neg_contrast} $*" >> "$FAKE/sudo"
-if [ "$1" = mount ]; then
-  mkdir -p "$FAKE/disk" && rmdir workdirs && ln -s "$FAKE/disk" workdirs
-fi
+# In place of curl: the metadata of a host, in the older of its two forms.
+CURL = '''#!/usr/bin/env bash
+case "$*" in
+  *'Metadata-Flavor: Google'*/instance/attributes/worker-network-endpoints)
+    echo 'unknown:unknown:10.0.0.7,unknown:unknown:10.0.0.8' ;;
+  *) exit 22 ;;
+esac
 '''
 
 
@@ -75,7 +75,7 @@ def fake(tmp_path, monkeypatch):
   for name, text in (
       ('gcloud', f'#!/bin/sh\nexec {sys.executable} '
                  f'{ROOT / "tests/launch/gcloud.py"} "$@"\n'),
-      ('python3', PYTHON), ('sudo', SUDO),
+      ('python3', PYTHON), ('curl', CURL),
   ):
     (programs / name).write_text(text)
     (programs / name).chmod(0o755)
@@ -111,11 +111,10 @@ def words(call):
   return f'{call[3]} {asked.strip()}'.strip()
 
 
-@pytest.mark.parametrize('hosts,options,root', [
-    (2, WATCH, []), (1, WATCH_ONE, [f'--root={BUCKET}']),
-], ids=['nfs', 'bucket'])
+@pytest.mark.parametrize('hosts,options', [(2, WATCH), (1, WATCH_ONE)],
+                         ids=['two', 'one'])
 def test_watch_runs_again_after_a_preemption(
-    fake, hosts, options, root, monkeypatch):
+    fake, hosts, options, monkeypatch):
   monkeypatch.setenv('HOSTS', str(hosts))
   (fake / 'states.json').write_text(json.dumps(
       ['NONE', 'WAITING_FOR_RESOURCES', *['ACTIVE'] * 12, 'SUSPENDED',
@@ -147,9 +146,12 @@ def test_watch_runs_again_after_a_preemption(
   folders = [str(fake / f'host-{n}' / 'neg_contrast') for n in range(hosts)]
   runs = lines_of(fake / 'runs.jsonl')
   assert sorted(run[0] for run in runs) == sorted(folders * 2)
-  assert all(run[1:] == ['-m', 'neg_contrast.main', *root, *FLAGS]
+  assert all(run[1:] == ['-m', 'neg_contrast.main', f'--root={BUCKET}', *FLAGS]
              for run in runs)
-  # The hosts went, disk or bucket stayed, and the second run began from there.
+  # All are told which host is the first, which listens there and nowhere else.
+  assert (fake / 'coordinators').read_text().split() == (
+      ['10.0.0.7:8482'] * len(runs))
+  # The hosts went, the bucket stayed, and the second run began from there.
   for host in range(hosts):
     log, = (fake / f'host-{host}').glob('neg_contrast_runs/*-*/log')
     assert log.read_text().splitlines()[1] == 'begins at 7'
@@ -159,18 +161,6 @@ def test_watch_runs_again_after_a_preemption(
   # A watch that starts anew knows that there is nothing to do.
   again = tpu(fake, 'watch', *options, flags=FLAGS)
   assert again.stdout.count('\n') == again.stdout.count('run: finished') == 1
-
-
-def test_install_mounts_the_disk_on_all_hosts(fake):
-  assert tpu(fake, 'install', f'--nfs={NFS}').returncode == 0
-  mounts = [line for line in (fake / 'sudo').read_text().splitlines()
-            if ' mount ' in line]
-  assert sorted(mounts) == [
-      f'{fake / f"host-{n}"} mount -t nfs -o lookupcache=none {NFS} workdirs'
-      for n in (0, 1)]
-  (fake / 'sudo').unlink()
-  assert tpu(fake, 'install').returncode == 0
-  assert not (fake / 'sudo').exists()  # Nothing is mounted without --nfs.
 
 
 def test_watch_ends_when_the_run_fails(fake, monkeypatch):
@@ -287,12 +277,10 @@ def test_runtime_versions(fake, kind, version):
     (['create', '--type=tpu9'], '--type=tpu9: does not look like v3-32'),
     (['create', '--type=v3-32/../x'], 'does not look like v3-32'),
     (['create', '--type=tpu7x-16'], 'launch/tpu/gke.sh does'),
-    (['watch', '--type=v3-32', '--', 'a'], 'several hosts, which need'),
-    (['watch', '--type=v3-32', f'--bucket={BUCKET}', '--', 'a'],
-     'several hosts, which need --nfs=HOST:/DIR'),
-    (['install', f'--nfs={NFS}', f'--bucket={BUCKET}'], '--nfs and --bucket'),
-    (['install', '--nfs=/work'], '--nfs=/work: does not look like 10.0.0.2:/'),
-    (['install', '--nfs=h:/$(id)'], '--nfs=h:/$(id): does not look like'),
+    (['watch', '--type=v3-32', '--', 'a'],
+     'several hosts, which need --bucket=gs://BUCKET/FOLDER'),
+    (['install', '--nfs=10.0.0.2:/nc'], '--nfs=10.0.0.2:/nc: is gone; use '
+     '--bucket=gs://BUCKET/FOLDER'),
     (['state', '--spot=1'], 'unknown option --spot=1'),
     (['state', '--zone'], 'unknown option --zone'),
     (['state', '--name zone=x'], 'unknown option --name zone=x'),

@@ -1,8 +1,8 @@
 """The postings of a corpus: divided, resumed, the same bytes by anyone."""
 
-import os
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
@@ -39,10 +39,13 @@ def test_helpers_and_processes_make_the_same_bytes(tmp_path):
   one, other = prepare(tmp_path / 'one'), prepare(tmp_path / 'other')
   bm25_folder.make(one, 4)
   bm25_folder._begin(other, 4)
-  subprocess.run(
+  helped = subprocess.run(
       [sys.executable, '-m', 'neg_contrast.retrieval.bm25_helper',
-       str(other.corpus_folder), str(os.getpid())], check=True)
-  assert 'postings-00002.bin' in files(other)
+       str(other.corpus_folder)], input='2\n1\n2\n', stdout=subprocess.PIPE,
+      text=True, check=True)  # It ends when nobody asks any more.
+  assert helped.stdout == '2\n1\n2\n'
+  assert {'postings-00001.bin', 'postings-00002.bin'} < set(files(other))
+  assert 'postings-00000.bin' not in files(other)
   assert not bm25_folder.is_made(other)  # That is up to its parent.
   bm25_folder.make(other, 7)  # Goes on as it was begun.
   assert bm25_folder.is_made(other)
@@ -52,19 +55,38 @@ def test_helpers_and_processes_make_the_same_bytes(tmp_path):
       [0, 1, 2, 3], [4, 5, 6, 7], [8, 9, 10]]
 
 
-def test_a_helper_ends_with_its_parent(tmp_path):
+def test_helpers_are_led_to_every_shard(tmp_path, monkeypatch):
+  one, other = prepare(tmp_path / 'one'), prepare(tmp_path / 'other')
+  bm25_folder.make(one, 2)
+  monkeypatch.setattr(bm25_folder.hosts, 'usable_cores', lambda: 3)
+  make_none = lambda places, is_made, make: wait_for(
+      lambda: all(map(is_made, range(len(places)))))
+  monkeypatch.setattr(bm25_folder.parts, 'make_all', make_none)
+  bm25_folder.make(other, 2)
+  assert files(one) == files(other) and len(files(one)) == 13
+
+
+def wait_for(condition):
+  end = time.monotonic() + 120
+  while not condition():
+    assert time.monotonic() < end
+    time.sleep(0.01)
+
+
+def test_a_helper_that_ends_is_no_trouble(tmp_path, monkeypatch):
   prepared = prepare(tmp_path)
-  bm25_folder._begin(prepared, 4)
-  bm25_folder.help_make(prepared, parent=-1)
-  assert 'postings-00000.bin' not in files(prepared)
+  monkeypatch.setattr(bm25_folder.hosts, 'usable_cores', lambda: 2)
+  monkeypatch.setattr(bm25_folder.sys, 'executable', '/bin/false')
+  bm25_folder.make(prepared, 4)
+  assert bm25_folder.is_made(prepared)
 
 
 def test_there_is_a_helper_for_every_other_core(tmp_path, monkeypatch):
   asked = []
   monkeypatch.setattr(bm25_folder.hosts, 'usable_cores', lambda: 2)
   helpers = bm25_folder._helpers
-  monkeypatch.setattr(bm25_folder, '_helpers', lambda prepared, count: (
-      asked.append(count), helpers(prepared, 0))[1])
+  monkeypatch.setattr(bm25_folder, '_helpers', lambda prepared, count, *of: (
+      asked.append(count), helpers(prepared, 0, *of))[1])
   for name, size in (('one', 100), ('two', 6), ('three', 4)):
     bm25_folder.make(prepare(tmp_path / name), size)
   assert asked == [0, 1, 1]
