@@ -147,7 +147,8 @@ def main(argv: Sequence[str]) -> None:
         )
     )) else 1)
   targets = job.targets()
-  hosts.on_first(lambda: print(_coloured(plan.describe(targets)), flush=True))
+  if targets:
+    hosts.on_first(lambda: print(_coloured(plan.describe(targets)), flush=True))
   if _PLAN.value:
     sys.exit(2 if hosts.on_first(functools.partial(
         _must_fail, targets

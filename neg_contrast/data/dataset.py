@@ -272,6 +272,18 @@ def name_of(config: config_lib.DataConfig) -> str:
   return places.path(place or scheme).resolve().name if scheme else ''
 
 
+def _told(manifest: dict[str, Any]) -> str:
+  """How much there is: `9 passages, 5 queries, judgements: train 4, test 1`."""
+  counts = manifest['counts']
+  judged = ', '.join(f'{split} {number:,}' for split, number
+                     in counts['judgements'].items())
+  skipped = ', '.join(f'{name} {number:,}' for name, number
+                      in counts['skipped'].items())
+  return (f'{counts["passages"]:,} passages, {counts["queries"]:,} queries'
+          + (f', judgements: {judged}' if judged else '')
+          + (f'; skipped: {skipped}' if skipped else ''))
+
+
 _READ = ('source', 'name', 'prepared_dir', 'how_to_get', 'on_invalid',
          'document', 'answer_words', 'drop_own_passage', 'query_prefix',
          'passage_prefix',
@@ -323,7 +335,7 @@ class Data(artifact.Artifact):
   def build(self) -> None:
     """Prepares it."""
     dataset = self.load()
-    logging.info('%s: %s', dataset.name, dataset.prepared.manifest['counts'])
+    logging.info('%s: %s', dataset.name, _told(dataset.prepared.manifest))
 
   def read(self) -> Dataset:
     """Opens what was prepared; prepares it where it was not."""

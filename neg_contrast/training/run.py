@@ -103,11 +103,12 @@ class Training(recipe.Recipe):
       state, progress = self._start(ready, checkpoints)
       logging.info(
           'training: %d examples, %d steps of %d queries, rows of %s tokens, '
-          '%d parameters, mesh %s, starting after step %d', ready.examples,
+          '%d parameters, mesh of %s, starting after step %d', ready.examples,
           ready.total_steps, self._config.data.batch_size,
-          dict(self.row_lengths),
+          '/'.join(f'{length}' for length in self.row_lengths.values()),
           sum(a.size for a in jax.tree.leaves(state.params)),
-          dict(self._mesh.shape), int(state.step),
+          ' x '.join(f'{size} ({axis})' for axis, size
+                     in self._mesh.shape.items()), int(state.step),
       )
       with run_log.opened(
           workdir, int(state.step), ready.total_steps,
