@@ -11,6 +11,7 @@ import os
 import pathlib
 import runpy
 import sys
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -18,7 +19,13 @@ import jax
 import numpy as np
 
 from neg_contrast import errors, hosts, jobs, sharding
-from neg_contrast.artifacts import bucket_turns, checkpoints, leases, places
+from neg_contrast.artifacts import (
+  bucket_turns,
+  checkpoints,
+  leases,
+  parts,
+  places,
+)
 from neg_contrast.data import pair_files, tfds_records
 from neg_contrast.data import prepared as prepared_lib
 from neg_contrast.mining import pool_files
@@ -194,6 +201,7 @@ def _take_turns(address: str) -> None:
       assert is_ours and not (place / 'inside').exists()
       (place / 'inside').write_text('one')
       (place / 'inside').unlink()
+  hosts.meet()  # Else the first may wait for others, in its next turn.
   with (bucket_turns.turn(place) if hosts.is_first()
         else contextlib.nullcontext()):
     hosts.meet()
@@ -218,10 +226,20 @@ def _be_refused(workdir: str) -> None:
 
 
 def _count_words(folder: str) -> None:
-  """Of a prepared corpus, in small shards, with a helper each."""
-  cores, hosts.usable_cores = hosts.usable_cores, lambda: 2
+  """Of a prepared corpus, in small shards; by helpers alone, one of each."""
+
+  def wait(places_of_parts, is_made, make) -> None:
+    del make
+    while not all(map(is_made, range(len(places_of_parts)))):
+      time.sleep(0.2)
+
+  changes = ((hosts, 'usable_cores', lambda: 2), (parts, 'make_all', wait))
+  before = [getattr(where, name) for where, name, _ in changes]
+  for where, name, value in changes:
+    setattr(where, name, value)
   bm25_folder.make(prepared_lib.Prepared(places.path(folder)), 8)
-  hosts.usable_cores = cores
+  for (where, name, _), value in zip(changes, before, strict=True):
+    setattr(where, name, value)
 
 
 TASKS = {'turns': _take_turns, 'refused': _be_refused, 'count': _count_words,
