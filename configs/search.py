@@ -10,7 +10,9 @@ workdir of ours, a BERT-family or sentence-transformers folder or hub name, or
 `minilm`. The first run encodes the passages and keeps them in the workdir;
 later ones start at once. `--config.evaluation.depth` is how many are shown, and
 `--config.evaluation.by_document=True` shows each document once, with its best
-passage.
+passage. `--config.evaluation.hybrid=True` ranks by BM25 and the model together,
+where the checkpoint's training had that row. A workdir that has encoded this
+corpus is not asked to do so again.
 """
 
 from neg_contrast.settings import config as config_lib
