@@ -285,7 +285,8 @@ def _check_config_file(arguments: Sequence[str]) -> None:
     flag, equals, value = one.partition('=')
     if flag in ('--config', '-config'):
       path, colon, argument = (value if equals else following).partition(':')
-      config_files.check(pathlib.Path(path), argument if colon else None)
+      if path:
+        config_files.check(pathlib.Path(path), argument if colon else None)
 
 
 def _run() -> None:

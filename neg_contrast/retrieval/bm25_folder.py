@@ -324,7 +324,7 @@ def _lead(
           if not helper.stdout.readline():
             return  # It has ended.
   except BrokenPipeError:
-    pass
+    pass  # It has ended; what it has not made is left to the processes.
   except errors.UserError as e:
     logging.warning('%s', e)
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from neg_contrast import beams, hosts
-from neg_contrast.artifacts import folders
+from neg_contrast.artifacts import folders, places
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.retrieval import (
   hits,
@@ -44,11 +44,13 @@ def search_dense(
   """Vectors over the whole corpus; the folder keeps their index.
 
   Where processes are together, all come here. Beam, if it is chosen, searches
-  exactly, where the corpus has no worlds and its vectors lie in a table.
+  exactly, where the corpus has no worlds and its vectors lie in a table on a
+  disk.
   """
   retriever = retriever_lib.Retriever(settings, dataset, vectors, folder)
   depth = own_passages.depth_for(dataset, settings.depth)
   if (beams.is_chosen() and retriever.is_exact and not dataset.prepared.worlds
+      and not places.is_remote(folder)
       and isinstance(vectors.passage_vecs, vector_table.Table)
       and len(query_rows)):
     searched = Searched(_search_by_beam(

@@ -1,11 +1,8 @@
 """Vectors encoded by Beam's RunInference, and searched: as by one process."""
 
-import dataclasses
 import os
 import pathlib
-import signal
 import types
-from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -22,7 +19,7 @@ from neg_contrast.retrieval import (
   searched,
   vector_table,
 )
-from tests import corpora, tiny
+from tests import corpora, dies_once, tiny
 from tests.data.test_beam import IN_THREADS
 from tests.data.test_parallel import files_of
 from tests.retrieval import test_corpus_vectors, test_retriever
@@ -62,27 +59,6 @@ def encode(root, data, place):
   return files_of(folder), made
 
 
-@dataclasses.dataclass(frozen=True)
-class DiesOnce:
-  """Loads what makes shards; its process is killed at one, the first time."""
-
-  load: Callable
-
-  def __call__(self):
-    flag = pathlib.Path(os.environ['DIES_ONCE'])
-    with open(f'{flag}.loads', 'a') as f:
-      f.write(f'{os.getpid()}\n')
-    make = self.load()
-
-    def make_or_die(shard):
-      if shard == 3 and not flag.exists():
-        flag.touch()
-        os.kill(os.getpid(), signal.SIGKILL)
-      make(shard)
-
-    return make_or_die
-
-
 def test_the_same_bytes(root, data, tmp_path, monkeypatch):
   """In threads, and by two processes, of which one is killed."""
   local, _ = encode(root, data, 'local')
@@ -99,7 +75,8 @@ def test_the_same_bytes(root, data, tmp_path, monkeypatch):
   monkeypatch.setenv('DIES_ONCE', str(flag))
   monkeypatch.setattr(corpus_vectors, 'beams', types.SimpleNamespace(
       is_chosen=beams.is_chosen, run=beams.run,
-      Inferred=lambda load, items: beams.Inferred(DiesOnce(load), items)))
+      Inferred=lambda load, items: beams.Inferred(
+          dies_once.DiesOnce(load, 3), items)))
   beams.choose('direct', '--direct_num_workers=2')
   killed, _ = encode(root, data, 'killed')
   assert killed == local and flag.exists()

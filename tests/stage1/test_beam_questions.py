@@ -1,11 +1,7 @@
 """Questions that are written by Beam's RunInference; those of one process."""
 
-import dataclasses
-import os
 import pathlib
-import signal
 import types
-from collections.abc import Callable
 
 import pytest
 
@@ -15,6 +11,7 @@ pytest.importorskip(
 from neg_contrast import beams
 from neg_contrast.jobs import generate_questions
 from neg_contrast.stage1 import questions
+from tests import dies_once
 from tests.jobs import test_stage1
 
 nano, root = test_stage1.nano, test_stage1.root  # Fixtures.
@@ -36,27 +33,6 @@ def write(root, folder):
   return test_stage1.files_of(folder)
 
 
-@dataclasses.dataclass(frozen=True)
-class DiesOnce:
-  """Loads what writes shards; its process is killed at one, the first time."""
-
-  load: Callable
-
-  def __call__(self):
-    flag = pathlib.Path(os.environ['DIES_ONCE'])
-    with open(f'{flag}.loads', 'a') as f:
-      f.write(f'{os.getpid()}\n')
-    make = self.load()
-
-    def make_or_die(shard):
-      if shard == 4 and not flag.exists():
-        flag.touch()
-        os.kill(os.getpid(), signal.SIGKILL)
-      make(shard)
-
-    return make_or_die
-
-
 def test_the_same_shards(root, tmp_path, monkeypatch):
   """In threads, and by two processes, of which one is killed."""
   for name in ('local', 'threads', 'killed'):
@@ -69,7 +45,8 @@ def test_the_same_shards(root, tmp_path, monkeypatch):
   monkeypatch.setenv('DIES_ONCE', str(flag))
   monkeypatch.setattr(questions, 'beams', types.SimpleNamespace(
       is_chosen=beams.is_chosen, run=beams.run,
-      Inferred=lambda load, items: beams.Inferred(DiesOnce(load), items)))
+      Inferred=lambda load, items: beams.Inferred(
+          dies_once.DiesOnce(load, 4), items)))
   beams.choose('direct', '--direct_num_workers=2')
   assert write(root, tmp_path / 'killed') == local
   assert flag.exists()
