@@ -252,6 +252,9 @@ def _with_config_paths(argv: Sequence[str]) -> list[str]:
     if not equals and place + 1 < len(argv):
       place, flag, value = place + 1, '', argv[place + 1]
     name, colon, argument = value.partition(':')
+    if equals and not name:
+      raise errors.UserError('--config= names no file; configs/quickstart.py '
+                             'runs without any data')
     if name:
       try:
         path = config_files.find(name)

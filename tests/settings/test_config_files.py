@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from neg_contrast import errors
+from neg_contrast import errors, main
 from neg_contrast.settings import config_files
 
 CONFIGS = pathlib.Path(__file__).parents[2] / 'configs'
@@ -71,3 +71,9 @@ def test_mistakes_in_a_config_file(code, message, tmp_path, monkeypatch):
 
 def test_a_config_file_without_mistakes():
   config_files.check(CONFIGS / 'squad_stage2.py', 'size=small')
+
+
+@pytest.mark.parametrize('flag', ['--config=', '--config=:size=small'])
+def test_a_flag_without_a_file(flag):
+  with pytest.raises(errors.UserError, match='--config= names no file'):
+    main._with_config_paths(['main', flag])
