@@ -9,8 +9,9 @@ Needs `pip install -r launch/requirements-serve.txt`. The checkpoint is what
 the workdir; with `--workdir=workdirs/search` those of a search are used. It
 listens at http://127.0.0.1:8000 (`--config.serve.host`, `--config.serve.port`)
 until Ctrl-C or SIGTERM. `--config.evaluation.depth` is how many passages are
-found where a request does not say. neg_contrast/serving/README.md has the
-paths, and the limits.
+found where a request does not say; `--config.evaluation.hybrid=True` finds them
+by BM25 and the model together, where the checkpoint's training has tuned that.
+neg_contrast/serving/README.md has the paths, and the limits.
 """
 
 from neg_contrast.settings import config as config_lib

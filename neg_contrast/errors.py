@@ -34,6 +34,10 @@ class UserError(Exception):
   def __str__(self) -> str:
     return terminal.clean(terminal.bounded(super().__str__()))
 
+  def _render_traceback_(self) -> list[str]:
+    """What notebooks show of it, in lines; IPython asks for this."""
+    return [f'error: {self}']
+
 
 class SettingError(UserError):
   """A key of the config has a value that it can't have.

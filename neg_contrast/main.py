@@ -28,6 +28,7 @@ from neg_contrast import beams, cpu, errors, hosts, jobs, terminal
 from neg_contrast.artifacts import artifact, leases, places, plan, process_logs
 from neg_contrast.benchmarks import outlook
 from neg_contrast.jobs.common import (
+  compiled,
   recipe_check,
   recipe_settings,
   settings_of_rooms,
@@ -150,6 +151,7 @@ def main(argv: Sequence[str]) -> None:
   if targets:
     hosts.on_first(lambda: print(_coloured(plan.describe(targets)), flush=True))
   if _PLAN.value:
+    compiled.keep_none()
     sys.exit(2 if hosts.on_first(functools.partial(
         _must_fail, targets
     )) else 0)
@@ -237,6 +239,10 @@ def _log_plainly(stream: Any) -> None:
   handler.addFilter(  # Libraries speak up when something is wrong.
       lambda record: record.levelno >= standard_logging.WARNING
       or record.pathname.startswith(ours)
+  )
+  handler.addFilter(  # Of an interruption `_run` says all.
+      lambda record: not (record.exc_info and isinstance(
+          record.exc_info[1], KeyboardInterrupt))
   )
   handler.addFilter(_Once())
 

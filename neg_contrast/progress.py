@@ -179,6 +179,8 @@ def bar(done: int, total: int) -> str:
 
 
 def _rate(rate: float) -> str:
+  if rate < 0.1:
+    return f'{60 * rate:.1f}/min'
   return f'{rate:.0f}/s' if rate >= 10 else f'{rate:.1f}/s'
 
 

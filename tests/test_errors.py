@@ -3,6 +3,7 @@
 import threading
 
 import pytest
+from IPython.core import interactiveshell
 
 from neg_contrast import errors
 
@@ -49,3 +50,13 @@ def test_notes_tell_places_apart_and_are_no_keys():
     assert errors.flag('workdir') == '--workdir'
     with errors.within('stage1'):
       assert errors.flag('workdir') == '--config.stage1.workdir'
+
+
+def test_a_notebook_shows_one_line(monkeypatch, tmp_path, capsys):
+  monkeypatch.setenv('IPYTHONDIR', str(tmp_path))
+  shell = interactiveshell.InteractiveShell()
+  shell.run_cell('from neg_contrast import api\n'
+                 'api.run("quickstart", optim__stepz=1)')
+  said = capsys.readouterr()
+  assert len(said.out.strip().splitlines()) == 1 and not said.err
+  assert said.out.startswith('error: ') and 'steps' in said.out

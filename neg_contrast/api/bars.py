@@ -30,7 +30,7 @@ def shown() -> Iterator[listeners.Listener]:
 
 
 class Bars:
-  """One bar at a time: that of the work that was heard of last."""
+  """One bar, of the work that was heard of last."""
 
   def __init__(self, **options: Any):
     """Draws nothing yet; `options` are tqdm's."""
@@ -58,12 +58,15 @@ class Bars:
     bar.update(done - bar.n)
 
   def _of(self, name: str, total: int) -> Any:
-    if self._bar is None or (name, total) != (self._name, self._bar.total):
+    if self._bar is None:
       from tqdm import auto
 
-      self.close()
-      self._name = name
       self._bar = auto.tqdm(desc=name, total=total, **self._options)
+    elif (name, total) != (self._name, self._bar.total):
+      self._bar.reset(total)
+      self._bar.set_postfix_str('', refresh=False)
+      self._bar.set_description(name)
+    self._name = name
     return self._bar
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import jax
 
-from neg_contrast import hosts
+from neg_contrast import hosts, progress
 from neg_contrast.artifacts import folders
 from neg_contrast.benchmarks import peer as peer_lib
 from neg_contrast.benchmarks import profile
@@ -37,11 +37,13 @@ def run(
   sides: dict[str, Callable[[], dict[str, Any]]] = {'': lambda: _timed(task)}
   if peer is not None:
     sides[settings.versus] = lambda: _timed_peer(peer)
-  first = {name: side() for name, side in sides.items()}
+  say = progress.Ticker('rounds', len(sides) * (1 + settings.rounds))
   rounds: dict[str, list[dict[str, Any]]] = {name: [] for name in sides}
-  for number in range(settings.rounds):
-    for name in list(sides)[:: -1 if number % 2 else 1]:
+  for number in range(1 + settings.rounds):
+    for name in list(sides)[:: -1 if number and not number % 2 else 1]:
       rounds[name].append(sides[name]())
+      say(sum(map(len, rounds.values())))
+  first = {name: of.pop(0) for name, of in rounds.items()}
   ours = rounds['']
   rows = {name: [one[name] for one in ours] for name in ours[0]}
   rows['first round, with compilation, s'] = [first['']['round, s']]

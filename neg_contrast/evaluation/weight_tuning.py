@@ -35,8 +35,8 @@ def reads_tune_split(config: config_lib.EnsembleConfig) -> bool:
   )
 
 
-def read_tuned(workdir: pathlib.Path, system: str) -> tuple[float, ...] | None:
-  """The weights of a system that a job has tuned; None: it has none.
+def read_hybrid(workdir: pathlib.Path) -> hybrid.Tuned | None:
+  """The hybrid that the training in a workdir has tuned; None: it has none.
 
   Raises:
     UserError: they are damaged, or of another format.
@@ -44,8 +44,10 @@ def read_tuned(workdir: pathlib.Path, system: str) -> tuple[float, ...] | None:
   made = folders.read_manifest(
       workdir / FOLDER, folders.Format(Weights.kind, Weights.format)
   )
-  found = (made or {}).get('tuned', {}).get(system)
-  return None if found is None else tuple(found['weights'])
+  if made is None or HYBRIDS[0] not in made['tuned']:
+    return None
+  return hybrid.Tuned(tuple(made['tuned'][HYBRIDS[0]]['weights']),
+                      made['identity']['settings']['hybrid_depth'])
 
 
 @dataclasses.dataclass(frozen=True)

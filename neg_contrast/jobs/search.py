@@ -8,19 +8,18 @@ import shutil
 import sys
 from typing import Any
 
-from neg_contrast import errors, terminal
-from neg_contrast.artifacts import artifact, places
+from neg_contrast import terminal
+from neg_contrast.artifacts import artifact
 from neg_contrast.data import dataset as dataset_lib
-from neg_contrast.evaluation import weight_tuning
 from neg_contrast.jobs.common import (
   checks,
+  declared_hybrid,
   next_command,
   settings_of_rooms,
   shown_hits,
 )
 from neg_contrast.models import by_name
 from neg_contrast.retrieval import (
-  bm25_search,
   by_document,
   corpus_index,
   hybrid,
@@ -38,24 +37,7 @@ def check(config: config_lib.Config) -> None:
     raise config.error('query', 'is blank; ask something')
   query_features(config)
   if config.evaluation.hybrid:
-    _hybrid_weights(config)
-
-
-def _hybrid_weights(config: config_lib.Config) -> tuple[float, ...]:
-  """Those that the training of a checkpoint has tuned.
-
-  Raises:
-    UserError: it has tuned none.
-  """
-  workdir = places.path(config.checkpoint)
-  weights = weight_tuning.read_tuned(workdir, 'hybrid')
-  if weights is None:
-    raise config.error('evaluation.hybrid', 'the weights of BM25 and model are '
-                       f'those that a training has tuned; {config.checkpoint} '
-                       'has none. Train with '
-                       f'--{errors.key("evaluation.hybrid")}=True, or search '
-                       'without')
-  return weights
+    declared_hybrid.of_checkpoint(config)
 
 
 def query_features(config: config_lib.Config) -> dict[str, Any]:
@@ -84,8 +66,7 @@ class SearchJob:
 
   def targets(self) -> list[artifact.Artifact]:
     """What it searches."""
-    both = [self._bm25, self._index]
-    return both if self._config.evaluation.hybrid else both[1:]
+    return declared_hybrid.searched(self._config, self._index)
 
   def finish(self) -> None:
     """Answers."""
@@ -113,19 +94,10 @@ class SearchJob:
         self._config, dataset_lib.data_of(self._config.data), self._workdir
     )
 
-  @property
-  def _bm25(self) -> bm25_search.Bm25:
-    return bm25_search.bm25_of(
-        self._config.evaluation, self._index.vectors.data
-    )
-
   @functools.cached_property
   def _searched(self) -> retriever.Retriever | hybrid.HybridRetriever:
-    dense = self._index.load()
-    return hybrid.HybridRetriever(
-        dense, self._bm25.load(), _hybrid_weights(self._config),
-        self._config.ensemble.hybrid_depth,
-    ) if self._config.evaluation.hybrid else dense
+    together = declared_hybrid.load(self._config, self._index)
+    return self._index.load() if together is None else together
 
   def _answer(self, query: str) -> str:
     index, depth = self._searched, self._config.evaluation.depth

@@ -7,7 +7,11 @@ import pathlib
 from neg_contrast import errors, hosts
 from neg_contrast.artifacts import artifact
 from neg_contrast.data import dataset as dataset_lib
-from neg_contrast.jobs.common import checks, settings_of_rooms
+from neg_contrast.jobs.common import (
+  checks,
+  declared_hybrid,
+  settings_of_rooms,
+)
 from neg_contrast.retrieval import corpus_index
 from neg_contrast.settings import config as config_lib
 
@@ -19,6 +23,8 @@ def check(config: config_lib.Config) -> None:
   """Refuses a config that does not suit `job=serve`."""
   checks.check_source(config)
   checks.check_checkpoint(config)
+  if config.evaluation.hybrid:
+    declared_hybrid.of_checkpoint(config)
   missing = [name for name in _LIBRARIES
              if importlib.util.find_spec(name) is None]
   if missing:
@@ -36,8 +42,8 @@ class ServeJob:
     self._config, self._workdir = config, workdir
 
   def targets(self) -> list[artifact.Artifact]:
-    """What it searches: the index of `job=search`."""
-    return [self._index]
+    """What it searches: as `job=search`."""
+    return declared_hybrid.searched(self._config, self._index)
 
   def finish(self) -> None:
     """Answers requests until SIGTERM or Ctrl-C.
@@ -62,7 +68,8 @@ class ServeJob:
     passages = prepared.passages
     metrics = server_metrics.ServerMetrics(len(passages))
     answer = answering.Answerer(
-        self._index.load(), passages, limits.most_depth, metrics.on_stage
+        self._index.load(), passages, limits.most_depth, metrics.on_stage,
+        declared_hybrid.load(config, self._index),
     )
     answer.warm_up(
         [one.text for one in prepared.queries[: limits.batch_texts]]

@@ -1,5 +1,6 @@
 """Search by BM25 and a model together, for any text."""
 
+import dataclasses
 import functools
 from collections.abc import Sequence
 
@@ -29,6 +30,19 @@ def rescored(
   return found.with_scores(dense.score(query_vecs, found.rows))
 
 
+@dataclasses.dataclass(frozen=True)
+class Tuned:
+  """What a training has tuned.
+
+  Attributes:
+    weights: of BM25's and of the dense score.
+    first: passages of BM25 that are ranked anew.
+  """
+
+  weights: tuple[float, ...]
+  first: int
+
+
 class HybridRetriever:
   """BM25's first passages for a query, ranked anew by its and a model's score.
 
@@ -39,30 +53,34 @@ class HybridRetriever:
       self,
       dense: retriever.Retriever,
       sparse: bm25_search.Bm25Search,
-      weights: Sequence[float],
-      first: int,
+      tuned: Tuned,
   ):
     """Opens nothing yet.
 
     Args:
       dense: has the passages' vectors.
       sparse: over the same corpus.
-      weights: of BM25's and of the dense score.
-      first: passages of BM25 that are ranked anew.
+      tuned: weights and depth.
     """
-    self._dense, self._sparse = dense, sparse
-    self._weights, self._first = weights, first
+    self._dense, self._sparse, self._tuned = dense, sparse, tuned
 
   def find(
       self, query: vectors_lib.QueryLike, depth: int = 10
   ) -> finding.Answers:
     """As `Retriever.find`, the score being the weighted sum."""
-    search = functools.partial(self._search, [vectors_lib.text_of(query)])
+    search = functools.partial(self.search_vecs, [vectors_lib.text_of(query)])
     return self._dense.find_each([query], depth, search)[0]
 
-  def _search(
+  def search_vecs(
       self, texts: Sequence[str], query_vecs: np.ndarray, depth: int
   ) -> hits.Hits:
-    sparse = self._sparse.search(texts, max(depth, self._first))
+    """The best passages of each query, as rows of the corpus.
+
+    Args:
+      texts: of the queries.
+      query_vecs: `[queries, features] float32`, of the same.
+      depth: passages wanted.
+    """
+    sparse = self._sparse.search(texts, max(depth, self._tuned.first))
     candidates = rescored(self._dense, sparse, query_vecs)
-    return candidates.ranked(self._weights, depth)
+    return candidates.ranked(self._tuned.weights, depth)

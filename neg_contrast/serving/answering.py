@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from neg_contrast.data import records
-from neg_contrast.retrieval import finding, retriever, vectors
+from neg_contrast.retrieval import finding, hybrid, retriever, vectors
 from neg_contrast.serving import client_requests
 
 
@@ -25,6 +25,7 @@ class Answerer:
       passages: Sequence[records.Passage],
       depth: int,
       on_stage: Callable[[str, float], None] = lambda stage, seconds: None,
+      together: hybrid.HybridRetriever | None = None,
   ):
     """Encodes nothing yet.
 
@@ -34,9 +35,11 @@ class Answerer:
       depth: that it is searched to, whatever is asked for.
       on_stage: called with `encode`, `search` or `match`, and the seconds of
         it, for each batch.
+      together: searches the same corpus by BM25 and the model; None: the model
+        searches alone.
     """
     self._retriever, self._passages = found, passages
-    self._depth, self._on_stage = depth, on_stage
+    self._depth, self._on_stage, self._together = depth, on_stage, together
 
   @property
   def dim(self) -> int:
@@ -80,10 +83,10 @@ class Answerer:
       `EncodeRequest` an array `[texts, features] float32`.
     """
     vecs = self._encode(batch)
-    found = self._search([
-        of for one, of in zip(batch, vecs, strict=True)
-        if isinstance(one, client_requests.SearchRequest)
-    ])
+    searches = [(one.queries, of) for one, of in zip(batch, vecs, strict=True)
+                if isinstance(one, client_requests.SearchRequest)]
+    found = self._search([text for texts, _ in searches for text in texts],
+                         [of for _, of in searches])
     return [
         [self._hits(one, vec, next(found)) for vec in of]
         if isinstance(one, client_requests.SearchRequest) else of
@@ -120,12 +123,15 @@ class Answerer:
       of_requests.append(vecs[role][begin : places[role]])
     return of_requests
 
-  def _search(self, vecs: Sequence[np.ndarray]):
+  def _search(self, queries: Sequence[str], vecs: Sequence[np.ndarray]):
     """(rows, scores) of each query, in order."""
     if not vecs:
       return iter(())
     began = time.monotonic()
-    found = self._retriever.search_vecs(np.concatenate(vecs), self._depth)
+    query_vecs, depth = np.concatenate(vecs), self._depth
+    found = (self._retriever.search_vecs(query_vecs, depth)
+             if self._together is None
+             else self._together.search_vecs(queries, query_vecs, depth))
     self._on_stage('search', time.monotonic() - began)
     return iter(zip(found.rows, found.scores, strict=True))
 

@@ -17,7 +17,7 @@ def verbosity():
   logging.set_verbosity(before)
 
 
-def test_a_bar_for_each_work():
+def test_a_bar_names_the_work():
   output = io.StringIO()
   shown = bars.Bars(file=output, ascii=True, mininterval=0)
   with listeners.listening(shown.listener):
@@ -31,6 +31,7 @@ def test_a_bar_for_each_work():
   assert 'encoding: 100%' in text and '4/4' in text
   assert 'training: 100%' in text and '8/8' in text and 'loss 0.1250' in text
   assert text.index('encoding') < text.index('training')
+  assert text.count('\n') == 1  # They are one bar, in one place.
 
 
 def test_bars_are_shown_to_people_alone(monkeypatch, verbosity):

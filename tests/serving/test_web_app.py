@@ -10,12 +10,14 @@ import pytest
 pytest.importorskip('starlette')
 from starlette import testclient
 
+from neg_contrast.retrieval import bm25_search, hybrid
 from neg_contrast.serving import (
   answering,
   search_page,
   server_metrics,
   web_app,
 )
+from neg_contrast.settings import config as config_lib
 from neg_contrast.settings import serve_settings
 
 LIMITS = serve_settings.ServeConfig(
@@ -64,6 +66,25 @@ def assert_is_found(result, expected, query):
     assert hit['title'] == want.passage.title
     assert hit['text'] == want.passage.text
     assert hit['score'] == pytest.approx(want.score, abs=1e-5)
+
+
+def test_hybrids_are_those_of_the_retriever(served):
+  found = served[1]
+  sparse = bm25_search.Bm25Search(config_lib.EvaluationConfig(), found._dataset)
+  together = hybrid.HybridRetriever(
+      found, sparse, hybrid.Tuned((1.0, 4.0), 6))
+  answer = answering.Answerer(
+      found, found._dataset.prepared.passages, LIMITS.most_depth,
+      together=together)
+  queries = ['word6 word2', 'word30', 'unheard of', 'word5 word9 word15']
+  with connect(answer) as client:
+    made = client.post('/search', json={'queries': queries, 'depth': 4}).json()
+  for query, result in zip(queries, made['results'], strict=True):
+    assert_is_found(result, together.find(query, 4), query)
+  counts = [len(one['hits']) for one in made['results']]
+  assert counts[2] == 0 and min(counts[:2]) > 0
+  assert [hit['id'] for hit in made['results'][0]['hits']] != [
+      one.passage.id for one in found.find(queries[0], counts[0])]
 
 
 def test_search_finds_what_the_retriever_finds(client, served):

@@ -14,3 +14,8 @@ def keep(workdir: pathlib.Path) -> None:
   folder = places.on_disk(workdir / 'compiled')
   jax.config.update('jax_compilation_cache_dir', str(folder))
   jax.config.update('jax_persistent_cache_min_compile_time_secs', _SECONDS)
+
+
+def keep_none() -> None:
+  """Keeps no program from now on: a plan makes nothing."""
+  jax.config.update('jax_enable_compilation_cache', False)

@@ -1,11 +1,21 @@
-"""Declares the hybrid of a training: BM25 and the trained model together."""
+"""The hybrid of a training, BM25 and the trained model together.
+
+It is declared by the training, and found again by whoever searches.
+"""
 
 import dataclasses
 import pathlib
 
-from neg_contrast.evaluation import evaluations, judged
+from neg_contrast import errors
+from neg_contrast.artifacts import artifact, places
+from neg_contrast.evaluation import evaluations, judged, weight_tuning
 from neg_contrast.jobs.common import declared_rankings, settings_of_rooms
-from neg_contrast.retrieval import bm25_search, corpus_vectors
+from neg_contrast.retrieval import (
+  bm25_search,
+  corpus_index,
+  corpus_vectors,
+)
+from neg_contrast.retrieval import hybrid as hybrid_lib
 from neg_contrast.settings import config as config_lib
 
 
@@ -27,3 +37,45 @@ def hybrid(
       settings_of_rooms.search(config), workdir,
   ).evaluations(['hybrid'])
   return evaluation
+
+
+def of_checkpoint(config: config_lib.Config) -> hybrid_lib.Tuned:
+  """What the training of a checkpoint has tuned.
+
+  Raises:
+    UserError: it has tuned none.
+  """
+  tuned = weight_tuning.read_hybrid(places.path(config.checkpoint))
+  if tuned is None:
+    raise config.error('evaluation.hybrid', 'the weights of BM25 and model are '
+                       f'those that a training has tuned; {config.checkpoint} '
+                       'has none. Train with '
+                       f'--{errors.key("evaluation.hybrid")}=True, or search '
+                       'without')
+  return tuned
+
+
+def searched(
+    config: config_lib.Config, index: corpus_index.CorpusIndex
+) -> list[artifact.Artifact]:
+  """What is searched: the index, and BM25 if the config asks for hybrids."""
+  if not config.evaluation.hybrid:
+    return [index]
+  return [_bm25(config, index), index]
+
+
+def load(
+    config: config_lib.Config, index: corpus_index.CorpusIndex
+) -> hybrid_lib.HybridRetriever | None:
+  """Searches what `searched` names; None: by the model alone."""
+  if not config.evaluation.hybrid:
+    return None
+  return hybrid_lib.HybridRetriever(
+      index.load(), _bm25(config, index).load(), of_checkpoint(config)
+  )
+
+
+def _bm25(
+    config: config_lib.Config, index: corpus_index.CorpusIndex
+) -> bm25_search.Bm25:
+  return bm25_search.bm25_of(config.evaluation, index.vectors.data)
