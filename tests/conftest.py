@@ -1,5 +1,6 @@
 """Test set-up: eight simulated devices, shape checks on, data located."""
 
+import gc
 import os
 import pathlib
 import tempfile
@@ -17,6 +18,7 @@ os.environ['XLA_FLAGS'] = (
         '--xla_cpu_parallel_codegen_split_count=1'
     ) + ' --xla_force_host_platform_device_count=8'
 )
+os.environ.setdefault('JAX_TRACEBACK_IN_LOCATIONS_LIMIT', '0')
 os.environ.setdefault('TOKENIZERS_PARALLELISM', 'false')
 # What is compiled once is there for the whole session: for all workers, and for
 # the processes that tests start. It goes when the first process leaves, unless
@@ -30,11 +32,18 @@ if 'JAX_COMPILATION_CACHE_DIR' not in os.environ:
 
 from jaxtyping import install_import_hook
 
-install_import_hook('neg_contrast', 'tests.check')
+ROOT = pathlib.Path(__file__).parents[1]
+# Shapes are checked where they are annotated; the rest is left to mypy, since
+# checks at every call take a tenth of the time.
+install_import_hook([
+    '.'.join(path.relative_to(ROOT).with_suffix('').parts)
+    for path in (ROOT / 'neg_contrast').rglob('*.py')
+    if 'jaxtyping' in path.read_text(encoding='utf-8')
+], 'tests.check')
+gc.set_threshold(50_000, 20, 10)  # A traced program is many small objects.
 
 import pytest  # noqa: E402
 
-ROOT = pathlib.Path(__file__).parents[1]
 DATA = ROOT.parent / 'shared' / 'data'
 
 # Minutes long: begun last, they would leave all but one core idle.
