@@ -29,6 +29,7 @@ from neg_contrast.artifacts import artifact, leases, places, plan, process_logs
 from neg_contrast.benchmarks import outlook
 from neg_contrast.jobs.common import (
   compiled,
+  next_command,
   recipe_check,
   recipe_settings,
   settings_of_rooms,
@@ -171,7 +172,7 @@ def _must_fail(targets: list[artifact.Artifact]) -> bool:
   if str(seen):
     print(seen, flush=True)
   if not seen.problems:
-    print('Run it: the same command without --plan.', flush=True)
+    print(f'Run it:\n{next_command.without("plan")}', flush=True)
   return bool(seen.problems)
 
 

@@ -373,6 +373,9 @@ def test_search_job_ends_quietly(root, tmp_path, monkeypatch, end):
   config = make_config(root, job='search', evaluation__depth=1)
   output = run_job(search.SearchJob(config, tmp_path), tmp_path)
   assert output.count('  1. ') == 1
+  config.query = 'word1 \udcff'  # Of the command line, likewise.
+  output = run_job(search.SearchJob(config, tmp_path), tmp_path)
+  assert output.count('  1. ') == 1
 
 
 def test_passages_can_not_steer_the_terminal():

@@ -2,11 +2,21 @@
 
 import dataclasses
 import json
+import re
 from collections.abc import Callable, Iterable
 from typing import TextIO
+from urllib import parse
 
 from neg_contrast.data import records, splitting
 from neg_contrast.data import tokenizer as tokenizer_lib
+
+_SPACE = re.compile(r'[ \t\n\v\f\r]')
+
+
+def passage_id(document_id: str, number: int) -> str:
+  """The id of a document's passage; TREC files end ids at white space."""
+  name = _SPACE.sub(lambda found: parse.quote(found[0]), document_id)
+  return f'{name}#{number}'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +61,7 @@ def write(
     spans = cut(document.text)
     for number, (start, end) in enumerate(spans, start=1):
       f.write(json.dumps({
-          '_id': f'{document.id}#{number}',
+          '_id': passage_id(document.id, number),
           'title': document.title,
           'text': document.text[start:end],
           'metadata': {'document_id': document.document_id or document.id},

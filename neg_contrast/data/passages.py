@@ -138,8 +138,10 @@ class Passages(artifact.Named):
                                   takes_nearest and grade > 0)
           counts['judgements'] += len(numbers)
           counts['lost_judgements'] += not spans
-          f.writelines(f'{query.id}\t{document.id}#{number}\t{grade}\n'
-                       for number in numbers)
+          f.writelines(
+              f'{query.id}\t{cut_documents.passage_id(document.id, number)}'
+              f'\t{grade}\n' for number in numbers
+          )
     if counts['lost_judgements']:
       logging.warning('%s: %d judgements of documents without text are left '
                       'out', self.folder, counts['lost_judgements'])

@@ -2,6 +2,7 @@
 
 import fnmatch
 import pathlib
+import re
 from collections.abc import Iterable
 
 from neg_contrast import errors
@@ -111,7 +112,7 @@ def _other_scheme(scheme: str, place: str) -> str:
   """The likeliest reader of a place, if it is another one than was asked."""
   is_table = scheme in column_tables.KINDS
   hint = _hint_of_tables(place) if is_table else _hint(place)
-  return '' if f'mean {scheme}:' in hint else hint
+  return '' if re.search(f'mean "?{scheme}:', hint) else hint
 
 
 def _hint(place: str) -> str:

@@ -25,6 +25,8 @@ CODE = '```sh\n# no heading\n~~~\n```\n'
     (CODE + '# B', 'B', '# no heading\n~~~\nB'),
     ('````\n```\n# in\n````', '', '```\n# in'),
     ('```\n# never closed', '', '# never closed'),
+    ('## Part\n# Whole\n# Else', 'Whole', 'Part\nWhole\nElse'),
+    ('## Part\nwords', '', 'Part\nwords'),
     ('#hashtag\n####### seven', '', '#hashtag\n####### seven'),
     ('#\nwords', '', '\nwords'),
 ])

@@ -6,6 +6,7 @@ import json
 
 import pyarrow
 import pytest
+from absl import logging
 from pyarrow import parquet
 
 from neg_contrast import errors
@@ -136,14 +137,17 @@ def folder(tmp_path):
 
 def test_documents_of_a_folder(folder):
   """By their path, or by the file's name where there is one such file."""
-  names = ['one.md', 'deep/two.txt', 'two.txt', 'two', 'same.md', 'page.html']
+  names = ['one.md', 'deep/two.txt', 'two.txt', 'two', 'same.md', 'page.html',
+           'docs/deep/same.md', 'deep\\same.md', 'docs\\same.md', './one.md']
   path = write(folder / 'faq.csv', [
-      {'question': f'q{n}', 'document': name} for n, name in enumerate(names)
+      {'question': f'q{n}', 'File': name} for n, name in enumerate(names)
   ], 'csv')
   prepared = prepare(f'csv:{path}?documents={folder / "docs"}', folder / 'out')
   texts = {question: text for question, _, text in known(prepared)}
   assert [texts[f'q{n}'].strip() for n in range(5)] == [
       'One\nfirst', 'second', 'second', 'second', 'fourth']
+  assert [texts[f'q{n}'].strip() for n in range(6, 10)] == [
+      'third', 'third', 'fourth', 'One\nfirst']
   page = next(p for p in prepared.passages if p.id == 'page.html')
   assert page.title == 'A & B'
   assert page.text.replace('\n', ' ') == 'Head Some bold words next line'
@@ -151,6 +155,8 @@ def test_documents_of_a_folder(folder):
       {'question': 'q', 'document': 'three.md'}], 'csv')
   refused(f'csv:{lost}?documents={folder / "docs"}', 'lost.csv:2: .*three.md',
           folder / 'out')
+  refused(f'csv:{path}?documents={folder / "docs"}&document=Fil',
+          'no column "Fil"; its columns are question, File$', folder / 'out')
 
 
 @pytest.mark.parametrize('kind', column_tables.KINDS)
@@ -216,18 +222,24 @@ def test_rows_that_name_no_document(tmp_path, rows, message):
           tmp_path / 'out')
 
 
-def test_rows_that_name_no_document_of_a_table(tmp_path):
+def test_rows_that_name_no_document_of_a_table(tmp_path, monkeypatch):
   (tmp_path / 'docs.csv').write_text('id,text\nrefund,words\n')
   table = tmp_path / 'faq.csv'
   table.write_text('question,document\na,refund\nb,refunds\nc,\n')
   spec = f'csv:{table}?documents={tmp_path}/docs.csv&test=0'
   refused(spec, 'faq.csv:3: .* did you mean "refund"\\?. Repair',
           tmp_path / 'out')
+  said = []
+  monkeypatch.setattr(logging, 'warning',
+                      lambda text, *args: said.append(text % args))
   prepared = prepare(spec, tmp_path / 'out', skip=True)
   assert known(prepared) == {('a', '', 'words'): 1}
   assert prepared.manifest['counts']['skipped'] == {
       'broken_record': 1, 'unknown_id': 1,
   }
+  assert {one for one in said if one.endswith('; skipped')} == {
+      f'{table}:3: column "document" names "refunds", which is no document; '
+      'did you mean "refund"?; skipped'}
 
 
 def test_tables_of_spreadsheets_that_write_semicolons(tmp_path):

@@ -55,6 +55,15 @@ def test_documents_of_documents_keep_their_name(tmp_path):
           ] == [('a#1', 'whole'), ('a#2', 'whole')]
 
 
+def test_ids_are_names_in_trec_files(tmp_path):
+  documents = {'a b/c\td.md': 'one two', 'e\u00a0f': 'three'}
+  made = make(tmp_path, documents, words=1)
+  made.build()
+  assert [(one['_id'], one['metadata']['document_id']) for one in lines(made)
+          ] == [('a%20b/c%09d.md#1', 'a b/c\td.md'),
+                ('a%20b/c%09d.md#2', 'a b/c\td.md'), ('e\u00a0f#1', 'e\u00a0f')]
+
+
 def test_another_length_is_cut_anew(tmp_path):
   make(tmp_path).build()
   other = make(tmp_path, words=5)

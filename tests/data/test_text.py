@@ -3,6 +3,7 @@
 import dataclasses
 
 import pytest
+from absl import logging
 
 from neg_contrast import errors
 from neg_contrast.data import preparation, records, sources
@@ -43,11 +44,19 @@ def test_what_was_read_otherwise_is_prepared_anew(tmp_path, monkeypatch):
   assert earlier.is_dir() and preparation.is_prepared(spec, out, True)
 
 
-def test_an_empty_file_is_no_passage_and_upper_case_is_read(tmp_path):
+def test_an_empty_file_is_no_passage_and_upper_case_is_read(
+    tmp_path, monkeypatch
+):
   write(tmp_path / 'd')
   spec = f'text:{tmp_path / "d"}'
-  with pytest.raises(errors.UserError, match='empty.txt: holds no text'):
-    preparation.prepare(spec, tmp_path / 'out', False)
+  (tmp_path / 'd' / 'blank.md').write_text('---\ntitle: a\n---\n \n')
+  said = []
+  monkeypatch.setattr(logging, 'warning',
+                      lambda text, *args: said.append(text % args))
+  corpus = preparation.prepare(spec, tmp_path / 'before', False)
+  assert [p.id for p in corpus.passages] == ['b.md', 'deep er/a b.txt']
+  assert {one for one in said if 'no text' in one} == {
+      f'{tmp_path}/d/blank.md and 1 more: no text there; left out'}
   (tmp_path / 'd' / 'empty.txt').rename(tmp_path / 'd' / 'LAST.TXT')
   (tmp_path / 'd' / 'LAST.TXT').write_text('now it has')
   corpus = preparation.prepare(spec, tmp_path / 'out', False)
@@ -64,7 +73,6 @@ def test_faults(tmp_path):
   with pytest.raises(errors.UserError, match=r'c.txt: not UTF-8 .*byte 2'):
     preparation.prepare(spec, tmp_path / 'out', False)
   corpus = preparation.prepare(spec, tmp_path / 'out', True)
-  assert corpus.manifest['counts']['skipped'] == {'broken_record': 1,
-                                                  'empty_passage': 1}
+  assert corpus.manifest['counts']['skipped'] == {'broken_record': 1}
   with pytest.raises(errors.UserError, match=f'did you mean {spec}'):
     sources.open_source(f'txt:{tmp_path / "d"}', records.InvalidRecords(True))

@@ -28,6 +28,14 @@ def test_the_python_of_this_folder_is_named(monkeypatch, tmp_path):
       '.venv/bin/python -m neg_contrast.main --config=configs/split.py')
 
 
+@pytest.mark.parametrize('switch', ['--plan', '-plan', '--plan=true'])
+def test_a_plan_ends_with_the_command(monkeypatch, switch):
+  flags = ['--config=configs/train.py', '--sweep=a=1 b=(2,3)']
+  monkeypatch.setattr(sys, 'argv', ['main.py', flags[0], switch, flags[1]])
+  words = shlex.split(next_command.without('plan'))
+  assert words[-4:] == ['-m', 'neg_contrast.main', *flags]
+
+
 def test_a_shell_reads_it_back(capsys, tmp_path):
   config = config_lib.parse(tiny.make_config(
       tmp_path, data__source='csv:my faq.csv?documents=hand&book'))

@@ -8,6 +8,8 @@ import itertools
 import pathlib
 from collections.abc import Callable, Iterable, Iterator
 
+from absl import logging
+
 from neg_contrast.data import records
 from neg_contrast.data.formats import column_tables, given_pairs
 
@@ -26,19 +28,25 @@ class DocumentNames:
   """What names mean: ids, or files by what their paths end with."""
 
   def __init__(
-      self, ids: Callable[[], Iterable[str]], are_files: bool = False
+      self, ids: Callable[[], Iterable[str]], folder: str | None = None
   ):
     """Reads nothing yet.
 
     Args:
       ids: gives the ids of all documents, as often as it is asked.
-      are_files: whether ids are paths, of which the file's name, with its
-        ending or without, does as well where no other file has it.
+      folder: name of the folder within which ids are paths; the file's name,
+        with its ending or without, does as well where no other file has it.
+        None: ids are no paths.
     """
-    self._ids, self._are_files = ids, are_files
+    self._ids, self._folder = ids, folder
 
   def id_of(self, name: str) -> str:
     """The id of the document that a name means; itself, where it means none."""
+    if self._folder is not None and name not in self._whole:
+      name = name.replace('\\', '/')  # As Windows has it.
+      first, slash, rest = name.removeprefix('./').partition('/')
+      name = rest if slash and first in ('.', self._folder) else (
+          first + slash + rest)
     found = self._paths.get(name, [])
     return found[0] if len(found) == 1 else name
 
@@ -46,31 +54,37 @@ class DocumentNames:
       self, rows: column_tables.Rows, column: str,
       invalid: records.InvalidRecords,
   ) -> None:
-    """Reports the first row that names no document, and how many do.
+    """Tells of the first row that names no document, and of how many do.
 
     Args:
       rows: of the table.
       column: where names stand.
-      invalid: hears of it.
+      invalid: says whether they are skipped; whoever reads them counts them.
+
+    Raises:
+      UserError: there is one, and they are not to be skipped.
     """
     wheres: dict[str, str] = {}
     counts = collections.Counter[str]()
     for where, name in named(rows, column):
       wheres.setdefault(name, where)
       counts[name] += 1
-    unknown = dict.fromkeys(name for name in wheres if name == self.id_of(name))
-    for one in self._ids():
-      unknown.pop(one, None)
+    ids = set(map(self.id_of, wheres))
+    ids.difference_update(self._ids())
+    unknown = [name for name in wheres if self.id_of(name) in ids]
     if not unknown:
       return
-    first, number = next(iter(unknown)), sum(counts[name] for name in unknown)
+    first, number = unknown[0], sum(counts[name] for name in unknown)
     also = (f' ({number} of {counts.total()} rows name documents that are not '
             'there)' if number > 1 else '')
-    invalid.report('unknown_id', wheres[first], f'column "{column}" names '
-                   f'"{first}", {self._fault(first)}{also}')
+    message = (f'column "{column}" names "{first}", {self._fault(first)}'
+               f'{also}')
+    if not invalid.skips:
+      invalid.report('unknown_id', wheres[first], message)
+    logging.warning('%s: %s; skipped', wheres[first], message)
 
   def _fault(self, name: str) -> str:
-    found = self._paths.get(name, [])
+    found = self._paths.get(self.id_of(name), [])
     if found:
       return (f'as {len(found)} documents are called: write '
               + ' or '.join(f'"{one}"' for one in found[:3]))
@@ -80,11 +94,16 @@ class DocumentNames:
         f'; did you mean "{alike[0]}"?' if alike else '')
 
   @functools.cached_property
+  def _whole(self) -> set[str]:
+    """Ids, where they are paths."""
+    return set() if self._folder is None else set(self._ids())
+
+  @functools.cached_property
   def _paths(self) -> dict[str, list[str]]:
     """Names of files, with their endings and without -> paths."""
     found: dict[str, list[str]] = {}
-    if self._are_files:
-      whole = set(self._ids())
+    if self._folder is not None:
+      whole = self._whole
       for one in map(pathlib.PurePosixPath, self._ids()):
         for name in dict.fromkeys((one.name, one.stem)):
           if name not in whole:

@@ -9,7 +9,7 @@ _FRONT_MATTER = re.compile(
     r'(?:---|\.\.\.)[ \t]*(?:\n|\Z)'
 )
 _HEADING = re.compile(
-    r' {0,3}#{1,6}(?:[ \t]+(?P<text>.*?))?(?:[ \t]+#+)?[ \t]*'
+    r' {0,3}(?P<marks>#{1,6})(?:[ \t]+(?P<text>.*?))?(?:[ \t]+#+)?[ \t]*'
 )
 _FENCE = re.compile(r' {0,3}(?P<mark>`{3,}|~{3,})(?P<after>.*)')
 
@@ -24,8 +24,8 @@ def read(text: str) -> tuple[str, str]:
     text: of the file; lines end with a line feed.
 
   Returns:
-    (title, text). The title is that of front matter, or the first heading;
-    empty: there is none.
+    (title, text). The title is that of front matter, or the first heading of
+    the first level; empty: there is none.
   """
   title = ''
   if matter := _FRONT_MATTER.match(text):
@@ -42,7 +42,8 @@ def read(text: str) -> tuple[str, str]:
         continue
     elif not fence and (heading := _HEADING.fullmatch(line)):
       line = heading['text'] or ''
-      title = title or line
+      if heading['marks'] == '#':
+        title = title or line
     kept.append(line)
   return title, '\n'.join(kept)
 

@@ -27,7 +27,8 @@ from neg_contrast.data.formats import given_pairs as pairs
 
 _COLUMNS: Mapping[str, tuple[str, ...]] = {
     'question': ('question', 'query'),
-    'document': ('document', 'document_id', 'doc_id', 'passage_id'),
+    'document': ('document', 'document_id', 'doc_id', 'passage_id', 'file',
+                 'filename', 'path'),
     'text': ('text', 'passage', 'positive', 'content', 'body', 'answer'),
     'title': ('title',),
     'answer': ('answer', 'answers'),
@@ -137,7 +138,7 @@ class OwnData:
 
   def queries(self) -> Iterator[records.Query]:
     """Each question once, with the answers of all its rows."""
-    if self._options.documents and not self._invalid.skips:
+    if self._options.documents:
       self._names.check(self._rows(files.unheard()),
                         self._columns['document'], self._invalid)
     found: dict[str, records.Query] = {}
@@ -223,9 +224,10 @@ class OwnData:
       return document_names.DocumentNames(functools.partial(
           _ids, *self._listed, self._look(*self._listed)['id']))
     found = self._documents.files if self._documents is not None else ()
+    folder = pathlib.Path(self._options.documents)
     return document_names.DocumentNames([
-        one.relative_to(self._options.documents).as_posix() for one in found
-    ].__iter__, True)
+        one.relative_to(folder).as_posix() for one in found
+    ].__iter__, folder.name if found else None)
 
   def _look(self, path: pathlib.Path, kind: str) -> dict[str, str]:
     """What columns of a table hold -> their names there."""

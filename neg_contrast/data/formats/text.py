@@ -1,7 +1,10 @@
 """Folders of text files: each one a document, to be cut by `job=split`."""
 
 import html.parser
+import pathlib
 from collections.abc import Iterator
+
+from absl import logging
 
 from neg_contrast import errors
 from neg_contrast.artifacts import places
@@ -11,7 +14,7 @@ from neg_contrast.data.formats import markdown_text
 _HTML = ('.html', '.htm')
 _MARKDOWN = '.md'
 SUFFIXES = ('.txt', _MARKDOWN, *_HTML)
-READING = 2  # 2: Markdown without its marks.
+READING = 3  # 2: Markdown without its marks; 3: titles of the first level.
 _UNSEEN = ('script', 'style', 'template', 'noscript')
 _INLINE = ('a', 'abbr', 'b', 'bdi', 'bdo', 'cite', 'code', 'data', 'dfn', 'em',
            'font', 'i', 'kbd', 'mark', 'q', 's', 'samp', 'small', 'span',
@@ -24,7 +27,8 @@ class Text:
 
   The id is the path within the folder, the title the name without its ending,
   or the document's own: that of a page, of front matter, or Markdown's first
-  heading. Of HTML and Markdown the text that a reader sees is kept.
+  heading of the first level. Of HTML and Markdown the text that a reader sees
+  is kept. A file without any is left out.
   """
 
   splits: tuple[str, ...] = ()
@@ -49,6 +53,7 @@ class Text:
 
   def passages(self) -> Iterator[records.Passage]:
     """One a file."""
+    blank: list[pathlib.Path] = []
     for path in self.files:
       name = path.relative_to(self._folder)
       try:
@@ -73,7 +78,10 @@ class Text:
             name.as_posix(), title, text, name.as_posix(), str(path)
         )
       else:  # Its name would be a title, and so a passage.
-        self._invalid.report('empty_passage', str(path), 'holds no text')
+        blank.append(path)
+    if blank:
+      more = f' and {len(blank) - 1} more' if blank[1:] else ''
+      logging.warning('%s%s: no text there; left out', blank[0], more)
 
   def queries(self) -> Iterator[records.Query]:
     """None."""

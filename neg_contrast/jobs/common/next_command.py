@@ -23,6 +23,14 @@ def command(name: str, *flags: str) -> str:
   return ' '.join([program(), *map(shlex.quote, parts)])
 
 
+def without(flag: str) -> str:
+  """This command line, but for a switch."""
+  return ' '.join([program(), *(
+      shlex.quote(one) for one in sys.argv[1:]
+      if one.lstrip('-').partition('=')[0] != flag
+  )])
+
+
 def print_search(config: config_lib.Config, workdir: pathlib.Path) -> None:
   """Prints how to search with a trained model, in the data of its training.
 

@@ -28,7 +28,8 @@ _REPORTING = (*_TUNED, 'ensemble')  # Jobs that report on the test split.
 
 _NEAREST = ('those that BM25 finds nearest to each question '
             '(data.passage_judgements=nearest): this favours bm25 and hybrid '
-            'over models alone')
+            'over models alone; cut with data.passage_judgements=document to '
+            'compare them by documents')
 
 
 def write_report(
