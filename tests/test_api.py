@@ -373,7 +373,8 @@ def test_search_job_ends_quietly(root, tmp_path, monkeypatch, end):
   config = make_config(root, job='search', evaluation__depth=1)
   output = run_job(search.SearchJob(config, tmp_path), tmp_path)
   assert output.count('  1. ') == 1
-  config.query = 'word1 \udcff'  # Of the command line, likewise.
+  config = make_config(root, job='search', evaluation__depth=1,
+                       query='word1 \udcff')  # Of the command line, likewise.
   output = run_job(search.SearchJob(config, tmp_path), tmp_path)
   assert output.count('  1. ') == 1
 

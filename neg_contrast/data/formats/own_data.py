@@ -224,10 +224,10 @@ class OwnData:
       return document_names.DocumentNames(functools.partial(
           _ids, *self._listed, self._look(*self._listed)['id']))
     found = self._documents.files if self._documents is not None else ()
-    folder = pathlib.Path(self._options.documents)
-    return document_names.DocumentNames([
-        one.relative_to(folder).as_posix() for one in found
-    ].__iter__, folder.name if found else None)
+    folder = places.path(self._options.documents)
+    names = [one.relative_to(folder).as_posix() for one in found]
+    return document_names.DocumentNames(
+        names.__iter__, folder.name if found else None)
 
   def _look(self, path: pathlib.Path, kind: str) -> dict[str, str]:
     """What columns of a table hold -> their names there."""
