@@ -76,8 +76,8 @@ class OwnData:
     """
     spec = f'{kind}:{place}'
     table, _, asked = place.partition('?')
-    self._spec, self._table, self._kind = spec, places.path(table), kind
-    self._invalid = invalid
+    self._spec, self._kind, self._invalid = spec, kind, invalid
+    self._table = places.path(table)
     self._options = _parse(spec, asked)
     self._columns = self._look(self._table, kind)
     self._need('question')
@@ -85,14 +85,11 @@ class OwnData:
     self._listed: tuple[pathlib.Path, str] | None = None
     documents = places.path(self._options.documents)
     own: tuple[pathlib.Path, ...] = ()
-    if not self._options.documents:
-      self._need('text')
-    elif documents.is_dir():
-      self._need('document')
+    self._need('document' if self._options.documents else 'text')
+    if self._options.documents and documents.is_dir():
       self._documents = text.Text(str(documents), invalid)
       own = self._documents.files
-    else:
-      self._need('document')
+    elif self._options.documents:
       listed = column_tables.kind_of(documents)
       if listed is None:
         raise errors.UserError(
