@@ -120,7 +120,7 @@ def main(argv: Sequence[str]) -> None:
   path = pathlib.Path(
       config_flags.get_config_filename(flags.FLAGS['config']).partition(':')[0]
   )
-  config = config_lib.parse(rooted.put_under(_CONFIG.value, _ROOT.value))
+  config = config_lib.parse(_source().placed(_CONFIG.value))
   if _COMPILE_ONLY.value:
     if _SWEEP.value is not None:
       raise errors.UserError('--sweep: can\'t be compiled only; leave '
@@ -157,6 +157,7 @@ def main(argv: Sequence[str]) -> None:
         _must_fail, targets
     )) else 0)
   with leases.program(workdir), process_logs.kept(workdir):
+    hosts.on_first(functools.partial(outlook.refuse, targets))
     splits = outlook.Splits(targets)
     plan.run(targets, True, functools.partial(hosts.on_first, splits.check))
     hosts.on_first(job.finish)
@@ -181,7 +182,7 @@ def _source() -> sweeps.Source:
   flag = flags.FLAGS['config']
   file, _, argument = config_flags.get_config_filename(flag).partition(':')
   return sweeps.Source(file, argument, config_flags.get_override_values(flag),
-                       _ROOT.value)
+                       _ROOT.value, _WORKDIR.value or '')
 
 
 def _compile_report(config: config_lib.Config) -> str:

@@ -54,10 +54,11 @@ def run(
   name, _, arg = os.fspath(config_file).partition(':')
   path = config_files.find(name)
   keys = setting_keys.keys_of(settings)
-  config = setting_keys.from_file(str(path), arg or None, keys)
+  asked = '' if workdir is None else os.fspath(workdir)
+  config = setting_keys.from_file(str(path), arg or None, keys, asked)
   folder = places.path(workdir or config.workdir or f'workdirs/{path.stem}')
   job = jobs.make_job(config, folder) if sweep is None else sweeps.make_job(
-      sweep, sweeps.Source(str(path), arg, keys), config, folder
+      sweep, sweeps.Source(str(path), arg, keys, workdir=asked), config, folder
   )
   _run(job, folder, listeners.Listener(on_step, on_evaluation, on_progress),
        is_printed=True)

@@ -9,7 +9,7 @@ import ml_collections
 
 from neg_contrast import jobs
 from neg_contrast.settings import config as config_lib
-from neg_contrast.settings import config_files
+from neg_contrast.settings import config_files, rooted
 
 
 def keys_of(settings: Mapping[str, Any]) -> dict[str, Any]:
@@ -48,7 +48,8 @@ def checked(settings: Mapping[str, Any], **values: Any) -> config_lib.Config:
 
 
 def from_file(
-    config_file: str, arg: str | None, keys: Mapping[str, Any]
+    config_file: str, arg: str | None, keys: Mapping[str, Any],
+    workdir: str = '',
 ) -> config_lib.Config:
   """The config of a file, with some keys set.
 
@@ -56,9 +57,11 @@ def from_file(
     config_file: a path, or the name of one that comes with the package.
     arg: of its `get_config`.
     keys: see `keys_of`.
+    workdir: takes stage 1 and generators along; see `rooted`.
 
   Raises:
     UserError: there is no such file, or a key or its value is wrong.
   """
   path = config_files.find(config_file)
-  return parse(runpy.run_path(str(path))['get_config'](arg), keys)
+  config = runpy.run_path(str(path))['get_config'](arg)
+  return parse(rooted.put_trainings_under(config, workdir, keys), keys)

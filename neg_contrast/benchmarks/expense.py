@@ -163,8 +163,8 @@ def of_training(
   trained = 0.02 if config.model.lora_rank else 1.0
   return Expense(
       f'{run.title} in {run.workdir}: {steps:,} steps of '
-      f'{config.data.batch_size:,} queries ({examples:,} examples), '
-      f'{tokens:,.0f} tokens a step' + (
+      f'{config.data.batch_size:,} queries (about {examples:,} examples), '
+      f'about {tokens:,.0f} tokens a step' + (
           f'; evaluated {times:,} {"time" if times == 1 else "times"}'
           if times else ''),
       steps, steps * tokens + tuned_tokens + encoded,

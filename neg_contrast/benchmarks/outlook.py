@@ -58,6 +58,22 @@ def look(targets: Sequence[artifact.Artifact]) -> Outlook:
   return _Look(plan.to_do(targets)).look()
 
 
+def refuse(targets: Sequence[artifact.Artifact]) -> None:
+  """Looks at models and data before anything is made, if nothing is missing.
+
+  Args:
+    targets: of the plan.
+
+  Raises:
+    UserError: something must fail; says the first of it.
+  """
+  if plan.lacks_something(targets):
+    return
+  problems = _Look(plan.to_do(targets)).look(with_costs=False).problems
+  if problems:
+    raise errors.UserError(problems[0])
+
+
 class Splits:
   """Refuses splits that there are not, as soon as their data is prepared."""
 
@@ -87,8 +103,8 @@ class _Look:
     self._glances: dict[given.Checkpoint, glance.Glance | None] = {}
     self._asked: set[str] = set()  # Names of the hub.
 
-  def look(self) -> Outlook:
-    """Looks at everything."""
+  def look(self, with_costs: bool = True) -> Outlook:
+    """Looks at everything; costs are measured."""
     for one in self._of(given.Checkpoint):
       self._look_at_model(one)
     for run in self._of(run_artifacts.Run):
@@ -103,7 +119,7 @@ class _Look:
     for run in self._of(run_artifacts.Run):
       self._look_at_sizes(run)
     self._look_at_evaluations()
-    if not self._seen.problems:
+    if with_costs and not self._seen.problems:
       self._seen.costs = plan_costs.describe(
           self._needed, self._peeks, self._glances
       )

@@ -5,7 +5,7 @@ import functools
 import pathlib
 
 from neg_contrast import errors
-from neg_contrast.artifacts import artifact
+from neg_contrast.artifacts import artifact, places
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.evaluation import (
   evaluations,
@@ -56,7 +56,7 @@ class EvaluateJob:
         'trained' if model_lib.is_workdir(config.checkpoint) else 'initial'
     )
     bm25 = bm25_search.bm25_of(config.evaluation, self._data)
-    paths = list(map(pathlib.Path, config.evaluation.runs))
+    paths = list(map(places.path, config.evaluation.runs))
     rankings = [
         *[judged.Bm25Ranking(queries, 'bm25', bm25)] * config.evaluation.bm25,
         *(judged.RunRanking(queries, runs.run_name(path), (path,))

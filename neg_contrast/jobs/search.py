@@ -71,7 +71,7 @@ class SearchJob:
   def finish(self) -> None:
     """Answers."""
     if self._config.query:
-      print(self._answer(_readable(self._config.query)), flush=True)
+      print(self._answer(self._config.query), flush=True)
       if by_name.is_workdir(self._config.checkpoint):
         self._advise()
       return
@@ -119,9 +119,4 @@ def _ask() -> str:
     line = input('\nquery> ').strip()
   except (EOFError, KeyboardInterrupt, RuntimeError):  # The last: no input.
     return ''
-  return _readable(line)
-
-
-def _readable(query: str) -> str:
-  """Without bytes that are no UTF-8, which Python keeps as surrogates."""
-  return query.encode('utf-8', 'replace').decode()
+  return line.encode('utf-8', 'replace').decode()

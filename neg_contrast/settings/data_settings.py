@@ -62,7 +62,8 @@ class DataConfig(keys.Section):
   section = 'data'
 
   source: str = keys.key('', counts=False)
-  name: str = keys.key('', counts=False)
+  name: str = keys.key('', keys.matching(
+      r'(?!\.{1,2}$)[^/\\]*', 'a name, without / and \\'), counts=False)
   how_to_get: str = keys.key('', counts=False)
   prepared_dir: str = keys.key('workdirs/prepared', counts=False)
   on_invalid: str = keys.key(

@@ -2,10 +2,12 @@
 
 On a slice all hosts have to see the same folders, and they have a bucket and
 nothing else. Configs name folders below `workdirs/`; `--root=gs://BUCKET/DIR`
-puts all of them there, those of inner configs too.
+puts all of them there, those of inner configs too. `--workdir` takes along what
+is trained for its run.
 """
 
 import re
+from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from ml_collections import config_dict
@@ -39,6 +41,36 @@ def put_under(
   moved = config.copy_and_resolve_references()
   _move(moved, root)
   return moved
+
+
+def put_trainings_under(
+    config: config_dict.ConfigDict, workdir: str, kept: Iterable[str]
+) -> config_dict.ConfigDict:
+  """A config whose stages and generators are trained below a workdir.
+
+  Files of configs put them into `workdirs/`, where a second run finds them. Two
+  runs with workdirs of their own would meet there.
+
+  Args:
+    config: stays as it is.
+    workdir: of the command; empty: they stay where they are.
+    kept: keys that the user has set, such as `stage1.workdir`.
+  """
+  moved = config.copy_and_resolve_references()
+  _move_trainings(moved, workdir, frozenset(kept), '')
+  return moved
+
+
+def _move_trainings(
+    config: config_dict.ConfigDict, workdir: str, kept: frozenset[str],
+    where: str,
+) -> None:
+  for key, value in config.items():
+    name = f'{where}{key}'
+    if isinstance(value, config_dict.ConfigDict):
+      _move_trainings(value, workdir, kept, f'{name}.')
+    elif key == 'workdir' and where and name not in kept:
+      config[key] = place(value, workdir)
 
 
 def _move(config: config_dict.ConfigDict, root: str) -> None:

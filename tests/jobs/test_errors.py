@@ -50,7 +50,7 @@ def run(root, *flags, workdir=None):
      'config.data.groups=2: must be a multiple of the 8 devices'),
     (['--config.mesh.model=3'], 'does not fit 8 devices'),
     (['--config.model.init=nowhere/at/all'], 'no such model folder'),
-    (['--config.data.train_split=dev'], 'no split "dev"'),
+    (['--config.data.train_split=dev'], 'has no such split, but test'),
     (['--config.data.tune_split=train', '--config.data.test_split=train'],
      'is also data.test_split'),
     (['--config.data.tune_split=train', '--config.evaluation.eval_steps=2'],

@@ -41,3 +41,22 @@ def test_no_key_of_a_published_config_stays_behind():
     config = runpy.run_path(str(config_files.find(name)))['get_config']()
     text = str(rooted.put_under(config, ROOT).to_dict())
     assert 'workdirs/' not in text and ROOT in text, name
+
+
+def test_a_workdir_takes_its_trainings_along():
+  config = config_lib.base_config()
+  config.workdir = 'workdirs/two'
+  config.stage1 = config_lib.base_config()
+  config.stage1.workdir = 'workdirs/one'
+  config.stage1.generator = config_lib.base_config()
+  config.stage1.generator.workdir = 'workdirs/writer'
+  moved = rooted.put_trainings_under(config, 'a/run', ())
+  assert moved.stage1.workdir == 'a/run/one'
+  assert moved.stage1.generator.workdir == 'a/run/writer'
+  assert moved.workdir == config.workdir
+  assert moved.stage1.data.prepared_dir == 'workdirs/prepared'  # All share it.
+  kept = rooted.put_trainings_under(config, 'a/run', ('stage1.workdir',))
+  assert kept.stage1.workdir == 'workdirs/one'
+  assert kept.stage1.generator.workdir == 'a/run/writer'
+  assert rooted.put_trainings_under(config, '', ()).to_dict() == (
+      config.to_dict())

@@ -4,6 +4,7 @@ import dataclasses
 import pathlib
 from collections.abc import Sequence
 
+from neg_contrast.artifacts import places
 from neg_contrast.evaluation import (
   dense_members,
   fused_systems,
@@ -102,7 +103,7 @@ class Ensemble:
 
   @property
   def _run_rankings(self) -> tuple[judged.Ranking, ...]:
-    paths = map(pathlib.Path, self.config.runs)
+    paths = map(places.path, self.config.runs)
     return tuple(judged.RunRanking(self.test, runs.run_name(path), (path,))
                  for path in paths)
 

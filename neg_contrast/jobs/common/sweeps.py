@@ -31,12 +31,22 @@ class Source:
     argument: of the file, as given; may be empty.
     overrides: keys that flags set, with their values.
     root: of the workdirs, see `rooted`.
+    workdir: of the command; empty: what the config says.
   """
 
   file: str
   argument: str
   overrides: Mapping[str, Any]
   root: str = ''
+  workdir: str = ''
+
+  def placed(
+      self, config: ml_collections.ConfigDict
+  ) -> ml_collections.ConfigDict:
+    """A config of it, all of whose paths lie where the command says."""
+    return rooted.put_under(rooted.put_trainings_under(
+        config, self.workdir, self.overrides
+    ), self.root)
 
 
 def make_job(
@@ -114,7 +124,7 @@ def _config(
   for key, value in chosen.items():
     if is_key[key]:
       config_lib.set_key(config, key, value_of(config, key, value))
-  parsed = config_lib.parse(rooted.put_under(config, source.root))
+  parsed = config_lib.parse(source.placed(config))
   with errors.within('', name):
     jobs.check(parsed)
     study.check_cell(parsed)
