@@ -6,11 +6,13 @@ command goes on where an interrupted one stopped. On several hosts it is started
 once on each.
 """
 
+import atexit
 import functools
 import logging as standard_logging
 import os
 import pathlib
 import re
+import signal
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -301,6 +303,8 @@ def _check_config_file(arguments: Sequence[str]) -> None:
 
 
 def _run() -> None:
+  # Who asks twice may ask while Python leaves already.
+  atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
   with terminal.screens():
     _run_on_screens()
 
