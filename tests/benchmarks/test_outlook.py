@@ -261,6 +261,24 @@ def test_a_broken_tokenizer_fails(config, tmp_path):
   assert 'tokenizer.json: not a tokenizer' in problem
 
 
+def test_a_vocabulary_of_nothing_but_special_tokens_fails(config, tmp_path):
+  path = tmp_path / 'model' / 'tokenizer.json'
+  values = json.loads(path.read_text())
+  values['model'] = {'type': 'BPE', 'vocab': {}, 'merges': []}
+  path.write_text(json.dumps(values))
+  [problem] = look(config, tmp_path / 'run').problems
+  assert 'tokenizer.json: not a tokenizer: it has no vocabulary' in problem
+
+
+def test_a_broken_tokenizer_of_a_generator_fails(config, tmp_path):
+  config.job, config.model.init = 'train_generator', (
+      f'random:t5-small@{tmp_path / "model"}')
+  assert not look(config, tmp_path / 'run').problems
+  (tmp_path / 'model' / 'tokenizer.json').write_text('{}')
+  [problem] = look(config, tmp_path / 'run').problems
+  assert 'tokenizer.json: not a tokenizer' in problem
+
+
 def test_an_interrupted_training_is_reckoned_by_its_log(config, tmp_path):
   tiny.train_only(tmp_path, tmp_path / 'run', optim__steps=4,
                   negatives__sources=())
