@@ -201,6 +201,15 @@ SOURCES = {
          'negative_1': 'two'},
         {'query': 'who', 'answer': [], 'positive': 'three',
          'negative_1': None}]},
+    'clicks': {
+        'corpus.jsonl': [{'id': 'a', 'title': 't', 'text': 'one'},
+                         {'id': 'b', 'title': '', 'text': 'two'}],
+        'log.jsonl': [
+            {'query': 'what', 'passage_id': 'a', 'rank': 1, 'clicked': True,
+             'session': 's', 'time': 5, 'weight': 2},
+            {'query': 'who', 'passage_id': 'b', 'rank': 2, 'clicked': 0}],
+        'test.tsv': b'query\tpassage_id\trank\tclicked\tsession\ttime\n'
+                    b'why\ta\t1\t1\ts\t1\nwhy\tb\t2\tfalse\ts\t1\n'},
     'tfds': {},
 }
 """Scheme -> files of a folder that its reader reads.

@@ -6,11 +6,12 @@
 import hypothesis
 import numpy as np
 import pytest
+import tokenizers
 from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
 from neg_contrast import errors, jobs, main
-from neg_contrast.data import records, sources
+from neg_contrast.data import records, sources, tokenizer
 from neg_contrast.evaluation import runs, trec
 from neg_contrast.models import (
   families,
@@ -117,6 +118,29 @@ def test_readers(folders, contents, scheme):
       ))
     finally:
       path.write_bytes(fuzz.whole_file(name, content))
+
+  check()
+
+
+def test_ir_datasets(place, monkeypatch):
+  """From local files; its names are none of folders."""
+  library = pytest.importorskip('ir_datasets')
+  whole = {'docs.tsv': b'd1\tone\nd2\ttwo\n', 'queries.tsv': b'q1\twhat\n',
+           'x.qrels': b'q1 0 d1 1\nq1 0 d2 0\n'}
+  paths = [str(place / name) for name in whole]
+  monkeypatch.setattr(library, 'registry', type(library.registry)())
+
+  @cases(100)
+  @hypothesis.given(st.data())
+  def check(data):
+    name = data.draw(st.sampled_from(sorted(whole)))
+    changed = data.draw(fuzz.changed_bytes(whole[name]))
+    for one, content in {**whole, name: changed}.items():
+      (place / one).write_bytes(content)
+    library.registry._registered.clear()
+    library.registry.register('ours', library.create_dataset(
+        docs_tsv=paths[0], queries_tsv=paths[1], qrels_trec=paths[2]))
+    try_to(lambda: read_all('ir_datasets:ours', data.draw(st.booleans())))
 
   check()
 
@@ -233,6 +257,40 @@ def test_whole_models_by_their_tokenizers(model):
 
   check()
   path.write_bytes(whole)
+
+
+TOKENS = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', 'a', '##b', 'c']
+
+
+@pytest.mark.parametrize('name', ['vocab.txt', 'tokenizer.json'])
+def test_tokenizers(place, name):
+  """A tokenizer that is read encodes whatever there is."""
+  folder = place / name.partition('.')[0]
+  folder.mkdir()
+  (folder / 'config.json').write_text('{"model_type": "bert"}')
+  if name == 'vocab.txt':
+    content = '\n'.join(TOKENS).encode()
+  else:
+    backend = tokenizers.Tokenizer(tokenizers.models.WordPiece(
+        {token: i for i, token in enumerate(TOKENS)}, unk_token='[UNK]'))
+    backend.post_processor = tokenizers.processors.BertProcessing(
+        ('[SEP]', 3), ('[CLS]', 2))
+    backend.add_special_tokens(TOKENS[:5])
+    content = fuzz.json.loads(backend.to_str())
+
+  def read(load):
+    load(str(folder)).encode_batch(['ab c', 'zz \u65e5', '[SEP]', ''])
+
+  @cases(120)
+  @hypothesis.given(fuzz.changed_file(name, content), st.sampled_from(
+      [tokenizer.load_tokenizer, tokenizer.load_seq2seq_tokenizer]))
+  def check(changed, load):
+    (folder / name).write_bytes(changed)
+    try_to(lambda: read(load))
+
+  (folder / name).write_bytes(fuzz.whole_file(name, content))
+  read(tokenizer.load_tokenizer)
+  check()
 
 
 def set_in(values, key, value):

@@ -111,7 +111,7 @@ class _Look:
       self._look_at_workdir(run)
     for data in self._data():
       if not sources.is_here(data.config.source):
-        self._seen.notes.append(f'{data.config.source} will be downloaded')
+        self._look_at_download(data.config.source)
         continue
       self._peeks[data] = self._tried(
           data, functools.partial(self._peek, data)
@@ -164,6 +164,14 @@ class _Look:
       self._seen.problems.append(problem)
     elif not is_here:
       self._seen.notes.append(f'{name} will be downloaded from the hub')
+
+  def _look_at_download(self, source: str) -> None:
+    """Whether data that is not here can be had."""
+    problem = sources.problem(source)
+    if problem:
+      self._seen.problems.append(problem)
+    else:
+      self._seen.notes.append(f'{source} will be downloaded')
 
   def _look_at_workdir(self, run: run_artifacts.Run) -> None:
     """Whether another run lies there, and the devices suit the batch."""

@@ -11,6 +11,7 @@ from neg_contrast import errors
 
 Kind = Literal['model', 'dataset']
 _IN_WORDS = {'model': 'model', 'dataset': 'data set'}
+_SECONDS = 5.0  # A plan waits no longer.
 
 
 def cached(
@@ -59,3 +60,33 @@ def download(
         f'could be downloaded ({type(e).__name__}). Check the name and the '
         'connection, or download it elsewhere and give its folder'
     ) from None
+
+
+def problem(name: str, kind: Kind, scheme: str = '') -> str | None:
+  """Why it can't be downloaded now; None: the hub has it.
+
+  Waits some seconds for the hub, and downloads nothing.
+
+  Args:
+    name: of the hub.
+    kind: of what it names.
+    scheme: stands before the name in a config.
+  """
+  import huggingface_hub
+  from huggingface_hub import errors as hub_errors
+
+  hub, what = huggingface_hub.HfApi(), _IN_WORDS[kind]
+  try:
+    ask = hub.model_info if kind == 'model' else hub.dataset_info
+    ask(name, timeout=_SECONDS)
+  except hub_errors.RepositoryNotFoundError:
+    return (f'{scheme}{name}: neither a folder here nor a {what} of the hub; '
+            'check the name, or log in if it is a private one (hf auth login)')
+  except (hub_errors.HFValidationError, ValueError) as e:
+    return (f'{scheme}{name}: no name of a {what}: '
+            f'{str(e).splitlines()[0]:.200}')
+  except Exception as e:  # Whatever the libraries of the network raise.
+    return (f'{scheme}{name}: no folder here, and the hub can\'t be reached '
+            f'({type(e).__name__}); check the connection, or download it '
+            'elsewhere and give its folder')
+  return None

@@ -232,6 +232,7 @@ class SourceFormat:
       id, unless `data.drop_own_passage` says otherwise.
     is_here: whether reading a place downloads nothing.
     fetch: downloads a place. Raises UserError.
+    problem: why a place can't be downloaded now; it downloads nothing.
     has_features: whether its sources are `SourceWithFeatures`.
     reading: raised when the same files give other records: what was prepared
       by an earlier one is left alone, and prepared anew.
@@ -247,6 +248,7 @@ class SourceFormat:
   drops_own_passage: bool = False
   is_here: Callable[[str], bool] | None = None
   fetch: Callable[[str], None] | None = None
+  problem: Callable[[str], str | None] | None = None
   has_features: bool = False
   reading: int = 1
 

@@ -108,6 +108,19 @@ def fetch(spec: str) -> None:
     download(place)
 
 
+def problem(spec: str) -> str | None:
+  """Why what is not here can't be downloaded; None: nothing speaks against it.
+
+  Downloads nothing.
+
+  Args:
+    spec: `scheme:place`.
+  """
+  scheme, _, place = spec.partition(':')
+  ask = FORMATS[scheme].problem
+  return None if ask is None else ask(place)
+
+
 def _other_scheme(scheme: str, place: str) -> str:
   """The likeliest reader of a place, if it is another one than was asked."""
   is_table = scheme in column_tables.KINDS

@@ -18,7 +18,7 @@ from neg_contrast.data import inputs
 
 _FILE = 'tokenizer.json'
 _SPACED = ' [SEP] '
-_PROBE = 'a text, 1 \u00e9 \u65e5'
+_PROBE = 'a text, 1 \u00e9 \u65e5 \U00013000'  # The last is in no vocabulary.
 _AFTER_PREFIXES = 'a', '1', '.', ' a', '\n', '\u00e9', '\u65e5', ''
 
 
@@ -326,24 +326,46 @@ def _load(path: pathlib.Path, others: Sequence[str]) -> tokenizers.Tokenizer:
   if file.exists():
     try:
       backend = tokenizers.Tokenizer.from_file(os.fspath(file))
-      backend.encode(_PROBE)  # One without a vocabulary can't.
-      if backend.get_vocab_size():
-        return backend
     except Exception as e:  # The library raises nothing more special.
       raise errors.UserError(f'{file}: not a tokenizer: {e}') from None
-    raise errors.UserError(f'{file}: not a tokenizer: it has no vocabulary; '
-                           'copy or download the folder again')
+    return _check(backend, file)
   found = _other_files(path, others)
   import transformers  # Slow to import, rarely needed.
 
   try:
     loaded = transformers.AutoTokenizer.from_pretrained(
         str(places.local_folder(path)))
-  except (ImportError, OSError, ValueError) as e:
+  except Exception as e:  # That of its library too, which is no special one.
     hint = ('; for spiece.model, pip install sentencepiece'
             if found[0] == 'spiece.model' else '')
     raise errors.UserError(
         f'{path}: transformers makes no tokenizer of {found[0]}: {e}. A '
         f"config.json with the model's model_type must be there too{hint}"
     ) from None
-  return loaded.backend_tokenizer
+  return _check(loaded.backend_tokenizer, path / found[0])
+
+
+def _check(
+    backend: tokenizers.Tokenizer, file: pathlib.Path
+) -> tokenizers.Tokenizer:
+  """The tokenizer of a file; raises UserError if it can't make all inputs."""
+  problem = None
+  # transformers gives tokens that vocab.txt lacks ids that no model has learnt.
+  known = (backend.model if file.name == 'vocab.txt' else backend).token_to_id
+  try:
+    backend.encode(_PROBE)  # One without a token for unknown words can't.
+    backend.no_padding()
+    around = backend.encode('')
+    lacking = [token for token, number
+               in zip(around.tokens, around.ids, strict=True)
+               if known(token) != number]
+    if lacking:
+      problem = f'it has no {" and no ".join(lacking)}'
+    elif not backend.get_vocab_size(with_added_tokens=False):
+      problem = 'it has no vocabulary'
+  except Exception as e:  # The library raises nothing more special.
+    problem = str(e)
+  if problem:
+    raise errors.UserError(f'{file}: not a tokenizer: {problem}; copy or '
+                           'download the folder again')
+  return backend

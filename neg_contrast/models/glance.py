@@ -83,6 +83,9 @@ def _generator(name: str, config: config_lib.ModelConfig) -> Glance:
     if folder is not None:
       raise
     shape = None
+  place = model_names.here(model_names.tokenizer_place(name))
+  if place is not None:
+    tokenizer_lib.load_seq2seq_tokenizer(str(place))  # It may be broken.
   return Glance(name, shape, text, None)
 
 

@@ -8,7 +8,6 @@ import pathlib
 from neg_contrast.data import hub_snapshots
 
 _FILES = ('*.json', '*.safetensors', '*.txt', '*.model')
-_SECONDS = 5.0  # A plan waits no longer.
 
 
 def cached(name: str) -> pathlib.Path | None:
@@ -45,18 +44,4 @@ def problem(name: str) -> str | None:
   Args:
     name: of the hub.
   """
-  import huggingface_hub
-  from huggingface_hub import errors as hub_errors
-
-  try:
-    huggingface_hub.HfApi().model_info(name, timeout=_SECONDS)
-  except hub_errors.RepositoryNotFoundError:
-    return (f'{name}: neither a folder here nor a model of the hub; check the '
-            'name, or log in if it is a private one (hf auth login)')
-  except (hub_errors.HFValidationError, ValueError) as e:
-    return f'{name}: no name of a model: {str(e).splitlines()[0]:.200}'
-  except Exception as e:  # Whatever the libraries of the network raise.
-    return (f'{name}: no folder here, and the hub can\'t be reached '
-            f'({type(e).__name__}); check the connection, or download it '
-            'elsewhere and give its folder')
-  return None
+  return hub_snapshots.problem(name, 'model')

@@ -79,8 +79,13 @@ class _Handler(http.server.BaseHTTPRequestHandler):
       self._answer(404, {'error': 'no such endpoint'})
 
   def do_GET(self):
-    if self._begin() is not None:
-      self._answer(404, {'error': 'no such endpoint'})
+    if self._begin() is None:
+      return
+    repo = self.path.removeprefix('/api/datasets/')
+    if repo in self.server.files:
+      self._answer(200, {'id': repo, 'sha': '0' * 40, 'siblings': []})
+    else:
+      self._answer(404, {'error': 'Repository not found'})
 
   def do_PUT(self):
     body = self._read()
@@ -144,5 +149,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
     self.send_header('Content-Length', str(len(data)))
     if status >= 400 and value.get('error'):
       self.send_header('X-Error-Message', value['error'])
+    if status == 404:
+      self.send_header('X-Error-Code', 'RepoNotFound')
     self.end_headers()
     self.wfile.write(data)

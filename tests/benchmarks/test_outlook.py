@@ -11,6 +11,7 @@ import pytest
 from neg_contrast import errors, jobs
 from neg_contrast.artifacts import plan
 from neg_contrast.benchmarks import outlook
+from neg_contrast.data.formats import hf
 from neg_contrast.models import hub
 from neg_contrast.settings import config as config_lib
 from tests import tiny
@@ -149,6 +150,8 @@ class Hub:
     if self.error is not None:
       raise self.error
 
+  dataset_info = model_info
+
 
 @pytest.fixture
 def offline(monkeypatch):
@@ -179,6 +182,23 @@ def test_a_hub_name_is_looked_up_not_downloaded(
   assert 'someone/bert-base-uncased will be downloaded' in said
   # Its size is known by its name; words stand for tokens.
   assert 'guessed from words' in said and 'time: about' in said
+
+
+def test_a_data_set_of_the_hub_is_looked_up_as_models_are(
+    config, tmp_path, monkeypatch
+):
+  config.data.source = 'hf:someone/nq?text=answer'
+  monkeypatch.setattr(hf, '_cached', lambda name: None)
+  hub_api = Hub()
+  monkeypatch.setattr(huggingface_hub, 'HfApi', lambda: hub_api)
+  seen = look(config, tmp_path / 'run')
+  assert not seen.problems and hub_api.asked == ['someone/nq']
+  assert 'hf:someone/nq?text=answer will be downloaded' in seen.notes
+  hub_api.error = ConnectionError('no route')
+  seen = look(config, tmp_path / 'run')
+  [problem] = seen.problems
+  assert problem.startswith('hf:someone/nq: no folder here, and the hub can\'t')
+  assert 'will be downloaded' not in str(seen)
 
 
 def test_a_model_that_is_kept_needs_no_hub(config, tmp_path, monkeypatch):
@@ -236,6 +256,24 @@ def test_a_broken_model_is_missing_from_the_plan(config, tmp_path, what, said):
 
 
 def test_a_broken_tokenizer_fails(config, tmp_path):
+  (tmp_path / 'model' / 'tokenizer.json').write_text('{}')
+  [problem] = look(config, tmp_path / 'run').problems
+  assert 'tokenizer.json: not a tokenizer' in problem
+
+
+def test_a_vocabulary_of_nothing_but_special_tokens_fails(config, tmp_path):
+  path = tmp_path / 'model' / 'tokenizer.json'
+  values = json.loads(path.read_text())
+  values['model'] = {'type': 'BPE', 'vocab': {}, 'merges': []}
+  path.write_text(json.dumps(values))
+  [problem] = look(config, tmp_path / 'run').problems
+  assert 'tokenizer.json: not a tokenizer: it has no vocabulary' in problem
+
+
+def test_a_broken_tokenizer_of_a_generator_fails(config, tmp_path):
+  config.job, config.model.init = 'train_generator', (
+      f'random:t5-small@{tmp_path / "model"}')
+  assert not look(config, tmp_path / 'run').problems
   (tmp_path / 'model' / 'tokenizer.json').write_text('{}')
   [problem] = look(config, tmp_path / 'run').problems
   assert 'tokenizer.json: not a tokenizer' in problem

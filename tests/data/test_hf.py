@@ -5,12 +5,14 @@ import pathlib
 import huggingface_hub
 import pyarrow
 import pytest
+from huggingface_hub import constants
 from pyarrow import parquet
 
 from neg_contrast import errors
 from neg_contrast.data import dataset, preparation, records, sources
 from neg_contrast.data.formats import hf
 from neg_contrast.settings import config as config_lib
+from tests.api import hub_server
 
 
 def write(path: pathlib.Path, rows):
@@ -172,3 +174,16 @@ def test_what_can_not_be_downloaded(stand_in):
     sources.fetch('hf:someone/else')
   with pytest.raises(errors.UserError, match='could be downloaded'):
     sources.open_source('hf:someone/else', records.InvalidRecords(True))
+
+
+def test_a_plan_asks_whether_the_hub_has_it(monkeypatch):
+  monkeypatch.setenv('HF_TOKEN', hub_server.TOKEN)
+  with hub_server.running() as hub:
+    hub.files['someone/nq'] = {}
+    monkeypatch.setattr(constants, 'ENDPOINT', hub.url)
+    assert sources.problem('hf:someone/nq?text=answer') is None
+    assert 'hf:someone/nx: neither a folder here nor a data set of the hub' in (
+        sources.problem('hf:someone/nx'))
+  monkeypatch.setattr(constants, 'ENDPOINT', 'http://127.0.0.1:9')
+  said = sources.problem('hf:someone/nq')  # Nobody listens there.
+  assert "the hub can't be reached" in said and '\n' not in said

@@ -1,5 +1,6 @@
 """Data sets of ir_datasets, registered here from local files."""
 
+import importlib
 import sys
 
 import pytest
@@ -92,3 +93,34 @@ def test_without_the_library(monkeypatch):
   monkeypatch.setitem(sys.modules, 'ir_datasets', None)
   with pytest.raises(errors.UserError, match='pip install ir_datasets'):
     sources.open_source('ir_datasets:x', records.InvalidRecords(True))
+
+
+def refuse(*args, **kwargs):
+  raise ConnectionError('no route')
+
+
+@pytest.fixture
+def offline(tmp_path, monkeypatch):
+  """The library's own data sets, of which none is here."""
+  monkeypatch.setattr('requests.get', refuse)
+  beir = importlib.import_module('ir_datasets.datasets.beir')
+  monkeypatch.setenv('IR_DATASETS_HOME', str(tmp_path / 'home'))
+  monkeypatch.setattr(ir_datasets, 'registry', type(ir_datasets.registry)())
+  beir._init()
+
+
+def test_a_set_of_beir_that_can_not_be_had(offline, tmp_path, capfd):
+  source = 'ir_datasets:beir/scifact/test'
+  assert not sources.is_here(source)  # So that a plan downloads nothing.
+  data = dataset.data_of(config_lib.DataConfig(
+      source=source, prepared_dir=str(tmp_path / 'out')))
+  assert data.lacks() is None
+  opened = sources.open_source(source, records.InvalidRecords(True))
+  for call in (
+      data.fetch, data.load, lambda: opened.files,
+      lambda: list(opened.passages()), lambda: list(opened.queries()),
+      lambda: list(opened.judgements('test'))):
+    with pytest.raises(errors.UserError, match="can't be downloaded") as error:
+      call()
+    assert '\n' not in str(error.value)
+  assert capfd.readouterr() == ('', '')

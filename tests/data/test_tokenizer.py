@@ -1,5 +1,7 @@
 """Tokenizers of encoder-decoders: ids, and texts of them again."""
 
+import json
+
 import hypothesis
 import numpy as np
 import pytest
@@ -115,6 +117,34 @@ def test_faults(tmp_path, minilm):
   (tmp_path / 't' / 'tokenizer.json').write_text('{')
   with pytest.raises(errors.UserError, match='tokenizer.json: not a tokenizer'):
     tokenizer_lib.load_seq2seq_tokenizer(str(tmp_path / 't'))
+
+
+@pytest.mark.parametrize('lacking', ['[UNK]', '[CLS]', '[SEP]', 'all'])
+@pytest.mark.parametrize('load', [tokenizer_lib.load_tokenizer,
+                                  tokenizer_lib.load_seq2seq_tokenizer])
+def test_a_vocabulary_that_lacks_what_inputs_need(
+    tmp_path, minilm, lacking, load
+):
+  """transformers puts such tokens behind all others."""
+  (tmp_path / 'config.json').write_text('{"model_type": "bert"}')
+  tokens = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', 'a', 'b']
+  text = tmp_path / 'vocab.txt'
+  text.write_text('\n'.join(tokens))
+  assert load(str(tmp_path)).encode_batch(['a zz']) == [[5, 1]]
+  kept = [token for token in tokens if lacking not in (token, 'all')]
+  text.write_text('\n'.join(kept))
+  said = '[UNK]' if lacking == 'all' else lacking
+  with pytest.raises(errors.UserError, match=r'vocab\.txt: not a') as error:
+    load(str(tmp_path))
+  assert said in str(error.value) and '\n' not in str(error.value)
+  assert 'copy or download the folder' in str(error.value)
+  values = json.loads((minilm.folder / 'tokenizer.json').read_text())
+  vocabulary = values['model']['vocab']
+  values['model']['vocab'] = {} if lacking == 'all' else {
+      token: i for token, i in vocabulary.items() if token != lacking}
+  (tmp_path / 'tokenizer.json').write_text(json.dumps(values))
+  with pytest.raises(errors.UserError, match=r'tokenizer\.json: not a'):
+    load(str(tmp_path))
 
 
 def test_a_sentencepiece_file_alone(tmp_path):

@@ -122,6 +122,11 @@ def fetch(place: str) -> None:
   locate(place.partition('?')[0])
 
 
+def problem(place: str) -> str | None:
+  """Why a place can't be downloaded now; None: the hub has it."""
+  return hub_snapshots.problem(place.partition('?')[0], 'dataset', 'hf:')
+
+
 def _parse(place: str, asked: str) -> dict[str, str]:
   """Column, or `config`, -> name.
 
@@ -377,5 +382,5 @@ def _one_text(value: Any, column: str) -> str:
 
 
 FORMAT = records.SourceFormat(
-    'hf:mteb/scifact', open_hf, is_here=is_here, fetch=fetch
+    'hf:mteb/scifact', open_hf, is_here=is_here, fetch=fetch, problem=problem
 )

@@ -7,7 +7,9 @@
 NAME/train and NAME/dev, or NAME itself.
 """
 
+import contextlib
 import functools
+import logging
 import pathlib
 from collections.abc import Iterator
 from typing import Any
@@ -24,7 +26,7 @@ _PARTS = ('train', 'dev', 'valid', 'validation', 'test', 'dev/small',
 
 
 def _library() -> Any:
-  """The library.
+  """The library; it prints nothing but the bars of downloads.
 
   Raises:
     UserError: it is not installed.
@@ -36,7 +38,31 @@ def _library() -> Any:
         f'ir_datasets: sources are read by a package that is not installed; '
         f'{_INSTALL}'
     ) from None
+  ir_datasets.log.easy().logger()  # Made now: it sets a level of its own.
+  logging.getLogger('ir_datasets').setLevel(logging.CRITICAL)
+  ir_datasets.log.Logger.pbar = lambda self, items, *args, **kwargs: items
   return ir_datasets
+
+
+@contextlib.contextmanager
+def _reading(name: str) -> Iterator[None]:
+  """Turns whatever the library raises into a message.
+
+  All that reads may download first.
+
+  Raises:
+    UserError: a file can't be had.
+  """
+  try:
+    yield
+  except errors.UserError:
+    raise
+  except Exception as e:  # The library raises whatever its downloads raise.
+    raise errors.UserError(
+        f"ir_datasets:{name}: can't be downloaded or read "
+        f'({type(e).__name__}: {e!s:.200}). Check the connection; '
+        f'`ir_datasets doc_count {name}` tries it alone'
+    ) from None
 
 
 def _load(name: str) -> Any:
@@ -89,43 +115,48 @@ class IrDatasets:
   @property
   def files(self) -> tuple[pathlib.Path, ...]:
     """Those that the library says it reads; they are downloaded if need be."""
-    found = [_path(self._set, 'docs')]
-    for one in self._parts.values():
-      found += [_path(one, 'queries'), _path(one, 'qrels')]
+    with _reading(self._name):
+      found = [_path(self._set, 'docs')]
+      for one in self._parts.values():
+        found += [_path(one, 'queries'), _path(one, 'qrels')]
     kept = tuple(dict.fromkeys(path for path in found if path is not None))
     # Of others it does not say; a new version of it reads them again.
     return kept or (pathlib.Path(_library().__file__),)
 
   def passages(self) -> Iterator[records.Passage]:
     """All documents: fields `title` and `text`, or all text there is."""
-    for number, doc in enumerate(self._set.docs_iter(), 1):
-      title = getattr(doc, 'title', '') or ''
-      text = next((value for field in ('text', 'body', 'abstract') if (
-          value := getattr(doc, field, None))), None)
-      yield records.Passage(
-          str(doc.doc_id), title, doc.default_text() if text is None else text,
-          where=f'ir_datasets:{self._name}: document {number}',
-      )
+    with _reading(self._name):
+      for number, doc in enumerate(self._set.docs_iter(), 1):
+        title = getattr(doc, 'title', '') or ''
+        text = next((value for field in ('text', 'body', 'abstract') if (
+            value := getattr(doc, field, None))), None)
+        yield records.Passage(
+            str(doc.doc_id), title,
+            doc.default_text() if text is None else text,
+            where=f'ir_datasets:{self._name}: document {number}',
+        )
 
   def queries(self) -> Iterator[records.Query]:
     """Those of all parts, each once."""
     seen = set()
-    for split, part in self._parts.items():
-      for number, query in enumerate(part.queries_iter(), 1):
-        if query.query_id not in seen:
-          seen.add(query.query_id)
-          yield records.Query(
-              str(query.query_id), query.default_text(),
-              where=f'ir_datasets:{self._name}: {split}, query {number}',
-          )
+    with _reading(self._name):
+      for split, part in self._parts.items():
+        for number, query in enumerate(part.queries_iter(), 1):
+          if query.query_id not in seen:
+            seen.add(query.query_id)
+            yield records.Query(
+                str(query.query_id), query.default_text(),
+                where=f'ir_datasets:{self._name}: {split}, query {number}',
+            )
 
   def judgements(self, split: str) -> Iterator[records.Judgement]:
     """Those of a part."""
-    for number, one in enumerate(self._parts[split].qrels_iter(), 1):
-      yield records.Judgement(
-          str(one.query_id), str(one.doc_id), int(one.relevance),
-          f'ir_datasets:{self._name}: {split}, judgement {number}',
-      )
+    with _reading(self._name):
+      for number, one in enumerate(self._parts[split].qrels_iter(), 1):
+        yield records.Judgement(
+            str(one.query_id), str(one.doc_id), int(one.relevance),
+            f'ir_datasets:{self._name}: {split}, judgement {number}',
+        )
 
 
 def _path(one: Any, what: str) -> pathlib.Path | None:
@@ -141,13 +172,17 @@ def _path(one: Any, what: str) -> pathlib.Path | None:
 def is_here(name: str) -> bool:
   """Whether reading the documents downloads nothing."""
   one = _load(name)
-  ask = getattr(one, 'docs_path', None)
-  if one is None or ask is None:
-    return True  # An error says more; of others the library does not tell.
+  if one is None or not one.has_docs():
+    return True  # An error says more.
+  # Where BEIR's documents lie, only their download knows.
+  holder = getattr(one.docs_handler(), '_dlc', None)
+  ask = getattr(one, 'docs_path', getattr(holder, 'path', None))
   try:
-    return pathlib.Path(ask(force=False)).exists()
+    return ask is None or pathlib.Path(ask(force=False)).exists()
+  except OSError:  # Those that can't be downloaded, such as ClueWeb.
+    return False
   except (TypeError, AttributeError):
-    return True
+    return True  # Of others the library does not tell.
 
 
 def fetch(name: str) -> None:
@@ -156,17 +191,8 @@ def fetch(name: str) -> None:
   Raises:
     UserError: it can't be had.
   """
-  try:
-    source = IrDatasets(name, files.unheard())
-    _ = source.files, next(source.passages(), None)
-  except errors.UserError:
-    raise
-  except Exception as e:  # The library raises whatever its downloads raise.
-    raise errors.UserError(
-        f'ir_datasets:{name}: can\'t be downloaded ({type(e).__name__}: '
-        f'{e!s:.200}). Check the connection; `ir_datasets doc_count {name}` '
-        'tries it alone'
-    ) from None
+  source = IrDatasets(name, files.unheard())
+  _ = source.files, next(source.passages(), None)
 
 
 FORMAT = records.SourceFormat(
