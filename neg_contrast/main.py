@@ -305,6 +305,10 @@ def _run() -> None:
 
 
 def _run_on_screens() -> None:
+  flags.register_validator(  # Of a mistake, `_parse_flags` tells more.
+      'config', lambda config: config_files.is_config(config)
+      or not _CONFIG.present
+  )
   try:
     app.run(main, flags_parser=_parse_flags)
   except errors.UserError as e:

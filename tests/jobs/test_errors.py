@@ -131,11 +131,25 @@ def test_a_python_without_the_packages(root):
   assert result.stderr.count('\n') == 1
 
 
-def test_platforms_without_devices_are_told(root):
+@pytest.mark.parametrize('flags', [[], ['--config.seed=1']])
+@pytest.mark.parametrize('returned', ['dict(seed=1)', 'None'])
+def test_a_config_file_that_returns_none(tmp_path, returned, flags):
+  path = tmp_path / 'mine.py'
+  path.write_text(f'def get_config():\n  return {returned}\n')
+  result = processes.run(processes.command(f'--config={path}', *flags))
+  assert result.returncode == 2 and 'Traceback' not in result.stderr
+  assert f'error: {path}: get_config must return the config' in result.stderr
+
+
+@pytest.mark.parametrize('asked', [
+    {'JAX_PLATFORMS': 'cuda'},
+    {'JAX_PLATFORMS': 'cpu', 'JAX_PLATFORM_NAME': 'cuda'}])
+def test_platforms_without_devices_are_told(root, asked):
   result = subprocess.run([  # JAX reads its environment when it is imported.
       sys.executable, '-m', 'neg_contrast.main',
       f'--config={root / "config.py"}', f'--workdir={root / "work"}',
-  ], env={**os.environ, 'JAX_PLATFORMS': 'cuda'}, cwd=processes.ROOT,
+  ], env={**os.environ, **asked}, cwd=processes.ROOT,
       capture_output=True, text=True, check=False)
   assert result.returncode == 2 and 'Traceback' not in result.stderr
-  assert 'error: JAX_PLATFORMS=cuda: there is no such device' in result.stderr
+  assert '=cuda: there is no such device' in result.stderr
+  assert result.stderr.startswith('error: JAX_PLATFORMS=')
