@@ -1,10 +1,11 @@
 """What makes programs quick on the cores of a machine without accelerators."""
 
+import contextlib
 import ctypes
 import functools
 import glob
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -88,6 +89,28 @@ def fit_memory(step: Callable[..., Any]) -> Callable[..., Any]:
       return step(state, batch)
 
   return run
+
+
+@contextlib.contextmanager
+def plain_memory_errors(what: str, remedy: str) -> Iterator[None]:
+  """Turns JAX's errors about memory, of any device, into a line.
+
+  Args:
+    what: what runs inside, such as `encoding`.
+    remedy: a sentence on what takes less.
+
+  Raises:
+    UserError: what runs inside takes more memory than there is.
+  """
+  try:
+    yield
+  except jax.errors.JaxRuntimeError as e:
+    if 'RESOURCE_EXHAUSTED' not in str(e):
+      raise
+    raise errors.UserError(
+        f'{what} takes more memory than there is ({str(e).splitlines()[0]}). '
+        f'{remedy}'
+    ) from None
 
 
 def check_platforms() -> None:
