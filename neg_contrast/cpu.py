@@ -108,7 +108,7 @@ def plain_memory_errors(what: str, remedy: str) -> Iterator[None]:
     if 'RESOURCE_EXHAUSTED' not in str(e):
       raise
     raise errors.UserError(
-        f'{what} takes more memory than there is ({str(e).splitlines()[0]}). '
+        f'{what} takes more memory than there is ({str(e).splitlines()[0].rstrip(".")}). '
         f'{remedy}'
     ) from None
 

@@ -87,7 +87,7 @@ def test_a_step_that_takes_too_much_memory():
         'RESOURCE_EXHAUSTED: Out of memory allocating 9 bytes.\nmore')
 
   with pytest.raises(errors.UserError, match=(
-      r'a training step takes .* 9 bytes\.\)\. Set a smaller '
+      r'a training step takes .* 9 bytes\)\. Set a smaller '
       r'config\.data\.batch_size, config\.model\.chunk_groups=-1 ')) as caught:
     fit(Kept(), step)
   assert len(str(caught.value).splitlines()) == 1
