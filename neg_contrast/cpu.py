@@ -107,9 +107,9 @@ def plain_memory_errors(what: str, remedy: str) -> Iterator[None]:
   except jax.errors.JaxRuntimeError as e:
     if 'RESOURCE_EXHAUSTED' not in str(e):
       raise
+    reason = str(e).splitlines()[0].rstrip('.')
     raise errors.UserError(
-        f'{what} takes more memory than there is ({str(e).splitlines()[0].rstrip(".")}). '
-        f'{remedy}'
+        f'{what} takes more memory than there is ({reason}). {remedy}'
     ) from None
 
 

@@ -119,6 +119,26 @@ def test_plan_marks_what_is_missing(root):
   assert 'registry' not in result.stderr  # Of Orbax, which we mean to override.
 
 
+@pytest.mark.parametrize('reader, message', [
+    ('full', 'No space left on device'), ('gone', 'Broken pipe')])
+def test_an_output_that_takes_nothing(root, reader, message):
+  if reader == 'full':
+    out = os.open('/dev/full', os.O_WRONLY)
+  else:
+    kept, out = os.pipe()
+    os.close(kept)
+  try:
+    result = subprocess.run([
+        sys.executable, '-m', 'neg_contrast.main', '--plan',
+        f'--config={root / "config.py"}', f'--workdir={root / "work"}',
+    ], cwd=processes.ROOT, stdout=out, stderr=subprocess.PIPE, text=True,
+        check=False)
+  finally:
+    os.close(out)
+  assert result.returncode == 2
+  assert result.stderr == f'error: standard output: {message}\n'
+
+
 def test_a_python_without_the_packages(root):
   del root
   result = subprocess.run([
