@@ -1,6 +1,7 @@
 """The command `neg-contrast`: `python -m neg_contrast.main`.
 
-Flags belong to the program for `--help` only where its module is `__main__`.
+Flags belong to the program for `--help` only where its module is `__main__`,
+and sys.argv[0] its file. How it was started, sys.orig_argv keeps.
 """
 
 import runpy

@@ -1,10 +1,11 @@
 """What makes programs quick on the cores of a machine without accelerators."""
 
+import contextlib
 import ctypes
 import functools
 import glob
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import jax
@@ -18,6 +19,7 @@ _BY_EIGEN = {
     'xla_cpu_experimental_ynn_fusion_type': 'LIBRARY_FUSION_TYPE_REDUCE'
 }
 _ACCELERATORS = ('accel[0-9]*', 'vfio/[0-9]*', 'nvidia[0-9]*', 'kfd')
+_ASKING = ('JAX_PLATFORMS', 'JAX_PLATFORM_NAME')
 _ARENA_MAX, _MMAP_MAX, _TRIM_THRESHOLD = -8, -4, -1  # Of malloc.h.
 
 
@@ -89,14 +91,38 @@ def fit_memory(step: Callable[..., Any]) -> Callable[..., Any]:
   return run
 
 
+@contextlib.contextmanager
+def plain_memory_errors(what: str, remedy: str) -> Iterator[None]:
+  """Turns JAX's errors about memory, of any device, into a line.
+
+  Args:
+    what: what runs inside, such as `encoding`.
+    remedy: a sentence on what takes less.
+
+  Raises:
+    UserError: what runs inside takes more memory than there is.
+  """
+  try:
+    yield
+  except jax.errors.JaxRuntimeError as e:
+    if 'RESOURCE_EXHAUSTED' not in str(e):
+      raise
+    reason = str(e).splitlines()[0].rstrip('.')
+    raise errors.UserError(
+        f'{what} takes more memory than there is ({reason}). {remedy}'
+    ) from None
+
+
 def check_platforms() -> None:
-  """Starts the devices, those that JAX_PLATFORMS asks for if it asks.
+  """Starts the devices, those that the environment asks for if it asks.
 
   Raises:
     UserError: there are none, or what drives them is not installed.
   """
-  asked = os.environ.get('JAX_PLATFORMS', '')
-  if asked == 'cpu':
+  asked = ' '.join(
+      f'{name}={os.environ[name]}' for name in _ASKING if os.environ.get(name)
+  )
+  if asked == 'JAX_PLATFORMS=cpu':
     return
   try:
     with terminal.quiet_libraries():
@@ -106,9 +132,9 @@ def check_platforms() -> None:
       raise
     said = str(e).strip().splitlines()
     raise errors.UserError(
-        f'JAX_PLATFORMS={asked}: there is no such device here, or what drives '
-        f'it is not installed{f" ({said[0]})" if said else ""}. Unset it, or '
-        'install jax[cuda12] or jax[tpu]'
+        f'{asked}: there is no such device here, or what drives it is not '
+        f'installed{f" ({said[0]})" if said else ""}. Unset it, or install '
+        'jax[cuda12] or jax[tpu]'
     ) from None
 
 

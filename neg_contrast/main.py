@@ -310,19 +310,27 @@ def _run() -> None:
 
 
 def _run_on_screens() -> None:
+  flags.register_validator(  # Of a mistake, `_parse_flags` tells more.
+      'config', lambda config: config_files.is_config(config)
+      or not _CONFIG.present
+  )
+  standard_logging.raiseExceptions = False  # What is printed next raises.
   try:
     app.run(main, flags_parser=_parse_flags)
-  except errors.UserError as e:
+  except (errors.UserError, OSError) as e:
+    failure = getattr(sys.stdout, 'failure', None)
+    if failure:  # A full disk, or as in `| head`: nobody reads on.
+      os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    elif isinstance(e, OSError):
+      raise
+    message = f'standard output: {failure.strerror}' if failure else e
     label = terminal.styled('error:', terminal.RED)
-    print(f'{label} {e}', file=sys.stderr)
+    print(f'{label} {message}', file=sys.stderr)
     sys.exit(2)
   except KeyboardInterrupt:
     print('\ninterrupted; the same command goes on with what is finished',
           file=sys.stderr)
     sys.exit(130)
-  except BrokenPipeError:  # As in `| head`: nobody reads on.
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    sys.exit(1)
 
 
 if __name__ == '__main__':

@@ -110,14 +110,21 @@ class Screen:
     self._stream = stream
     self.is_steerable = is_steerable(stream)
     self._is_coloured = is_coloured(stream)
+    self.failure: OSError | None = None  # Of a full disk or a closed pipe.
 
   def write(self, text: str) -> int:
     """Writes lines, above the live line."""
     if text.startswith('\r') and '\n' not in text:
       LIVE.show(text[1:].strip())
     elif text:
-      LIVE.write_above(self._stream, self._shown(text), text.endswith('\n'))
+      with self._keeping_failure():
+        LIVE.write_above(self._stream, self._shown(text), text.endswith('\n'))
     return len(text)
+
+  def flush(self) -> None:
+    """Flushes the stream."""
+    with self._keeping_failure():
+      self._stream.flush()
 
   def close(self) -> None:
     """Leaves the stream open, which others use."""
@@ -131,6 +138,14 @@ class Screen:
       line += PLAIN  # What ended the style may be cut off.
     self._stream.write(_ERASE + self._shown(line))
     self._stream.flush()
+
+  @contextlib.contextmanager
+  def _keeping_failure(self) -> Iterator[None]:
+    try:
+      yield
+    except OSError as e:
+      self.failure = e
+      raise
 
   def _shown(self, text: str) -> str:
     text = _BAD_BUT_STYLES.sub(_REPLACED, _BREAK.sub(' ', text))

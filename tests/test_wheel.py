@@ -33,17 +33,19 @@ def wheel(tmp_path_factory):
 
 @pytest.fixture(scope='module')
 def installed(wheel, tmp_path_factory):
-  """What pip unpacks of a wheel that holds Python files alone."""
+  """A folder with the package and, in bin/, the command."""
   folder = tmp_path_factory.mktemp('site')
-  wheel.extractall(folder)
+  subprocess.run(
+      [sys.executable, '-m', 'pip', 'install', '--quiet', '--no-deps',
+       '--no-index', '--no-compile', '--disable-pip-version-check',
+       f'--target={folder}', wheel.filename], check=True)
   return folder
 
 
 def run(installed, cwd, *flags):
-  """What the command calls, where the checkout can't be imported."""
+  """The command, where the checkout can't be imported."""
   return subprocess.run(
-      [sys.executable, '-P', '-c',
-       'from neg_contrast import __main__; __main__.run()', *flags],
+      [str(installed / 'bin' / 'neg-contrast'), *flags],
       cwd=cwd, env={**os.environ, 'PYTHONPATH': str(installed)},
       capture_output=True, text=True, check=False)
 
@@ -114,6 +116,17 @@ def test_a_plan_from_another_folder(installed, tmp_path, name):
   assert 'stage 1: training' in done.stdout
   assert 'checkpoints in workdirs/squad_stage2/checkpoints' in done.stdout
   assert not list(tmp_path.iterdir())
+
+
+def test_a_plan_ends_with_the_script(installed, tmp_path):
+  (tmp_path / 'texts').mkdir()
+  (tmp_path / 'texts' / 'a.txt').write_text('some words')
+  done = run(installed, tmp_path, '--config=split',
+             '--config.data.source=text:texts', '--plan')
+  assert done.returncode == 0, done.stderr
+  assert done.stdout.endswith(
+      '\nRun it:\nneg-contrast --config=split '
+      '--config.data.source=text:texts\n')
 
 
 def test_a_config_that_is_not_there(installed, tmp_path):

@@ -16,6 +16,7 @@ import numpy as np
 
 from neg_contrast import errors
 from neg_contrast.artifacts import atomic
+from neg_contrast.data.formats import files
 
 Ranking = list[tuple[str, float]]
 """(passage id, score) pairs, best first."""
@@ -207,7 +208,7 @@ def _parse_score(text: str, where: str) -> float:
       score = float(np.float32(float(text)))
   except ValueError:
     score = np.nan
-  if _is_of_python(text):
+  if files.is_of_python(text):
     score = np.nan
   if not np.isfinite(score):
     raise errors.UserError(f'{where}: the score {text!r} is no finite float32')
@@ -216,18 +217,13 @@ def _parse_score(text: str, where: str) -> float:
 
 def _parse_grade(text: str, where: str) -> int:
   try:
-    if _is_of_python(text):
+    if files.is_of_python(text):
       raise ValueError
     return int(text)
   except ValueError:
     raise errors.UserError(
         f'{where}: the grade {text!r} is not an integer'
     ) from None
-
-
-def _is_of_python(text: str) -> bool:
-  """Whether Python alone would read it as a number: 1_000, or ١."""
-  return '_' in text or not text.isascii()
 
 
 def _check_field(name: str, value: str) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 import jax
 
+from neg_contrast import terminal
 from neg_contrast.models import families, loading, pooling
 from neg_contrast.settings import config as config_lib
 from neg_contrast.settings import source_list
@@ -60,7 +61,7 @@ def model_card(model: loading.Model, facts: Facts) -> str:
       *_data(facts), *_training(facts), *_scores(facts),
       '## Limits', _limits(model),
   ]
-  return '\n\n'.join(paragraphs) + '\n'
+  return terminal.clean('\n\n'.join(paragraphs) + '\n')
 
 
 def _front_matter(facts: Facts) -> str:

@@ -11,6 +11,8 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from neg_contrast import terminal
+
 SERIES = 8
 """The page's style sheet defines the colours --series-0 to --series-7."""
 
@@ -89,7 +91,7 @@ def draw(
         buffer, format='svg', transparent=True,
         metadata=dict.fromkeys(('Date', 'Creator', 'Format', 'Type')),
     )
-  svg = buffer.getvalue()
+  svg = terminal.clean(buffer.getvalue())  # XML has no other characters.
   svg = svg[svg.index('<svg'):]
   # A style element would hold for the whole page.
   svg = re.sub('<style.*?</style>', '', svg, count=1, flags=re.DOTALL)

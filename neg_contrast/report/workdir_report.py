@@ -8,6 +8,7 @@ from typing import Any
 
 from absl import logging
 
+from neg_contrast import terminal
 from neg_contrast.artifacts import atomic
 from neg_contrast.artifacts import folders as folders_lib
 from neg_contrast.data import dataset as dataset_lib
@@ -97,7 +98,7 @@ def write_report(
   ), calibration=calibration))
   path = workdir / FILE
   with atomic.writing(path) as f:  # Names of files need not be UTF-8.
-    f.write(page.encode('utf-8', 'backslashreplace').decode())
+    f.write(terminal.clean(page.encode('utf-8', 'backslashreplace').decode()))
   logging.info('report: %s', path)
   return path
 

@@ -20,7 +20,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Int
 
-from neg_contrast import cpu, progress
+from neg_contrast import cpu, errors, progress
 from neg_contrast.batches import packed, packing, prefetch
 from neg_contrast.batches import row_length as row_length_lib
 from neg_contrast.models import by_name as model_lib
@@ -136,6 +136,7 @@ class TableEncoder:
 
     Raises:
       ValueError: the span cuts a block.
+      UserError: the memory does not suffice.
     """
     size = self.block_rows(lengths)
     span = range(len(lengths)) if span is None else span
@@ -150,7 +151,11 @@ class TableEncoder:
             first - span.start, row_length,
         ), range(span.start, span.stop, size), depth=1,
     )
-    with contextlib.closing(made):
+    less = (f'Set {errors.key("index.chunk_tokens")} below '
+            f'{self._chunk_tokens}')
+    with (
+        contextlib.closing(made), cpu.plain_memory_errors('encoding', less)
+    ):
       self._compute(tower_params, self._received(made), out, on_progress)
     return out
 

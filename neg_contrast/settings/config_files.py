@@ -8,6 +8,9 @@ import pathlib
 import re
 import runpy
 import traceback
+from typing import Any
+
+from ml_collections import config_dict
 
 from neg_contrast import errors
 
@@ -67,7 +70,7 @@ def check(path: pathlib.Path, argument: str | None) -> None:
   """
   try:
     get_config = runpy.run_path(str(path))['get_config']
-    get_config(*([] if argument is None else [argument]))
+    config = get_config(*([] if argument is None else [argument]))
   except errors.UserError as e:
     raise errors.UserError(f'{_line_of(e, path)}: {e}') from None
   except SyntaxError as e:
@@ -76,6 +79,16 @@ def check(path: pathlib.Path, argument: str | None) -> None:
     ) from None
   except Exception as e:
     raise errors.UserError(f'{_line_of(e, path)}: {_plain(e)}') from None
+  if not is_config(config):
+    raise errors.UserError(
+        f'{path}: get_config must return the config that base_config() began, '
+        f'and returns {"nothing" if config is None else type(config).__name__}'
+    )
+
+
+def is_config(value: Any) -> bool:
+  """Whether it may be what a config file returns."""
+  return isinstance(value, config_dict.ConfigDict)
 
 
 def _line_of(error: Exception, path: pathlib.Path) -> str:

@@ -204,13 +204,16 @@ class Trainer:
       The last state, and the progress with `finished` set.
 
     Raises:
-      UserError: the loss is not finite.
+      UserError: the loss is not finite, or the memory does not suffice.
       Interrupted: SIGTERM or SIGINT came, be it in the last evaluation;
         everything is saved. Several processes hear of it within a second or
         two, so that one that comes just before the end may come too late.
     """
     step, stop = int(state.step), None
-    with stop_signals.StopSignals() as signals:
+    with (
+        cpu.plain_memory_errors('a training step', _less_memory()),
+        stop_signals.StopSignals() as signals,
+    ):
       while step < self._schedule.total_steps and not (
           progress.finished or stop
       ):
@@ -328,6 +331,15 @@ class Trainer:
         f'{errors.key("optim.clip_norm")}=1.0 or '
         f'{errors.key("model.dtype")}=float32'
     )
+
+
+def _less_memory() -> str:
+  return (
+      f'Set a smaller {errors.key("data.batch_size")}, '
+      f'{errors.key("model.chunk_groups")}=-1 (dual encoders then encode as '
+      f'much of a batch at once as fits), {errors.key("model.remat")}=full, or '
+      'shorter texts'
+  )
 
 
 def judge(

@@ -71,7 +71,9 @@ def test_weights_that_are_none(tmp_path, weight):
   assert judged.judgements('test').weights.tolist() == [3, 0, 1]
 
 
-@pytest.mark.parametrize('line', ['q1\ta\t2', 'q1\ta\t2\tx', 'q1\ta\t2\t'])
+@pytest.mark.parametrize('line', [
+    'q1\ta\t2', 'q1\ta\t2\tx', 'q1\ta\t2\t', 'q1\ta\t2\t1_0',
+    'q1\ta\t2\t١'])
 def test_a_line_without_its_weight(tmp_path, line):
   with pytest.raises(errors.UserError, match=(
       'test.tsv:2: expected query-id, corpus-id, a whole-number score and a '
@@ -105,6 +107,7 @@ def test_a_column_of_own_data(tmp_path):
 @pytest.mark.parametrize(('weight', 'message'), [
     (-1, 'is -1.0; weights are'), ('nan', 'is nan; weights are'),
     ('much', "column \"weight\" holds 'much', not a number"),
+    ('1_0', "column \"weight\" holds '1_0', not a number"),
     (None, 'column "weight" holds None, not a number'),
     (float('nan'), 'column "weight" holds None, not a number'),
     (True, 'column "weight" holds True, not a number'),

@@ -119,6 +119,26 @@ def test_plan_marks_what_is_missing(root):
   assert 'registry' not in result.stderr  # Of Orbax, which we mean to override.
 
 
+@pytest.mark.parametrize('reader, message', [
+    ('full', 'No space left on device'), ('gone', 'Broken pipe')])
+def test_an_output_that_takes_nothing(root, reader, message):
+  if reader == 'full':
+    out = os.open('/dev/full', os.O_WRONLY)
+  else:
+    kept, out = os.pipe()
+    os.close(kept)
+  try:
+    result = subprocess.run([
+        sys.executable, '-m', 'neg_contrast.main', '--plan',
+        f'--config={root / "config.py"}', f'--workdir={root / "work"}',
+    ], cwd=processes.ROOT, stdout=out, stderr=subprocess.PIPE, text=True,
+        check=False)
+  finally:
+    os.close(out)
+  assert result.returncode == 2
+  assert result.stderr == f'error: standard output: {message}\n'
+
+
 def test_a_python_without_the_packages(root):
   del root
   result = subprocess.run([
@@ -131,11 +151,25 @@ def test_a_python_without_the_packages(root):
   assert result.stderr.count('\n') == 1
 
 
-def test_platforms_without_devices_are_told(root):
+@pytest.mark.parametrize('flags', [[], ['--config.seed=1']])
+@pytest.mark.parametrize('returned', ['dict(seed=1)', 'None'])
+def test_a_config_file_that_returns_none(tmp_path, returned, flags):
+  path = tmp_path / 'mine.py'
+  path.write_text(f'def get_config():\n  return {returned}\n')
+  result = processes.run(processes.command(f'--config={path}', *flags))
+  assert result.returncode == 2 and 'Traceback' not in result.stderr
+  assert f'error: {path}: get_config must return the config' in result.stderr
+
+
+@pytest.mark.parametrize('asked', [
+    {'JAX_PLATFORMS': 'cuda'},
+    {'JAX_PLATFORMS': 'cpu', 'JAX_PLATFORM_NAME': 'cuda'}])
+def test_platforms_without_devices_are_told(root, asked):
   result = subprocess.run([  # JAX reads its environment when it is imported.
       sys.executable, '-m', 'neg_contrast.main',
       f'--config={root / "config.py"}', f'--workdir={root / "work"}',
-  ], env={**os.environ, 'JAX_PLATFORMS': 'cuda'}, cwd=processes.ROOT,
+  ], env={**os.environ, **asked}, cwd=processes.ROOT,
       capture_output=True, text=True, check=False)
   assert result.returncode == 2 and 'Traceback' not in result.stderr
-  assert 'error: JAX_PLATFORMS=cuda: there is no such device' in result.stderr
+  assert '=cuda: there is no such device' in result.stderr
+  assert result.stderr.startswith('error: JAX_PLATFORMS=')

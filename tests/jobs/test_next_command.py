@@ -15,7 +15,7 @@ from tests import tiny
     ('neg_contrast/main.py', 'python -m neg_contrast.main '),
 ])
 def test_it_begins_as_this_one_did(monkeypatch, program, start):
-  monkeypatch.setattr(sys, 'argv', [program])
+  monkeypatch.setattr(sys, 'orig_argv', ['/elsewhere/bin/python', program])
   monkeypatch.setattr(sys, 'executable', '/elsewhere/bin/python')
   assert next_command.command('split').startswith(start + '--config=')
 

@@ -250,7 +250,7 @@ def test_card_is_valid_and_claims_nothing(tmp_path):
   assert 'max_seq_length = 9' in card.text
 
 
-HOSTILE = '<img src=x>](http://x) `a``b` **c** | d\n# e'
+HOSTILE = '<img src=x>](http://x) \x1b[2J `a``b` **c** | d\n# e'
 
 
 def test_everything_in_a_card_is_escaped(tmp_path):
@@ -270,7 +270,7 @@ def test_everything_in_a_card_is_escaped(tmp_path):
   model = dataclasses.replace(model, text=dataclasses.replace(
       model.text, query_prefix=HOSTILE))
   text = model_card.model_card(model, facts)
-  assert '/home/me' not in text
+  assert '/home/me' not in text and '\x1b' not in text
   page = markdown.MarkdownIt('commonmark').enable('table').render(
       text.partition('---\n')[2].partition('---\n')[2])
   for tag in ('<img', '<a ', '<strong', '<em'):

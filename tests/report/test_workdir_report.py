@@ -102,7 +102,9 @@ def page_of(workdir, config, dataset, model=None, negatives=None):
   path = reporting.write_report(workdir, config, dataset, model, negatives)
   assert path == workdir / 'report.html'
   assert not list(workdir.glob('*.partial'))
-  return test_page.Page(path.read_text(encoding='utf-8'))
+  text = path.read_text(encoding='utf-8')
+  assert '\x1b' not in text
+  return test_page.Page(text)
 
 
 def section(page, begin, end):

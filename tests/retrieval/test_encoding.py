@@ -4,7 +4,7 @@ import jax
 import numpy as np
 import pytest
 
-from neg_contrast import sharding
+from neg_contrast import errors, sharding
 from neg_contrast.data import sequences as sequences_lib
 from neg_contrast.models import dual_encoder
 from neg_contrast.retrieval import encoding
@@ -41,6 +41,20 @@ def test_spans_give_the_same_bytes():
   for first, last in ((64, 128), (0, 100), (128, 499)):
     with pytest.raises(ValueError, match='cuts a block of 128'):
       encode(span=range(first, last))
+
+
+def test_what_takes_too_much_memory(monkeypatch):
+  def encode(params, batch):
+    raise jax.errors.JaxRuntimeError('RESOURCE_EXHAUSTED: no memory')
+
+  monkeypatch.setattr(encoding, '_telling', lambda _: encode)
+  mesh = sharding.make_mesh(config_lib.MeshConfig(), jax.devices()[:1])
+  encoder = encoding.TableEncoder(dual_encoder.Encoder(
+      dual_encoder.EncoderSpec(tiny.bert_config(), 'mean')), mesh, 24, 20)
+  sequences = sequences_lib.listed([np.array([5, 6, 7])])
+  with pytest.raises(errors.UserError, match=(
+      r'encoding takes .*\. Set config\.index\.chunk_tokens below 20')):
+    encoder({}, sequences.take, sequences.lengths)
 
 
 def test_same_bytes_on_one_and_eight_devices_and_equal_to_single():

@@ -60,6 +60,9 @@ def get_config(arg=None):
      'mine.py:4: config argument "negativ=x": unknown key "negativ"; did you '
      'mean negatives?'),
     ('x = 1\n', 'mine.py: it has no function get_config'),
+    (_START, 'mine.py: get_config must return the config that base_config() '
+     'began, and returns nothing'),
+    (_START + '  return config.to_dict()\n', 'and returns dict'),
 ])
 def test_mistakes_in_a_config_file(code, message, tmp_path, monkeypatch):
   monkeypatch.chdir(tmp_path)

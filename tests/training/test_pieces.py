@@ -81,6 +81,26 @@ def fit(kept, step=lambda number: None, evaluate=lambda: None, steps=4,
   ).fit(state_lib.TrainState(np.int32(0), {}, {}), checkpoints.Progress())
 
 
+def test_a_step_that_takes_too_much_memory():
+  def step(number):
+    raise jax.errors.JaxRuntimeError(
+        'RESOURCE_EXHAUSTED: Out of memory allocating 9 bytes.\nmore')
+
+  with pytest.raises(errors.UserError, match=(
+      r'a training step takes .* 9 bytes\)\. Set a smaller '
+      r'config\.data\.batch_size, config\.model\.chunk_groups=-1 ')) as caught:
+    fit(Kept(), step)
+  assert len(str(caught.value).splitlines()) == 1
+
+
+def test_other_errors_of_a_step_are_left_alone():
+  def step(number):
+    raise jax.errors.JaxRuntimeError('INTERNAL: a bug')
+
+  with pytest.raises(jax.errors.JaxRuntimeError, match='INTERNAL'):
+    fit(Kept(), step)
+
+
 def send(number):
   os.kill(os.getpid(), number)
 

@@ -297,9 +297,14 @@ def _weighted(line: str) -> _Judged | None:
 def parse_weight(text: str) -> float | None:
   """A number, also one that is no `records.is_weight`; None: it is none."""
   try:
-    return float(text)
+    return None if is_of_python(text) else float(text)
   except ValueError:
     return None
+
+
+def is_of_python(text: str) -> bool:
+  """Whether Python alone would read it as a number: 1_000, or ١."""
+  return '_' in text or not text.isascii()
 
 
 def parse_grade(text: str) -> int | None:

@@ -60,7 +60,8 @@ def _data_flags(config: config_lib.DataConfig) -> list[str]:
 
 def program() -> str:
   """How this program was started, as far as that can be told."""
-  if pathlib.Path(sys.argv[0]).name == _SCRIPT:
+  # Of the script sys.argv[0] says nothing any more: see `__main__`.
+  if _SCRIPT in (pathlib.Path(one).name for one in sys.orig_argv[:2]):
     return _SCRIPT
   python = pathlib.Path(sys.executable)
   is_near = python.is_relative_to(pathlib.Path.cwd())
