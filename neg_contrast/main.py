@@ -7,6 +7,7 @@ once on each.
 """
 
 import atexit
+import errno
 import functools
 import logging as standard_logging
 import os
@@ -196,6 +197,8 @@ def _compile_report(config: config_lib.Config) -> str:
   )
 
 
+# What a place can't be called.
+_NO_NAMES = (errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR)
 _STATES = {'[done   ]': terminal.DIM, '[spared ]': terminal.DIM,
            '[MISSING]': terminal.RED}
 
@@ -319,13 +322,19 @@ def _run_on_screens() -> None:
     app.run(main, flags_parser=_parse_flags)
   except (errors.UserError, OSError) as e:
     failure = getattr(sys.stdout, 'failure', None)
-    if failure:  # A full disk, or as in `| head`: nobody reads on.
+    if failure:
       os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    elif isinstance(e, OSError):
+      if isinstance(failure, BrokenPipeError):  # As in `| head`.
+        sys.exit(1)
+      said = f'standard output: {failure.strerror}'
+    elif isinstance(e, errors.UserError):
+      said = str(e)
+    elif e.errno in _NO_NAMES:
+      said = str(errors.UserError(f'{e.filename}: {e.strerror}'))
+    else:
       raise
-    message = f'standard output: {failure.strerror}' if failure else e
     label = terminal.styled('error:', terminal.RED)
-    print(f'{label} {message}', file=sys.stderr)
+    print(f'{label} {said}', file=sys.stderr)
     sys.exit(2)
   except KeyboardInterrupt:
     print('\ninterrupted; the same command goes on with what is finished',

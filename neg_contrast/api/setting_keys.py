@@ -20,16 +20,17 @@ def keys_of(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def parse(
-    config: ml_collections.ConfigDict, keys: Mapping[str, Any]
+    config: ml_collections.ConfigDict, keys: Mapping[str, Any],
+    workdir: str = '',
 ) -> config_lib.Config:
-  """A config with some keys set.
+  """A config with some keys set; `workdir` as for `from_file`.
 
   Raises:
     UserError: a key or its value is wrong.
   """
   for key, value in keys.items():
     config_lib.set_key(config, key, value)
-  return config_lib.parse(config)
+  return config_lib.parse(rooted.put_trainings_under(config, workdir, keys))
 
 
 def checked(settings: Mapping[str, Any], **values: Any) -> config_lib.Config:
@@ -64,4 +65,4 @@ def from_file(
   """
   path = config_files.find(config_file)
   config = runpy.run_path(str(path))['get_config'](arg)
-  return parse(rooted.put_trainings_under(config, workdir, keys), keys)
+  return parse(config, keys, workdir)

@@ -110,7 +110,7 @@ class Config(keys.Section):
   generator: 'Config | None' = keys.key(None, counts=False)
   checkpoint: str = keys.key('', counts=False)
   candidates: str = keys.key('', counts=False)
-  query: str = keys.key('', counts=False)
+  query: str = keys.key('', keys.readable(), counts=False)
   query_features: str = keys.key('', counts=False)
   seed: int = keys.key(0, keys.from_to(0, 2**32 - 1))
   data: DataConfig = keys.section(DataConfig)

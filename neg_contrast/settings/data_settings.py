@@ -76,8 +76,10 @@ class DataConfig(keys.Section):
   test_split: str = keys.key('test', counts=False)
   split: str = keys.key('test', counts=False)
   drop_own_passage: bool | None = keys.key(None, counts=False)
-  query_prefix: str | None = keys.key(None, counts=keys.Changed())
-  passage_prefix: str | None = keys.key(None, counts=keys.Changed())
+  query_prefix: str | None = keys.key(
+      None, keys.readable(), counts=keys.Changed())
+  passage_prefix: str | None = keys.key(
+      None, keys.readable(), counts=keys.Changed())
   document: str = keys.key('reader', keys.one_of('reader', 'title'))
   word_deletion: float = keys.key(
       0.0, keys.at_least_below(0, 1), counts=keys.Changed()

@@ -147,6 +147,12 @@ def one_of(*known: str | Table) -> OneOf:
   return OneOf(known)
 
 
+def readable() -> Range:
+  """Text that a model reads; of places, other bytes than UTF-8 do as well."""
+  return Range(lambda value: value == value.encode('utf-8', 'replace').decode(),
+               'must be text; it holds bytes that are no UTF-8', 'UTF-8')
+
+
 def matching(pattern: str, text: str) -> Range:
   """Text of a form.
 
@@ -330,18 +336,9 @@ def check_type(name: str, value: Any, annotation: Any) -> None:
   for one in value if isinstance(value, tuple) else (value,):
     if isinstance(one, float) and not math.isfinite(one):
       raise errors.SettingError(name, value, 'must be finite')
-    problem = _problem(one) if isinstance(one, str) else None
+    problem = errors.bucket_problem(one) if isinstance(one, str) else None
     if problem:
       raise errors.SettingError(name, value, problem)
-
-
-def _problem(text: str) -> str | None:
-  """Why a text can't be a value of any key."""
-  try:
-    text.encode()
-  except UnicodeEncodeError:  # As Python keeps other bytes of a command.
-    return 'holds bytes that are no UTF-8; write it anew'
-  return errors.bucket_problem(text)
 
 
 def plain_type(annotation: Any) -> Any:

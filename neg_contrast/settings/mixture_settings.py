@@ -40,8 +40,8 @@ class SetConfig(keys.Section):
   document: str = keys.key('reader', keys.one_of('reader', 'title'))
   answer_words: int = keys.key(0, keys.at_least(0), counts=False)
   drop_own_passage: bool | None = keys.key(None, counts=False)
-  query_prefix: str | None = keys.key(None)
-  passage_prefix: str | None = keys.key(None)
+  query_prefix: str | None = keys.key(None, keys.readable())
+  passage_prefix: str | None = keys.key(None, keys.readable())
   negatives: tuple[str, ...] = keys.key((), each=source_list.FORM)
 
   def __post_init__(self):
