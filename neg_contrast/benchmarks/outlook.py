@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from neg_contrast import errors, sharding
 from neg_contrast.artifacts import artifact, plan
-from neg_contrast.benchmarks import expense, plan_costs
+from neg_contrast.benchmarks import expense, made_up, plan_costs
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import peek as peek_lib
 from neg_contrast.data import sources, thin_data
@@ -138,11 +138,12 @@ class _Look:
     return (one for one in self._needed if isinstance(one, kind))
 
   def _data(self) -> list[dataset_lib.Data]:
-    """What is read, prepared or not."""
+    """What is read, prepared or not; a benchmark makes texts up itself."""
     found = [need for one in self._needed for need in one.inputs().values()]
     return list(dict.fromkeys(
         one for one in (*self._needed, *found)
         if isinstance(one, dataset_lib.Data)
+        and not isinstance(one, made_up.MadeUpData)
     ))
 
   def _look_at_model(self, one: given.Checkpoint) -> None:
