@@ -1,6 +1,5 @@
 """Test set-up: eight simulated devices, shape checks on, data located."""
 
-import gc
 import os
 import pathlib
 import tempfile
@@ -40,7 +39,6 @@ install_import_hook([
     for path in (ROOT / 'neg_contrast').rglob('*.py')
     if 'jaxtyping' in path.read_text(encoding='utf-8')
 ], 'tests.check')
-gc.set_threshold(50_000, 20, 10)  # A traced program is many small objects.
 
 import pytest  # noqa: E402
 
