@@ -190,6 +190,15 @@ def test_a_port_that_is_taken():
     server.bind(serve_settings.ServeConfig(host='no.such.host.invalid'))
 
 
+def test_answers_do_not_wait_for_acknowledgements():
+  """Without it each takes 40 ms more."""
+  with server.bind(serve_settings.ServeConfig(port=0)) as bound:
+    bound.listen()
+    with (socket.create_connection(bound.getsockname()),
+          bound.accept()[0] as accepted):
+      assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
 @pytest.mark.skipif(BROWSER is None, reason='no Chromium here')
 def test_the_page_in_a_browser(port, served):
   """A query is typed; nothing that texts say is run; a phone shows it all."""
