@@ -113,8 +113,9 @@ class InvalidRecords:
       UserError: unless invalid records are to be skipped.
     """
     if not self.skips:
+      stop = '' if message.endswith('?') else '.'
       raise errors.UserError(
-          f'{where}: {message}. Repair it, or count and skip such records '
+          f'{where}: {message}{stop} Repair it, or count and skip such records '
           f'with --{errors.key("data.on_invalid")}=skip'
       )
     self.counts[kind] += 1

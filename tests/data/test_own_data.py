@@ -227,7 +227,7 @@ def test_rows_that_name_no_document_of_a_table(tmp_path, monkeypatch):
   table = tmp_path / 'faq.csv'
   table.write_text('question,document\na,refund\nb,refunds\nc,\n')
   spec = f'csv:{table}?documents={tmp_path}/docs.csv&test=0'
-  refused(spec, 'faq.csv:3: .* did you mean "refund"\\?. Repair',
+  refused(spec, 'faq.csv:3: .* did you mean "refund"\\? Repair',
           tmp_path / 'out')
   said = []
   monkeypatch.setattr(logging, 'warning',
