@@ -6,7 +6,6 @@ command goes on where an interrupted one stopped. On several hosts it is started
 once on each.
 """
 
-import atexit
 import errno
 import functools
 import logging as standard_logging
@@ -306,10 +305,11 @@ def _check_config_file(arguments: Sequence[str]) -> None:
 
 
 def _run() -> None:
-  # Who asks twice may ask while Python leaves already.
-  atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
-  with terminal.screens():
-    _run_on_screens()
+  try:
+    with terminal.screens():
+      _run_on_screens()
+  finally:  # Who asks twice may ask while Python leaves already.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def _run_on_screens() -> None:
