@@ -52,6 +52,7 @@ class Passages(artifact.Named):
   """
 
   kind = 'passages'
+  format = 2  # 2: ids have %20 where their documents' have a space.
   name = 'passages'
   data: dataset_lib.Data
   workdir: pathlib.Path

@@ -7,7 +7,7 @@ import ast
 import dataclasses
 import pathlib
 import runpy
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import ml_collections
@@ -41,11 +41,16 @@ class Source:
   workdir: str = ''
 
   def placed(
-      self, config: ml_collections.ConfigDict
+      self, config: ml_collections.ConfigDict, chosen: Iterable[str] = ()
   ) -> ml_collections.ConfigDict:
-    """A config of it, all of whose paths lie where the command says."""
+    """A config of it, all of whose paths lie where the command says.
+
+    Args:
+      config: stays as it is.
+      chosen: keys that a sweep sets, which stay as those of flags do.
+    """
     return rooted.put_under(rooted.put_trainings_under(
-        config, self.workdir, self.overrides
+        config, self.workdir, (*self.overrides, *chosen)
     ), self.root)
 
 
@@ -124,7 +129,7 @@ def _config(
   for key, value in chosen.items():
     if is_key[key]:
       config_lib.set_key(config, key, value_of(config, key, value))
-  parsed = config_lib.parse(source.placed(config))
+  parsed = config_lib.parse(source.placed(config, chosen))
   with errors.within('', name):
     jobs.check(parsed)
     study.check_cell(parsed)
