@@ -37,6 +37,7 @@ FOLDER = 'checkpoints'
 # Of an array that all devices hold, each writes a part, if that is so large.
 # Smaller ones take longer to cut than to write, and a program for each shape.
 _LEAST_PART_BYTES = 2**20
+_OPENINGS = 5  # Tries, each a fresh look at the folder.
 logging.get_absl_logger().disabled = True  # It warns of what is meant here.
 ocp.type_handlers.register_type_handler(
     jax.Array,
@@ -132,11 +133,22 @@ def reading(workdir: pathlib.Path) -> Iterator['Checkpoints']:
   Args:
     workdir: of the run.
   """
-  opened = Checkpoints(workdir)
+  opened = _open(workdir)
   try:
     yield opened
   finally:
     opened.close()
+
+
+def _open(workdir: pathlib.Path) -> 'Checkpoints':
+  """Opens them to read, though a training may replace them meanwhile.
+
+  Orbax lists the steps, and then looks at each: one may be gone by then.
+  """
+  for _ in range(_OPENINGS - 1):
+    with contextlib.suppress(FileNotFoundError):
+      return Checkpoints(workdir)
+  return Checkpoints(workdir)
 
 
 class Checkpoints:

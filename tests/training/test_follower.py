@@ -4,6 +4,7 @@ import json
 import pathlib
 import shutil
 
+import orbax.checkpoint as ocp
 import pytest
 
 from neg_contrast import errors, jobs
@@ -180,6 +181,27 @@ def test_a_checkpoint_that_is_replaced_is_passed_over(late, tmp_path):
   shutil.rmtree(work / 'checkpoints' / str(newest) / 'params')
   with pytest.raises(errors.UserError, match='checkpoints/'):
     follower_of(late, work).make(newest)
+
+
+def test_a_checkpoint_that_goes_while_they_are_listed(late, tmp_path):
+  work = tmp_path / 'work'
+  shutil.copytree(late / 'late' / 'checkpoints', work / 'checkpoints')
+  newest = max(int(path.name) for path in (work / 'checkpoints').glob('[0-9]*'))
+  shutil.copytree(work / 'checkpoints' / str(newest), work / 'checkpoints' / '1')
+  time_of = ocp.path.step.Metadata.commit_timestamp.fget
+  looked = []
+
+  def goes(self):
+    looked.append(self.step)
+    if self.step == 1:
+      shutil.rmtree(self.path)
+    return time_of(self)
+
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(ocp.path.step.Metadata, 'commit_timestamp', property(goes))
+    with checkpoints_lib.reading(work) as opened:
+      assert opened.latest_step() == newest
+  assert looked.count(1) == 1
 
 
 _TRAINS = '''
