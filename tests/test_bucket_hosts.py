@@ -9,11 +9,20 @@ import signal
 import pytest
 
 from neg_contrast.artifacts import buckets, leases, places
-from neg_contrast.data import prepared
-from neg_contrast.jobs import evaluate, mine, train
+from neg_contrast.data import prepared, tfds_records
+from neg_contrast.jobs import (
+  ensemble,
+  evaluate,
+  generate_questions,
+  mine,
+  train,
+  train_generator,
+)
+from neg_contrast.models import t5_config
 from neg_contrast.retrieval import bm25_folder
 from tests import bucket, hosts_worker, test_hosts, tiny
-from tests.jobs import test_train
+from tests.jobs import test_ensemble, test_stage1, test_train
+from tests.negatives import test_refresh
 
 TAKEN = f'{bucket.BUCKET}/taken'  # By another program.
 COUNTED = f'{bucket.BUCKET}/counted/corpus'  # Prepared, without postings.
@@ -24,6 +33,8 @@ MINING = {
     'negatives__depth': 20, 'negatives__pool_size': 10,
     'index__chunk_tokens': 1, 'index__table_rows': 32,
 }
+REFRESHED = {'evaluation__bm25': False, 'optim__learning_rate': 1e-3,
+             'index__table_rows': 64, 'index__chunk_tokens': 1}
 SEARCH = {
     'job': 'evaluate', 'evaluation__bm25': False, 'index__kind': 'scann',
     'index__shard_rows': 40, 'index__chunk_tokens': 1, 'index__table_rows': 32,
@@ -56,8 +67,68 @@ def folder(tmp_path_factory):
   return root
 
 
+def pairs_of(root):
+  """Settings of pairs with cuts, which go into a folder of their own."""
+  return {'synthetic__pairs': 'inverse_cloze', 'synthetic__per_passage': 2,
+          'synthetic__dir': f'{root}/pairs'}
+
+
+def round_trips_of(root):
+  """Settings of questions whose passages a model finds again."""
+  return {'synthetic__dir': f'{root}/found', 'synthetic__round_trip_rank': 4,
+          'synthetic__round_trip_checkpoint': f'{root}/model'}
+
+
 @pytest.fixture(scope='module')
-def far(folder, tmp_path_factory):
+def further(tmp_path_factory):
+  """Pairs, questions, an ensemble and negatives that are made again, by one."""
+  root = tmp_path_factory.mktemp('further')
+  asked, fused, fresh = (root / name for name in ('asked', 'fused', 'fresh'))
+  for folder in (asked, fused):
+    folder.mkdir()
+  tiny.write_beir(fresh / 'data', documents=60)
+  with pytest.MonkeyPatch.context() as patch:
+    hosts_worker.use_small_parts(patch.setattr)
+    patch.setitem(t5_config.T5_SIZES, 't5-nano', test_stage1.NANO)
+    tiny.run(train_generator.TrainGeneratorJob,
+             test_stage1.make_generator(asked), asked / 'generator')
+    for name, settings in (('written', {}), ('kept', round_trips_of(asked))):
+      tiny.run(generate_questions.GenerateQuestionsJob,
+               test_stage1.make_questions(asked, **settings), asked / name)
+    test_stage1.make_pairs(test_stage1.make_config(asked, **pairs_of(asked)))
+    tiny.run(ensemble.EnsembleJob,
+             test_ensemble.make_whole(fused, index__block_rows=8),
+             fused / 'work')
+    tiny.run(train.TrainJob, refreshed_of(fresh), fresh / 'work')
+  return root
+
+
+def refreshed_of(root):
+  """A training whose negatives are mined again."""
+  return tiny.make_config(root, **test_refresh.settings(root, **REFRESHED))
+
+
+def further_tasks(folder):
+  """What two processes do in the bucket, to equal `further`."""
+  asked, fused, fresh = (f'{bucket.BUCKET}/{name}'
+                         for name in ('asked', 'fused', 'fresh'))
+  at = lambda root, name, module, call, **settings: test_hosts.job(
+      folder, root, f'{root}/{name}', module=module, call=call, **settings)
+  stage1 = 'jobs.test_stage1'
+  return [
+      at(asked, 'by two', stage1, 'make_generator'),
+      at(asked, 'written', stage1, 'make_questions'),
+      at(asked, 'kept', stage1, 'make_questions', **round_trips_of(asked)),
+      ('pairs', test_hosts.config_file(
+          folder, asked, stage1, **pairs_of(asked))),
+      at(fused, 'work', 'jobs.test_ensemble', 'make_whole',
+         index__block_rows=8),
+      at(fresh, 'work', 'test_bucket_hosts', 'refreshed_of'),
+  ]
+
+
+@pytest.fixture(scope='module')
+def far(folder, further, tmp_path_factory):
   """The same in a bucket, by two processes and by four, with no common disk.
 
   Each has a cache of its own. The two train on a disk first; when they train in
@@ -70,8 +141,11 @@ def far(folder, tmp_path_factory):
     patch.setattr(buckets, '_TRUSTED_SECONDS', 0.0)
     for name in ('data', 'model'):
       bucket.upload(folder / name, f'{bucket.BUCKET}/{name}')
-    corpus = corpus_of(folder)
-    bucket.upload(corpus, COUNTED)
+    bucket.upload(corpus_of(folder), COUNTED)
+    for given in ('asked/data', 'asked/model', 'asked/generator', 'fused/data',
+                  'fused/model', 'fused/ada', 'fused/bob', 'fused/cleo',
+                  'fresh/data', 'fresh/model', 'fresh/work/pool'):
+      bucket.upload(further / given, f'{bucket.BUCKET}/{given}')
     patch.setattr(leases, 'RENEW_SECONDS', 0.3)
 
     def task(kind, place, job, settings, work=''):
@@ -94,6 +168,7 @@ def far(folder, tmp_path_factory):
       started = start(2, 'two', *begin('two'), ('count', COUNTED),
                       task('job', two, mine.MineJob, MINING),
                       task('job', two, evaluate.EvaluateJob, SEARCH),
+                      *further_tasks(caches),
                       task('command', f'{folder}/one', train.TrainJob, TRAINING,
                            folder / 'by two'), training)
       emulator.trouble = kill_at_last_save(started)
@@ -206,6 +281,71 @@ def test_two_build_an_index_as_one(folder):
   pick = lambda files: {path: data for path, data in files.items()
                         if path.parts[0] == 'EvaluateJob'}
   assert pick(near_files(folder / 'one')) == pick(far_files('two'))
+
+
+@pytest.mark.usefixtures('far')
+def test_two_store_the_same_pairs(further):
+  """Ids, judgements and cuts to the last byte; records as they are read."""
+  stored = []
+  for root in (further, places.path(bucket.BUCKET)):
+    folder = root / 'asked' / 'pairs' / 'pairs'
+    (manifest,) = folder.glob('*/manifest.json')
+    rows = tfds_records.Rows(manifest.parent / 'queries')
+    stored.append([
+        [str(row) for row in rows], manifest.parent.name,
+        json.loads(manifest.read_text())['fingerprint'],
+    ])
+  assert stored[0] == stored[1] and len(stored[0][0]) > 24
+  name = f'asked/pairs/pairs/{stored[0][1]}'
+  near = near_files(further / name)
+  assert near == far_files(name)
+  assert 'cuts.npy' in {path.name for path in near}
+
+
+@pytest.mark.usefixtures('far')
+def test_two_train_a_generator_and_write_the_same(further):
+  both = places.path(f'{bucket.BUCKET}/asked/by two')
+  test_hosts.assert_near(
+      test_train.losses_of(further / 'asked' / 'generator'),
+      test_train.losses_of(both))
+  assert len(list((both / test_stage1.shown_questions.FOLDER).iterdir())) == 2
+  for name in ('synthetic', 'written', 'found', 'kept'):
+    near = near_files(further / 'asked' / name)
+    assert near == far_files(f'asked/{name}')
+    assert len(near) > 2, name
+  assert [path for path in near_files(further / 'asked' / 'found')
+          if 'round-trip' in str(path)]
+
+
+@pytest.mark.usefixtures('far')
+def test_two_fuse_the_same(further):
+  """BM25, members, fusions and their weights."""
+  near, far = near_files(further / 'fused'), far_files('fused')
+  for name in ('work/evaluation', 'work/weights', 'prepared'):
+    pick = lambda files: {
+        re.sub('beir-data-[0-9a-f]{8}', 'beir-data', str(path)): data
+        for path, data in files.items()
+        if str(path).startswith(name)}  # noqa: B023
+    assert pick(near) == pick(far)
+  assert len({path.parts[2] for path in far
+              if str(path).startswith('work/evaluation')}) >= 7
+  assert len([path for path in far if 'bm25_rankings' in path.parts]) > 4
+
+
+@pytest.mark.usefixtures('far')
+def test_two_make_pools_again_as_one(further):
+  """8 devices, and 2 x 2: they divide encoding and filters, and search."""
+  alone = further / 'fresh' / 'work'
+  both = places.path(f'{bucket.BUCKET}/fresh/work')
+  test_hosts.assert_near(
+      test_train.losses_of(alone), test_train.losses_of(both))
+  wanted, found = map(test_refresh.generations, (alone, both))
+  assert list(wanted) == list(found) == [4, 8]
+  for step, arrays in wanted.items():
+    test_refresh.assert_alike(arrays, found[step])
+  told = [record['step'] for record in test_hosts.records_of(both)
+          if 'refresh' in record]
+  assert told == [5, 9]
 
 
 def test_nothing_is_left_or_lies_elsewhere(far):

@@ -4,7 +4,6 @@ import json
 import os
 import pathlib
 import re
-import shutil
 import signal
 import socket
 import subprocess
@@ -19,27 +18,17 @@ from jax.sharding import NamedSharding, PartitionSpec
 from neg_contrast import hosts, sharding
 from neg_contrast.artifacts import checkpoints, folders
 from neg_contrast.data import tfds_records
-from neg_contrast.jobs import (
-  ensemble,
-  evaluate,
-  generate_questions,
-  mine,
-  train,
-  train_generator,
-)
-from neg_contrast.models import t5_config
+from neg_contrast.jobs import evaluate, mine, train
 from neg_contrast.retrieval import mesh_search
 from neg_contrast.settings import config as config_lib
 from tests import hosts_worker, processes, tiny
 from tests.jobs import (
-  test_ensemble,
   test_mixture,
   test_nce_bias,
   test_stage1,
   test_train,
   test_train_retrieved,
 )
-from tests.negatives import test_refresh
 from tests.retrieval import test_mesh_search
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -88,13 +77,13 @@ def outputs_of(started, codes=(0,)):
 
 
 def config_file(folder, root, module='tiny', call='make_config', **overrides):
-  """A file for --config; the config of a call on a folder."""
+  """A file for --config; the config of a call on a folder, anywhere."""
   path = folder / f'config{len(list(folder.glob("config*.py")))}.py'
   path.write_text(
-      'import pathlib\n'
+      'from neg_contrast.artifacts import places\n'
       f'import tests.{module}\n\n\n'
       'def get_config():\n'
-      f'  return tests.{module}.{call}(pathlib.Path({str(root)!r}), '
+      f'  return tests.{module}.{call}(places.path({str(root)!r}), '
       f'**{overrides!r})\n'
   )
   return path
@@ -121,26 +110,15 @@ def root(tmp_path_factory):
   tiny.write_model(folder / 'mined' / 'model')
   with pytest.MonkeyPatch.context() as patch:
     hosts_worker.use_small_parts(patch.setattr)
-    patch.setitem(t5_config.T5_SIZES, 't5-nano', test_stage1.NANO)
     tiny.run(mine.MineJob,
              tiny.make_config(folder / 'mined', **mining_of(folder, 'alone')),
              folder / 'mined' / 'alone' / 'work')
     tiny.run(evaluate.EvaluateJob,
              tiny.make_config(folder / 'mined', **evaluation_of(folder)),
              folder / 'mined' / 'alone' / 'scann')
-    written = folder / 'questions'
-    written.mkdir()
-    tiny.run(train_generator.TrainGeneratorJob,
-             test_stage1.make_generator(written), written / 'generator')
-    tiny.run(generate_questions.GenerateQuestionsJob,
-             test_stage1.make_questions(
-                 written, synthetic__dir=str(written / 'alone')),
-             written / 'a')
+    (folder / 'questions').mkdir()
     test_stage1.make_pairs(test_stage1.make_config(
-        written, **pairs_of(written, 'alone')))
-    tiny.run(ensemble.EnsembleJob, test_ensemble.make_whole(
-        folder / 'fused', **fused_of(folder / 'fused', 'alone')),
-             folder / 'fused' / 'alone')
+        folder / 'questions', **pairs_of(folder / 'questions', 'alone')))
   return folder
 
 
@@ -148,12 +126,6 @@ def pairs_of(root, name):
   """Settings of pairs with cuts, which go into a folder of this name."""
   return {'synthetic__pairs': 'inverse_cloze', 'synthetic__per_passage': 2,
           'synthetic__dir': str(root / 'pairs' / name)}
-
-
-def fused_of(root, name):
-  """Settings of an ensemble, with a prepared corpus of its own."""
-  return {'data__prepared_dir': str(root / f'prepared-{name}'),
-          'index__block_rows': 8}
 
 
 def mining_of(root, name):
@@ -208,8 +180,6 @@ def together(root, tmp_path_factory):
       **mining_of(root, name))
   (saved,) = digests(start(
       4, 2, ('save', root), mining('four'), pairs('four')))
-  questions = dict(module='jobs.test_stage1', call='make_questions',
-                   synthetic__dir=str(root / 'questions' / 'divided'))
   return saved, outputs_of(start(
       2, 2,
       ('hosts',),
@@ -222,15 +192,6 @@ def together(root, tmp_path_factory):
       mining('both'), pairs('both'),
       job(folder, root / 'mined', root / 'mined' / 'both' / 'scann',
           **evaluation_of(root)),
-      job(folder, root / 'fused', root / 'fused' / 'both',
-          module='jobs.test_ensemble', call='make_whole',
-          **fused_of(root / 'fused', 'both')),
-      job(folder, root / 'questions', root / 'questions' / 'both',
-          module='jobs.test_stage1', call='make_generator'),
-      job(folder, root / 'questions', root / 'questions' / 'b', **questions),
-      job(folder, root / 'questions', root / 'questions' / 'found', **questions,
-          synthetic__round_trip_rank=4,
-          synthetic__round_trip_checkpoint=str(root / 'questions' / 'model')),
   ))
 
 
@@ -362,27 +323,6 @@ def test_four_processes_train_as_one(wide, tmp_path):
           one['model'][name], rel=1e-3)
 
 
-def test_two_processes_make_pools_again_as_one(tmp_path):
-  """8 devices, and 2 x 2: they divide encoding and filters, and search."""
-  tiny.write_beir(tmp_path / 'data', documents=60)
-  settings = test_refresh.settings(
-      tmp_path, index__table_rows=64, index__chunk_tokens=1,
-      optim__learning_rate=1e-3)
-  tiny.train_only(tmp_path, tmp_path / 'alone', **settings)
-  both = tmp_path / 'both'
-  shutil.copytree(tmp_path / 'alone' / 'pool', both / 'pool')
-  outputs_of(start(2, 2, ('train', tmp_path, both, settings)))
-  assert_near(test_train.losses_of(tmp_path / 'alone'),
-              test_train.losses_of(both))
-  wanted, found = map(test_refresh.generations, (tmp_path / 'alone', both))
-  assert list(wanted) == list(found) == [4, 8]
-  for step, arrays in wanted.items():
-    test_refresh.assert_alike(arrays, found[step])
-  told = [record['step'] for record in records_of(both)
-          if 'refresh' in record]
-  assert told == [5, 9]
-
-
 def wait_for(condition, started):
   end = time.monotonic() + 600
   while time.monotonic() < end and not condition():
@@ -489,53 +429,6 @@ def test_processes_store_the_same_pairs(root):
     ])
   assert stored[0] == stored[1] == stored[2]
   assert 'cuts.npy' in {path.name for path in stored[0][0]}
-
-
-@pytest.mark.usefixtures('together')
-def test_two_processes_fuse_the_same(root):
-  """BM25, members, fusions and their weights."""
-  alone, both = (root / 'fused' / name for name in ('alone', 'both'))
-  for name in ('evaluation', 'weights'):
-    assert files_of(alone / name) == files_of(both / name)
-  assert len(list((alone / 'evaluation').iterdir())) >= 7
-  tuned = [json.loads((work / 'weights' / 'manifest.json').read_text())['tuned']
-           for work in (alone, both)]
-  assert tuned[0] == tuned[1]
-  kept = [files_of(root / 'fused' / f'prepared-{name}' / 'bm25_rankings')
-          for name in ('alone', 'both')]
-  assert kept[0] == kept[1] and len(kept[0]) > 4
-
-
-@pytest.mark.usefixtures('together')
-def test_a_model_finds_the_same_questions_again_by_two(root, tmp_path):
-  """Round trips by search on the mesh: each shard is read by all."""
-  folder = root / 'questions'
-  config = dict(synthetic__round_trip_rank=4,
-                synthetic__round_trip_checkpoint=str(folder / 'model'))
-  with pytest.MonkeyPatch.context() as patch:
-    hosts_worker.use_small_parts(patch.setattr)
-    patch.setitem(t5_config.T5_SIZES, 't5-nano', test_stage1.NANO)
-    tiny.run(generate_questions.GenerateQuestionsJob,
-             test_stage1.make_questions(
-                 folder, synthetic__dir=str(folder / 'alone'), **config),
-             tmp_path / 'alone')
-  of = lambda name: {
-      path.relative_to(folder / name): path.read_bytes()
-      for path in (folder / name).rglob('*round-trip*/*/pairs.jsonl')}
-  assert of('alone') == of('divided') and len(of('alone')) > 2
-  assert files_of(tmp_path / 'alone') == files_of(folder / 'found')
-
-
-@pytest.mark.usefixtures('together')
-def test_two_processes_train_a_generator_and_write_the_same(root):
-  folder = root / 'questions'
-  assert_near(test_train.losses_of(folder / 'generator'),
-              test_train.losses_of(folder / 'both'))
-  shown = test_stage1.shown_questions.FOLDER
-  assert len(list((folder / 'both' / shown).iterdir())) == 2
-  alone = files_of(folder / 'alone')
-  assert alone and alone == files_of(folder / 'divided')
-  assert files_of(folder / 'a') == files_of(folder / 'b')
 
 
 def test_what_processes_tell_each_other(together):

@@ -80,7 +80,7 @@ def _words() -> list[str]:
   return words
 
 
-class _Watch:
+class Watch:
   """CPU time and peaks of memory of a process and those that it starts.
 
   It looks in a thread; what a process does after the last look is not counted.
@@ -123,14 +123,14 @@ class _Watch:
 
 def _measure(
     step: str, root: pathlib.Path, runner: str, workers: int
-) -> tuple[float, _Watch]:
+) -> tuple[float, Watch]:
   """Seconds of a step, and what was seen of it."""
   began = time.monotonic()
   process = subprocess.Popen(
       [sys.executable, '-c', _STEPS[step], f'beir:{root / "data"}',
        str(root / f'prepared-{runner}-{workers}'), str(workers), runner],
   )
-  watch = _Watch(process.pid)
+  watch = Watch(process.pid)
   process.wait()
   seconds = time.monotonic() - began
   watch.join()

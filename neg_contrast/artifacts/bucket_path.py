@@ -130,6 +130,10 @@ class BucketPath(pathlib.PosixPath):
       raise NotImplementedError(f'{self}: objects are written as a whole')
     return self.copy_now().open(mode, *args, **kwargs)
 
+  def in_ranges(self) -> 'RangedPath':
+    """The same, for who reads a part of the object alone."""
+    return RangedPath(str(self))
+
   def copy_now(self) -> pathlib.Path:
     """Its copy, fetched unless it is here already."""
     return fetched.current(str(self))
@@ -170,3 +174,15 @@ class BucketPath(pathlib.PosixPath):
   def rmdir(self) -> None:
     """Refused: `places.remove` removes folders."""
     raise NotImplementedError(f'{self}: buckets have no empty folders')
+
+
+class RangedPath(BucketPath):
+  """One that `open` reads in ranges: no copy is fetched."""
+
+  __slots__ = ()
+
+  def open(self, mode: str = 'r', *args: Any, **kwargs: Any) -> Any:
+    """Opens the object for reading bytes, and its copy for reading text."""
+    if mode != 'rb':
+      return super().open(mode, *args, **kwargs)
+    return buckets.opened(str(self))

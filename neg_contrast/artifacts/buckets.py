@@ -9,6 +9,7 @@ import contextlib
 import dataclasses
 import datetime
 import errno
+import io
 import pathlib
 import time
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ _REFUSED = (401, 403)
 _INSTALL = ('needs the package gcsfs: pip install -r '
             'launch/requirements-gcs.txt, or "neg_contrast[gcs]"')
 _TRUSTED_SECONDS = 10.0
+_RANGE_BYTES = 1 << 22
 _seen: dict[str, tuple[float, 'Found']] = {}  # Objects, and when.
 
 
@@ -222,6 +224,48 @@ def blocks(address: str, size: int) -> Iterator[bytes]:
       if not block:
         return
       yield block
+
+
+def opened(address: str) -> io.BufferedReader:
+  """An object, of which what is read comes in ranges and no file keeps it.
+
+  Raises as `talking`, while it is read too.
+  """
+  with talking(address):
+    return io.BufferedReader(_Ranges(address), _RANGE_BYTES)
+
+
+class _Ranges(io.RawIOBase):
+  """The bytes of an object."""
+
+  def __init__(self, address: str):
+    """Asks how long it is."""
+    self._address = address
+    self._stream = _system(address).open(
+        address, 'rb', block_size=_RANGE_BYTES, cache_type='readahead')
+
+  def readable(self) -> bool:
+    """It is."""
+    return True
+
+  def seekable(self) -> bool:
+    """It is."""
+    return True
+
+  def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+    """Moves to a byte."""
+    return self._stream.seek(offset, whence)
+
+  def tell(self) -> int:
+    """The byte that comes next."""
+    return self._stream.tell()
+
+  def readinto(self, buffer: Any) -> int:
+    """Reads what comes next; raises as `talking`."""
+    with talking(self._address):
+      data = self._stream.read(len(buffer))
+    buffer[: len(data)] = data
+    return len(data)
 
 
 def remove(address: str) -> None:

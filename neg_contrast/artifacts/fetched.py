@@ -59,6 +59,15 @@ def copy_of(address: str) -> pathlib.Path:
   return place() / 'copies' / _key(address)
 
 
+def address_of(copy: pathlib.Path) -> str | None:
+  """What a file or folder stands for; None: it is no copy."""
+  copies = place() / 'copies'
+  if not copy.is_relative_to(copies):
+    return None
+  scheme, _, key = copy.relative_to(copies).as_posix().partition('/')
+  return f'{scheme}://{key}'
+
+
 def current(address: str) -> pathlib.Path:
   """The copy of an object, fetched unless it is here already.
 

@@ -82,6 +82,28 @@ def on_disk(place: pathlib.Path) -> pathlib.Path:
   return place.copy if isinstance(place, bucket_path.BucketPath) else place
 
 
+def seen_by_all(near: pathlib.Path) -> pathlib.Path:
+  """Where other machines see what stands on this disk for a bucket's; itself
+  where it stands for nothing."""
+  address = None if is_remote(near) else fetched.address_of(near)
+  return near if address is None else bucket_path.BucketPath(address)
+
+
+def in_ranges(place: pathlib.Path) -> pathlib.Path:
+  """The same file, for who reads some of its bytes: none is fetched whole."""
+  return (place.in_ranges() if isinstance(place, bucket_path.BucketPath)
+          else place)
+
+
+def bring(place: pathlib.Path, near: pathlib.Path) -> None:
+  """Moves a file to this disk."""
+  if is_remote(place):
+    os.replace(local(place), near)
+    place.unlink()
+  else:
+    os.replace(place, near)
+
+
 def matching(pattern: str) -> list[pathlib.Path]:
   """What is there under names of a pattern, see `glob`, by name."""
   whole = path(pattern)

@@ -17,12 +17,12 @@ import hashlib
 import itertools
 import json
 import pathlib
-import shutil
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from neg_contrast import beams, errors
+from neg_contrast.artifacts import places
 from neg_contrast.data import (
     beam_tasks,
     corpus_writer,
@@ -47,12 +47,11 @@ class BeamCorpusWriter(corpus_writer.CorpusWriter):
     lines = records.in_lines(self._source)
     if kind != 'passages' or lines is None:
       return super()._write_records(kind, fields, read)
-    scratch = self._folder / 'beam'
-    scratch.mkdir()
+    scratch = beams.share(self._folder / 'beam')
     rows = self._read(lines, beam_tasks.Scratch(scratch))
     worlds = self._worlds_of[kind] = array.array('i')
     if not rows.begins[-1]:
-      shutil.rmtree(scratch)
+      places.remove(scratch)
       return _Sorted(self._folder / kind, rows, 0), ''
     rows = self._drop(rows, _sort_ids(rows))
     sorter = _Sorted(self._folder / kind, rows,
@@ -112,7 +111,7 @@ class BeamCorpusWriter(corpus_writer.CorpusWriter):
       read = packed_files.read(rows.scratch.records(piece))
       for _ in self._without('passages', read, kinds.tolist()):
         pass
-    np.save(rows.dropped_file, repeats[0])
+    beams.save(rows.dropped_file, repeats[0])
     return dataclasses.replace(rows, has_repeats=True)
 
 
@@ -167,7 +166,7 @@ class _Sorted:
     by_hash = beam_tasks.ByHash(-(-self.count // _PART_ROWS))
     beams.run('storing passages', [
         beams.Each(
-            beam_tasks.StoreShard(self.rows, _shard_rows(), self.path),
+            beam_tasks.StoreShard(self.rows, _shard_rows()),
             list(self._shards),
         ),
         *(beams.Grouped(
@@ -175,6 +174,9 @@ class _Sorted:
             beam_tasks.FirstRows(scratch), _numbers(self.rows),
         ) for kind in ('text', 'document')),
     ])
+    for shard in self._shards:
+      places.bring(scratch.part('rows', shard),
+                   tfds_records.place(self.path, shard))
     tfds_records.finish(self.path, fields, [
         tuple(json.loads(scratch.part('shard', shard).read_text()))
         for shard in self._shards
@@ -239,7 +241,7 @@ class _Sorted:
 
   def close(self) -> None:
     """Removes the scratch files."""
-    shutil.rmtree(self.rows.scratch.folder, ignore_errors=True)
+    places.remove(self.rows.scratch.folder)
 
 
 def _numbers(rows: beam_tasks.Rows) -> list[int]:

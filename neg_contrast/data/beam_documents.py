@@ -65,13 +65,16 @@ def write(
     prepared: its passages are the documents.
     cut: finds the passages of a document.
     path: of `corpus.jsonl`.
-    scratch: a folder that all workers see and that is not there yet; it is
-      removed.
+    scratch: place of a folder, see `beams.shared`.
 
   Returns:
     As `cut_documents.write`.
   """
-  scratch.mkdir()
+  with beams.shared(scratch) as seen:
+    return _write(prepared, cut, path, seen)
+
+
+def _write(prepared, cut, path, scratch) -> dict[str, int]:
   parts = range(-(-len(prepared.passages) // _PART_DOCUMENTS))
   beams.run('cutting documents', [beams.Each(
       _CutPart(prepared.corpus_folder, cut, scratch, _PART_DOCUMENTS),
@@ -83,5 +86,4 @@ def write(
       with open(scratch / f'lines-{part}', 'rb') as f:
         shutil.copyfileobj(f, lines)
       counts.update(json.loads((scratch / f'counts-{part}').read_text()))
-  shutil.rmtree(scratch)
   return dict(counts)

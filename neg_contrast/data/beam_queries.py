@@ -7,7 +7,6 @@ process holds 24 bytes a pair.
 
 import dataclasses
 import pathlib
-import shutil
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -74,9 +73,7 @@ class _SortCodes:
         ('pairs', np.stack([numbers, numbers[first][which.ravel()]])),
         ('order', numbers[first]),
     ):
-      with (beams.putting(self.folder / f'{name}-{part:06d}.npy') as path,
-            open(path, 'wb') as f):
-        np.save(f, values, allow_pickle=False)
+      beams.save(self.folder / f'{name}-{part:06d}.npy', values)
 
 
 def _sortable(keys: np.ndarray) -> np.ndarray:
@@ -92,11 +89,16 @@ def equal_queries(
 
   Args:
     files: `.npy`, `[pairs, 10] uint8`: what stands for the query of each pair.
-    scratch: a folder that all workers see; it is removed.
+    scratch: place of a folder, see `beams.shared`.
 
   Returns:
     As `pair_writer.equal_queries`.
   """
+  with beams.shared(scratch) as seen:
+    return _equal_queries(files, seen)
+
+
+def _equal_queries(files, scratch):
   counts = [len(np.load(file, mmap_mode='r')) for file in files]
   ends = np.cumsum(counts)
   pairs = int(ends[-1])
@@ -114,5 +116,4 @@ def equal_queries(
   order = np.concatenate([
       np.load(path) for path in sorted(scratch.glob('order-*.npy'))
   ])
-  shutil.rmtree(scratch)
   return row_of[first_of], np.flatnonzero(is_first), row_of[order]

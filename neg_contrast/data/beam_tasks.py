@@ -275,7 +275,7 @@ class FirstRows:
                     key=lambda one: one[-1])
     pairs = np.array([(row, first_of.setdefault(value, row))
                       for value, row in values], np.int64)
-    _save(self.scratch.part(*key), pairs.T)
+    beams.save(self.scratch.part(*key), pairs.T)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -307,13 +307,13 @@ class SortIds:
       last, first_content = name, content
       rows.append(row)
       names.append(name)
-    _save(self.scratch.part('repeats', key[1]),
+    beams.save(self.scratch.part('repeats', key[1]),
           np.array(repeats, np.int64).reshape(-1, 2).T)
     with beams.putting(self.scratch.part('names', key[1])) as path:
       path.write_bytes(b''.join(names))
-    _save(self.scratch.part('lengths', key[1]),
+    beams.save(self.scratch.part('lengths', key[1]),
           np.array(list(map(len, names)), np.int64))
-    _save(self.scratch.part('ids', key[1]), np.array(rows, np.int64))
+    beams.save(self.scratch.part('ids', key[1]), np.array(rows, np.int64))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -323,12 +323,10 @@ class StoreShard:
   Attributes:
     rows: of the pieces.
     size: rows of a shard.
-    folder: of the data set.
   """
 
   rows: Rows
   size: int
-  folder: pathlib.Path
 
   def __call__(self, shard: int) -> None:
     """Writes a shard, its ids, their worlds, and what is digested."""
@@ -338,7 +336,7 @@ class StoreShard:
     if done.exists():
       return
     names, lengths, worlds = [], [], []
-    with (beams.putting(tfds_records.place(self.folder, shard)) as path,
+    with (beams.putting(scratch.part('rows', shard)) as path,
           beams.putting(scratch.part('digested', shard)) as digested,
           open(digested, 'wb') as f):
       file = tfds_records.Shard(path)
@@ -349,7 +347,7 @@ class StoreShard:
         lengths.append(len(name))
         worlds.append(world)
       file.close()
-    _save(scratch.part('id_lengths', shard), np.array(lengths, np.int64))
+    beams.save(scratch.part('id_lengths', shard), np.array(lengths, np.int64))
     with beams.putting(scratch.part('id_bytes', shard)) as path:
       path.write_bytes(b''.join(names))
     if any(worlds):
@@ -370,8 +368,3 @@ class StoreShard:
       for first, some in self.rows.records(number, names):
         low, high = max(begin - first, 0), max(end - first, 0)
         yield from some[low:high]
-
-
-def _save(path: pathlib.Path, array: np.ndarray) -> None:
-  with beams.putting(path) as partial, open(partial, 'wb') as f:
-    np.save(f, array, allow_pickle=False)

@@ -89,8 +89,11 @@ def write(
     folder: of the store, a scratch folder.
     fields: of the texts.
   """
-  scratch = folder / 'beam'
-  scratch.mkdir()
+  with beams.shared(folder / 'beam') as scratch:
+    return _write(texts, encoder, folder, fields, scratch)
+
+
+def _write(texts, encoder, folder, fields, scratch) -> int:
   parts = range(-(-len(texts) // _PART_ROWS))
   beams.run('tokenizing', [beams.Each(
       _TokenizePart(texts, encoder, scratch, _PART_ROWS, fields), list(parts)
@@ -107,7 +110,6 @@ def write(
             scratch / f'{field}-lengths-{part}', np.int64))
         offsets.write(ends.tobytes())
         end = int(ends[-1])
-  shutil.rmtree(scratch)
   return len(texts)
 
 

@@ -151,7 +151,6 @@ class PairWriter:
     del part, manifest
     codes = self._files.all('codes', np.uint8, synthetic_pairs.CODE_BYTES)
     if beams.is_chosen():
-      (scratch / 'beam').mkdir()
       rows, first, ascending = beam_queries.equal_queries(
           self._files.of('codes'), scratch / 'beam'
       )

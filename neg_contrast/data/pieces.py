@@ -13,6 +13,7 @@ import itertools
 import pathlib
 from collections.abc import Iterator, Sequence
 
+from neg_contrast.artifacts import places
 from neg_contrast.data.formats import line_blocks
 
 PIECE_BYTES = 1 << 26
@@ -49,7 +50,7 @@ def divide(
     UserError: a file is missing.
   """
   pieces = []
-  for path in paths:
+  for path in map(places.in_ranges, paths):
     with line_blocks.open_text(path) as f:
       is_whole = isinstance(f.raw, gzip.GzipFile)
     length = path.stat().st_size

@@ -147,7 +147,8 @@ def _write_failures(path: pathlib.Path) -> Iterator[None]:
 class Rows(Sequence[dict[str, Any]]):
   """The rows of a finished data set; texts are bytes.
 
-  A shard is verified as a whole before the first of its rows is read.
+  A shard is fetched, if it lies in a bucket, and verified as a whole before the
+  first of its rows is read.
   """
 
   def __init__(self, folder: pathlib.Path):
@@ -157,17 +158,18 @@ class Rows(Sequence[dict[str, Any]]):
       UserError: a file is missing or damaged.
     """
     self._folder = folder
-    here = places.local_folder(folder)
+    here = places.local_folder(folder, *_DESCRIPTIONS)
     for name in _DESCRIPTIONS:
       self._map(folder / name).check()
     with self._reading():
       builder = tfds.builder_from_directory(str(here))
       split = builder.info.splits[_SPLIT]
       self._ends = np.cumsum(split.shard_lengths)
-      self._shards = [self._map(folder / os.path.basename(path))
+      self._shards = [folder / os.path.basename(path)
                       for path in split.filepaths]
       self._fields = tuple(builder.info.features)
-      # It takes six times as long to make examples of the bytes.
+      # It opens a shard when its first row is read. To make examples of the
+      # bytes would take it six times as long.
       self._source = builder.as_data_source(
           _SPLIT, deserialize_method=decode.DeserializeMethod.RAW_BYTES
       )
@@ -195,7 +197,7 @@ class Rows(Sequence[dict[str, Any]]):
         raise IndexError(f'row {row} of {len(self)}')
     for shard in np.unique(np.searchsorted(self._ends, rows, 'right')):
       if not self._is_verified[shard]:
-        self._shards[shard].check()
+        self._map(self._shards[shard]).check()
         self._is_verified[shard] = True
     with self._reading():
       return list(map(self._example, self._source.__getitems__(rows)))

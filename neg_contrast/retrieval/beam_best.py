@@ -5,8 +5,10 @@ largest of a query are its best, in the one order of `hits.py`, so that Beam's
 own Top.PerKey merges them.
 """
 
+import contextlib
 import dataclasses
 import pathlib
+import uuid
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -58,14 +60,19 @@ class _Merge:
     keys = np.full((_QUERIES_OF_A_FILE, self.depth), best_keys.NOTHING)
     for query, best in merged:
       keys[query % _QUERIES_OF_A_FILE, : len(best)] = best
-    with (beams.putting(self.scratch / f'best-{number}.npy') as path,
-          open(path, 'wb') as f):
-      np.save(f, keys, allow_pickle=False)
+    beams.save(self.scratch / f'best-{number}.npy', keys)
 
 
 def _with_file(query: int, best: list[int]) -> tuple[int, tuple]:
   """The number of the file that a query's best are written to."""
   return query // _QUERIES_OF_A_FILE, (query, best)
+
+
+def scratch_in(
+    folder: pathlib.Path
+) -> contextlib.AbstractContextManager[pathlib.Path]:
+  """A folder in another, which all workers see, for one search."""
+  return beams.shared(folder / f'beam-{uuid.uuid4()}')
 
 
 def search(
@@ -86,7 +93,7 @@ def search(
     queries: how many.
     depth: passages of a query.
     tie_ranks: `[passages] int32`, see `hits.tie_ranks`.
-    scratch: a folder that all workers see.
+    scratch: of `scratch_in`.
   """
   beams.run(what, [_Merge(parts, candidates, depth, scratch)])
   keys = np.full((queries, depth), best_keys.NOTHING)

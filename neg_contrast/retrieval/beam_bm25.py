@@ -65,7 +65,7 @@ def search(
     depth: passages of a query.
     k1: of BM25.
     b: of BM25.
-    scratch: an empty folder that all workers see.
+    scratch: of `beam_best.scratch_in`.
   """
   path = scratch / 'queries.json'
   path.write_text(json.dumps(list(queries)))

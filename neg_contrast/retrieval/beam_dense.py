@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 from jaxtyping import Float
 
-from neg_contrast import scoring
+from neg_contrast import beams, scoring
 from neg_contrast.data import prepared as prepared_lib
 from neg_contrast.retrieval import (
   beam_best,
@@ -91,14 +91,14 @@ def search(
     queries: `[queries, features] float32`.
     depth: passages of a query.
     block_rows: passages that are scored at once.
-    scratch: an empty folder that all workers see.
+    scratch: of `beam_best.scratch_in`.
 
   Raises:
     ValueError: a vector is not finite.
   """
   vector_table.check_finite(queries, 'query')
   path = scratch / 'queries.npy'
-  np.save(path, np.ascontiguousarray(queries, np.float32), allow_pickle=False)
+  beams.save(path, np.ascontiguousarray(queries, np.float32))
   parts = -(-len(table) // _PART_ROWS)
   blocks = corpus_blocks.Blocks(len(table), mesh_search.rows_of_block(
       block_rows, *table.shape), parts)

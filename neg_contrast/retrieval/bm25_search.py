@@ -4,7 +4,6 @@ import dataclasses
 import functools
 import hashlib
 import pathlib
-import tempfile
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -99,15 +98,15 @@ class Bm25Search:
     prepared = self._dataset.prepared
     if prepared.worlds or not len(query_rows):
       return None
-    from neg_contrast.retrieval import beam_bm25
+    from neg_contrast.retrieval import beam_best, beam_bm25
 
     bm25_folder.make(prepared)
     folders.make_folder(folder)
-    with tempfile.TemporaryDirectory(prefix='beam-', dir=folder) as scratch:
+    with beam_best.scratch_in(folder) as scratch:
       return beam_bm25.search(
           prepared, [prepared.queries[int(row)].text for row in query_rows],
           depth, self._config.bm25_k1, self._config.bm25_b,
-          pathlib.Path(scratch),
+          scratch,
       )
 
   def _search_rows(self, query_rows: np.ndarray, depth: int) -> hits.Hits:

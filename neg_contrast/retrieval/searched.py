@@ -2,13 +2,12 @@
 
 import dataclasses
 import pathlib
-import tempfile
 from typing import Any
 
 import numpy as np
 
 from neg_contrast import beams, hosts
-from neg_contrast.artifacts import folders, places
+from neg_contrast.artifacts import folders
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.retrieval import (
   hits,
@@ -44,13 +43,11 @@ def search_dense(
   """Vectors over the whole corpus; the folder keeps their index.
 
   Where processes are together, all come here. Beam, if it is chosen, searches
-  exactly, where the corpus has no worlds and its vectors lie in a table on a
-  disk.
+  exactly, where the corpus has no worlds and its vectors lie in a table.
   """
   retriever = retriever_lib.Retriever(settings, dataset, vectors, folder)
   depth = own_passages.depth_for(dataset, settings.depth)
   if (beams.is_chosen() and retriever.is_exact and not dataset.prepared.worlds
-      and not places.is_remote(folder)
       and isinstance(vectors.passage_vecs, vector_table.Table)
       and len(query_rows)):
     searched = Searched(_search_by_beam(
@@ -64,14 +61,14 @@ def search_dense(
 
 
 def _search_by_beam(settings, dataset, vectors, folder, query_rows, depth):
-  from neg_contrast.retrieval import beam_dense
+  from neg_contrast.retrieval import beam_best, beam_dense
 
   folders.make_folder(folder)
-  with tempfile.TemporaryDirectory(prefix='beam-', dir=folder) as scratch:
+  with beam_best.scratch_in(folder) as scratch:
     return beam_dense.search(
         dataset.prepared, vectors.passage_vecs, vectors.encoder.score,
         vectors.query_vecs(query_rows), depth, settings.index.block_rows,
-        pathlib.Path(scratch),
+        scratch,
     )
 
 

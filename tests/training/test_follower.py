@@ -186,8 +186,9 @@ def test_a_checkpoint_that_is_replaced_is_passed_over(late, tmp_path):
 def test_a_checkpoint_that_goes_while_they_are_listed(late, tmp_path):
   work = tmp_path / 'work'
   shutil.copytree(late / 'late' / 'checkpoints', work / 'checkpoints')
-  newest = max(int(path.name) for path in (work / 'checkpoints').glob('[0-9]*'))
-  shutil.copytree(work / 'checkpoints' / str(newest), work / 'checkpoints' / '1')
+  folder = work / 'checkpoints'
+  newest = max(int(path.name) for path in folder.glob('[0-9]*'))
+  shutil.copytree(folder / str(newest), folder / '1')
   time_of = ocp.path.step.Metadata.commit_timestamp.fget
   looked = []
 

@@ -49,11 +49,11 @@ def open_text(path: pathlib.Path) -> io.BufferedReader:
   """
   if not path.is_file():
     raise errors.UserError(f'{path}: no such file')
-  with open(path, 'rb') as plain:
+  with path.open('rb') as plain:
     is_gzip = plain.read(len(_GZIP)) == _GZIP
   f: io.BufferedReader = (
       io.BufferedReader(gzip.GzipFile(path)) if is_gzip
-      else open(path, 'rb')  # noqa: SIM115 - the caller closes it
+      else path.open('rb')  # The caller closes it.
   )
   try:
     if f.peek(len(_BOM)).startswith(_BOM):
