@@ -176,6 +176,7 @@ def running(cache: pathlib.Path) -> Iterator[Emulator]:
         patch.setenv(name, value)
       gcsfs.GCSFileSystem.clear_instance_cache()
       buckets._seen.clear()
+      buckets._unreached.clear()
       yield emulator
   finally:
     emulator.stop()

@@ -10,6 +10,7 @@ import dataclasses
 import datetime
 import errno
 import io
+import logging
 import pathlib
 import time
 from collections.abc import Iterator
@@ -24,6 +25,9 @@ _INSTALL = ('needs the package gcsfs: pip install -r '
 _TRUSTED_SECONDS = 10.0
 _RANGE_BYTES = 1 << 22
 _seen: dict[str, tuple[float, 'Found']] = {}  # Objects, and when.
+# Who can't be reached, since when, and why: each try takes most of a minute.
+_unreached: dict[str, tuple[float, Exception]] = {}
+logging.getLogger('gcsfs').setLevel(logging.CRITICAL)  # All it says is raised.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,6 +58,10 @@ def talking(address: str) -> Iterator[None]:
     FileNotFoundError: there is no such object.
     UserError: the bucket refuses, the connection fails, or gcsfs is missing.
   """
+  scheme = address.partition('://')[0]
+  since, why = _unreached.get(scheme, (-_TRUSTED_SECONDS, OSError()))
+  if time.monotonic() - since < _TRUSTED_SECONDS:
+    raise _failure(address, why)
   try:
     yield
   except (FileNotFoundError, errors.UserError):
@@ -63,6 +71,8 @@ def talking(address: str) -> Iterator[None]:
   except OSError as e:
     if e.errno in _NO_SPACE:
       raise
+    if type(e).__name__.startswith('ClientConnector'):  # Of aiohttp.
+      _unreached[scheme] = time.monotonic(), e
     raise _failure(address, e) from None
   except Exception as e:  # Libraries of the network raise anything.
     raise _failure(address, e) from None

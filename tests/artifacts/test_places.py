@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import pickle
+import socket
 import subprocess
 import sys
 import threading
@@ -54,6 +55,7 @@ def emulator(running, monkeypatch):
   running.trouble = lambda method, path: ''
   yield running
   running.trouble = lambda method, path: ''
+  buckets._unreached.clear()
 
 
 @pytest.fixture
@@ -271,6 +273,29 @@ def test_a_bucket_that_refuses(root, emulator):
 def test_a_missing_bucket():
   with pytest.raises(errors.UserError, match='no bucket gs://nobody'):
     folders.write_json(places.path('gs://nobody/a.json'), {})
+
+
+def test_who_can_not_be_reached_is_not_asked_again_at_once(
+    root, emulator, monkeypatch, caplog):
+  """A try takes most of a minute; a plan looks many times."""
+  gcsfs = pytest.importorskip('gcsfs')
+  before = len(emulator.asked)
+  with socket.socket() as s:
+    s.bind(('127.0.0.1', 0))  # Nobody listens.
+    monkeypatch.setenv('STORAGE_EMULATOR_HOST',
+                       f'http://127.0.0.1:{s.getsockname()[1]}')
+    gcsfs.GCSFileSystem.clear_instance_cache()
+    with pytest.raises(errors.UserError, match='ClientConnector'):
+      (root / 'a').exists()
+  monkeypatch.setenv('STORAGE_EMULATOR_HOST', emulator.url)
+  gcsfs.GCSFileSystem.clear_instance_cache()
+  with pytest.raises(errors.UserError, match=r'/b: the connection failed'):
+    (root / 'b').exists()
+  assert len(emulator.asked) == before
+  monkeypatch.setattr(buckets, '_TRUSTED_SECONDS', 0.0)
+  assert not (root / 'b').exists()
+  assert len(emulator.asked) > before
+  assert not [one for one in caplog.records if one.name == 'gcsfs']
 
 
 def test_a_connection_that_breaks_while_reading(root, emulator):
