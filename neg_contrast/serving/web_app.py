@@ -23,6 +23,7 @@ from neg_contrast.serving import (
 )
 from neg_contrast.settings import serve_settings
 
+_MOST_UNUSED_BYTES = 1 << 26  # Of a body that is refused.
 _LEFT = 499  # As nginx has it: nobody reads the answer.
 _Web = starlette_requests.Request
 
@@ -149,20 +150,26 @@ class WebApp:
         413, f'the body may have {most} bytes, and not more'
     )
     length = web.headers.get('content-length', '')
-    if length.isdigit() and int(length[:19]) > most:
+    said = int(length[:19]) if length.isdigit() else 0
+    if said > _MOST_UNUSED_BYTES or said > most and 'expect' in web.headers:
       raise too_large
+    # A client that still sends when the connection is closed sees no answer.
     parts, size = [], 0
     try:
       async with asyncio.timeout(seconds):
         async for part in web.stream():
-          parts.append(part)
           size += len(part)
-          if size > most:
+          if size <= most:
+            parts.append(part)
+          elif size > _MOST_UNUSED_BYTES:
             raise too_large
     except TimeoutError:
-      raise client_requests.Refused(
-          408, f'the body did not arrive within {seconds:g} seconds'
-      ) from None
+      if size <= most:
+        raise client_requests.Refused(
+            408, f'the body did not arrive within {seconds:g} seconds'
+        ) from None
+    if size > most:
+      raise too_large
     return b''.join(parts)
 
   async def _answer(self, web: _Web, asked: client_requests.Request) -> Any:

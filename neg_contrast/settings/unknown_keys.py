@@ -35,7 +35,7 @@ def hint(key: str, known: Iterable[str]) -> str:
   gone = _GONE.get(key[len(inner):])
   if gone:
     return f'; {gone}'
-  close = difflib.get_close_matches(key, [*known], 1)
+  close = _nearest(key, [*known])
   return f'; did you mean {close[0]}?' if close not in ([], [key]) else ''
 
 
@@ -81,6 +81,15 @@ def say_plainly(message: str, known: Sequence[str]) -> str:
   alike = difflib.get_close_matches(key, known, 1)
   is_config = alike and difflib.get_close_matches(start, ['config'])
   return message + (f'; did you mean --config.{alike[0]}?' if is_config else '')
+
+
+def _nearest(key: str, known: Sequence[str]) -> list[str]:
+  """The key that is meant: by the initials of its words, or spelled alike."""
+  section, dot, name = key.rpartition('.')
+  start = section + dot
+  short = [one for one in known if one.startswith(start) and name == ''.join(
+      word[:1] for word in one.removeprefix(start).split('_'))]
+  return short[:1] or difflib.get_close_matches(key, known, 1)
 
 
 def _inner(key: str) -> str:

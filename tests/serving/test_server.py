@@ -121,6 +121,18 @@ def test_a_body_that_is_too_large(port):
   assert took < READ_SECONDS and said.startswith(b'HTTP/1.1 413 ')
 
 
+def test_who_sends_too_much_reads_why(port):
+  """A connection that is closed while one sends takes the answer along."""
+  connection = http.client.HTTPConnection('127.0.0.1', port, timeout=60)
+  connection.request('POST', '/search', b' ' * 50_000_000)
+  response = connection.getresponse()
+  assert response.status == 413 and b'and not more' in response.read()
+  head = (b'POST /search HTTP/1.1\r\nHost: localhost\r\n'
+          b'Content-Length: 50000000\r\nExpect: 100-continue\r\n\r\n')
+  took, said = seconds_until_closed(port, head)
+  assert took < READ_SECONDS and said.startswith(b'HTTP/1.1 413 ')
+
+
 def test_no_http_at_all(port):
   _, said = seconds_until_closed(port, b'\x16\x03\x01 hello\r\n\r\n')
   assert b'400' in said

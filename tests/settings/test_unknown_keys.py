@@ -15,6 +15,8 @@ _KNOWN = config.flat(config.base_config())
     ('--config.negatives.strategy=bm25', 'negatives.sources now'),
     ('--config.generator.stage1.negatives.queue=8', 'negatives.sources now'),
     ('--config.qqqqqqqq=1', 'config.qqqqqqqq: no such key$'),
+    ('--config.stage1.optim.lr=3', 'mean stage1.optim.learning_rate'),
+    ('--config.data.bs=3', 'mean data.batch_size'),
     ('-config.seeds', 'config.seeds: .*mean seed'),
 ])
 def test_a_flag_of_no_key(flag, said):
