@@ -46,14 +46,3 @@ def test_mistakes(monkeypatch):
   monkeypatch.setattr(hosts, 'are_several', lambda: True)
   with pytest.raises(errors.UserError, match='by one process first'):
     beams.choose('direct')
-
-
-def test_what_is_put_is_whole_or_absent(tmp_path):
-  path = tmp_path / 'a'
-  with pytest.raises(ValueError), beams.putting(path) as partial:
-    partial.write_text('half')
-    raise ValueError
-  assert not list(tmp_path.iterdir())
-  with beams.putting(path) as partial:
-    partial.write_text('whole')
-  assert [one.read_text() for one in tmp_path.iterdir()] == ['whole']

@@ -128,11 +128,7 @@ def writing(workdir: pathlib.Path) -> Iterator['Checkpoints']:
 
 @contextlib.contextmanager
 def reading(workdir: pathlib.Path) -> Iterator['Checkpoints']:
-  """Checkpoints that were saved before.
-
-  Args:
-    workdir: of the run.
-  """
+  """Checkpoints of a run that were saved before."""
   opened = _open(workdir)
   try:
     yield opened

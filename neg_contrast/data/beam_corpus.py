@@ -22,7 +22,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from neg_contrast import beams, errors
-from neg_contrast.artifacts import places
+from neg_contrast.artifacts import passed_on, places
 from neg_contrast.data import (
     beam_tasks,
     corpus_writer,
@@ -47,7 +47,7 @@ class BeamCorpusWriter(corpus_writer.CorpusWriter):
     lines = records.in_lines(self._source)
     if kind != 'passages' or lines is None:
       return super()._write_records(kind, fields, read)
-    scratch = beams.share(self._folder / 'beam')
+    scratch = passed_on.share(self._folder / 'beam')
     rows = self._read(lines, beam_tasks.Scratch(scratch))
     worlds = self._worlds_of[kind] = array.array('i')
     if not rows.begins[-1]:
@@ -111,7 +111,7 @@ class BeamCorpusWriter(corpus_writer.CorpusWriter):
       read = packed_files.read(rows.scratch.records(piece))
       for _ in self._without('passages', read, kinds.tolist()):
         pass
-    beams.save(rows.dropped_file, repeats[0])
+    passed_on.save(rows.dropped_file, repeats[0])
     return dataclasses.replace(rows, has_repeats=True)
 
 

@@ -13,6 +13,7 @@ import pathlib
 import shutil
 
 from neg_contrast import beams
+from neg_contrast.artifacts import passed_on
 from neg_contrast.data import cut_documents
 from neg_contrast.data import prepared as prepared_lib
 
@@ -43,10 +44,10 @@ class _CutPart:
     documents = _prepared(self.corpus).passages
     rows = range(part * self.size,
                  min((part + 1) * self.size, len(documents)))
-    with (beams.putting(self.folder / f'lines-{part}') as path,
+    with (passed_on.putting(self.folder / f'lines-{part}') as path,
           open(path, 'w', encoding='utf-8') as f):
       counts = cut_documents.write(f, documents.some(rows), self.cut)
-    with beams.putting(done) as path:
+    with passed_on.putting(done) as path:
       path.write_text(json.dumps(counts))
 
 
@@ -65,12 +66,12 @@ def write(
     prepared: its passages are the documents.
     cut: finds the passages of a document.
     path: of `corpus.jsonl`.
-    scratch: place of a folder, see `beams.shared`.
+    scratch: place of a folder, see `passed_on.shared`.
 
   Returns:
     As `cut_documents.write`.
   """
-  with beams.shared(scratch) as seen:
+  with passed_on.shared(scratch) as seen:
     return _write(prepared, cut, path, seen)
 
 

@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Int
 
 from neg_contrast import beams
+from neg_contrast.artifacts import passed_on
 from neg_contrast.data import synthetic_pairs
 
 _PART_PAIRS = 1 << 19
@@ -73,7 +74,7 @@ class _SortCodes:
         ('pairs', np.stack([numbers, numbers[first][which.ravel()]])),
         ('order', numbers[first]),
     ):
-      beams.save(self.folder / f'{name}-{part:06d}.npy', values)
+      passed_on.save(self.folder / f'{name}-{part:06d}.npy', values)
 
 
 def _sortable(keys: np.ndarray) -> np.ndarray:
@@ -89,12 +90,12 @@ def equal_queries(
 
   Args:
     files: `.npy`, `[pairs, 10] uint8`: what stands for the query of each pair.
-    scratch: place of a folder, see `beams.shared`.
+    scratch: place of a folder, see `passed_on.shared`.
 
   Returns:
     As `pair_writer.equal_queries`.
   """
-  with beams.shared(scratch) as seen:
+  with passed_on.shared(scratch) as seen:
     return _equal_queries(files, seen)
 
 

@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from neg_contrast import beams, errors
+from neg_contrast import errors
+from neg_contrast.artifacts import passed_on
 from neg_contrast.data import packed_files, packed_records, pieces
 from neg_contrast.data.formats import line_blocks
 
@@ -99,13 +100,13 @@ class _ReadPiece:
     found = _Summary()
     with errors.at(self.place):
       try:
-        with beams.putting(self.scratch.records(piece)) as path:
+        with passed_on.putting(self.scratch.records(piece)) as path:
           packed_files.write(path, found.noting(
               self._read(piece, firsts[number], found)
           ))
       except errors.UserError as e:  # Raised in the order of the pieces.
         found.error = str(e)
-    with beams.putting(self.scratch.summary(piece)) as path:
+    with passed_on.putting(self.scratch.summary(piece)) as path:
       path.write_text(json.dumps(vars(found)))
 
   def _read(self, piece, first, found):
@@ -275,7 +276,7 @@ class FirstRows:
                     key=lambda one: one[-1])
     pairs = np.array([(row, first_of.setdefault(value, row))
                       for value, row in values], np.int64)
-    beams.save(self.scratch.part(*key), pairs.T)
+    passed_on.save(self.scratch.part(*key), pairs.T)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -307,13 +308,13 @@ class SortIds:
       last, first_content = name, content
       rows.append(row)
       names.append(name)
-    beams.save(self.scratch.part('repeats', key[1]),
+    passed_on.save(self.scratch.part('repeats', key[1]),
           np.array(repeats, np.int64).reshape(-1, 2).T)
-    with beams.putting(self.scratch.part('names', key[1])) as path:
+    with passed_on.putting(self.scratch.part('names', key[1])) as path:
       path.write_bytes(b''.join(names))
-    beams.save(self.scratch.part('lengths', key[1]),
+    passed_on.save(self.scratch.part('lengths', key[1]),
           np.array(list(map(len, names)), np.int64))
-    beams.save(self.scratch.part('ids', key[1]), np.array(rows, np.int64))
+    passed_on.save(self.scratch.part('ids', key[1]), np.array(rows, np.int64))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -336,8 +337,8 @@ class StoreShard:
     if done.exists():
       return
     names, lengths, worlds = [], [], []
-    with (beams.putting(scratch.part('rows', shard)) as path,
-          beams.putting(scratch.part('digested', shard)) as digested,
+    with (passed_on.putting(scratch.part('rows', shard)) as path,
+          passed_on.putting(scratch.part('digested', shard)) as digested,
           open(digested, 'wb') as f):
       file = tfds_records.Shard(path)
       for row, name, world, data in self._records(shard):
@@ -347,13 +348,14 @@ class StoreShard:
         lengths.append(len(name))
         worlds.append(world)
       file.close()
-    beams.save(scratch.part('id_lengths', shard), np.array(lengths, np.int64))
-    with beams.putting(scratch.part('id_bytes', shard)) as path:
+    passed_on.save(scratch.part('id_lengths', shard),
+                   np.array(lengths, np.int64))
+    with passed_on.putting(scratch.part('id_bytes', shard)) as path:
       path.write_bytes(b''.join(names))
     if any(worlds):
-      with beams.putting(scratch.part('worlds', shard)) as path:
+      with passed_on.putting(scratch.part('worlds', shard)) as path:
         path.write_text(json.dumps(worlds))
-    with beams.putting(done) as path:
+    with passed_on.putting(done) as path:
       path.write_text(json.dumps([file.rows, file.size]))
 
   def _records(self, shard: int) -> Iterator[tuple[bytes, bytes, str, bytes]]:

@@ -15,6 +15,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from neg_contrast import beams
+from neg_contrast.artifacts import passed_on
 from neg_contrast.data import token_bytes
 
 _PART_ROWS = 1 << 16  # Which take a core 20 s.
@@ -61,7 +62,7 @@ class _TokenizePart:
     lengths: list[list[int]] = [[] for _ in self.fields]
     with contextlib.ExitStack() as stack:
       files = [
-          stack.enter_context(open(stack.enter_context(beams.putting(
+          stack.enter_context(open(stack.enter_context(passed_on.putting(
               self.folder / f'{field}-ids-{part}')), 'wb'))
           for field in self.fields
       ]
@@ -73,7 +74,7 @@ class _TokenizePart:
           lengths[field] += some
     for name, some in zip(self.fields, lengths, strict=True):
       path = self.folder / f'{name}-lengths-{part}'
-      with beams.putting(path) as partial:
+      with passed_on.putting(path) as partial:
         partial.write_bytes(np.array(some, np.int64).tobytes())
 
 
@@ -89,7 +90,7 @@ def write(
     folder: of the store, a scratch folder.
     fields: of the texts.
   """
-  with beams.shared(folder / 'beam') as scratch:
+  with passed_on.shared(folder / 'beam') as scratch:
     return _write(texts, encoder, folder, fields, scratch)
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from jaxtyping import Int
 
 from neg_contrast import beams
+from neg_contrast.artifacts import passed_on
 from neg_contrast.retrieval import best_keys, hits
 
 _QUERIES_OF_A_FILE = 1024
@@ -60,7 +61,7 @@ class _Merge:
     keys = np.full((_QUERIES_OF_A_FILE, self.depth), best_keys.NOTHING)
     for query, best in merged:
       keys[query % _QUERIES_OF_A_FILE, : len(best)] = best
-    beams.save(self.scratch / f'best-{number}.npy', keys)
+    passed_on.save(self.scratch / f'best-{number}.npy', keys)
 
 
 def _with_file(query: int, best: list[int]) -> tuple[int, tuple]:
@@ -72,7 +73,7 @@ def scratch_in(
     folder: pathlib.Path
 ) -> contextlib.AbstractContextManager[pathlib.Path]:
   """A folder in another, which all workers see, for one search."""
-  return beams.shared(folder / f'beam-{uuid.uuid4()}')
+  return passed_on.shared(folder / f'beam-{uuid.uuid4()}')
 
 
 def search(

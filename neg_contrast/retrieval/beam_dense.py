@@ -12,7 +12,8 @@ from collections.abc import Iterator
 import numpy as np
 from jaxtyping import Float
 
-from neg_contrast import beams, scoring
+from neg_contrast import scoring
+from neg_contrast.artifacts import passed_on
 from neg_contrast.data import prepared as prepared_lib
 from neg_contrast.retrieval import (
   beam_best,
@@ -98,7 +99,7 @@ def search(
   """
   vector_table.check_finite(queries, 'query')
   path = scratch / 'queries.npy'
-  beams.save(path, np.ascontiguousarray(queries, np.float32))
+  passed_on.save(path, np.ascontiguousarray(queries, np.float32))
   parts = -(-len(table) // _PART_ROWS)
   blocks = corpus_blocks.Blocks(len(table), mesh_search.rows_of_block(
       block_rows, *table.shape), parts)

@@ -298,6 +298,27 @@ def test_who_can_not_be_reached_is_not_asked_again_at_once(
   assert not [one for one in caplog.records if one.name == 'gcsfs']
 
 
+def test_a_file_that_grows_while_it_is_put(root, emulator):
+  """As TensorBoard's events do, which a thread of theirs writes."""
+  near = places.on_disk(root / 'events')
+  near.parent.mkdir(parents=True, exist_ok=True)
+  near.write_bytes(b'begin')
+
+  def trouble(method, path):
+    if method == 'POST':
+      with open(near, 'ab') as f:
+        f.write(b' more')
+    return ''
+
+  emulator.trouble = trouble
+  growing = places.Growing(root / 'events')
+  growing.put()
+  emulator.trouble = lambda method, path: ''
+  assert buckets.get_bytes(str(root / 'events')).startswith(b'begin')
+  growing.put()
+  assert buckets.get_bytes(str(root / 'events')) == near.read_bytes()
+
+
 def test_a_connection_that_breaks_while_reading(root, emulator):
   path = root / 'file'
   path.write_bytes(b'whole' * 1000)

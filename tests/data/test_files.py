@@ -172,6 +172,7 @@ def test_what_the_system_refuses_is_a_user_error(tmp_path, monkeypatch):
     raise PermissionError(13, 'Permission denied', str(opened))
 
   monkeypatch.setattr('builtins.open', refuse)
+  monkeypatch.setattr('io.open', refuse)  # Of paths.
   with pytest.raises(errors.UserError, match='train.json: Permission denied'):
     list(sources.open_source(spec, STRICT).passages())
   with pytest.raises(errors.UserError, match='Permission denied'):
