@@ -54,6 +54,21 @@ def pytest_collection_modifyitems(items):
   items.sort(key=lambda item: not item.nodeid.startswith(LONG))
 
 
+# Who looks at figures.
+DRAWN = ('tests.report.', 'tests.jobs.test_compare', 'tests.jobs.test_nce')
+
+
+@pytest.fixture(autouse=True, scope='module')
+def charts_are_empty(request):
+  """A report has a dozen charts, which take a fifth of a small training."""
+  from neg_contrast.report import svg
+
+  with pytest.MonkeyPatch.context() as patch:
+    if not request.module.__name__.startswith(DRAWN):
+      patch.setattr(svg, 'draw', lambda name, *_: f'<svg id="{name}"></svg>')
+    yield
+
+
 @pytest.fixture(autouse=True)
 def nothing_is_known():
   """Nothing is known of artifacts that other tests have made."""
