@@ -190,6 +190,8 @@ def writing(
       places.move_folder(scratch, folder, name)
     except BaseException:
       places.remove(scratch)
+      with contextlib.suppress(errors.UserError):  # The first says more.
+        places.remove(places.seen_by_all(scratch))  # What workers passed on.
       raise
 
 

@@ -28,6 +28,7 @@ from neg_contrast.artifacts import (
   fetched,
   folders,
   leases,
+  passed_on,
   places,
 )
 from neg_contrast.training import state as train_state
@@ -296,6 +297,17 @@ def test_who_can_not_be_reached_is_not_asked_again_at_once(
   assert not (root / 'b').exists()
   assert len(emulator.asked) > before
   assert not [one for one in caplog.records if one.name == 'gcsfs']
+
+
+def test_what_workers_passed_on_goes_with_a_failure(root):
+  with pytest.raises(ValueError), folders.writing(
+      root / 'made', {}, format=FORMAT) as scratch:
+    with passed_on.putting(passed_on.share(scratch / 'beam') / 'a') as path:
+      path.write_text('of a worker')
+    address = f'{root}/made.partial/beam/a'
+    assert buckets.get_bytes(address) == b'of a worker'
+    raise ValueError
+  assert not buckets.objects(str(root))
 
 
 def test_a_file_that_grows_while_it_is_put(root, emulator):
