@@ -1,5 +1,6 @@
 """Test set-up: eight simulated devices, shape checks on, data located."""
 
+import html
 import os
 import pathlib
 import tempfile
@@ -66,7 +67,8 @@ def charts_are_empty(request):
 
   with pytest.MonkeyPatch.context() as patch:
     if not request.module.__name__.startswith(DRAWN):
-      patch.setattr(svg, 'draw', lambda name, *_: f'<svg id="{name}"></svg>')
+      patch.setattr(svg, 'draw', lambda name, title, *_: (
+          f'<svg id="{name}" aria-label="{html.escape(title)}"></svg>'))
     yield
 
 
