@@ -168,12 +168,9 @@ def fetch(address: str, path: pathlib.Path) -> None:
 def put(path: pathlib.Path, address: str) -> Found:
   """Copies a file to an object, which appears when it is whole.
 
-  Of one that grows meanwhile, as much as was there at some moment.
-
   Raises:
     UserError: as `talking`, or there is no such bucket.
   """
-  least = path.stat().st_size
   with talking(address):
     try:
       _system(address).put_file(str(path), address)
@@ -182,7 +179,7 @@ def put(path: pathlib.Path, address: str) -> Found:
     finally:
       _seen.pop(address, None)
   there = look(address)
-  if there is None or not least <= there.size <= path.stat().st_size:
+  if there is None or there.size != path.stat().st_size:
     raise errors.UserError(
         f'{address}: not whole after it was written; the same command goes on')
   return there

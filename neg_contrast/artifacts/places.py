@@ -13,6 +13,7 @@ import os
 import pathlib
 import re
 import shutil
+import tempfile
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -172,7 +173,9 @@ class Growing:
       for file in sorted(near.rglob('*')) if near.is_dir() else [near]:
         size = file.stat().st_size
         if file.is_file() and self._sizes.get(file) != size:
-          buckets.put(file, str(place / file.relative_to(near)))
+          with tempfile.TemporaryDirectory() as still:  # It may grow meanwhile.
+            copy = shutil.copyfile(file, os.path.join(still, 'copy'))
+            buckets.put(pathlib.Path(copy), str(place / file.relative_to(near)))
           self._sizes[file] = size
 
 

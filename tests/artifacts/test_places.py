@@ -310,11 +310,12 @@ def test_what_workers_passed_on_goes_with_a_failure(root):
   assert not buckets.objects(str(root))
 
 
-def test_a_file_that_grows_while_it_is_put(root, emulator):
+@pytest.mark.parametrize('size', [5, 6 << 20])  # Large ones in steps.
+def test_a_file_that_grows_while_it_is_put(root, emulator, size):
   """As TensorBoard's events do, which a thread of theirs writes."""
   near = places.on_disk(root / 'events')
   near.parent.mkdir(parents=True, exist_ok=True)
-  near.write_bytes(b'begin')
+  near.write_bytes(b'b' * size)
 
   def trouble(method, path):
     if method == 'POST':
@@ -326,7 +327,7 @@ def test_a_file_that_grows_while_it_is_put(root, emulator):
   growing = places.Growing(root / 'events')
   growing.put()
   emulator.trouble = lambda method, path: ''
-  assert buckets.get_bytes(str(root / 'events')).startswith(b'begin')
+  assert buckets.get_bytes(str(root / 'events')).startswith(b'b' * size)
   growing.put()
   assert buckets.get_bytes(str(root / 'events')) == near.read_bytes()
 
