@@ -39,6 +39,10 @@ class UserError(Exception):
     return [f'error: {self}']
 
 
+class Unreached(UserError):
+  """A connection that fails: the same again may succeed."""
+
+
 class SettingError(UserError):
   """A key of the config has a value that it can't have.
 

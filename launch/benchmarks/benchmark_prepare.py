@@ -17,6 +17,7 @@ Needs the package psutil, and for `direct` launch/requirements-beam.txt.
 import argparse
 import contextlib
 import json
+import os
 import pathlib
 import random
 import shutil
@@ -121,22 +122,27 @@ class Watch:
         time.sleep(_EVERY_SECONDS)
 
 
-def _measure(
-    step: str, root: pathlib.Path, runner: str, workers: int
-) -> tuple[float, Watch]:
-  """Seconds of a step, and what was seen of it."""
+def measure(what: str, *arguments: str, **environment: str) -> (
+    tuple[float, Watch]):
+  """Seconds of a program of Python, and what was seen of it."""
   began = time.monotonic()
-  process = subprocess.Popen(
-      [sys.executable, '-c', _STEPS[step], f'beir:{root / "data"}',
-       str(root / f'prepared-{runner}-{workers}'), str(workers), runner],
-  )
+  process = subprocess.Popen([sys.executable, *arguments],
+                             env={**os.environ, **environment})
   watch = Watch(process.pid)
   process.wait()
   seconds = time.monotonic() - began
   watch.join()
   if process.returncode:
-    raise SystemExit(f'{step} failed with {process.returncode}')
+    raise SystemExit(f'{what} failed with {process.returncode}')
   return seconds, watch
+
+
+def _measure(
+    step: str, root: pathlib.Path, runner: str, workers: int
+) -> tuple[float, Watch]:
+  return measure(
+      step, '-c', _STEPS[step], f'beir:{root / "data"}',
+      str(root / f'prepared-{runner}-{workers}'), str(workers), runner)
 
 
 def _fingerprints(root: pathlib.Path) -> set[tuple[str, ...]]:

@@ -12,13 +12,10 @@ launch/requirements-beam.txt.
 """
 
 import argparse
-import os
 import pathlib
 import shutil
-import subprocess
 import sys
 import tempfile
-import time
 
 import benchmark_prepare
 
@@ -85,25 +82,6 @@ if __name__ == '__main__':
 '''
 
 
-def _measure(
-    code: str, *args: pathlib.Path
-) -> tuple[float, benchmark_prepare.Watch]:
-  """Seconds of a program, and what was seen of it."""
-  program = args[1].with_suffix('.py')  # Beam's workers import it by its name.
-  program.write_text(code)
-  began = time.monotonic()
-  process = subprocess.Popen(
-      [sys.executable, program, *map(str, args)],
-      env={**os.environ, 'PYTHONPATH': str(_ROOT)})
-  watch = benchmark_prepare.Watch(process.pid)
-  process.wait()
-  seconds = time.monotonic() - began
-  watch.join()
-  if process.returncode:
-    raise SystemExit(f'failed with {process.returncode}')
-  return seconds, watch
-
-
 def main() -> None:
   """Measures and prints a Markdown table."""
   parser = argparse.ArgumentParser(description=__doc__)
@@ -121,7 +99,11 @@ def main() -> None:
         ("shards alone, by tensorflow-datasets' BeamWriter", _WRITE,
          root / 'ours', root / 'theirs'),
     ):
-      seconds, seen = _measure(code, *places)
+      # Beam's workers import it by its name.
+      program = places[1].with_suffix('.py')
+      program.write_text(code)
+      seconds, seen = benchmark_prepare.measure(
+          what, *map(str, (program, *places)), PYTHONPATH=str(_ROOT))
       print(f'| {what} | {seconds:.0f} s | {seen.cpu:.0f} s | '
             f'{seen.cpu / args.passages * 1e6:.0f} | '
             f'{seen.own / 2**20:,.0f} MiB |', flush=True)

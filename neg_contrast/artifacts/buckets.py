@@ -322,7 +322,7 @@ def _failure(address: str, e: Exception) -> errors.UserError:
         'application-default login), or ask for the right to read and write '
         'objects'
     )
-  return errors.UserError(
+  return errors.Unreached(
       f'{address}: the connection failed ({type(e).__name__}: {reason:.200}); '
       'the same command goes on with what is finished'
   )

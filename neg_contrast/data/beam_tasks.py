@@ -104,6 +104,8 @@ class _ReadPiece:
           packed_files.write(path, found.noting(
               self._read(piece, firsts[number], found)
           ))
+      except errors.Unreached:  # Beam does it again.
+        raise
       except errors.UserError as e:  # Raised in the order of the pieces.
         found.error = str(e)
     with passed_on.putting(self.scratch.summary(piece)) as path:
