@@ -64,15 +64,23 @@ class SettingError(UserError):
     super().__init__(f'{self.key}={value!r}: {rule}')
 
 
-_BUCKET = re.compile(r'(?:\w+:)?(?:s3|hf|az|abfs)://')
+_BUCKET = re.compile(r'(?:\w+:)?(?P<scheme>hf|az|abfs)://')
 
 
-def bucket_problem(place: str) -> str | None:
-  """What is wrong with a place in a bucket; None: it is in none, or gs://."""
-  if not _BUCKET.match(place):
+def bucket_problem(place: str, is_written: bool = False) -> str | None:
+  """What is wrong with a place in a bucket; None: nothing, or it is in none.
+
+  Args:
+    place: path or source, such as `s3://BUCKET/data` or `beir:hf://datasets/...`.
+    is_written: whether anything is written to it, and not only read.
+  """
+  bucket = _BUCKET.match(place)
+  if bucket is None or (bucket['scheme'] == 'hf' and not is_written):
     return None
-  return ('of buckets, those of gs:// alone are read and written; mount it '
-          '(s3fs) or copy it, and name that folder')
+  if bucket['scheme'] == 'hf':
+    return 'hf:// is read only; name a place on a disk, in gs:// or in s3://'
+  return ('of buckets, those of gs:// and s3:// are read and written, hf:// is '
+          'read; mount this one or copy it, and name that folder')
 
 
 def key(name: str) -> str:

@@ -135,7 +135,7 @@ def main(argv: Sequence[str]) -> None:
     process_logs.quiet_console()
   cpu.check_platforms()
   beams.choose(_RUNNER.value, _BEAM_OPTIONS.value)
-  problem = errors.bucket_problem(_WORKDIR.value or '')
+  problem = errors.bucket_problem(_WORKDIR.value or '', is_written=True)
   if problem:
     raise errors.UserError(f'--workdir={_WORKDIR.value}: {problem}')
   workdir = places.path(rooted.place(

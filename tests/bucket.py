@@ -2,17 +2,23 @@
 
 It serves from memory, in this process, one request at a time. Conditions on the
 generation of an object, which the emulator ignores, are added. `trouble` makes
-it refuse, or break connections in the middle.
+it refuse, or break connections in the middle. `s3_bucket.py` has that of S3.
 """
 
+import asyncio
 import contextlib
 import functools
 import http.server
+import importlib
+import io
+import json
 import logging
 import os
 import pathlib
+import re
 import socket
 import time
+import types
 import urllib.parse
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -34,24 +40,87 @@ def free_port() -> int:
     return s.getsockname()[1]
 
 
-class Emulator:
-  """A running one.
+class StandIn:
+  """A service on the loopback.
 
   Attributes:
+    address: of its one bucket.
+    variable: names its URL to programs.
+    needs: packages, without which it is skipped.
+    package: that fsspec reaches it with; `retries` is the module that waits
+      before it tries again.
+    unreached: begins the name of the error where nobody listens.
     url: of its API.
     trouble: what goes wrong with a request, by default nothing.
     asked: (method, path) of all requests.
     written: names of objects, as often as they were put.
   """
 
-  def __init__(self):
-    from gcp_storage_emulator import server
+  address: str
+  variable: str
+  needs: tuple[str, ...]
+  package: str
+  retries: str
+  unreached: str
+  url: str
 
-    for name in _QUIET:
-      logging.getLogger(name).setLevel(logging.CRITICAL)
+  def __init__(self):
     self.trouble: Trouble = lambda method, path: ''
     self.asked: list[tuple[str, str]] = []
     self.written: list[str] = []
+
+  def environment(self, cache: pathlib.Path) -> dict[str, str]:
+    """What lets programs find it."""
+    return {self.variable: self.url, **self.credentials(),
+            'NEG_CONTRAST_CACHE': str(cache)}
+
+  def credentials(self) -> dict[str, str]:
+    """What programs need beside its URL."""
+    raise NotImplementedError
+
+  def reads(self, method: str, path: str) -> bool:
+    """Whether a request asks for the bytes of an object."""
+    raise NotImplementedError
+
+  def writes(self, method: str, path: str) -> bool:
+    """Whether a request brings bytes of an object."""
+    raise NotImplementedError
+
+  def leave_out_pauses(self, patch: pytest.MonkeyPatch) -> None:
+    """Lets this process give up, or try again, at once."""
+    async def no_pause(_):
+      await asyncio.sleep(0)
+
+    patch.setattr(
+        importlib.import_module(self.retries), 'asyncio',
+        types.SimpleNamespace(**{**vars(asyncio), 'sleep': no_pause}))
+
+  def stop(self) -> None:
+    """Listens no more."""
+    raise NotImplementedError
+
+  def forget(self) -> None:
+    """Lets this process read the environment again."""
+    import fsspec
+
+    fsspec.get_filesystem_class(
+        self.address.partition(':')[0]).clear_instance_cache()
+
+
+class Emulator(StandIn):
+  """A running one of Google Cloud Storage."""
+
+  address, variable = BUCKET, 'STORAGE_EMULATOR_HOST'
+  needs = 'gcp_storage_emulator', 'gcsfs'
+  package, retries = 'gcsfs', 'gcsfs.retry'
+  unreached = 'ClientConnector'
+
+  def __init__(self):
+    from gcp_storage_emulator import server
+
+    super().__init__()
+    for name in _QUIET:
+      logging.getLogger(name).setLevel(logging.CRITICAL)
     port = free_port()
     self.url = f'http://127.0.0.1:{port}'
     self._theirs = server.RequestHandler  # The server takes it by its name.
@@ -74,14 +143,15 @@ class Emulator:
     server.RequestHandler = self._theirs
     self._server.stop()
 
-  def environment(self, cache: pathlib.Path) -> dict[str, str]:
-    """What lets programs find it."""
-    return {
-        'STORAGE_EMULATOR_HOST': self.url,
-        'TENSORSTORE_GCS_HTTP_URL': self.url,
-        'GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT': 'false',
-        'NEG_CONTRAST_CACHE': str(cache),
-    }
+  def credentials(self) -> dict[str, str]:
+    return {'TENSORSTORE_GCS_HTTP_URL': self.url,
+            'GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT': 'false'}
+
+  def reads(self, method: str, path: str) -> bool:
+    return 'alt=media' in path
+
+  def writes(self, method: str, path: str) -> bool:
+    return method == 'POST' and '/upload/' in path
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
@@ -117,8 +187,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     url = urllib.parse.urlsplit(self.path)
     query = dict(urllib.parse.parse_qsl(url.query))
-    name = query.get('name') if method == 'POST' else (
-        urllib.parse.unquote(url.path.partition('/o/')[2]))
+    name = urllib.parse.unquote(url.path.partition('/o/')[2])
+    if method == 'POST':
+      name = query.get('name') or self._name_in_body()
     there = self._generation_of(name) if name else '0'
     self._generation = there if query.get('alt') == 'media' else '0'
     wanted, known = (query.get(f'ifGeneration{kind}', there)
@@ -129,6 +200,13 @@ class _Handler(http.server.BaseHTTPRequestHandler):
       self._skip(304)
     else:
       server.Router(self).handle(method)
+
+  def _name_in_body(self) -> str:
+    """Of what is uploaded with what is said of it; leaves the body."""
+    body = self.rfile.read(int(self.headers.get('Content-Length') or 0))
+    self.rfile = io.BytesIO(body)
+    name = re.search(rb'"name": *("(?:[^"\\]|\\.)*")', body)
+    return json.loads(name[1]) if name else ''
 
   def _generation_of(self, name: str) -> str:
     from gcp_storage_emulator import exceptions
@@ -165,22 +243,24 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
 
 @contextlib.contextmanager
-def running(cache: pathlib.Path) -> Iterator[Emulator]:
+def running(
+    cache: pathlib.Path, kind: type[StandIn] = Emulator
+) -> Iterator[StandIn]:
   """A bucket, and the environment that leads to it."""
-  pytest.importorskip('gcp_storage_emulator')
-  gcsfs = pytest.importorskip('gcsfs')
-  emulator = Emulator()
+  for name in kind.needs:
+    pytest.importorskip(name)
+  emulator = kind()
   try:
     with pytest.MonkeyPatch.context() as patch:
       for name, value in emulator.environment(cache).items():
         patch.setenv(name, value)
-      gcsfs.GCSFileSystem.clear_instance_cache()
+      emulator.forget()
       buckets._seen.clear()
       buckets._unreached.clear()
       yield emulator
   finally:
     emulator.stop()
-    gcsfs.GCSFileSystem.clear_instance_cache()
+    emulator.forget()
 
 
 def upload(folder: pathlib.Path, address: str) -> None:

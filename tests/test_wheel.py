@@ -87,6 +87,7 @@ def test_its_needs_are_the_lists_of_the_repository(wheel):
       'ir': 'launch/requirements-ir.txt',
       'mteb': 'launch/requirements-mteb.txt',
       'gcs': 'launch/requirements-gcs.txt',
+      's3': 'launch/requirements-s3.txt',
       'parquet': 'launch/requirements-parquet.txt',
       'serve': 'launch/requirements-serve.txt',
       'stores': 'launch/requirements-stores.txt',

@@ -1,8 +1,8 @@
 """Objects of a bucket: looked at, fetched, put and removed, each as a whole.
 
-fsspec talks to the bucket, as etils' epath does for Orbax; for gs:// it needs
-the package gcsfs. An object appears whole or not at all. What goes wrong is one
-line that names the object.
+fsspec talks to the bucket, as etils' epath does for Orbax; it needs one more
+package for each service. An object appears whole or not at all. What goes wrong
+is one line that names the object.
 """
 
 import contextlib
@@ -20,14 +20,39 @@ from neg_contrast import errors
 
 _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _REFUSED = (401, 403)
-_INSTALL = ('needs the package gcsfs: pip install -r '
-            'launch/requirements-gcs.txt, or "neg_contrast[gcs]"')
+# Errors of aiohttp, botocore and httpx, where nobody answers.
+_NOBODY = 'ClientConnector', 'ConnectTimeout', 'ConnectError'
 _TRUSTED_SECONDS = 10.0
 _RANGE_BYTES = 1 << 22
 _seen: dict[str, tuple[float, 'Found']] = {}  # Objects, and when.
 # Who can't be reached, since when, and why: each try takes most of a minute.
 _unreached: dict[str, tuple[float, Exception]] = {}
 logging.getLogger('gcsfs').setLevel(logging.CRITICAL)  # All it says is raised.
+
+
+@dataclasses.dataclass(frozen=True)
+class _Service:
+  """What users need to reach a service.
+
+  Attributes:
+    package: that knows it.
+    install: what pip installs for it.
+    log_in: the command that leaves credentials.
+  """
+
+  package: str
+  install: str
+  log_in: str
+
+
+_SERVICES = {
+    'gs': _Service('gcsfs', '-r launch/requirements-gcs.txt, or '
+                   '"neg_contrast[gcs]"',
+                   'gcloud auth application-default login'),
+    's3': _Service('s3fs', '-r launch/requirements-s3.txt, or '
+                   '"neg_contrast[s3]"', 'aws configure'),
+    'hf': _Service('huggingface_hub', 'huggingface_hub', 'hf auth login'),
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,7 +81,8 @@ def talking(address: str) -> Iterator[None]:
 
   Raises:
     FileNotFoundError: there is no such object.
-    UserError: the bucket refuses, the connection fails, or gcsfs is missing.
+    UserError: the bucket refuses, the connection fails, or a package is
+      missing.
   """
   scheme = address.partition('://')[0]
   since, why = _unreached.get(scheme, (-_TRUSTED_SECONDS, OSError()))
@@ -67,14 +93,16 @@ def talking(address: str) -> Iterator[None]:
   except (FileNotFoundError, errors.UserError):
     raise
   except ImportError as e:
-    raise errors.UserError(f'{address}: {_INSTALL} ({e})') from None
-  except OSError as e:
-    if e.errno in _NO_SPACE:
-      raise
-    if type(e).__name__.startswith('ClientConnector'):  # Of aiohttp.
-      _unreached[scheme] = time.monotonic(), e
-    raise _failure(address, e) from None
+    service = _SERVICES[scheme]
+    raise errors.UserError(
+        f'{address}: needs the package {service.package}: pip install '
+        f'{service.install} ({e})') from None
   except Exception as e:  # Libraries of the network raise anything.
+    if isinstance(e, OSError) and e.errno in _NO_SPACE:
+      raise
+    if any(type(one).__name__.startswith(_NOBODY) for one in (
+        e, e.__context__)):  # Botocore's own says the same of other troubles.
+      _unreached[scheme] = time.monotonic(), e
     raise _failure(address, e) from None
 
 
@@ -105,10 +133,15 @@ def look(address: str) -> Found | None:
 
 
 def _look(address: str) -> Found | None:
-  """By one request, where the file system's `info` makes two or three."""
-  system, key = _system(address), address.partition('://')[2].rstrip('/')
+  """What lies there; by one request of gs://, where `info` makes two or three.
+
+  Raises:
+    FileNotFoundError: nothing does.
+  """
+  system = _system(address)
+  scheme, _, key = address.rstrip('/').partition('://')
   bucket, _, name = key.partition('/')
-  if not name:
+  if scheme != 'gs' or not name:
     return _found(system.info(address))
   page = system.call('GET', 'b/{}/o', bucket, prefix=name, delimiter='/',
                      json_out=True)
@@ -143,7 +176,8 @@ def objects(address: str) -> dict[str, Found]:
   start = address.partition('://')[2].rstrip('/') + '/'
   return {name.lstrip('/').removeprefix(start): _found(facts)
           for name, facts in sorted(listed.items())
-          if name.lstrip('/').startswith(start)}
+          if name.lstrip('/').startswith(start)
+          and not name.endswith('/')}  # Consoles make those for folders.
 
 
 def fetch(address: str, path: pathlib.Path) -> None:
@@ -173,7 +207,7 @@ def put(path: pathlib.Path, address: str) -> Found:
   """
   with talking(address):
     try:
-      _system(address).put_file(str(path), address)
+      _writable(address).put_file(str(path), address)
     except FileNotFoundError:
       raise _no_bucket(address) from None
     finally:
@@ -203,7 +237,7 @@ def put_bytes(content: bytes, address: str, is_new: bool = False) -> bool:
     return False
   with talking(address):
     try:
-      _system(address).pipe_file(
+      _writable(address).pipe_file(
           address, content, mode='create' if is_new else 'overwrite')
     except FileExistsError:
       return False
@@ -282,7 +316,7 @@ def remove(address: str) -> None:
   """Removes an object, if it is there; raises as `talking`."""
   _seen.pop(address, None)
   with talking(address), contextlib.suppress(FileNotFoundError):
-    _system(address).rm_file(address)
+    _writable(address).rm_file(address)
 
 
 def _system(address: str) -> Any:
@@ -292,11 +326,23 @@ def _system(address: str) -> Any:
   return fsspec.core.url_to_fs(address, use_listings_cache=False)[0]
 
 
+def _writable(address: str) -> Any:
+  """The file system of an address that is written to.
+
+  Raises:
+    UserError: it is read only.
+  """
+  problem = errors.bucket_problem(address, is_written=True)
+  if problem:
+    raise errors.UserError(f'{address}: {problem}')
+  return _system(address)
+
+
 def _found(facts: dict[str, Any]) -> Found:
   if facts['type'] == 'directory':
     return Found(True)
-  version = next((str(facts[key]) for key in ('generation', 'etag', 'ETag',
-                                              'md5Hash') if facts.get(key)), '')
+  versions = 'generation', 'etag', 'ETag', 'md5Hash', 'blob_id', 'xet_hash'
+  version = next((str(facts[key]) for key in versions if facts.get(key)), '')
   times = ('mtime', 'updated', 'LastModified')
   written: Any = next((facts[key] for key in times if facts.get(key)), None)
   if isinstance(written, str):
@@ -313,14 +359,17 @@ def _no_bucket(address: str) -> errors.UserError:
 def _failure(address: str, e: Exception) -> errors.UserError:
   """One line about what a library of the network raised."""
   reason = ' '.join(str(e).split()) or type(e).__name__
-  code = str(getattr(e, 'code', None) or getattr(e, 'status', None) or '')
-  is_refused = isinstance(e, PermissionError) or (
-      code in map(str, _REFUSED) or 'forbidden' in reason.lower())
+  answer = getattr(e, 'response', None)  # Of the hub; botocore's is a dict.
+  code = next((str(one) for one in (
+      getattr(e, 'code', None), getattr(e, 'status', None),
+      getattr(answer, 'status_code', None)) if one), '')
+  is_refused = isinstance(e, PermissionError) or code in map(str, _REFUSED) or (
+      any(word in reason.lower() for word in ('forbidden', 'credentials')))
   if is_refused:
+    log_in = _SERVICES[address.partition('://')[0]].log_in
     return errors.UserError(
-        f'{address}: the bucket refuses ({reason:.200}). Log in (gcloud auth '
-        'application-default login), or ask for the right to read and write '
-        'objects'
+        f'{address}: the bucket refuses ({reason:.200}). Log in ({log_in}), or '
+        'ask for the right to read and write objects'
     )
   return errors.Unreached(
       f'{address}: the connection failed ({type(e).__name__}: {reason:.200}); '

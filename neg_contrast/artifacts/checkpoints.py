@@ -21,32 +21,21 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import orbax.checkpoint as ocp
-from absl import logging
 from orbax.checkpoint import checkpoint_managers
 
 from neg_contrast import errors, hosts, sharding
 from neg_contrast.artifacts import (
   checkpoint_checksums,
+  checkpoint_copies,
   checkpoint_errors,
+  checkpoint_handlers,
   places,
   unfinished_checkpoints,
 )
 
 FOLDER = 'checkpoints'
 
-# Of an array that all devices hold, each writes a part, if that is so large.
-# Smaller ones take longer to cut than to write, and a program for each shape.
-_LEAST_PART_BYTES = 2**20
 _OPENINGS = 5  # Tries, each a fresh look at the folder.
-logging.get_absl_logger().disabled = True  # It warns of what is meant here.
-ocp.type_handlers.register_type_handler(
-    jax.Array,
-    ocp.type_handlers.ArrayHandler(
-        min_slice_bytes_for_replica_parallel=_LEAST_PART_BYTES
-    ),
-    override=True,
-)
-logging.get_absl_logger().disabled = False
 
 
 @dataclasses.dataclass
@@ -86,22 +75,6 @@ class _KeepBest(checkpoint_managers.PreservationPolicy):
 _ITEMS = 'params', 'optimizer', 'progress', 'memory'
 _MEMORY = _ITEMS[-1]  # Not all runs have any.
 _AVERAGE = 'average'  # In it: what is read in the place of parameters.
-
-
-class _ArraysHandler(ocp.StandardCheckpointHandler):
-  """Arrays, with checksums of their files."""
-
-  def finalize(self, directory):
-    super().finalize(directory)
-    checkpoint_checksums.write(places.path(str(directory)))
-
-
-class _JsonHandler(ocp.JsonCheckpointHandler):
-  """Json, with checksums of its files."""
-
-  def finalize(self, directory):
-    super().finalize(directory)
-    checkpoint_checksums.write(places.path(str(directory)))
 
 
 @contextlib.contextmanager
@@ -159,13 +132,16 @@ class Checkpoints:
         together. Else this one reads, and the others need not.
     """
     self._folder = (workdir / FOLDER).absolute()
+    self._copies = checkpoint_copies.Copies(self._folder, writes)
     self._best = _KeepBest()
     keep = checkpoint_managers.AnyPreservationPolicy(
         [checkpoint_managers.LatestN(1), self._best]
     )
+    self._orbax_folder = places.for_orbax(self._folder)
     self._manager = ocp.CheckpointManager(
-        places.for_orbax(self._folder),
-        handler_registry=_handlers(),
+        self._orbax_folder,
+        handler_registry=checkpoint_handlers.registry(
+            arrays=('params', 'optimizer', _MEMORY), json=('progress',)),
         options=ocp.CheckpointManagerOptions(
             preservation_policy=keep,
             cleanup_tmp_directories=True,
@@ -180,7 +156,7 @@ class Checkpoints:
 
   def latest_step(self) -> int | None:
     """The newest finished checkpoint."""
-    return self._manager.latest_step()
+    return self._copies.latest(self._manager.latest_step())
 
   def save(self, state: Any, progress: Progress) -> None:
     """Starts to save a `TrainState`, but for what is frozen in it.
@@ -201,6 +177,7 @@ class Checkpoints:
     memory = {_MEMORY: ocp.args.StandardSave(copy.memory)}
     self._best.step = progress.best_step
     with checkpoint_errors.saying_unwritten(self._folder):
+      self._copies.wait()
       saved = self._manager.save(
           step,
           args=ocp.args.Composite(
@@ -212,6 +189,7 @@ class Checkpoints:
       )
     if not saved:
       raise RuntimeError(f'checkpoint {step} was not saved')
+    self._copies.put_when(self._manager.wait_until_finished)
 
   def restore(self, like: Any, step: int) -> tuple[Any, Progress]:
     """Restores a whole state, on any number of devices and processes.
@@ -227,8 +205,7 @@ class Checkpoints:
       items = _ITEMS if like.memory else _ITEMS[:-1]
       self._verify(step, items, divides=True)
       _check_shapes(
-          self._folder / str(step), self._manager.item_metadata(step)['params'],
-          like.params,
+          self._folder / str(step), self._saved(step, 'params'), like.params,
       )
       restored = self._manager.restore(step, args=ocp.args.Composite(
           params=ocp.args.StandardRestore(like.params),
@@ -267,7 +244,7 @@ class Checkpoints:
 
   def _restore_params(self, name, like, step, averaged):
     self._verify(step, ('params',))
-    item, saved = 'params', self._manager.item_metadata(step)['params']
+    item, saved = 'params', self._saved(step, 'params')
     if name not in saved:
       raise errors.UserError(
           f'{self._folder}: holds {" and ".join(sorted(saved))} and no {name}; '
@@ -276,7 +253,8 @@ class Checkpoints:
     read = lambda restored: restored[name]
     wanted = {name: like}
     if averaged and (self._folder / str(step) / _MEMORY).exists():
-      memory = self._manager.item_metadata(step)[_MEMORY]
+      self._copies.bring(step, (_MEMORY,))
+      memory = self._saved(step, _MEMORY)
       if _AVERAGE in memory:
         self._verify(step, (_MEMORY,))
         item, saved = _MEMORY, memory
@@ -331,35 +309,25 @@ class Checkpoints:
       UserError: a checkpoint can't be written.
     """
     with checkpoint_errors.saying_unwritten(self._folder):
+      self._copies.wait()
       self._manager.wait_until_finished()
 
   def close(self) -> None:
     """Waits and lets go; raises as `wait` does."""
     with checkpoint_errors.saying_unwritten(self._folder):
+      self._copies.wait()
       self._manager.close()
+
+  def _saved(self, step: int, item: str) -> Any:
+    """Names, shapes and types of what an item holds."""
+    return checkpoint_handlers.metadata(self._orbax_folder / str(step) / item)
 
   def _verify(
       self, step: int, items: Sequence[str], divides: bool = False
   ) -> None:
     checkpoint_checksums.verify(
-        self._folder / str(step), _ITEMS, items, divides
+        self._copies.bring(step, items), _ITEMS, items, divides
     )
-
-
-def _handlers() -> Any:
-  """What saves and restores each item."""
-  registry = ocp.handlers.DefaultCheckpointHandlerRegistry()
-  for item in _ITEMS:
-    arguments: tuple[Any, ...] = (
-        ocp.args.StandardSave, ocp.args.StandardRestore
-    )
-    handler: Any = _ArraysHandler()
-    if item == 'progress':
-      arguments = ocp.args.JsonSave, ocp.args.JsonRestore
-      handler = _JsonHandler()
-    for one in arguments:
-      registry.add(item, one, handler)
-  return registry
 
 
 def _check_shapes(folder: pathlib.Path, saved: Any, like: Any) -> None:

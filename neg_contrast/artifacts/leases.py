@@ -102,8 +102,9 @@ def _take(address: str, workdir: pathlib.Path) -> None:
       break
     time.sleep(RENEW_SECONDS / 4)
   # Of two that write at the same time one is first; the other reads its name.
-  is_ours = buckets.put_bytes(_lease(), address, is_new=True)
-  if not is_ours or _read(address).get('program') != _program:
+  # So does one whose answer was lost, and that was told "there is one" then.
+  buckets.put_bytes(_lease(), address, is_new=True)
+  if _read(address).get('program') != _program:
     raise errors.UserError(
         f'{workdir}: another program began there at the same moment '
         f'({address})')

@@ -1,4 +1,4 @@
-"""Where files lie: on a disk of this machine, or under `gs://`.
+"""Where files lie: on a disk, or under `gs://`, `s3://` or (read only) `hf://`.
 
 The one module that knows the difference. `path` makes a path of what a user
 writes. Paths of a disk are as they ever were. A path in a bucket reads like
@@ -22,7 +22,9 @@ from neg_contrast import errors
 from neg_contrast.artifacts import bucket_path, buckets, fetched
 
 _SCHEME = re.compile(r'(\w+)://?')
-_BUCKETS = ('gs',)
+_BUCKETS = ('gs', 's3', 'hf')
+COMMITTED = 'commit_success.txt'
+"""Comes last into a checkpoint in a bucket; Orbax gives it that name."""
 _THREADS = 8  # That talk to a bucket at the same time.
 
 
@@ -198,19 +200,39 @@ def move_folder(partial: pathlib.Path, folder: pathlib.Path, last: str) -> None:
     shutil.rmtree(old, ignore_errors=True)
     return
   remove(folder)
-  names = sorted(one.relative_to(partial).as_posix()
-                 for one in partial.rglob('*') if one.is_file())
-  there: dict[str, buckets.Found] = {}
-
-  def put(name: str) -> None:
-    there[name] = buckets.put(partial / name, f'{folder}/{name}')
-
-  with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
-    list(pool.map(put, [name for name in names if name != last]))
-  put(last)
+  there = _put_files(partial, folder, last)
   os.replace(partial, folder.copy)
-  for name, found in there.items():
-    fetched.note_of_copy(f'{folder}/{name}', found)
+  for address, found in there.items():
+    fetched.note_of_copy(address, found)
+
+
+def put_copies(folder: pathlib.Path, last: str) -> None:
+  """Puts what stands on this disk for a folder in a bucket, which is not there.
+
+  Args:
+    folder: in the bucket.
+    last: name of the file that comes last: what is there with it is whole.
+  """
+  for address, found in _put_files(on_disk(folder), folder, last).items():
+    fetched.note_of_copy(address, found)
+
+
+def _put_files(
+    near: pathlib.Path, folder: pathlib.Path, last: str
+) -> dict[str, buckets.Found]:
+  """Puts the files of a folder; returns what then lies at their addresses."""
+  names = [name for name in _file_names(near) if name != last]
+  put = lambda name: buckets.put(near / name, f'{folder}/{name}')
+  with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
+    there = list(pool.map(put, names))
+  return {f'{folder}/{name}': found for name, found in zip(
+      (*names, last), (*there, put(last)), strict=True)}
+
+
+def _file_names(near: pathlib.Path) -> list[str]:
+  """Files below a folder of this disk, by their paths in it."""
+  return sorted(one.relative_to(near).as_posix()
+                for one in near.rglob('*') if one.is_file())
 
 
 def rename(place: pathlib.Path, name: str) -> None:
@@ -242,7 +264,7 @@ def remove(folder: pathlib.Path) -> None:
 
 
 def _is_no_manifest(name: str) -> bool:
-  return name not in ('manifest.json', 'unfinished.json')
+  return name not in ('manifest.json', 'unfinished.json', COMMITTED)
 
 
 def resolved(place: pathlib.Path) -> str:
@@ -260,10 +282,18 @@ def blocks(place: pathlib.Path, size: int) -> Iterator[bytes]:
       yield block
 
 
+def is_out_of_reach_of_orbax(folder: pathlib.Path) -> bool:
+  """Whether Orbax, which knows disks and gs://, can't write there by itself."""
+  return is_remote(folder) and not str(folder).startswith('gs://')
+
+
 def for_orbax(folder: pathlib.Path) -> Any:
-  """The folder as Orbax takes it, which talks to buckets by itself."""
-  if not is_remote(folder):
-    return folder
+  """The folder as Orbax takes it, which talks to gs:// by itself.
+
+  Of other buckets it has what stands for them here, see `checkpoint_copies.py`.
+  """
+  if not is_remote(folder) or is_out_of_reach_of_orbax(folder):
+    return on_disk(folder)
   from etils import epath
   from etils.epath import backend
 

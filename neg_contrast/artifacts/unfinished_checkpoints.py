@@ -11,8 +11,6 @@ from absl import logging
 
 from neg_contrast.artifacts import places
 
-_COMMITTED = 'commit_success.txt'
-
 
 def remove(folder: pathlib.Path) -> None:
   """Removes them; the first process alone does. A folder on a disk has none.
@@ -23,6 +21,6 @@ def remove(folder: pathlib.Path) -> None:
   if not places.is_remote(folder):
     return
   for step in folder.iterdir():
-    if not (step / _COMMITTED).exists():
+    if not (step / places.COMMITTED).exists():
       logging.info('%s: was not saved to its end; removed', step)
       places.remove(step)

@@ -306,6 +306,10 @@ _TYPES: dict[Any, tuple[type, str, str]] = {
 }  # Type in Python, its name, and the name of several.
 
 
+_WRITTEN = ('workdir', 'data.prepared_dir', 'negatives.mined_dir',
+            'synthetic.dir')
+
+
 def check_type(name: str, value: Any, annotation: Any) -> None:
   """Refuses a value of another type than its key is declared with.
 
@@ -336,7 +340,8 @@ def check_type(name: str, value: Any, annotation: Any) -> None:
   for one in value if isinstance(value, tuple) else (value,):
     if isinstance(one, float) and not math.isfinite(one):
       raise errors.SettingError(name, value, 'must be finite')
-    problem = errors.bucket_problem(one) if isinstance(one, str) else None
+    problem = isinstance(one, str) and errors.bucket_problem(
+        one, is_written=name in _WRITTEN)
     if problem:
       raise errors.SettingError(name, value, problem)
 

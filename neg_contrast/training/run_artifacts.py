@@ -6,7 +6,12 @@ import pathlib
 from typing import Any
 
 from neg_contrast import errors
-from neg_contrast.artifacts import artifact, checkpoints, folders
+from neg_contrast.artifacts import (
+  artifact,
+  checkpoint_copies,
+  checkpoints,
+  folders,
+)
 from neg_contrast.data import feature_store
 from neg_contrast.data.side_features import feature_kinds
 from neg_contrast.models import by_name, loading
@@ -69,6 +74,10 @@ class Run(artifact.Artifact):
   def settings(self) -> dict[str, Any]:
     """Those that are declared to count."""
     return self.config.counted
+
+  def lacks(self) -> str | None:
+    """A workdir that all processes can write its checkpoints to."""
+    return checkpoint_copies.written_by_several(self.workdir)
 
   def is_made(self) -> bool:
     """Whether it ran to its end.

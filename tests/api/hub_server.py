@@ -1,4 +1,5 @@
-"""A stand-in for the hub, on 127.0.0.1: the few endpoints of an upload."""
+"""A stand-in for the hub, on 127.0.0.1: the few endpoints of an upload, and of
+reading data sets file by file."""
 
 import base64
 import contextlib
@@ -7,6 +8,7 @@ import http.server
 import json
 import re
 import threading
+import urllib.parse
 
 TOKEN = 'hf_of_a_test'
 
@@ -81,11 +83,19 @@ class _Handler(http.server.BaseHTTPRequestHandler):
   def do_GET(self):
     if self._begin() is None:
       return
-    repo = self.path.removeprefix('/api/datasets/')
-    if repo in self.server.files:
-      self._answer(200, {'id': repo, 'sha': '0' * 40, 'siblings': []})
-    else:
+    path, _, query = self.path.partition('?')
+    found = re.fullmatch(
+        r'(/api)?/datasets/([^/]+/[^/]+)(?:/(tree|resolve)/main/?(.*))?', path)
+    files = self.server.files.get(found[2]) if found else None
+    if found is None or files is None:
       self._answer(404, {'error': 'Repository not found'})
+    elif found[3] == 'tree':
+      self._answer(200, _tree(
+          files, urllib.parse.unquote(found[4]), 'recursive=true' in query))
+    elif found[3] == 'resolve':
+      self._send(200, files[urllib.parse.unquote(found[4])])
+    else:
+      self._answer(200, {'id': found[2], 'sha': '0' * 40, 'siblings': []})
 
   def do_PUT(self):
     body = self._read()
@@ -143,13 +153,35 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         'commitOid': '0' * 40, 'success': True})
 
   def _answer(self, status, value):
-    data = json.dumps(value).encode()
-    self.send_response(status)
-    self.send_header('Content-Type', 'application/json')
-    self.send_header('Content-Length', str(len(data)))
+    headers = {}
     if status >= 400 and value.get('error'):
-      self.send_header('X-Error-Message', value['error'])
+      headers['X-Error-Message'] = value['error']
     if status == 404:
-      self.send_header('X-Error-Code', 'RepoNotFound')
+      headers['X-Error-Code'] = 'RepoNotFound'
+    self._send(status, json.dumps(value).encode(),
+               {'Content-Type': 'application/json', **headers})
+
+  def _send(self, status, data, headers=None):
+    self.send_response(status)
+    self.send_header('Content-Length', str(len(data)))
+    for name, value in (headers or {}).items():
+      self.send_header(name, value)
     self.end_headers()
     self.wfile.write(data)
+
+
+def _tree(files, folder, is_recursive):
+  """What lies in a folder, as the hub lists it."""
+  start = f'{folder}/' if folder else ''
+  found = {}
+  for path, data in files.items():
+    name, _, rest = path.removeprefix(start).partition('/')
+    if not path.startswith(start):
+      continue
+    if rest and not is_recursive:
+      found[start + name] = {'type': 'directory', 'path': start + name,
+                             'oid': '0' * 40, 'size': 0}
+    else:
+      found[path] = {'type': 'file', 'path': path, 'size': len(data),
+                     'oid': hashlib.sha1(data).hexdigest()}
+  return list(found.values())
