@@ -200,7 +200,8 @@ def run(what: str, jobs: Sequence[Job]) -> None:
     jobs: whose tasks skip what is done already.
 
   Raises:
-    UserError: the pipeline fails again and again; or as a task does.
+    UserError: the pipeline fails again and again.
+    RuntimeError: a task fails; Beam's, with the message of the task's error.
   """
   (runner,) = _chosen
   for left in reversed(range(_TRIES)):
@@ -227,7 +228,8 @@ class _Pipeline:
     import apache_beam as beam
     from apache_beam.options import pipeline_options
 
-    threading.excepthook = _end
+    if self.runner.name == _DIRECT:
+      threading.excepthook = _end
     pipeline = beam.Pipeline(options=pipeline_options.PipelineOptions(
         self.runner.all_options()
     ))

@@ -64,12 +64,14 @@ class Found:
     size: bytes of an object.
     version: changes when an object is written again.
     seconds: when it was written, since 1970.
+    digest: what the bucket says of the bytes, by the name of what it says.
   """
 
   is_folder: bool
   size: int = 0
   version: str = ''
   seconds: float = 0.0
+  digest: tuple[str, str] | None = None
 
 
 @contextlib.contextmanager
@@ -343,12 +345,16 @@ def _found(facts: dict[str, Any]) -> Found:
     return Found(True)
   versions = 'generation', 'etag', 'ETag', 'md5Hash', 'blob_id', 'xet_hash'
   version = next((str(facts[key]) for key in versions if facts.get(key)), '')
+  # Those of an upload in parts (S3's with a dash) change with the parts too.
+  digest = next(((key, str(facts[key])) for key in (
+      'md5Hash', 'crc32c', 'ETag', 'blob_id') if facts.get(key)), None)
   times = ('mtime', 'updated', 'LastModified')
   written: Any = next((facts[key] for key in times if facts.get(key)), None)
   if isinstance(written, str):
     written = datetime.datetime.fromisoformat(written)
   return Found(False, int(facts['size']), version,
-               written.timestamp() if hasattr(written, 'timestamp') else 0.0)
+               written.timestamp() if hasattr(written, 'timestamp') else 0.0,
+               digest)
 
 
 def _no_bucket(address: str) -> errors.UserError:

@@ -134,25 +134,8 @@ class Checkpoints:
     self._folder = (workdir / FOLDER).absolute()
     self._copies = checkpoint_copies.Copies(self._folder, writes)
     self._best = _KeepBest()
-    keep = checkpoint_managers.AnyPreservationPolicy(
-        [checkpoint_managers.LatestN(1), self._best]
-    )
     self._orbax_folder = places.for_orbax(self._folder)
-    self._manager = ocp.CheckpointManager(
-        self._orbax_folder,
-        handler_registry=checkpoint_handlers.registry(
-            arrays=('params', 'optimizer', _MEMORY), json=('progress',)),
-        options=ocp.CheckpointManagerOptions(
-            preservation_policy=keep,
-            cleanup_tmp_directories=True,
-        ) if writes else ocp.CheckpointManagerOptions(
-            create=False,
-            multiprocessing_options=ocp.options.MultiprocessingOptions(
-                primary_host=jax.process_index(),
-                active_processes={jax.process_index()},
-            ),
-        ),
-    )
+    self._manager = _manager(self._orbax_folder, self._best, writes)
 
   def latest_step(self) -> int | None:
     """The newest finished checkpoint."""
@@ -328,6 +311,26 @@ class Checkpoints:
     checkpoint_checksums.verify(
         self._copies.bring(step, items), _ITEMS, items, divides
     )
+
+
+def _manager(folder: Any, best: Any, writes: bool) -> ocp.CheckpointManager:
+  """Orbax's own, which keeps the latest and the best."""
+  return ocp.CheckpointManager(
+      folder,
+      handler_registry=checkpoint_handlers.registry(
+          arrays=('params', 'optimizer', _MEMORY), json=('progress',)),
+      options=ocp.CheckpointManagerOptions(
+          preservation_policy=checkpoint_managers.AnyPreservationPolicy(
+              [checkpoint_managers.LatestN(1), best]),
+          cleanup_tmp_directories=True,
+      ) if writes else ocp.CheckpointManagerOptions(
+          create=False,
+          multiprocessing_options=ocp.options.MultiprocessingOptions(
+              primary_host=jax.process_index(),
+              active_processes={jax.process_index()},
+          ),
+      ),
+  )
 
 
 def _check_shapes(folder: pathlib.Path, saved: Any, like: Any) -> None:

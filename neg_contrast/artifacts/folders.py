@@ -179,7 +179,8 @@ def writing(
   check_ours(folder)
   scratch = places.scratch(folder)
   with only_one(folder), failures.while_writing(folder):
-    places.remove(scratch)  # Of a process that was killed.
+    # Of a process that was killed, and what workers passed on to it.
+    places.remove(places.seen_by_all(scratch))
     scratch.mkdir()
     try:
       yield scratch
@@ -189,9 +190,9 @@ def writing(
           **manifest, _CHECKSUMS: checksums.of_folder(scratch)})
       places.move_folder(scratch, folder, name)
     except BaseException:
-      places.remove(scratch)
       with contextlib.suppress(errors.UserError):  # The first says more.
-        places.remove(places.seen_by_all(scratch))  # What workers passed on.
+        places.remove(places.seen_by_all(scratch))
+      places.remove(scratch)
       raise
 
 

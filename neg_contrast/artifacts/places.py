@@ -9,6 +9,7 @@ at all, a manifest last.
 import concurrent.futures
 import contextlib
 import glob
+import hashlib
 import os
 import pathlib
 import re
@@ -280,6 +281,22 @@ def blocks(place: pathlib.Path, size: int) -> Iterator[bytes]:
   with open(place, 'rb') as f:
     while block := f.read(size):
       yield block
+
+
+def digest(place: pathlib.Path) -> dict[str, str]:
+  """What changes when the bytes of a file do, under the name of its kind.
+
+  Of an object it is what the bucket says, if it does: no byte is fetched. Else
+  it is the hex sha256.
+  """
+  if isinstance(place, bucket_path.BucketPath):
+    there = buckets.look(str(place))
+    if there is not None and there.digest is not None:
+      return dict([there.digest])
+  hashed = hashlib.sha256()
+  for block in blocks(place, 1 << 20):
+    hashed.update(block)
+  return {'sha256': hashed.hexdigest()}
 
 
 def is_out_of_reach_of_orbax(folder: pathlib.Path) -> bool:

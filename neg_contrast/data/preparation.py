@@ -12,6 +12,8 @@ from neg_contrast.artifacts import folders, places
 from neg_contrast.data import corpus_writer, records, sources
 from neg_contrast.data import prepared as prepared_lib
 
+_SEEN = 'path', 'size', 'mtime_ns'  # Of a file, without reading it.
+
 
 def is_prepared(
     spec: str, root: pathlib.Path, skip_invalid: bool, answer_words: int = 0
@@ -123,23 +125,21 @@ def _known_files(
 def _file_facts(
     source: records.Source, known: list[dict[str, Any]]
 ) -> list[dict[str, Any]]:
-  """Path, size, time and sha256 of the source's files.
+  """Path, size, time and `places.digest` of the source's files.
 
-  One with the path, size and time of a known file is not hashed again.
+  Of one with the path, size and time of a known file nothing is read again.
   """
-  keys = ('path', 'size', 'mtime_ns')
-  hashes = {tuple(fact[key] for key in keys): fact['sha256'] for fact in known}
+  facts_of = {tuple(fact[key] for key in _SEEN): fact for fact in known}
   facts = []
   for path in source.files:
     stat = path.stat()
-    values = places.resolved(path), stat.st_size, stat.st_mtime_ns
-    facts.append({
-        **dict(zip(keys, values, strict=True)),
-        'sha256': hashes.get(values) or folders.sha256_file(path),
-    })
+    seen = places.resolved(path), stat.st_size, stat.st_mtime_ns
+    facts.append(facts_of.get(seen) or {
+        **dict(zip(_SEEN, seen, strict=True)), **places.digest(path)})
   return facts
 
 
-def _contents(facts: list[dict[str, Any]]) -> list[tuple[str, str]]:
+def _contents(facts: list[dict[str, Any]]) -> list[dict[str, Any]]:
   """What must stay the same; names count, since splits are named by them."""
-  return [(fact['path'], fact['sha256']) for fact in facts]
+  return [{key: value for key, value in fact.items() if key != 'mtime_ns'}
+          for fact in facts]

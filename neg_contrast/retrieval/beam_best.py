@@ -8,7 +8,6 @@ own Top.PerKey merges them.
 import contextlib
 import dataclasses
 import pathlib
-import uuid
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
@@ -16,7 +15,7 @@ import numpy as np
 from jaxtyping import Int
 
 from neg_contrast import beams
-from neg_contrast.artifacts import passed_on
+from neg_contrast.artifacts import folders, passed_on
 from neg_contrast.retrieval import best_keys, hits
 
 _QUERIES_OF_A_FILE = 1024
@@ -69,11 +68,15 @@ def _with_file(query: int, best: list[int]) -> tuple[int, tuple]:
   return query // _QUERIES_OF_A_FILE, (query, best)
 
 
-def scratch_in(
-    folder: pathlib.Path
-) -> contextlib.AbstractContextManager[pathlib.Path]:
-  """A folder in another, which all workers see, for one search."""
-  return passed_on.shared(folder / f'beam-{uuid.uuid4()}')
+@contextlib.contextmanager
+def scratch_in(folder: pathlib.Path) -> Iterator[pathlib.Path]:
+  """A folder in another, which all workers see, for one search at a time.
+
+  What a program left there that was killed goes.
+  """
+  place = folder / 'beam'
+  with folders.only_one(place), passed_on.shared(place) as scratch:
+    yield scratch
 
 
 def search(

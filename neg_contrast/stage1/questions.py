@@ -115,6 +115,12 @@ class Questions(question_shards.ShardedQuestions):
       tokenized.store_of(
           self.data.load().prepared, 'passage', model.tokenizer)
       beams.run('writing questions', [beams.Inferred(self.maker, missing)])
+      if gone := set(range(len(shards))) - set(shards.made()):
+        raise errors.UserError(
+            f'{shards.place(min(gone))}: not there after workers wrote it; all '
+            'must see that folder (in a bucket, or on a common disk). The same '
+            'command writes what is missing'
+        )
 
   def maker(self) -> Callable[[int], None]:
     """Writes a shard by its number, unless another process has by now."""
@@ -174,6 +180,8 @@ class _ShardMaker:
       all_tokens += written.processed_tokens
       self._done += len(written.numbers)
       self._on_progress(self._done)
+    if self._shards.is_made(shard):  # By a copy of a task of Beam.
+      return
     write_shard(self._shards, shard, self._identity, passages, found, {
         'seconds': time.monotonic() - began, 'tokens': tokens,
         'all_tokens': all_tokens,

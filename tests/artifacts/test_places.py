@@ -153,6 +153,20 @@ def test_a_file_is_fetched_once(root, emulator):
   assert len(asked) == 1
 
 
+def test_a_bucket_says_whether_bytes_changed(root, emulator, tmp_path):
+  path, said = root / 'a', []
+  for content in (b'content', b'another', b'content'):
+    path.write_bytes(content)
+    fetched.forget(str(path))
+    said.append(places.digest(path))
+  assert said[0] == said[2] != said[1] and len(said[0]) == 1
+  assert not [one for one in emulator.asked
+              if emulator.reads(*one) and root.name + '/a' in one[1]]
+  near = tmp_path / 'a'
+  near.write_bytes(b'content')
+  assert places.digest(near) == {'sha256': folders.sha256_file(near)}
+
+
 def test_writing_to_a_copy_alone_is_refused(root):
   with pytest.raises(NotImplementedError):
     (root / 'file').open('w')
@@ -301,6 +315,20 @@ def test_who_can_not_be_reached_is_not_asked_again_at_once(
   assert not (root / 'b').exists()
   assert len(emulator.asked) > before
   assert not [one for one in caplog.records if one.name == emulator.package]
+
+
+def test_what_workers_passed_on_to_a_killed_program_goes(root):
+  folder = root / 'made'
+  (root / 'made.partial' / 'beam' / 'part').write_bytes(b'part')
+  write_folder(folder)
+  assert 'made.partial' not in buckets.names(str(root))
+  (root / 'beam' / 'part').write_bytes(b'part')
+  from neg_contrast.retrieval import beam_best
+
+  with beam_best.scratch_in(root) as scratch:
+    assert not (scratch / 'part').exists()
+    (scratch / 'mine').write_bytes(b'')
+  assert buckets.names(str(root)) == ['made']
 
 
 def test_what_workers_passed_on_goes_with_a_failure(root):

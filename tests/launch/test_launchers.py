@@ -130,12 +130,20 @@ def test_skypilot_asks_for_one_gpu_and_installs_our_lists():
 def test_dockerfile_builds_from_the_projects_lists():
   text = (ROOT / 'launch' / 'Dockerfile').read_text()
   lists = dict(line.split()[1:] for line in text.splitlines()
-               if line.startswith('COPY') and line != 'COPY . .')
+               if line.startswith('COPY ') and line != 'COPY . .'
+               and '--from' not in line)
   assert all((ROOT / name).is_file() for name in lists)
   assert {'requirements.txt', 'lists/gcs.txt', 'lists/tpu.txt',
           'lists/cuda.txt'} == set(lists.values())
   python = re.search(r'^FROM python:(3\.\d+)', text, re.MULTILINE)[1]
   assert f'>={python}' in (ROOT / 'pyproject.toml').read_text()
+  stages = re.findall(r'^FROM (\S+)(?: AS (\w+))?$', text, re.MULTILINE)
+  assert stages[-1] == ('code', '') and ('code', 'beam') in stages
+  # Beam's own part is of the version that is installed.
+  assert f'apache/beam_python{python}_sdk:$BEAM' in dict(stages)
+  version = re.search(r'^ARG BEAM=(\S+)$', text, re.MULTILINE)[1]
+  assert f'apache-beam>={version[:4]},' in (
+      ROOT / 'launch/requirements-beam.txt').read_text()
 
 
 @pytest.mark.parametrize('script,arguments,message', [
