@@ -8,7 +8,13 @@ import numpy as np
 from jaxtyping import Float32, Int, Int32
 
 from neg_contrast import errors
-from neg_contrast.retrieval import bm25_folder, bm25_scoring, bm25_terms, hits
+from neg_contrast.retrieval import (
+  bm25_folder,
+  bm25_scoring,
+  bm25_terms,
+  bm25_totals,
+  hits,
+)
 
 # A term that several of them have is scored once. 21 million passages, 321
 # shards: the places of 1,024 queries' terms take 30 MB.
@@ -41,6 +47,7 @@ class Bm25Index:
       ranks: Int32[np.ndarray, ' all_passages'],
       k1: float = 0.9,
       b: float = 0.4,
+      totals: bm25_totals.Totals | None = None,
   ):
     """Adds up what the shards hold.
 
@@ -50,21 +57,25 @@ class Bm25Index:
       ranks: `[all_passages] int32` of the whole corpus, from `hits.tie_ranks`.
       k1: how slowly repeats of a term saturate (MS MARCO: 0.82).
       b: how far scores are normalised by length, 0 to 1 (MS MARCO: 0.68).
+      totals: of the corpus that the shards are a part of, for all terms that
+        are looked for; default: they are all of it.
 
     Raises:
       UserError: no passage holds a term.
     """
     self.shards, self.ranks = shards, ranks
     self._reader = bm25_terms.TermReader()
-    passages = sum(len(shard.rows) for shard in shards)
-    terms = sum(int(shard.postings.lengths.sum(dtype=np.int64))
-                for shard in shards)
-    if not terms:
+    self._totals = totals
+    none = np.zeros(0, np.uint64)
+    sums = totals or bm25_totals.together([
+        bm25_totals.of_shard(shard.postings, none) for shard in shards], none)
+    if not sums.words:
       raise errors.UserError(
           'BM25 finds no word in the corpus: are its texts empty? Use another '
           'retriever, or negatives other than bm25'
       )
-    self._formula = bm25_scoring.Formula(k1, b, passages, terms / passages)
+    self._formula = bm25_scoring.Formula(
+        k1, b, sums.passages, sums.words / sums.passages)
 
   def search(self, queries: Sequence[str], depth: int) -> hits.Hits:
     """The best passages of each query; those without any of its terms are none.
@@ -116,7 +127,7 @@ class Bm25Index:
     """
     read = self._reader.read([query, *texts])
     different, numbers = np.unique(read.terms, return_inverse=True)
-    holding = sum(ends - begins for begins, ends in self._locate(different))
+    holding = self._holding(different, self._locate(different))
     wanted, *others = (
         [term for term in some.tolist() if holding[term]]
         for some in np.split(numbers, np.cumsum(read.lengths)[:-1])
@@ -138,10 +149,23 @@ class Bm25Index:
     """Begins and ends of the postings of some terms, by shard."""
     return [shard.postings.locate(terms) for shard in self.shards]
 
-  def search_shard(
-      self, number: int, queries: Sequence[str], depth: int
+  def _holding(
+      self, terms: np.ndarray, places: list[tuple[np.ndarray, np.ndarray]]
+  ) -> np.ndarray:
+    """How many passages of the corpus hold some terms, `[terms]`.
+
+    Args:
+      terms: `[terms] uint64`.
+      places: of `_locate`.
+    """
+    if self._totals is not None:
+      return self._totals.of(terms)
+    return np.sum([ends - begins for begins, ends in places], 0)
+
+  def candidates(
+      self, queries: Sequence[str], depth: int
   ) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """The best passages of one shard for each query, with `search`'s scores.
+    """The best passages of each query, with `search`'s scores.
 
     Yields:
       `[found] int32` rows and `[found] float32` scores, in any order.
@@ -149,9 +173,7 @@ class Bm25Index:
     for first in range(0, len(queries), _QUERIES_AT_ONCE):
       some = queries[first : first + _QUERIES_AT_ONCE]
       none = np.zeros((len(some), 0), np.int32)
-      yield from self._search(
-          some, depth, none, none.astype(np.float32), number
-      )
+      yield from self._search(some, depth, none, none.astype(np.float32))
 
   def _search(
       self,
@@ -159,9 +181,8 @@ class Bm25Index:
       depth: int,
       rows: Int[np.ndarray, 'queries some'],
       some: Float32[np.ndarray, 'queries some'],
-      only: int | None = None,
   ) -> list[tuple[np.ndarray, np.ndarray]]:
-    """Rows and scores of the best, in any order; of one shard if it is named.
+    """Rows and scores of the best, in any order.
 
     Scores of `rows` go to `some`, where they are searched.
     """
@@ -169,12 +190,9 @@ class Bm25Index:
     different, numbers = np.unique(read.terms, return_inverse=True)
     terms = np.split(numbers, np.cumsum(read.lengths)[:-1])
     places = self._locate(different)
-    idf = self._formula.idf(sum(ends - begins for begins, ends in places))
+    idf = self._formula.idf(self._holding(different, places))
     best = [bm25_scoring.Best(depth, self.ranks) for _ in queries]
-    for number, shard in enumerate(self.shards):
-      if only not in (None, number):
-        continue
-      begins, ends = places[number]
+    for shard, (begins, ends) in zip(self.shards, places, strict=True):
       scorer = bm25_scoring.ShardScorer(
           shard.postings, begins, ends, idf, self._formula
       )

@@ -11,25 +11,19 @@ term, how many passages there are and how long they are on average are sums over
 the shards that a search reads, of whole numbers.
 """
 
-import contextlib
 import dataclasses
 import functools
-import os
 import pathlib
-import subprocess
-import sys
-import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
-from absl import logging
 from jaxtyping import Int
 
-from neg_contrast import beams, errors, hosts, progress
-from neg_contrast.artifacts import bucket_turns, failures, folders, parts
+from neg_contrast import beams, hosts, progress
+from neg_contrast.artifacts import failures, folders, parts
 from neg_contrast.data import prepared as prepared_lib
-from neg_contrast.retrieval import bm25_postings, bm25_terms
+from neg_contrast.retrieval import bm25_helpers, bm25_postings, bm25_terms
 
 FORMAT = folders.Format('postings of BM25', 1)
 SHARD_ROWS = bm25_postings.MOST_PASSAGES
@@ -126,24 +120,52 @@ def make(
   if is_made(prepared):
     return
   shard_rows = _begin(prepared, shard_rows)
-  missing = [number for number in range(len(divide(prepared, shard_rows)))
-             if not _file(prepared, number).exists()]
   if beams.is_chosen():
     beams.run('counting words of passages', [beams.Each(
-        _MakeShard(prepared.corpus_folder, shard_rows), missing
+        _MakeShard(prepared.corpus_folder, shard_rows),
+        _Maker(prepared, shard_rows).missing(),
     )])
-  places, is_made_one, make_one = parts_of(prepared, shard_rows)
-  helpers = min(len(missing), hosts.usable_cores()) - 1
-  with _helpers(prepared, helpers, places, is_made_one):
-    parts.make_all(places, is_made_one, make_one)
+  maker = _Maker(prepared, shard_rows)
+  ticker = progress.Ticker('counting words of passages', maker.passages(),
+                           before=maker.passages_there())
+
+  def make_one(number: int) -> None:
+    maker.make(number)
+    ticker(maker.passages_there())
+
+  helpers = min(len(maker.missing()), hosts.usable_cores()) - 1
+  with bm25_helpers.started(
+      prepared.corpus_folder, helpers, maker.places, maker.is_made):
+    parts.make_all(maker.places, maker.is_made, make_one)
   folder = folder_of(prepared)
   with folders.only_one(folder):
     if (folder / folders.UNFINISHED).exists():  # Not yet another's work.
       folders.finish(folder)
 
 
-def open_shards(prepared: prepared_lib.Prepared) -> list[Shard]:
-  """Maps the postings of a corpus; makes them where they are not.
+def open_shards(
+    prepared: prepared_lib.Prepared, numbers: Iterable[int] | None = None
+) -> list[Shard]:
+  """Maps postings of a corpus; makes them where they are not.
+
+  Args:
+    prepared: of the corpus.
+    numbers: of the shards; default: all.
+
+  Raises:
+    UserError: as `make`.
+  """
+  rows_of, folder = rows_of_shards(prepared), folder_of(prepared)
+  return [
+      Shard(rows_of[number], bm25_postings.read(
+          _file(prepared, number), folder, len(rows_of[number])
+      ))
+      for number in (range(len(rows_of)) if numbers is None else numbers)
+  ]
+
+
+def rows_of_shards(prepared: prepared_lib.Prepared) -> list[Rows]:
+  """`divide` as a corpus is; makes the shards where they are not.
 
   Raises:
     UserError: as `make`.
@@ -151,13 +173,7 @@ def open_shards(prepared: prepared_lib.Prepared) -> list[Shard]:
   make(prepared)
   shard_rows = _read_shard_rows(prepared, folders.MANIFEST)
   assert shard_rows is not None
-  folder = folder_of(prepared)
-  return [
-      Shard(rows, bm25_postings.read(
-          _file(prepared, number), folder, len(rows)
-      ))
-      for number, rows in enumerate(divide(prepared, shard_rows))
-  ]
+  return divide(prepared, shard_rows)
 
 
 def divide(
@@ -188,36 +204,54 @@ def count(
   ))
 
 
-def parts_of(prepared: prepared_lib.Prepared, shard_rows: int):
-  """The arguments of `parts.make_all`: what its parts are, and makes one."""
-  shards = divide(prepared, shard_rows)
-  folder = folder_of(prepared)
-  reader = functools.cache(bm25_terms.TermReader)
-  def is_made(number: int) -> bool:
-    return _file(prepared, number).exists()
+class _Maker:
+  """Makes shards by their numbers.
 
-  def passages_there() -> int:
-    return sum(len(rows) for at, rows in enumerate(shards) if is_made(at))
+  Attributes:
+    places: of each, for turns.
+  """
 
-  ticker = progress.Ticker('counting words of passages',
-                           sum(map(len, shards)), before=passages_there())
+  def __init__(self, prepared: prepared_lib.Prepared, shard_rows: int):
+    """Looks at nothing yet."""
+    self._prepared, self._shards = prepared, divide(prepared, shard_rows)
+    self._folder = folder_of(prepared)
+    self._reader = functools.cache(bm25_terms.TermReader)
+    self.places = [
+        self._folder.with_name(f'{self._folder.name}-{number:05d}')
+        for number in range(len(self._shards))
+    ]
 
-  def make(number: int) -> None:
-    path = _file(prepared, number)
+  def is_made(self, number: int) -> bool:
+    """Whether a shard is there."""
+    return _file(self._prepared, number).exists()
+
+  def missing(self) -> list[int]:
+    """Those that are not there; the folder is listed once."""
+    there = {path.name for path in self._folder.iterdir()}
+    return [number for number in range(len(self._shards))
+            if _file(self._prepared, number).name not in there]
+
+  def passages(self) -> int:
+    """Of all shards."""
+    return sum(map(len, self._shards))
+
+  def passages_there(self) -> int:
+    """Of those that are there."""
+    return self.passages() - sum(
+        len(self._shards[number]) for number in self.missing())
+
+  def make(self, number: int) -> None:
+    """Makes a shard."""
+    path = _file(self._prepared, number)
     partial = path.with_name(path.name + '.partial')
-    with failures.while_writing(folder):
+    with failures.while_writing(self._folder):
       try:
         bm25_postings.write(
-            count(prepared, shards[number], reader()), partial
+            count(self._prepared, self._shards[number], self._reader()), partial
         )
         folders.add_file(partial, path)
       finally:
         partial.unlink(missing_ok=True)
-    ticker(passages_there())
-
-  places = [folder.with_name(f'{folder.name}-{number:05d}')
-            for number in range(len(shards))]
-  return places, is_made, make
 
 
 @dataclasses.dataclass(frozen=True)
@@ -234,12 +268,10 @@ class _MakeShard:
 
   def __call__(self, number: int) -> None:
     """Makes the shard with a number, unless it is there."""
-    places, is_made, make = parts_of(
-        prepared_lib.Prepared(self.folder), self.shard_rows
-    )
-    with folders.only_one(places[number]):
-      if not is_made(number):
-        make(number)
+    maker = _Maker(prepared_lib.Prepared(self.folder), self.shard_rows)
+    with folders.only_one(maker.places[number]):
+      if not maker.is_made(number):
+        maker.make(number)
 
 
 def help_make(
@@ -257,76 +289,12 @@ def help_make(
   shard_rows = _read_shard_rows(prepared, folders.UNFINISHED)
   if shard_rows is None:  # Finished by now.
     return
-  places, is_made, make = parts_of(prepared, shard_rows)
+  maker = _Maker(prepared, shard_rows)
   for number in numbers:
-    with folders.only_one(places[number], wait=False) as is_ours:
-      if is_ours and not is_made(number):
-        make(number)
+    with folders.only_one(maker.places[number], wait=False) as is_ours:
+      if is_ours and not maker.is_made(number):
+        maker.make(number)
     yield number
-
-
-@contextlib.contextmanager
-def _helpers(
-    prepared: prepared_lib.Prepared,
-    count: int,
-    places: Sequence[pathlib.Path],
-    is_made: Callable[[int], bool],
-) -> Iterator[None]:
-  """Lets other processes help; what one leaves undone others do.
-
-  They are no forks, which JAX's threads forbid, and import no main program, of
-  which users have any.
-  """
-  command = [sys.executable, '-m', 'neg_contrast.retrieval.bm25_helper',
-             str(prepared.corpus_folder.absolute())]
-  environment = {
-      **os.environ, 'JAX_PLATFORMS': 'cpu',  # Accelerators are the parent's.
-      'PYTHONPATH': os.pathsep.join(filter(None, sys.path)),
-  }
-  helpers = [
-      subprocess.Popen(command, env=environment, stdin=subprocess.PIPE,
-                       stdout=subprocess.PIPE, text=True)
-      for _ in range(count)
-  ]
-  leading = [threading.Thread(target=_lead, args=(helper, places, is_made))
-             for helper in helpers]
-  for thread in leading:
-    thread.start()
-  try:
-    yield
-  finally:
-    for helper, thread in zip(helpers, leading, strict=True):
-      helper.terminate()  # Nothing is left to do, or the parent fails.
-      thread.join()
-      helper.communicate()
-  failed = [code for helper in helpers if (code := helper.returncode) > 0]
-  if failed:
-    logging.warning('%d of %d helpers failed', len(failed), count)
-
-
-def _lead(
-    helper: subprocess.Popen[str],
-    places: Sequence[pathlib.Path],
-    is_made: Callable[[int], bool],
-) -> None:
-  """Gives a helper one shard after another that nobody makes.
-
-  The helper has the locks of its machine alone. In a bucket, turns are taken
-  for it here, by a process of the program that other machines know.
-  """
-  assert helper.stdin and helper.stdout
-  try:
-    for number in reversed(range(len(places))):  # Others begin at the front.
-      with bucket_turns.turn(places[number], wait=False) as is_ours:
-        if is_ours and not is_made(number):
-          helper.stdin.write(f'{number}\n')
-          helper.stdin.flush()
-          if not helper.stdout.readline():
-            return  # It has ended.
-  except BrokenPipeError:
-    pass  # It has ended; what it has not made is left to the processes.
-  except errors.UserError as e:
-    logging.warning('%s', e)
 
 
 def _begin(prepared: prepared_lib.Prepared, shard_rows: int) -> int:

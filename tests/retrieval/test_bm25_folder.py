@@ -10,7 +10,7 @@ import pytest
 from neg_contrast import errors
 from neg_contrast.artifacts import folders
 from neg_contrast.data import prepared as prepared_lib
-from neg_contrast.retrieval import bm25_folder
+from neg_contrast.retrieval import bm25_folder, bm25_helpers
 from tests import corpora
 
 WORDS = ('kite', 'wind', 'ship', 'sail', 'moon', 'tide', 'gull')
@@ -76,7 +76,7 @@ def wait_for(condition):
 def test_a_helper_that_ends_is_no_trouble(tmp_path, monkeypatch):
   prepared = prepare(tmp_path)
   monkeypatch.setattr(bm25_folder.hosts, 'usable_cores', lambda: 2)
-  monkeypatch.setattr(bm25_folder.sys, 'executable', '/bin/false')
+  monkeypatch.setattr(bm25_helpers.sys, 'executable', '/bin/false')
   bm25_folder.make(prepared, 4)
   assert bm25_folder.is_made(prepared)
 
@@ -84,9 +84,9 @@ def test_a_helper_that_ends_is_no_trouble(tmp_path, monkeypatch):
 def test_there_is_a_helper_for_every_other_core(tmp_path, monkeypatch):
   asked = []
   monkeypatch.setattr(bm25_folder.hosts, 'usable_cores', lambda: 2)
-  helpers = bm25_folder._helpers
-  monkeypatch.setattr(bm25_folder, '_helpers', lambda prepared, count, *of: (
-      asked.append(count), helpers(prepared, 0, *of))[1])
+  helpers = bm25_helpers.started
+  monkeypatch.setattr(bm25_helpers, 'started', lambda corpus, count, *of: (
+      asked.append(count), helpers(corpus, 0, *of))[1])
   for name, size in (('one', 100), ('two', 6), ('three', 4)):
     bm25_folder.make(prepare(tmp_path / name), size)
   assert asked == [0, 1, 1]
