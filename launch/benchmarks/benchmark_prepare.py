@@ -11,6 +11,8 @@ it the proportional set size, which has pages of mapped files too. What a corpus
 adds to a constant is the slope, which neg_contrast/data/prepared.py promises to
 be below 24 bytes a passage; 21,015,324 passages are extrapolated from it.
 Of the runner `direct`, Apache Beam on this machine, workers are its processes.
+With --kill_after one of them is killed in each step, so many seconds from its
+start, and what was made is compared all the same.
 Needs the package psutil, and for `direct` launch/requirements-beam.txt.
 """
 
@@ -85,10 +87,12 @@ class Watch:
   """CPU time and peaks of memory of a process and those that it starts.
 
   It looks in a thread; what a process does after the last look is not counted.
+  After so many seconds it kills a worker of Beam.
   """
 
-  def __init__(self, process: int):
+  def __init__(self, process: int, kill_after: float = 0.0):
     self._process = process
+    self._kill_at = time.monotonic() + kill_after if kill_after else None
     self.own = self.whole = 0
     self._cpu: dict[int, float] = {}
     self._thread = threading.Thread(target=self._watch, daemon=True)
@@ -98,6 +102,11 @@ class Watch:
   def cpu(self) -> float:
     """CPU seconds."""
     return sum(self._cpu.values())
+
+  @property
+  def is_to_kill(self) -> bool:
+    """Whether it has killed nothing yet, and is to."""
+    return self._kill_at is not None
 
   def join(self) -> None:
     """Returns when the process has ended."""
@@ -115,6 +124,10 @@ class Watch:
           try:
             infos.append(one.memory_full_info())
             self._cpu[one.pid] = sum(one.cpu_times()[:2])
+            if (self._kill_at and time.monotonic() > self._kill_at
+                and any('sdk_worker' in part for part in one.cmdline())):
+              one.kill()
+              self._kill_at = None
           except psutil.Error:  # It has just ended.
             continue
         self.own = max(self.own, sum(info.rss - info.shared for info in infos))
@@ -122,27 +135,31 @@ class Watch:
         time.sleep(_EVERY_SECONDS)
 
 
-def measure(what: str, *arguments: str, **environment: str) -> (
-    tuple[float, Watch]):
+def measure(
+    what: str, *arguments: str, kill_after: float = 0.0, **environment: str
+) -> tuple[float, Watch]:
   """Seconds of a program of Python, and what was seen of it."""
   began = time.monotonic()
   process = subprocess.Popen([sys.executable, *arguments],
                              env={**os.environ, **environment})
-  watch = Watch(process.pid)
+  watch = Watch(process.pid, kill_after)
   process.wait()
   seconds = time.monotonic() - began
   watch.join()
   if process.returncode:
     raise SystemExit(f'{what} failed with {process.returncode}')
+  if watch.is_to_kill:
+    raise SystemExit(f'{what}: no worker was there to be killed')
   return seconds, watch
 
 
 def _measure(
-    step: str, root: pathlib.Path, runner: str, workers: int
+    step: str, root: pathlib.Path, kill_after: float, runner: str, workers: int
 ) -> tuple[float, Watch]:
   return measure(
       step, '-c', _STEPS[step], f'beir:{root / "data"}',
-      str(root / f'prepared-{runner}-{workers}'), str(workers), runner)
+      str(root / f'prepared-{runner}-{workers}'), str(workers), runner,
+      kill_after=kill_after if runner == 'direct' else 0.0)
 
 
 def _fingerprints(root: pathlib.Path) -> set[tuple[str, ...]]:
@@ -162,6 +179,7 @@ def main() -> None:
   parser.add_argument('passages', type=int, nargs='+')
   parser.add_argument('--workers', type=int, nargs='+', default=[1, 2])
   parser.add_argument('--runners', nargs='+', default=['local'])
+  parser.add_argument('--kill_after', type=float, default=0.0)
   parser.add_argument('--folder', type=pathlib.Path)
   args = parser.parse_args()
   sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
@@ -178,7 +196,7 @@ def main() -> None:
       size = (root / 'data' / 'corpus.jsonl').stat().st_size
       for step in _STEPS:
         for maker in makers:
-          seconds, seen = _measure(step, root, *maker)
+          seconds, seen = _measure(step, root, args.kill_after, *maker)
           rows.append((step, maker, passages, seen.own))
           print(f'| {passages:,} | {size / 1e9:.2f} GB | {step} | '
                 f'{maker[0]}, {maker[1]} | {seconds:.0f} s | '
