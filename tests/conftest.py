@@ -46,7 +46,8 @@ import pytest  # noqa: E402
 DATA = ROOT.parent / 'shared' / 'data'
 
 # Minutes long: begun last, they would leave all but one core idle.
-LONG = ('tests/test_hosts.py', 'tests/test_bucket_hosts.py', 'tests/golden',
+LONG = ('tests/test_beam_bucket.py', 'tests/test_hosts.py',
+        'tests/test_bucket_hosts.py', 'tests/golden',
         'tests/test_bucket_plan.py', 'tests/launch/test_notebook.py',
         'tests/launch/test_accelerator.py::test_the_dry_run')
 

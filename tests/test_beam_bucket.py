@@ -125,7 +125,7 @@ def test_each_worker_read_what_it_needed(far):
 @pytest.mark.usefixtures('far')
 def test_nothing_is_left_in_the_bucket():
   assert not [one for one in bucket.names(bucket.BUCKET)
-              if '.partial' in one or '/beam' in one or '.parts/' in one]
+              if '.partial' in one or 'beam/' in one or '.parts/' in one]
 
 
 def test_what_is_read_in_ranges(far, monkeypatch):

@@ -70,11 +70,11 @@ def _with_file(query: int, best: list[int]) -> tuple[int, tuple]:
 
 @contextlib.contextmanager
 def scratch_in(folder: pathlib.Path) -> Iterator[pathlib.Path]:
-  """A folder in another, which all workers see, for one search at a time.
+  """A folder beside another, which all workers see, for one search at a time.
 
   What a program left there that was killed goes.
   """
-  place = folder / 'beam'
+  place = folder.with_name(f'{folder.name}.beam')
   with folders.only_one(place), passed_on.shared(place) as scratch:
     yield scratch
 

@@ -322,10 +322,10 @@ def test_what_workers_passed_on_to_a_killed_program_goes(root):
   (root / 'made.partial' / 'beam' / 'part').write_bytes(b'part')
   write_folder(folder)
   assert 'made.partial' not in buckets.names(str(root))
-  (root / 'beam' / 'part').write_bytes(b'part')
+  (root / 'made.beam' / 'part').write_bytes(b'part')
   from neg_contrast.retrieval import beam_best
 
-  with beam_best.scratch_in(root) as scratch:
+  with beam_best.scratch_in(folder) as scratch:
     assert not (scratch / 'part').exists()
     (scratch / 'mine').write_bytes(b'')
   assert buckets.names(str(root)) == ['made']
