@@ -120,6 +120,10 @@ def test_each_worker_read_what_it_needed(far):
   assert len(workers) >= 2
   assert [path for one in workers for path in one.rglob('*.npy')]
   assert not [path for one in workers for path in one.rglob('corpus.jsonl')]
+  # Ids of tokens come in ranges; who started Beam has fetched them.
+  assert not [path for one in workers for path in one.rglob('text_ids.bin')]
+  assert not [path for one in workers for path in one.rglob('title_ids.bin')]
+  assert [path for one in workers for path in one.rglob('text_offsets.bin')]
 
 
 @pytest.mark.usefixtures('far')

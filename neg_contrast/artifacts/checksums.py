@@ -168,13 +168,26 @@ class MappedFile:
 
   def _check_block(self, block: int) -> None:
     begin = block * BLOCK_BYTES
-    digest = self._digests[block * _DIGITS : (block + 1) * _DIGITS]
-    if _of_block(self.data[begin : begin + BLOCK_BYTES]) != digest:
-      raise self.damaged(
-          f'the checksum of bytes {begin:,} to '
-          f'{min(begin + BLOCK_BYTES, len(self.data)):,} is another'
-      )
+    problem = problem_of_block(
+        self.data[begin : begin + BLOCK_BYTES], self._digests, block)
+    if problem:
+      raise self.damaged(problem)
     self._is_verified[block] = True
+
+
+def problem_of_block(data: np.ndarray, digests: str, block: int) -> str:
+  """What is wrong with a block of a file; empty: nothing.
+
+  Args:
+    data: `[bytes] uint8` of the block.
+    digests: of all blocks, the `xxh3` of `of_file`.
+    block: its number.
+  """
+  if _of_block(data) == digests[block * _DIGITS : (block + 1) * _DIGITS]:
+    return ''
+  begin = block * BLOCK_BYTES
+  return (f'the checksum of bytes {begin:,} to {begin + len(data):,} is '
+          'another')
 
 
 def map_bytes(path: pathlib.Path) -> np.ndarray:

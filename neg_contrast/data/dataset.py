@@ -173,11 +173,20 @@ class Dataset:
            else self._config.passage_prefix)
     return model.text.prefix(role) if own is None else own
 
-  def tokenize(self, model: Model, role: str) -> tokenized.TokenizedTexts:
-    """The `query` or `passage` texts as input of a model."""
+  def tokenize(
+      self, model: Model, role: str, is_for_part: bool = False
+  ) -> tokenized.TokenizedTexts:
+    """The `query` or `passage` texts as input of a model.
+
+    Args:
+      model: whose.
+      role: `query` or `passage`.
+      is_for_part: as `token_store.make_token_store`'s.
+    """
     texts = tokenized.tokenize(
         self.prepared, role, model.tokenizer, model.text.length(role),
         self.prefix(model, role), model.text.markers, model.text.title_end,
+        is_for_part,
     )
     if len(texts.store) and texts.marker_ids is None and hosts.is_first():
       folder = (self.prepared.corpus_folder if role == 'passage'

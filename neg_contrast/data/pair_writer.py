@@ -13,6 +13,7 @@ the table of ids. The bytes are the same for any number of processes.
 """
 
 import contextlib
+import functools
 import hashlib
 import pathlib
 import shutil
@@ -149,15 +150,17 @@ class PairWriter:
   ) -> None:
     """Finds equal queries, see `equal_queries`; takes 60 bytes a pair."""
     del part, manifest
-    codes = self._files.all('codes', np.uint8, synthetic_pairs.CODE_BYTES)
+    all_codes = functools.partial(
+        self._files.all, 'codes', np.uint8, synthetic_pairs.CODE_BYTES)
     if beams.is_chosen():
       rows, first, ascending = beam_queries.equal_queries(
           self._files.of('codes'), scratch / 'beam'
       )
     else:
-      rows, first, ascending = equal_queries(codes)
+      rows, first, ascending = equal_queries(all_codes())
     for name, values in (('rows', rows), ('first', first),
-                         ('ascending', ascending), ('codes', codes[first])):
+                         ('ascending', ascending),
+                         ('codes', all_codes()[first])):
       np.save(scratch / f'{name}.npy', values)
 
   def _write_records(

@@ -2,10 +2,19 @@
 
 import dataclasses
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Int, Integer
+
+
+@runtime_checkable
+class ReadIds(Protocol):
+  """A flat array that is read when it is asked for, see `ranged_file.py`."""
+
+  def __getitem__(self, part: Any, /) -> np.ndarray:
+    """Values of a slice, or of `[values] int` numbers."""
+    ...
 
 
 @dataclasses.dataclass(frozen=True)
@@ -20,7 +29,7 @@ class Sequences:
       are read next; a mapped file is verified there.
   """
 
-  ids: Integer[np.ndarray, ' flat']
+  ids: Integer[np.ndarray, ' flat'] | ReadIds
   begins: Int[np.ndarray, ' sequences']
   ends: Int[np.ndarray, ' sequences']
   before_reading: Callable[[np.ndarray, np.ndarray], object] | None = None

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from neg_contrast import errors, hosts, workers
-from neg_contrast.artifacts import arrays, folders
+from neg_contrast.artifacts import arrays, folders, places, ranged_file
 from neg_contrast.data import beam_tokens, sequences, token_bytes
 from neg_contrast.data import tokenizer as tokenizer_lib
 
@@ -54,6 +54,7 @@ def make_token_store(
     folder: pathlib.Path,
     fingerprint: str,
     has_contexts: bool = False,
+    is_for_part: bool = False,
 ) -> TokenStore:
   """Tokenizes (title, text) pairs once; later calls map what is there.
 
@@ -65,6 +66,8 @@ def make_token_store(
     folder: of the store.
     fingerprint: of the texts.
     has_contexts: they are (title, text, left, right).
+    is_for_part: ids of few rows will be read: of a store in a bucket, they come
+      in ranges, and no file of all ids is fetched.
 
   Raises:
     UserError: the folder holds the tokens of other texts or another tokenizer.
@@ -83,7 +86,7 @@ def make_token_store(
           f'{folder}: made for {key} {made[key]}, but {value} is at '
           'hand. Remove the folder; the same command makes it again'
       )
-  title, text, *contexts = (_read(folder, field, made['dtype'])
+  title, text, *contexts = (_read(folder, field, made['dtype'], is_for_part)
                             for field in fields)
   return TokenStore(title, text,
                     (contexts[0], contexts[1]) if contexts else None)
@@ -137,12 +140,16 @@ def _batches(items: Iterable) -> Iterator[list]:
 
 
 def _read(
-    folder: pathlib.Path, field: str, dtype: str
+    folder: pathlib.Path, field: str, dtype: str, is_for_part: bool
 ) -> sequences.Sequences:
   offsets = arrays.map_file(folder / f'{field}_offsets.bin').check().view(
       np.int64
   )
-  ids = arrays.map_file(folder / f'{field}_ids.bin')
+  path = folder / f'{field}_ids.bin'
+  if is_for_part and places.is_remote(path):
+    return sequences.Sequences(
+        ranged_file.RangedValues(path, dtype), offsets[:-1], offsets[1:])
+  ids = arrays.map_file(path)
   size = np.dtype(dtype).itemsize
   return sequences.Sequences(
       ids.data.view(dtype), offsets[:-1], offsets[1:],

@@ -138,6 +138,7 @@ def store_of(
     role: str,
     tokenizer: tokenizer_lib.AnyTokenizer,
     joined: _Joined = _APART,
+    is_for_part: bool = False,
 ) -> token_store.TokenStore:
   """Token ids of `passage` or `query` texts, made once and kept beside them.
 
@@ -146,6 +147,7 @@ def store_of(
     role: `passage` or `query`.
     tokenizer: the model's.
     joined: what texts are tokenized together with; a store is for one such.
+    is_for_part: as `token_store.make_token_store`'s.
   """
   has_contexts = role == 'query' and prepared.has_mentions
   if role == 'passage':
@@ -161,6 +163,7 @@ def store_of(
   return token_store.make_token_store(
       _Texts(prepared.folder, prepared.corpus_folder, role, joined), tokenizer,
       place / 'tokens' / name, fingerprint, has_contexts,
+      is_for_part,
   )
 
 
@@ -218,6 +221,7 @@ def tokenize(
     prefix: str,
     markers: tuple[str, str] = ('[unused0]', '[unused1]'),
     title_end: str = '',
+    is_for_part: bool = False,
 ) -> TokenizedTexts:
   """Tokenizes `passage` or `query` texts once, beside the prepared corpus.
 
@@ -229,6 +233,7 @@ def tokenize(
     prefix: text put before each when it is used.
     markers: tokens put before and after a mention when it is used.
     title_end: token put between title and text; empty: [SEP].
+    is_for_part: as `token_store.make_token_store`'s.
 
   Raises:
     UserError: the tokenizer lacks the title's end; or the queries are mentions,
@@ -253,7 +258,7 @@ def tokenize(
           f'for a mention between its markers; at least {least} are needed'
       )
   return TokenizedTexts(
-      store_of(prepared, role, tokenizer, joined),
+      store_of(prepared, role, tokenizer, joined, is_for_part),
       _with_title_end(tokenizer, title_end), max_length, prefix_ids,
       marker_ids, bool(joined.prefix),
   )

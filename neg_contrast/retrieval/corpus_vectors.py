@@ -84,13 +84,17 @@ class Embeddings(CorpusVectors):
 
   def maker(self) -> Callable[[int], None]:
     """Loads the model; makes a shard of the table, unless it is there."""
-    return self.read().begin().make_unless_made
+    return self._embedder(is_for_part=True).begin().make_unless_made
 
   def read(self) -> embedder.Embedder:
     """The vectors, of queries too."""
+    return self._embedder(is_for_part=False)
+
+  def _embedder(self, is_for_part: bool) -> embedder.Embedder:
     return embedder.Embedder(
         self.data.load(),
         text_encoder.TextEncoder(self.model.load(), self.encoding), self.folder,
+        is_for_part=is_for_part,
     )
 
 

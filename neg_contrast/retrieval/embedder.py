@@ -73,6 +73,7 @@ class Embedder(vectors.Vectors):
       encoder: text_encoder.TextEncoder,
       folder: pathlib.Path | None = None,
       rows: np.ndarray | None = None,
+      is_for_part: bool = False,
   ):
     """Encodes nothing yet.
 
@@ -83,8 +84,10 @@ class Embedder(vectors.Vectors):
         them; several processes then come together to make them, each a part.
       rows: `[n] int32` passages to encode, ascending; default: the whole
         corpus.
+      is_for_part: it encodes few passages, see `token_store.make_token_store`.
     """
     self._dataset, self._encoder, self._rows = dataset, encoder, rows
+    self._is_for_part = is_for_part
     self._identity = identity(encoder.settings, dataset, encoder.model)
     if rows is not None:
       self._identity['rows'] = hashlib.sha256(
@@ -171,7 +174,8 @@ class Embedder(vectors.Vectors):
 
   @property
   def _texts(self) -> tokenized.TokenizedTexts:
-    return self._dataset.tokenize(self._encoder.model, 'passage')
+    return self._dataset.tokenize(
+        self._encoder.model, 'passage', self._is_for_part)
 
   def _encode_in_memory(self, texts, count, say) -> np.ndarray:
     block = self._encoder.block_rows('passage', texts, self._rows)

@@ -7,6 +7,7 @@ bits of scores, and so now and then a question.
 """
 
 import dataclasses
+import functools
 import hashlib
 import time
 from collections.abc import Callable, Sequence
@@ -114,7 +115,8 @@ class Questions(question_shards.ShardedQuestions):
       # Made once, here: the workers tokenize nothing.
       tokenized.store_of(
           self.data.load().prepared, 'passage', model.tokenizer)
-      beams.run('writing questions', [beams.Inferred(self.maker, missing)])
+      beams.run('writing questions', [beams.Inferred(
+          functools.partial(self.maker, is_for_part=True), missing)])
       if gone := set(range(len(shards))) - set(shards.made()):
         raise errors.UserError(
             f'{shards.place(min(gone))}: not there after workers wrote it; all '
@@ -122,9 +124,13 @@ class Questions(question_shards.ShardedQuestions):
             'command writes what is missing'
         )
 
-  def maker(self) -> Callable[[int], None]:
-    """Writes a shard by its number, unless another process has by now."""
-    return _ShardMaker(self)
+  def maker(self, is_for_part: bool = False) -> Callable[[int], None]:
+    """Writes a shard by its number, unless another process has by now.
+
+    Args:
+      is_for_part: it writes few of them, see `token_store.make_token_store`.
+    """
+    return _ShardMaker(self, is_for_part)
 
   def writer(
       self, model: generator_lib.Generator
@@ -140,13 +146,14 @@ class Questions(question_shards.ShardedQuestions):
 class _ShardMaker:
   """Writes shards with a generator that is loaded once."""
 
-  def __init__(self, questions: Questions):
+  def __init__(self, questions: Questions, is_for_part: bool):
     """Loads the generator, and opens the tokens of the passages."""
     self._model = questions.generator.load()
     self._shards, self._identity = questions.shards, questions.identity
     self._prepared = questions.data.load().prepared
     self._texts = tokenized.store_of(
-        self._prepared, 'passage', self._model.tokenizer)
+        self._prepared, 'passage', self._model.tokenizer,
+        is_for_part=is_for_part)
     self._writer = questions.writer(self._model)
     self._params = self._writer.put(self._model.params)
     # Counted here from now on, not looked up.
