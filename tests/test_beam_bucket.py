@@ -9,7 +9,13 @@ pytest.importorskip(
 
 from neg_contrast import beams
 from neg_contrast.artifacts import artifact, buckets, places
-from neg_contrast.data import beam_corpus, passages, pieces, tfds_records
+from neg_contrast.data import (
+  beam_corpus,
+  packed_records,
+  passages,
+  pieces,
+  tfds_records,
+)
 from neg_contrast.jobs import (
   evaluate,
   generate_questions,
@@ -18,6 +24,7 @@ from neg_contrast.jobs import (
 )
 from neg_contrast.models import t5_config
 from tests import bucket, corpora, tiny
+from tests.data import test_beam
 from tests.jobs import test_stage1
 from tests.test_bucket_hosts import (
   MINING,
@@ -80,21 +87,39 @@ def make_all(root):
 
 @pytest.fixture(scope='module')
 def far(disk, small, tmp_path_factory):
-  """The same in a bucket, by two workers; the folder of all caches."""
+  """The same in a bucket, by two workers; the folder of all caches.
+
+  A worker is killed while it reads the source, and now and then a connection
+  breaks while an object is read.
+  """
+  read = []
+
+  def trouble(method, path):
+    if not emulator.reads(method, path):
+      return ''
+    read.append(path)
+    return '' if len(read) % 40 else 'break'
+
   caches = tmp_path_factory.mktemp('caches')
   start = caches / 'start'
   start.mkdir()
   (start / 'sitecustomize.py').write_text(_OWN_CACHE)
-  with (bucket.running(caches / 'here'), pytest.MonkeyPatch.context() as patch):
+  with (bucket.running(caches / 'here') as emulator,
+        pytest.MonkeyPatch.context() as patch):
+    patch.setenv('DIES_ONCE', str(caches / 'died'))
+    patch.setattr(packed_records, 'PassageReader', test_beam.DiesOnce)
     patch.syspath_prepend(str(start))  # Which helpers take along.
     for name in ('data', 'model', 'asked/data', 'asked/model',
                  'asked/generator'):
       bucket.upload(disk / name, f'{bucket.BUCKET}/{name}')
     beams.choose('direct', '--direct_num_workers=2')
+    emulator.trouble = trouble
     try:
       make_all(places.path(bucket.BUCKET))
     finally:
       beams.choose('local')
+      emulator.trouble = lambda method, path: ''
+    assert (caches / 'died').exists() and len(read) > 400
     yield caches
 
 
