@@ -9,7 +9,6 @@ at all, a manifest last.
 import concurrent.futures
 import contextlib
 import glob
-import hashlib
 import os
 import pathlib
 import re
@@ -222,18 +221,14 @@ def _put_files(
     near: pathlib.Path, folder: pathlib.Path, last: str
 ) -> dict[str, buckets.Found]:
   """Puts the files of a folder; returns what then lies at their addresses."""
-  names = [name for name in _file_names(near) if name != last]
+  files = (one for one in near.rglob('*') if one.is_file())
+  names = sorted(one.relative_to(near).as_posix() for one in files)
+  names.remove(last)
   put = lambda name: buckets.put(near / name, f'{folder}/{name}')
   with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
     there = list(pool.map(put, names))
   return {f'{folder}/{name}': found for name, found in zip(
       (*names, last), (*there, put(last)), strict=True)}
-
-
-def _file_names(near: pathlib.Path) -> list[str]:
-  """Files below a folder of this disk, by their paths in it."""
-  return sorted(one.relative_to(near).as_posix()
-                for one in near.rglob('*') if one.is_file())
 
 
 def rename(place: pathlib.Path, name: str) -> None:
@@ -284,19 +279,12 @@ def blocks(place: pathlib.Path, size: int) -> Iterator[bytes]:
 
 
 def digest(place: pathlib.Path) -> dict[str, str]:
-  """What changes when the bytes of a file do, under the name of its kind.
+  """What a bucket says of an object's bytes, by the name of what it says.
 
-  Of an object it is what the bucket says, if it does: no byte is fetched. Else
-  it is the hex sha256.
+  No byte is fetched. Empty: it says nothing, or the file is on a disk.
   """
-  if isinstance(place, bucket_path.BucketPath):
-    there = buckets.look(str(place))
-    if there is not None and there.digest is not None:
-      return dict([there.digest])
-  hashed = hashlib.sha256()
-  for block in blocks(place, 1 << 20):
-    hashed.update(block)
-  return {'sha256': hashed.hexdigest()}
+  there = buckets.look(str(place)) if is_remote(place) else None
+  return dict([there.digest] if there and there.digest else [])
 
 
 def is_out_of_reach_of_orbax(folder: pathlib.Path) -> bool:

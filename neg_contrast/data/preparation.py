@@ -125,7 +125,7 @@ def _known_files(
 def _file_facts(
     source: records.Source, known: list[dict[str, Any]]
 ) -> list[dict[str, Any]]:
-  """Path, size, time and `places.digest` of the source's files.
+  """Path, size and time of the source's files, and a digest of their bytes.
 
   Of one with the path, size and time of a known file nothing is read again.
   """
@@ -135,7 +135,9 @@ def _file_facts(
     stat = path.stat()
     seen = places.resolved(path), stat.st_size, stat.st_mtime_ns
     facts.append(facts_of.get(seen) or {
-        **dict(zip(_SEEN, seen, strict=True)), **places.digest(path)})
+        **dict(zip(_SEEN, seen, strict=True)),
+        **(places.digest(path) or {'sha256': folders.sha256_file(path)}),
+    })
   return facts
 
 

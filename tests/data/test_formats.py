@@ -359,7 +359,7 @@ def test_changes_are_noticed_and_touches_are_not(tmp_path, monkeypatch):
   assert preparation.is_prepared(spec, out, False)
   again = preparation.prepare(spec, out, False)
   assert (again.folder / 'passages.ids.bin').stat().st_mtime_ns == made
-  monkeypatch.setattr(preparation.places, 'digest', None)
+  monkeypatch.setattr(preparation.folders, 'sha256_file', None)
   preparation.prepare(spec, out, False)
   # The new time is known: nothing was hashed.
   monkeypatch.undo()
