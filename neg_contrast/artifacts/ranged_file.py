@@ -60,6 +60,8 @@ class RangedValues:
       if len(parts) == 1:
         return parts[0]
       return np.concatenate([np.zeros(0, self._dtype), *parts])
+    if len(part) and part.max() >= len(self):
+      raise IndexError(f'{part.max()} of {len(self)}')
     values, blocks = np.empty(len(part), self._dtype), part // self._values
     for block in np.unique(blocks).tolist():
       is_its = blocks == block

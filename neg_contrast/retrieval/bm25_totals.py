@@ -26,7 +26,13 @@ class Totals:
   holding: Int[np.ndarray, ' terms']
 
   def of(self, terms: UInt64[np.ndarray, ' some']) -> np.ndarray:
-    """How many passages hold some of the terms that are known, `[some]`."""
+    """How many passages hold some of the terms that are known, `[some]`.
+
+    Raises:
+      ValueError: one is not.
+    """
+    if not np.isin(terms, self.terms).all():
+      raise ValueError('terms of which no totals are known')
     return self.holding[np.searchsorted(self.terms, terms)]
 
 

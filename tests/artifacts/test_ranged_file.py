@@ -37,6 +37,9 @@ def test_values_are_those_of_the_file(files):
                slice(690, 700), np.array([699, 0, 63, 64, 0]),
                np.zeros(0, np.int64)):
     np.testing.assert_array_equal(ranged[part], values[part])
+  for beyond in (700, 10**6):
+    with pytest.raises(IndexError):
+      _ = ranged[np.array([0, beyond])]
   assert not path.copy.exists()
 
 
