@@ -1,7 +1,9 @@
 """A tiny model, corpus and config that whole jobs run on in seconds."""
 
+import collections
 import functools
 import json
+import math
 import pathlib
 
 import numpy as np
@@ -36,6 +38,35 @@ def write_tokenizer(folder: pathlib.Path, words=WORDS) -> None:
   tokenizer.add_special_tokens(names[:5])
   folder.mkdir(parents=True, exist_ok=True)
   tokenizer.save(str(folder / 'tokenizer.json'))
+
+
+def fill_vocabulary(backend, texts, marks, size: int) -> None:
+  """Gives a WordPiece or Unigram its pieces: letters, then frequent words.
+
+  The library's trainers are not used: they order what is equally frequent by
+  the hash of a process, so that every process gets other ids.
+  """
+  normalize = backend.normalizer.normalize_str if backend.normalizer else str
+  counts = collections.Counter(
+      word for text in texts for word, _ in
+      backend.pre_tokenizer.pre_tokenize_str(normalize(text)))
+  words = sorted(counts, key=lambda word: (-counts[word], word))
+  counts.update(''.join(counts.elements()))
+  letters = sorted(set(''.join(words)))
+  is_word_piece = isinstance(backend.model, models.WordPiece)
+  if is_word_piece:
+    letters += [f'##{letter}' for letter in letters]
+  pieces = list(dict.fromkeys([*letters, *words]))[:size - len(marks)]
+  if is_word_piece:
+    backend.model = models.WordPiece(
+        {piece: i for i, piece in enumerate([*marks, *pieces])},
+        unk_token='[UNK]')
+  else:
+    backend.model = models.Unigram(
+        [*((mark, 0.0) for mark in marks),
+         *((piece, math.log(counts[piece] / counts.total()))
+           for piece in pieces)], unk_id=marks.index('<unk>'))
+  backend.add_special_tokens(marks)
 
 
 def bert_config(**kwargs) -> bert.BertConfig:

@@ -22,23 +22,25 @@ WORDS = ['Find', 'it.', 'Instruct:', 'Query:', 'query', 'passage', 'a', 'b']
 BERT_MARKS = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]']
 MARKS = ['<s>', '<pad>', '</s>', '<unk>', '<|endoftext|>']
 PROMPT = 'Instruct: find it\nQuery:'
+TRAINING = [*awkward.PIECES, *WORDS] * 3
 
 
 def word_piece():
   backend = tokenizers.Tokenizer(models.WordPiece(unk_token='[UNK]'))
   backend.normalizer = normalizers.BertNormalizer()
   backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-  return backend, trainers.WordPieceTrainer(
-      vocab_size=700, special_tokens=BERT_MARKS, show_progress=False)
+  tiny.fill_vocabulary(backend, TRAINING, BERT_MARKS, size=700)
+  return backend
 
 
 def byte_level():
   backend = tokenizers.Tokenizer(models.BPE())
   backend.normalizer = normalizers.NFC()
   backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-  return backend, trainers.BpeTrainer(
+  backend.train_from_iterator(TRAINING, trainers.BpeTrainer(
       vocab_size=700, special_tokens=MARKS, show_progress=False,
-      initial_alphabet=pre_tokenizers.ByteLevel.alphabet())
+      initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
+  return backend
 
 
 def unigram():
@@ -46,9 +48,8 @@ def unigram():
   backend.normalizer = normalizers.NFKC()
   backend.pre_tokenizer = pre_tokenizers.Sequence(
       [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()])
-  return backend, trainers.UnigramTrainer(
-      vocab_size=700, special_tokens=MARKS, show_progress=False,
-      unk_token='<unk>')
+  tiny.fill_vocabulary(backend, TRAINING, MARKS, size=700)
+  return backend
 
 
 KINDS = {'wordpiece': word_piece, 'bytes': byte_level, 'unigram': unigram}
@@ -79,12 +80,7 @@ TEMPLATES = {  # Kind of tokenizer, template, what we must make of it.
 
 @pytest.fixture(scope='module')
 def trained():
-  made = {}
-  for name, make in KINDS.items():
-    backend, trainer = make()
-    backend.train_from_iterator([*awkward.PIECES, *WORDS] * 3, trainer)
-    made[name] = backend.to_str()
-  return made
+  return {name: make().to_str() for name, make in KINDS.items()}
 
 
 def load(trained, name, folder):

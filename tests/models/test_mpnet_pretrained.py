@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import tokenizers
-from tokenizers import models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import models, normalizers, pre_tokenizers, processors
 
 from neg_contrast import errors, sharding
 from neg_contrast.data import tokenized
@@ -26,6 +26,7 @@ from neg_contrast.models import (
   transformer,
 )
 from neg_contrast.settings import config as config_lib
+from tests import tiny
 from tests.models import test_bert
 
 torch = pytest.importorskip('torch')
@@ -43,10 +44,9 @@ def write_tokenizer(folder):
   backend = tokenizers.Tokenizer(models.WordPiece(unk_token='[UNK]'))
   backend.normalizer = normalizers.BertNormalizer()
   backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-  backend.train_from_iterator(
-      [*TEXTS, *map(' '.join, TITLED)] * 4, trainers.WordPieceTrainer(
-          vocab_size=200, show_progress=False, special_tokens=[
-              '<s>', '<pad>', '</s>', '[UNK]', '<mask>']))
+  tiny.fill_vocabulary(
+      backend, [*TEXTS, *map(' '.join, TITLED)],
+      ['<s>', '<pad>', '</s>', '[UNK]', '<mask>'], size=200)
   backend.post_processor = processors.RobertaProcessing(
       ('</s>', 2), ('<s>', 0), add_prefix_space=False)
   backend.save(str(folder / 'tokenizer.json'))

@@ -65,23 +65,22 @@ def write_tokenizer(folder, kind):
   marks = (['[CLS]', '[PAD]', '[SEP]', '[UNK]', '[MASK]'] if is_berts
            else ['<s>', '<pad>', '</s>', '<unk>', '<mask>'])
   corpus = [*TEXTS, *map(' '.join, TITLED)] * 4
-  common = dict(vocab_size=390, special_tokens=marks, show_progress=False)
   if kind in ('roberta', 'modernbert'):
     backend = tokenizers.Tokenizer(models.BPE())
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     backend.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), **common)
+    backend.train_from_iterator(corpus, trainers.BpeTrainer(
+        vocab_size=390, special_tokens=marks, show_progress=False,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
   elif kind == 'xlm-roberta':
     backend = tokenizers.Tokenizer(models.Unigram())
     backend.pre_tokenizer = pre_tokenizers.Sequence(
         [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace()])
-    trainer = trainers.UnigramTrainer(unk_token='<unk>', **common)
+    tiny.fill_vocabulary(backend, corpus, marks, size=390)
   else:
     backend = tokenizers.Tokenizer(models.WordPiece(unk_token='[UNK]'))
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    trainer = trainers.WordPieceTrainer(**common)
-  backend.train_from_iterator(corpus, trainer)
+    tiny.fill_vocabulary(backend, corpus, marks, size=390)
   pair = (marks[2], 2), (marks[0], 0)
   backend.post_processor = (
       processors.BertProcessing(*pair) if is_berts
