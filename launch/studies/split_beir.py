@@ -4,13 +4,18 @@
         --documents test=0.2 train=0.8
     python launch/studies/split_beir.py OUT FOLDER --split=train \\
         --queries train=500 tune=500 spare=500 --keep=dev
+    python launch/studies/split_beir.py OUT FOLDER --split=train --hide=0.3
 
 `--documents` divides by document, so that no document is in two splits; it
 takes two parts. `--queries` draws so many queries of each part, by seed 0.
-`--keep` copies splits as they are. Corpus and queries are links.
+`--hide` takes that part of the judgements away, by seed 0: they go to
+`OUT/hidden.tsv`, which no split is, and the queries that have none left to
+`OUT/unjudged.jsonl`, as `stage1.queries` reads them. `--keep` copies splits as
+they are. Corpus and queries are links.
 """
 
 import argparse
+import json
 import pathlib
 import sys
 import tempfile
@@ -37,8 +42,11 @@ def main() -> None:
       judged = dataset.prepared.judgements(args.split)
       if args.documents:
         parts = by_document(dataset, judged, dict(args.documents))
-      else:
+      elif args.queries:
         parts = by_query(judged, dict(args.queries))
+      else:
+        parts = {args.split: hide(
+            judged, args.hide, dataset.prepared, args.out)}
       parts |= {name: dataset.prepared.judgements(name) for name in args.keep}
       write(args.folder, args.out, dataset.prepared, parts)
   except errors.UserError as e:
@@ -72,6 +80,42 @@ def by_query(
   }
 
 
+def hide(
+    judged: prepared_lib.Judgements,
+    part: float,
+    prepared: prepared_lib.Prepared,
+    out: pathlib.Path,
+) -> prepared_lib.Judgements:
+  """The judgements that are left; the others, and whose they were, in files."""
+  is_hidden = np.random.default_rng(0).random(len(judged.query_rows)) < part
+  left, hidden = judged.select(~is_hidden), judged.select(is_hidden)
+  write_judgements(out / 'hidden.tsv', prepared, hidden)
+  without = sorted(set(hidden.queries) - set(left.queries))
+  (out / 'unjudged.jsonl').write_text(''.join(
+      json.dumps({'query': prepared.queries[int(row)].text}) + '\n'
+      for row in without
+  ), encoding='utf-8')
+  print(f'{len(hidden.query_rows)} of {len(judged.query_rows)} judgements are '
+        f'hidden; {len(without)} of {len(judged.queries)} queries have none '
+        'left')
+  return left
+
+
+def write_judgements(
+    path: pathlib.Path, prepared: prepared_lib.Prepared,
+    part: prepared_lib.Judgements,
+) -> None:
+  """A file of BEIR's `qrels`."""
+  path.parent.mkdir(parents=True, exist_ok=True)
+  path.write_text('\n'.join(['query-id\tcorpus-id\tscore', *(
+      f'{prepared.query_ids[query].decode()}\t'
+      f'{prepared.passage_ids[passage].decode()}\t{grade}'
+      for query, passage, grade in zip(
+          part.query_rows, part.passage_rows, part.grades, strict=True
+      )
+  ), '']))
+
+
 def write(
     folder: pathlib.Path,
     out: pathlib.Path,
@@ -84,15 +128,7 @@ def write(
     if not (out / name).exists():
       (out / name).symlink_to((folder / name).resolve())
   for split, part in parts.items():
-    lines = ['query-id\tcorpus-id\tscore']
-    lines += [
-        f'{prepared.query_ids[query].decode()}\t'
-        f'{prepared.passage_ids[passage].decode()}\t{grade}'
-        for query, passage, grade in zip(
-            part.query_rows, part.passage_rows, part.grades, strict=True
-        )
-    ]
-    (out / 'qrels' / f'{split}.tsv').write_text('\n'.join([*lines, '']))
+    write_judgements(out / 'qrels' / f'{split}.tsv', prepared, part)
 
 
 def _parse_arguments() -> argparse.Namespace:
@@ -107,6 +143,7 @@ def _parse_arguments() -> argparse.Namespace:
   ways = parser.add_mutually_exclusive_group(required=True)
   for way in ('--documents', '--queries'):
     ways.add_argument(way, nargs='+', type=_part, metavar='SPLIT=SIZE')
+  ways.add_argument('--hide', type=float, metavar='PART')
   args = parser.parse_args()
   if args.documents and len(args.documents) != 2:
     parser.error('--documents takes two parts')

@@ -81,7 +81,8 @@ class FittedCalibration(artifact.Json):
     queries = ranking.judged.open().query_rows
     rows = ranking.load().found.rows
     scores = candidate_scores.cross_scores(
-        pair_scorer.PairScorer(model, self.encoding), dataset, queries, rows
+        pair_scorer.PairScorer(model, self.encoding), dataset, queries, rows,
+        self.folder / candidate_scores.FOLDER,
     )
     is_there = rows >= 0
     is_positive = known_positives(dataset, queries, rows)[is_there]

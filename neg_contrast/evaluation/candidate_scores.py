@@ -1,11 +1,16 @@
-"""Scores of candidates by a model that reads pairs, or by a dual encoder."""
+"""Scores of candidates by a model that reads pairs, or by a dual encoder.
 
+They are kept in tables, as vectors of one feature.
+"""
+
+import hashlib
 import pathlib
 from typing import Any
 
 import numpy as np
 
-from neg_contrast import hosts, progress
+from neg_contrast import progress
+from neg_contrast.artifacts import folders
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import tokenized
 from neg_contrast.models import reranker
@@ -19,7 +24,11 @@ from neg_contrast.retrieval import (
 )
 from neg_contrast.retrieval import retriever as retriever_lib
 
+FOLDER = 'reranked'
+"""Of a workdir: scores of pairs."""
+
 _VECTOR_BYTES = 2**29  # Of passages, in memory.
+_PART = 4096  # Pairs, of which an interruption loses one part.
 
 
 def texts_of(
@@ -34,29 +43,29 @@ def cross_scores(
     dataset: dataset_lib.Dataset,
     query_rows: np.ndarray,
     rows: np.ndarray,
+    parent: pathlib.Path,
 ) -> np.ndarray:
-  """Scores by a cross-encoder, in memory; processes divide them.
+  """Scores by a cross-encoder, for whoever asks with the same weights.
 
   Args:
     scorer: the model at work.
     dataset: corpus and queries.
     query_rows: `[queries] int32`.
     rows: `[queries, depth] int32` passages; -1 pads.
+    parent: of the folder of the scores, which their identity names.
 
   Returns:
     `[queries, depth] float32`, -inf for padding.
   """
-  pairs, is_there = pairs_of(query_rows, rows)
-  texts = texts_of(dataset, scorer.model)
-  block = scorer.block_rows(*texts, pairs)
-  blocks = hosts.share_of(-(-len(pairs) // block))
-  span = range(blocks.start * block, min(blocks.stop * block, len(pairs)))
-  scores = np.full(rows.shape, -np.inf, np.float32)
-  scores[is_there] = hosts.gather(scorer.score(
-      *texts, pairs, span=span,
-      on_progress=progress.Ticker('reranking', len(pairs)),
-  ))[:, 0]
-  return scores
+  pairs, _ = pairs_of(query_rows, rows)
+  identity = {
+      **embedder.vectors_identity(scorer.settings, dataset, scorer.model),
+      'queries': dataset.prepared.manifest['queries_fingerprint'],
+      'pairs': hashlib.sha256(pairs.tobytes()).hexdigest(),
+  }
+  folder = parent / folders.sha256_json(identity)[:12]
+  keep_scores(scorer, dataset, query_rows, rows, folder, identity)
+  return read_scores(folder, identity, rows)
 
 
 def keep_scores(
@@ -66,9 +75,8 @@ def keep_scores(
     rows: np.ndarray,
     folder: pathlib.Path,
     identity: dict[str, Any],
-    shard_rows: int,
 ) -> None:
-  """`cross_scores`, kept on disk shard by shard, which processes divide.
+  """Scores by a cross-encoder, kept part by part, which processes divide.
 
   Args:
     scorer: the model at work.
@@ -77,7 +85,6 @@ def keep_scores(
     rows: `[queries, depth] int32` passages; -1 pads.
     folder: of the scores; what was begun there is gone on with.
     identity: what they depend on.
-    shard_rows: pairs in a file, rounded up to whole blocks.
   """
   pairs, _ = pairs_of(query_rows, rows)
   texts = texts_of(dataset, scorer.model)
@@ -85,7 +92,7 @@ def keep_scores(
   embeddings.make_table(
       folder, identity,
       vector_table.Layout(len(pairs), 1,
-                          shard_rows=-(-shard_rows // block) * block),
+                          shard_rows=-(-_PART // block) * block),
       lambda span, out, on_progress: scorer.score(
           *texts, pairs, span=span, out=out, on_progress=on_progress
       ),

@@ -31,7 +31,6 @@ from neg_contrast.retrieval import (
 )
 
 RERANKED = 'reranked'  # System.
-FOLDER = 'reranked'  # Of a workdir: scores of pairs.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,8 +87,6 @@ class Candidates(evaluations.Evaluation):
 class Scores(artifact.Artifact):
   """What a model says of candidates: `[queries, depth] float32`, -inf pads.
 
-  They are kept in a table, as vectors of one feature.
-
   Attributes:
     candidates: what is scored.
     model: a cross-encoder, or a dual encoder with any score function.
@@ -111,11 +108,12 @@ class Scores(artifact.Artifact):
   def folder(self) -> pathlib.Path:
     """Where they lie."""
     code = folders.sha256_json(self._table_identity)[:12]
-    return self.workdir / FOLDER / code
+    return self.workdir / candidate_scores.FOLDER / code
 
   def describe(self) -> str:
     """Of what, and where."""
-    return f'scores of all candidates in {self.workdir / FOLDER}'
+    folder = self.workdir / candidate_scores.FOLDER
+    return f'scores of all candidates in {folder}'
 
   def needs(self) -> dict[str, artifact.Artifact]:
     """Texts, candidates and the model."""
@@ -142,7 +140,7 @@ class Scores(artifact.Artifact):
     if isinstance(model, reranker.Reranker):
       candidate_scores.keep_scores(
           pair_scorer.PairScorer(model, self.encoding), dataset, *wanted,
-          *kept, self.encoding.index.table_rows,
+          *kept,
       )
       return
     encoder = text_encoder.TextEncoder(model, self.encoding)

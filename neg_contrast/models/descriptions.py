@@ -3,9 +3,13 @@
 A json file that holds a checksum of itself, and of the tokenizer beside it.
 """
 
+import hashlib
 import pathlib
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
+
+import jax
+import numpy as np
 
 from neg_contrast import errors
 from neg_contrast.artifacts import checksums, folders
@@ -108,3 +112,13 @@ def read_tokenizer(
 def _remedy(workdir: pathlib.Path) -> str:
   return (f'put a copy of the original back, or remove {workdir} and train '
           'again')
+
+
+def sha256_of(params: Any) -> str:
+  """What tells weights apart: of names, shapes and values of all arrays."""
+  digest = hashlib.sha256()
+  for path, leaf in jax.tree_util.tree_flatten_with_path(params)[0]:
+    array = np.ascontiguousarray(leaf)
+    digest.update(f'{jax.tree_util.keystr(path)} {array.shape}'.encode())
+    digest.update(array.view(np.uint8).data)
+  return digest.hexdigest()

@@ -5,18 +5,20 @@ read by `families.FAMILIES`.
 """
 
 import dataclasses
-import hashlib
 import pathlib
 from collections.abc import Callable
 from typing import Any
 
-import jax
-import numpy as np
-
 from neg_contrast import errors
 from neg_contrast.artifacts import checkpoints as checkpoints_lib
 from neg_contrast.artifacts import places
-from neg_contrast.models import adapted, generator, loading, reranker
+from neg_contrast.models import (
+  adapted,
+  descriptions,
+  generator,
+  loading,
+  reranker,
+)
 from neg_contrast.settings import config as config_lib
 
 
@@ -136,18 +138,8 @@ def load(kind: Kind, workdir: pathlib.Path) -> Any:
 
     def read(like: Any) -> tuple[Any, str]:
       params = checkpoints.restore_params(kind.weights, like, step)
-      return params, _sha256(params)
+      return params, descriptions.sha256_of(params)
 
     return kind.from_workdir(workdir, read, f'{workdir} step {step}')
   finally:
     checkpoints.close()
-
-
-def _sha256(params: Any) -> str:
-  """Of names, shapes and values of all arrays."""
-  digest = hashlib.sha256()
-  for path, leaf in jax.tree_util.tree_flatten_with_path(params)[0]:
-    array = np.ascontiguousarray(leaf)
-    digest.update(f'{jax.tree_util.keystr(path)} {array.shape}'.encode())
-    digest.update(array.view(np.uint8).data)
-  return digest.hexdigest()

@@ -158,6 +158,12 @@ def from_workdir(
   return _make(spec, text, tokenizer, params, name, weights)
 
 
+def with_weights(model: Reranker, params: Any) -> Reranker:
+  """The same with other weights, as a checkpoint of these loads."""
+  return _make(model.spec, model.text, model.tokenizer, params, model.name,
+               descriptions.sha256_of(params))
+
+
 def _make(spec, text, tokenizer, params, name, weights) -> Reranker:
   if spec.transformer.causal:
     raise errors.UserError(

@@ -17,7 +17,12 @@ from neg_contrast.retrieval import encoding
 
 
 class PairScorer:
-  """Scores pairs of queries and passages with one model."""
+  """Scores pairs of queries and passages with one model.
+
+  Attributes:
+    model: weights, tokenizer and text settings.
+    settings: how it computes.
+  """
 
   def __init__(
       self, model: reranker.Reranker, settings: encoding.EncodingSettings
@@ -28,7 +33,7 @@ class PairScorer:
       model: weights, tokenizer and text settings.
       settings: how it computes.
     """
-    self.model = model
+    self.model, self.settings = model, settings
     self._mesh = sharding.make_local_mesh(settings.mesh)
     row_length = settings.row_length
     self._table = encoding.TableEncoder(
@@ -38,10 +43,10 @@ class PairScorer:
     )
     self._params = self._placed(model.params)
 
-  def with_params(self, params: Any) -> 'PairScorer':
+  def with_model(self, model: reranker.Reranker) -> 'PairScorer':
     """The same with other weights; nothing is compiled anew."""
     other = copy.copy(self)
-    other._params = self._placed(params)
+    other.model, other._params = model, self._placed(model.params)
     return other
 
   def score(

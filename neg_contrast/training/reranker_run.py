@@ -134,7 +134,10 @@ class RerankerTraining(pooled_run.PooledTraining):
     )
 
   def _tune(self) -> Callable[[Any], dict[str, float]]:
-    """Parameters -> metrics of the tune queries' candidates, ranked again."""
+    """Parameters -> metrics of the tune queries' candidates, ranked again.
+
+    The scores are kept: calibration asks for those of the selected step.
+    """
     dataset, ranking = self._dataset, self._given.candidates
     evaluation = dataclasses.replace(
         ranking.judged.open(), candidates=self._candidates
@@ -143,13 +146,16 @@ class RerankerTraining(pooled_run.PooledTraining):
     for need in artifact.closure([ranking]):
       if need.is_large:  # Such as a retriever's weights.
         need.release()
-    scorer = pair_scorer.PairScorer(self.model, self._config.encoding)
+    model = self.model
+    scorer = pair_scorer.PairScorer(model, self._config.encoding)
     names = evaluation.tuning_metrics()
 
     def measure(params):
       scores = candidate_scores.cross_scores(
-          scorer.with_params(sharding.local(params['reranker'])), dataset,
-          evaluation.query_rows, found.rows,
+          scorer.with_model(reranker.with_weights(
+              model, sharding.local(params['reranker'])
+          )), dataset, evaluation.query_rows, found.rows,
+          self.workdir / candidate_scores.FOLDER,
       )
       best = hits.best_of(found.rows, scores, dataset.prepared.tie_ranks,
                           found.rows.shape[1])

@@ -408,7 +408,7 @@ def calibrated_run(trained):
   return root, config
 
 
-def test_binary_cross_entropy_is_calibrated(calibrated_run):
+def test_binary_cross_entropy_is_calibrated(calibrated_run, tmp_path):
   root, config = calibrated_run
   values = folders.read_sealed(
       root / 'bce' / calibrated.FILE, root / 'bce' / calibrated.FILE)
@@ -431,7 +431,7 @@ def test_binary_cross_entropy_is_calibrated(calibrated_run):
   data = job.run.candidates.judged.dataset
   scores = candidate_scores.cross_scores(
       pair_scorer.PairScorer(model, settings_of_rooms.encoding(parsed)), data,
-      queries, found.rows)
+      queries, found.rows, tmp_path)
   judged = {(int(query), int(row)) for split in data.prepared.splits
             for query, row, grade in zip(
                 data.prepared.judgements(split).query_rows,
@@ -445,6 +445,41 @@ def test_binary_cross_entropy_is_calibrated(calibrated_run):
   want = calibration.fit(*map(np.array, zip(*pairs, strict=True)))
   assert values['temperature'] == pytest.approx(want.temperature, rel=1e-4)
   assert values['bias'] == pytest.approx(want.bias, rel=1e-4)
+
+
+def test_tune_pairs_are_scored_once_for_each_step(tmp_path, monkeypatch):
+  """An interrupted evaluation goes on, and calibration finds its scores."""
+  monkeypatch.setattr(candidate_scores, '_PART', 8)
+  monkeypatch.setattr(  # Four steps teach nothing.
+      calibration, 'fit', lambda *_: calibration.Calibration())
+  config = make_config(
+      tmp_path, loss__kind='bce', optim__steps=4, evaluation__eval_steps=2,
+      evaluation__depth=40, data__tune_fraction=0.5)
+  score, scored = pair_scorer.PairScorer.score, []
+
+  def spy(self, queries, passages, pairs, *, span, **kwargs):
+    if len(scored) == 2:
+      scored.append(None)
+      raise KeyboardInterrupt
+    scored.append((self.model.fingerprint, span))
+    return score(self, queries, passages, pairs, span=span, **kwargs)
+
+  monkeypatch.setattr(pair_scorer.PairScorer, 'score', spy)
+  job = train_reranker.TrainRerankerJob(
+      config_lib.parse(config), tmp_path / 'work')
+  folders.make_folder(tmp_path / 'work')
+  with pytest.raises(KeyboardInterrupt):
+    plan.run([job.run])
+  artifact.forget()
+  targets = train_reranker.TrainRerankerJob(
+      config_lib.parse(config), tmp_path / 'work').targets()
+  fitted, = (one for one in targets if one.name == 'calibration')
+  plan.run([one for one in targets if one.kind == 'training of a reranker'])
+  done = len(scored)
+  spans = [one for one in scored if one]
+  assert len(spans) == len(set(spans)) and len({name for name, _ in spans}) == 2
+  plan.run([fitted])
+  assert len(scored) == done and fitted.load()['positives']
 
 
 def test_the_head_has_a_learning_rate_of_its_own(calibrated_run):
