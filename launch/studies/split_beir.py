@@ -8,7 +8,7 @@
 
 `--documents` divides by document, so that no document is in two splits; it
 takes two parts. `--queries` draws so many queries of each part, by seed 0.
-`--hide` takes that part of the judgements away, by seed 0: they go to
+`--hide` takes that part of the positives away, by seed 0: they go to
 `OUT/hidden.tsv`, which no split is, and the queries that have none left to
 `OUT/unjudged.jsonl`, as `stage1.queries` reads them. `--keep` copies splits as
 they are. Corpus and queries are links.
@@ -87,17 +87,19 @@ def hide(
     out: pathlib.Path,
 ) -> prepared_lib.Judgements:
   """The judgements that are left; the others, and whose they were, in files."""
-  is_hidden = np.random.default_rng(0).random(len(judged.query_rows)) < part
+  is_positive = judged.grades > 0
+  is_hidden = is_positive & (
+      np.random.default_rng(0).random(len(is_positive)) < part)
   left, hidden = judged.select(~is_hidden), judged.select(is_hidden)
   write_judgements(out / 'hidden.tsv', prepared, hidden)
-  without = sorted(set(hidden.queries) - set(left.queries))
+  without = np.setdiff1d(
+      hidden.query_rows, judged.query_rows[is_positive & ~is_hidden])
   (out / 'unjudged.jsonl').write_text(''.join(
       json.dumps({'query': prepared.queries[int(row)].text}) + '\n'
       for row in without
   ), encoding='utf-8')
-  print(f'{len(hidden.query_rows)} of {len(judged.query_rows)} judgements are '
-        f'hidden; {len(without)} of {len(judged.queries)} queries have none '
-        'left')
+  print(f'{is_hidden.sum()} of {is_positive.sum()} positives are hidden; '
+        f'{len(without)} queries have none left')
   return left
 
 

@@ -7,7 +7,11 @@ import shutil
 import subprocess
 import sys
 
+from neg_contrast.data import dataset
 from neg_contrast.evaluation import trec
+from neg_contrast.jobs import mine
+from neg_contrast.negatives import pool as pool_lib
+from neg_contrast.settings import config as config_lib
 from tests import tiny
 
 STUDIES = pathlib.Path(__file__).parents[2] / 'launch' / 'studies'
@@ -58,6 +62,54 @@ def test_documents_are_set_apart(tmp_path):
                for split in ('train', 'test')]
   assert all(documents) and not documents[0] & documents[1]
   assert len(documents[0] | documents[1]) == 9
+
+
+def test_hidden_judgements_are_counted_in_pools(tmp_path):
+  tiny.write_beir(tmp_path / 'data')
+  with (tmp_path / 'data' / 'qrels' / 'train.tsv').open('a') as file:
+    for d in range(12):  # Second positives, where there is none.
+      if d % 4 != 3:
+        file.writelines(f'q{d}-{n}\td{(d + 1) % 12}p{(n + 1) % 4}\t1\n'
+                        for n in range(4))
+  less = tmp_path / 'less'
+  said = run_script('split_beir', less, tmp_path / 'data', '--split=train',
+                    '--hide=0.4', '--keep=test')
+  rows = lambda path: {tuple(line.split('\t')) for line in
+                       path.read_text().splitlines()[1:]}
+  whole, left, hidden = map(rows, (
+      tmp_path / 'data' / 'qrels' / 'train.tsv', less / 'qrels' / 'train.tsv',
+      less / 'hidden.tsv'))
+  assert left | hidden == whole and not left & hidden
+  assert {grade for *_, grade in hidden} == {'1'}
+  kept = {query for query, _, grade in left if grade == '1'}
+  unjudged = (less / 'unjudged.jsonl').read_text().splitlines()
+  assert len(unjudged) == len({query for query, *_ in hidden} - kept)
+  assert said.startswith(f'{len(hidden)} of 72 positives')
+
+  config = tiny.make_config(
+      tmp_path, data__source=f'beir:{less}', job='mine', negatives__depth=60,
+      negatives__sources=('bm25:2',), negatives__pool_size=3,
+      negatives__drop_answers=(),
+      negatives__mined_dir=str(tmp_path / 'mined'))
+  tiny.run(mine.MineJob, config, tmp_path / 'mine')
+  table = run_script('hidden', less, tmp_path / 'mine' / 'pool').splitlines()
+  cells = [cell.strip().split(' of ') for cell in table[-1].split('|')[2:-1]]
+  pool = pool_lib.read(tmp_path / 'mine' / 'pool')
+  names = dataset.Dataset(config_lib.parse(config).data).prepared
+  found, drawn = set(), set()
+  for line, query in enumerate(pool.query_rows):
+    for row, code in zip(pool.rows[line], pool.dropped_by[line], strict=True):
+      if row < 0:
+        continue
+      pair = (names.query_ids[query].decode(), names.passage_ids[row].decode())
+      if (*pair, '1') in hidden:
+        found.add(pair)
+        if not code:
+          drawn.add(pair)
+  assert 0 < len(drawn) < len(found)
+  assert [int(first) for first, _ in cells] == [
+      len(found), len(drawn), len(found) - len(drawn), 0]
+  assert int(cells[1][1]) == pool.is_negative().sum()
 
 
 def test_hubs_and_the_age_of_negatives(tmp_path):
