@@ -10,9 +10,12 @@ one of its workers is killed; then that process ends with all its workers, and
 the work starts again with the parts that are missing.
 """
 
+import base64
+import contextlib
 import dataclasses
 import importlib.util
 import os
+import re
 import signal
 import threading
 import uuid
@@ -26,6 +29,7 @@ from neg_contrast import errors, hosts, workers
 LOCAL = 'local'
 _DIRECT = 'direct'
 _TRIES = 3
+_TOLD = re.compile('<neg_contrast ([A-Za-z0-9+/=]*)>')
 _chosen: list['Runner'] = []
 
 
@@ -110,7 +114,7 @@ class Each:
     name = f'{type(self.task).__name__} {uuid.uuid4()}'
     pipeline | f'{name} of' >> beam.Create(self.items) | (
         f'{name} by all' >> beam.Reshuffle()
-    ) | name >> beam.Map(_Placed(self.task, errors.place()))
+    ) | name >> beam.Map(Placed(self.task))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -134,11 +138,11 @@ class Grouped:
     name = f'{type(self.emit).__name__} {uuid.uuid4()}'
     pipeline | f'{name} of' >> beam.Create(self.items) | (
         f'{name} by all' >> beam.Reshuffle()
-    ) | f'{name} emit' >> beam.FlatMap(self.emit) | (
+    ) | f'{name} emit' >> beam.FlatMap(
+        Emitting(self.emit)
+    ) | (
         f'{name} group' >> beam.GroupByKey()
-    ) | f'{name} collect' >> beam.MapTuple(
-        _Placed(self.collect, errors.place())
-    )
+    ) | f'{name} collect' >> beam.MapTuple(Placed(self.collect))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -165,13 +169,13 @@ class Inferred:
         self._load, self._place = load, place
 
       def load_model(self):
-        with errors.at(self._place):
+        with errors.at(self._place), _telling():
           return self._load()
 
       def run_inference(self, batch, model, inference_args=None):
         del inference_args
         for item in batch:
-          _Placed(model, self._place)(item)
+          Placed(model, self._place)(item)
           yield item
 
     name = f'{type(self.load).__name__} {uuid.uuid4()}'
@@ -181,15 +185,44 @@ class Inferred:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Placed:
-  """Calls a task where the config lies that it is of."""
+class Placed:
+  """Calls a task in a worker, as if this program did.
 
-  task: Callable[..., object]
-  place: tuple[str, ...]
+  Attributes:
+    task: can be pickled.
+    place: where the config lies that it is of.
+  """
 
-  def __call__(self, *args: Any) -> None:
-    with errors.at(self.place):
-      self.task(*args)
+  task: Callable[..., Any]
+  place: tuple[str, ...] = dataclasses.field(default_factory=errors.place)
+
+  def __call__(self, *args: Any) -> Any:
+    """What the task gives."""
+    with errors.at(self.place), _telling():
+      return self.task(*args)
+
+
+@dataclasses.dataclass(frozen=True)
+class Emitting(Placed):
+  """The same of a task that gives values one by one."""
+
+  def __call__(self, *args: Any) -> Iterator[Any]:
+    """Its values."""
+    with errors.at(self.place), _telling():
+      yield from self.task(*args)
+
+
+@contextlib.contextmanager
+def _telling() -> Iterator[None]:
+  """Brings the message of a UserError through what Beam makes of errors.
+
+  A runner puts traces around it, quotes it, or quotes that again.
+  """
+  try:
+    yield
+  except errors.UserError as e:
+    code = base64.b64encode(str(e).encode()).decode()
+    raise RuntimeError(f'{e} <neg_contrast {code}>') from None
 
 
 def run(what: str, jobs: Sequence[Job]) -> None:
@@ -200,8 +233,8 @@ def run(what: str, jobs: Sequence[Job]) -> None:
     jobs: whose tasks skip what is done already.
 
   Raises:
-    UserError: the pipeline fails again and again.
-    RuntimeError: a task fails; Beam's, with the message of the task's error.
+    UserError: a task raises it, or the pipeline fails again and again.
+    RuntimeError: a task fails with another error; Beam's, with its message.
   """
   (runner,) = _chosen
   for left in reversed(range(_TRIES)):
@@ -216,6 +249,13 @@ def run(what: str, jobs: Sequence[Job]) -> None:
         ) from None
       logging.warning('%s: a worker was lost; what it did not finish is done '
                       'again', what)
+    except Exception as e:
+      told = _TOLD.search(str(e))
+      if told is None:
+        raise
+      raise errors.UserError(
+          base64.b64decode(told[1]).decode()
+      ) from None
 
 
 @dataclasses.dataclass(frozen=True)

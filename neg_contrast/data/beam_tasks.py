@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from neg_contrast import errors
+from neg_contrast import beams, errors
 from neg_contrast.artifacts import passed_on
 from neg_contrast.data import packed_files, packed_records, pieces
 from neg_contrast.data.formats import line_blocks
@@ -65,18 +65,18 @@ class ReadPieces:
     """Adds the transforms: the counts are a side input of the readers."""
     import apache_beam as beam
 
-    task = _ReadPiece(self.reader, self.scratch, self.pieces, errors.place())
+    task = _ReadPiece(self.reader, self.scratch, self.pieces)
     numbers = list(range(len(self.pieces)))
     to_count = pipeline | 'files' >> beam.Create(numbers)
     counts = to_count | 'to counters' >> beam.Reshuffle() | (
-        'count lines' >> beam.Map(task.count)
+        'count lines' >> beam.Map(beams.Placed(task.count))
     )
     to_read = pipeline | 'pieces' >> beam.Create([
         number for number in numbers
         if not self.scratch.summary(self.pieces[number]).exists()
     ])
     to_read | 'to readers' >> beam.Reshuffle() | 'read' >> beam.Map(
-        task, beam.pvalue.AsList(counts)
+        beams.Placed(task), beam.pvalue.AsList(counts)
     )
 
 
@@ -85,7 +85,6 @@ class _ReadPiece:
   reader: packed_records.PassageReader
   scratch: Scratch
   pieces: list[pieces.Piece]
-  place: tuple[str, ...]
 
   def count(self, number: int) -> tuple[int, int]:
     """Counts the lines of a piece."""
@@ -98,16 +97,15 @@ class _ReadPiece:
     )
     piece = self.pieces[number]
     found = _Summary()
-    with errors.at(self.place):
-      try:
-        with passed_on.putting(self.scratch.records(piece)) as path:
-          packed_files.write(path, found.noting(
-              self._read(piece, firsts[number], found)
-          ))
-      except errors.Unreached:  # Beam does it again.
-        raise
-      except errors.UserError as e:  # Raised in the order of the pieces.
-        found.error = str(e)
+    try:
+      with passed_on.putting(self.scratch.records(piece)) as path:
+        packed_files.write(path, found.noting(
+            self._read(piece, firsts[number], found)
+        ))
+    except errors.Unreached:  # Beam does it again.
+      raise
+    except errors.UserError as e:  # Raised in the order of the pieces.
+      found.error = str(e)
     with passed_on.putting(self.scratch.summary(piece)) as path:
       path.write_text(json.dumps(vars(found)))
 

@@ -47,11 +47,13 @@ class _Merge:
 
     pipeline | 'parts' >> beam.Create(range(self.parts)) | (
         'to searchers' >> beam.Reshuffle()
-    ) | 'search' >> beam.FlatMap(self.candidates) | (
+    ) | 'search' >> beam.FlatMap(
+        beams.Emitting(self.candidates)
+    ) | (
         'merge' >> beam.combiners.Top.PerKey(self.depth)
     ) | 'by files' >> beam.MapTuple(_with_file) | (
         'files' >> beam.GroupByKey()
-    ) | 'write' >> beam.MapTuple(self.write)
+    ) | 'write' >> beam.MapTuple(beams.Placed(self.write))
 
   def write(
       self, number: int, merged: Iterable[tuple[int, list[int]]]

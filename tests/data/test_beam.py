@@ -1,5 +1,6 @@
 """Beam prepares and tokenizes to the same bytes as this program alone."""
 
+import functools
 import gzip
 import json
 import os
@@ -162,6 +163,24 @@ def test_what_fails_again_and_again_is_a_mistake(tmp_path, beam):
     beams.choose('direct', '--direct_num_workers=1 '
                  '--direct_running_mode=multi_processing')
     beams.run('a test', [beams.Each(_die, [1])])
+
+
+@pytest.mark.parametrize('options', [
+    IN_THREADS, '--direct_num_workers=2'])
+@pytest.mark.parametrize('job', [
+    lambda task: beams.Each(task, [1]),
+    lambda task: beams.Grouped(task, print, [1]),
+    lambda task: beams.Inferred(functools.partial(task, 1), [1])])
+def test_a_mistake_of_the_user_is_one_line(beam, options, job):
+  """What a task says arrives as it was said, whatever a runner quotes."""
+  beam(options)
+  with pytest.raises(errors.UserError) as e:
+    beams.run('a test', [job(_refuse)])
+  assert str(e.value) == 'a.jsonl:3: "b\'c" \\ is no number; \u96ea'
+
+
+def _refuse(_):
+  raise errors.UserError('a.jsonl:3: "b\'c" \\ is no number; \u96ea')
 
 
 def _fail(_):

@@ -19,7 +19,7 @@ def test_a_connection_is_no_mistake_in_the_data(tmp_path, failure, is_kept):
   def reader(block):
     raise failure
 
-  task = beam_tasks._ReadPiece(reader, scratch, whole, ())
+  task = beam_tasks._ReadPiece(reader, scratch, whole)
   if is_kept:
     task(0, [(0, 1)])
     assert str(failure) in scratch.summary(whole[0]).read_text()
