@@ -48,10 +48,7 @@ class PythonDocs:
       UserError: it holds none.
     """
     self._root = root or pathlib.Path(sysconfig.get_path('stdlib'))
-    self.files = tuple(sorted(
-        path for path in self._root.rglob('*.py')
-        if not _SKIPPED & set(path.relative_to(self._root).parts)
-    ))
+    self.files = tuple(sorted(_modules(self._root)))
     if not self.files:
       raise errors.UserError(
           f'python_docs: {self._root} holds no Python source; use a Python '
@@ -97,6 +94,19 @@ class PythonDocs:
         where = f'{path}:{line}'
         yield (records.Query(unique, summary, where=where),
                records.Passage(unique, '', rest, module, where))
+
+
+def _modules(folder: pathlib.Path) -> Iterator[pathlib.Path]:
+  """Files below a folder; of what is skipped, the files are not listed."""
+  if not folder.is_dir():
+    return
+  for path in folder.iterdir():
+    if path.name in _SKIPPED:
+      continue
+    if path.suffix == '.py':
+      yield path
+    elif path.is_dir() and not path.is_symlink():
+      yield from _modules(path)
 
 
 def _docstrings(
