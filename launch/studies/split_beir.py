@@ -10,8 +10,8 @@
 takes two parts. `--queries` draws so many queries of each part, by seed 0.
 `--hide` takes that part of the positives away, by seed 0: they go to
 `OUT/hidden.tsv`, which no split is, and the queries that have none left to
-`OUT/unjudged.jsonl`, as `synthetic.queries` reads them. `--keep` copies splits as
-they are. Corpus and queries are links.
+`OUT/unjudged.jsonl`, as `synthetic.queries` reads them. `--keep` copies splits
+as they are. Corpus and queries are links.
 """
 
 import argparse
