@@ -72,7 +72,8 @@ def outputs_of(started, codes=(0,)):
       process.kill()
       process.wait()
   for process, text in zip(started, told, strict=True):
-    assert process.returncode in codes, text[-3000:]
+    first = max(text.find('Traceback'), 0)  # What follows may be but its echo.
+    assert process.returncode in codes, f'{text[first:][:6000]}\n{text[-3000:]}'
   return told
 
 
