@@ -45,9 +45,14 @@ def main() -> None:
       groups = np.asarray(prepared.passage_groups)
       pairs = read_hidden(args.folder / 'hidden.tsv', prepared)
     for folder in args.pools:
-      cells = ' | '.join(
-          f'{hidden:,} of {all_:,}' for hidden, all_ in
-          count(pool_lib.read(folder), pairs, groups))
+      pool = pool_lib.read(folder)
+      if pool.manifest['passages'] != len(groups):
+        raise errors.UserError(
+            f'{folder}: is of {pool.manifest["passages"]} passages, and '
+            f'{args.folder} has {len(groups)}; name a pool that was made '
+            'with it')
+      cells = ' | '.join(f'{hidden:,} of {some:,}' for hidden, some
+                         in count(pool, pairs, groups))
       print(f'| {folder} | {cells} |')
   except errors.UserError as e:
     print(f'error: {e}', file=sys.stderr)
@@ -55,13 +60,28 @@ def main() -> None:
 
 
 def read_hidden(path: pathlib.Path, prepared) -> np.ndarray:
-  """`[pairs, 2] int64`: query and passage rows of the file's judgements."""
+  """`[pairs, 2] int64`: query and passage rows of the file's judgements.
+
+  Raises:
+    UserError: there is no such file, or it names what the data set lacks.
+  """
+  if not path.exists():
+    raise errors.UserError(
+        f'{path}: no such file; split_beir.py --hide writes it')
   rows = [{name.decode(): row for row, name in enumerate(ids)}
           for ids in (prepared.query_ids, prepared.passage_ids)]
+  found = []
   with path.open(newline='') as file:
-    lines = list(csv.reader(file, delimiter='\t'))[1:]
-  return np.array([[of[name] for of, name in zip(rows, line, strict=False)]
-                   for line in lines], np.int64).reshape(-1, 2)
+    for number, line in enumerate(csv.reader(file, delimiter='\t'), start=1):
+      if number > 1:  # After the header.
+        try:
+          found.append([of[name] for of, name in
+                        zip(rows, line[:2], strict=True)])
+        except (KeyError, ValueError):
+          raise errors.UserError(
+              f'{path}:{number}: no query and passage of {path.parent}'
+          ) from None
+  return np.array(found, np.int64).reshape(-1, 2)
 
 
 def count(
