@@ -16,7 +16,7 @@ Arguments:
     rows of a judge are left out.
 
 Source: Qu et al. (2021), section 3.2, and Ren et al. (2021), RocketQAv2;
-launch/studies/RESULTS.md has our numbers.
+launch/studies/RESULTS.md has numbers without a judge; its rows were not run.
 """
 
 import functools

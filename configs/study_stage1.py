@@ -34,7 +34,7 @@ def get_config(arg=None):
   config.data.batch_size = 32
   config.optim.steps, config.optim.warmup_steps = 12, 3
   kinds = (*config_lib.PRETEXTS.names, 'generated',
-           *(['judged'] if args['judge'] else []))
+           *(['judged'] if args['judge'] or args['queries'] else []))
   rows: study_preset.Rows = {'none': _keep, **{
       kind: functools.partial(_set_stage1, kind=kind, **args)
       for kind in kinds

@@ -138,9 +138,7 @@ class Grouped:
     name = f'{type(self.emit).__name__} {uuid.uuid4()}'
     pipeline | f'{name} of' >> beam.Create(self.items) | (
         f'{name} by all' >> beam.Reshuffle()
-    ) | f'{name} emit' >> beam.FlatMap(
-        Emitting(self.emit)
-    ) | (
+    ) | f'{name} emit' >> beam.FlatMap(Emitting(self.emit)) | (
         f'{name} group' >> beam.GroupByKey()
     ) | f'{name} collect' >> beam.MapTuple(Placed(self.collect))
 

@@ -47,9 +47,7 @@ class _Merge:
 
     pipeline | 'parts' >> beam.Create(range(self.parts)) | (
         'to searchers' >> beam.Reshuffle()
-    ) | 'search' >> beam.FlatMap(
-        beams.Emitting(self.candidates)
-    ) | (
+    ) | 'search' >> beam.FlatMap(beams.Emitting(self.candidates)) | (
         'merge' >> beam.combiners.Top.PerKey(self.depth)
     ) | 'by files' >> beam.MapTuple(_with_file) | (
         'files' >> beam.GroupByKey()
