@@ -179,7 +179,7 @@ def _keys(
 ) -> Iterator[tuple[str, str]]:
   """The key that names each split."""
   for split in splits:
-    keys = [key for key in ('train_split', 'tune_split', 'test_split', 'split')
+    keys = [key for key in ('train_split', 'test_split', 'split', 'tune_split')
             if getattr(config, key) == split]
     yield keys[0] if keys else 'split', split
 

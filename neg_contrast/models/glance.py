@@ -52,6 +52,8 @@ def look(start: given.Checkpoint) -> Glance:
   )
   while isinstance(start, given.Start) and start.after is not None:
     start = start.after.start  # type: ignore[attr-defined]
+  if start.config is not None:  # What goes on from a model has its layers.
+    config = dataclasses.replace(config, layers=start.config.layers)
   name = start.checkpoint
   if isinstance(start, given.GeneratorStart):
     return _generator(name, config)

@@ -50,13 +50,14 @@ def test_a_large_source_is_read_for_some_seconds(config, tmp_path, monkeypatch):
   assert str(found.passages) == 'at least 64'
 
 
-def test_splits_that_are_not_there(config):
+@pytest.mark.parametrize('split', ['dev', ''])
+def test_splits_that_are_not_there(config, split):
   with pytest.raises(errors.UserError, match=(
-      r'config\.data\.test_split="dev": .* has no such split, but test and '
-      'train')):
+      rf'config\.data\.test_split="{split}": .* has no such split, but test '
+      'and train')):
     peek.look(config_lib.DataConfig(
         source=config.source, prepared_dir=config.prepared_dir,
-        test_split='dev'), ('train', 'dev'), False)
+        test_split=split), ('train', split), False)
 
 
 def test_a_corpus_alone_needs_no_split(config, tmp_path):

@@ -72,6 +72,9 @@ def test_of_a_stage_2_it_is_what_stage_1_starts_from(model):
   )
   seen = glance.look(second)
   assert seen.name == str(model) and seen.text.passage_length == 20
+  fewer = dataclasses.replace(second, after=Before(start(model, layers=1)))
+  assert seen.shape.transformer.num_layers == 2
+  assert glance.look(fewer).shape.transformer.num_layers == 1
 
 
 def test_a_workdir_in_a_bucket_is_known_as_one_of_a_disk(tmp_path):
