@@ -21,9 +21,9 @@ beside the positives of the batch:
 - an average of the parameters is evaluated (`ema`);
 - the hardest of the batch alone (`hardest_1`, `hardest_4`); another loss, with
   dot products (`triplet` of the hardest, `hinge`, `bce`; `bce_offset`: with the
-  mean of all scores as probability 1/2);
+  mean of all scores as probability 1/2; `lambdarank`);
 - queries alone are trained, against the 100 that each step finds in the whole
-  corpus (`ltre`).
+  corpus (`ltre`; `ltre_lambdarank`: by that loss).
 
 Paper: the survey of sampling strategies; launch/studies/ has ours.
 """
@@ -75,7 +75,9 @@ def get_config(arg=None):
       'bce': functools.partial(_set_loss, kind='bce', positive_weight=15.0),
       'bce_offset': functools.partial(
           _set_loss, kind='bce', positive_weight=15.0, offset=34.0),
+      'lambdarank': functools.partial(_set_loss, kind='lambdarank'),
       'ltre': _set_retrieved,
+      'ltre_lambdarank': functools.partial(_set_retrieved, kind='lambdarank'),
   }}, seeds=(0, 1))
 
 
@@ -104,7 +106,8 @@ def _set_average(config):
   config.optim.ema = 0.9
 
 
-def _set_retrieved(config):
+def _set_retrieved(config, **keys):
   config.model.shared, config.model.freeze = False, 'passage'
   config.negatives.sources = ('retrieved:100',)
   config.loss.candidates = 'own'
+  config.loss.update(keys)

@@ -13,6 +13,7 @@ from neg_contrast.losses import (
   dual_encoder_loss,
   hinge,
   kl_divergence,
+  lambda_rank,
   margin_mse,
   softmax,
   triplet,
@@ -24,6 +25,7 @@ LOSSES: dict[str, type[dual_encoder_loss.DualEncoderLoss]] = {
     'triplet': triplet.TripletLoss,
     'hinge': hinge.HingeLoss,
     'bce': binary_cross_entropy.BinaryCrossEntropyLoss,
+    'lambdarank': lambda_rank.LambdaRankLoss,
 }
 
 DISTILLATIONS: dict[str, Callable[..., Float[Array, '']]] = {

@@ -24,7 +24,8 @@ class LossConfig(keys.Section):
       `candidates=batch` the batch softmax, InfoNCE at the temperature 1 /
       `scale`. `triplet`: a positive nearer than each negative by `margin`;
       `hinge`: a score ahead of each by `margin`; `bce`: binary cross-entropy of
-      each candidate by itself.
+      each candidate by itself; `lambdarank`: the pairwise logistic loss, by
+      what each pair is worth for the reciprocal rank.
     scale: factor on the scores before the softmax. The paper gives none, and
       cosines in [-1, 1] without one cannot separate a batch; 20 is the usual
       choice for l2-normalised encoders (a temperature of 0.05).

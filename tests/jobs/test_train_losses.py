@@ -13,6 +13,7 @@ SETTINGS = {
     'triplet': {'loss__distance': 'euclidean', 'loss__hardest': 2},
     'hinge': {'loss__candidates': 'own', 'loss__bidirectional': False},
     'bce': {'loss__positive_weight': 5.0, 'loss__learn_scale': True},
+    'lambdarank': {},
 }
 
 

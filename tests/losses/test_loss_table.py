@@ -37,7 +37,8 @@ def test_a_config_names_its_loss():
 
 
 @pytest.mark.parametrize(('values', 'held', 'message'), [
-    ({'kind': 'none'}, (), 'must be one of softmax, triplet, hinge, bce'),
+    ({'kind': 'none'}, (), 'must be one of softmax, triplet, hinge, bce, '
+     'lambdarank'),
     ({'margin': 0.5}, (), 'is a key of config.loss.kind=triplet or hinge'),
     ({'kind': 'hinge', 'positive_weight': 2.0}, (), 'loss.kind=bce, and that'),
     ({'kind': 'triplet'}, (), 'set loss.distance=dot'),
@@ -77,12 +78,12 @@ def test_a_new_loss_is_a_class_and_a_line(monkeypatch, tmp_path):
   make = lambda **settings: config_lib.parse(tiny.make_config(
       tmp_path, optim__steps=2, evaluation__bm25=False,
       negatives__sources=(), **settings))
-  with pytest.raises(errors.UserError, match='must be one of .*bce, nearness'):
+  with pytest.raises(errors.UserError, match='.*lambdarank, nearness'):
     make(loss__kind='bogus')
   wrong = make(loss__kind='nearness', loss__adjusted=True)
   with pytest.raises(errors.UserError, match='loss.candidates=own'):
     jobs.check(wrong)
-  assert '`bce`, `nearness`' in reference.reference()
+  assert '`lambdarank`, `nearness`' in reference.reference()
   work = tmp_path / 'work'
   work.mkdir()
   job = jobs.make_job(make(loss__kind='nearness'), work)

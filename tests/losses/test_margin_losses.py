@@ -1,4 +1,4 @@
-"""Triplet, hinge and BCE against loops, finite differences, and torch."""
+"""Losses of pairs against loops, finite differences, and torch."""
 
 import jax
 import jax.numpy as jnp
@@ -9,6 +9,7 @@ from neg_contrast import scoring
 from neg_contrast.losses import (
   binary_cross_entropy,
   hinge,
+  lambda_rank,
   softmax,
   triplet,
 )
@@ -29,6 +30,9 @@ LOSSES = {
     'bce with an offset': binary_cross_entropy.BinaryCrossEntropyLoss(
         True, offset=1.5),
     'own hinge': hinge.HingeLoss(False, candidates='own', margin=2.0),
+    'lambdarank': lambda_rank.LambdaRankLoss(True),
+    'lambdarank of the hardest': lambda_rank.LambdaRankLoss(False, hardest=3),
+    'own lambdarank': lambda_rank.LambdaRankLoss(False, candidates='own'),
 }
 SCALE = 1.3
 
@@ -55,6 +59,11 @@ def by_loop(loss, vectors, batch):
       terms = [np.log1p(np.exp(other - loss.offset)) for other in others]
       return (loss.positive_weight * np.log1p(np.exp(loss.offset - own))
               + sum(terms)) / (1 + len(terms))
+    if isinstance(loss, lambda_rank.LambdaRankLoss):
+      ranked = sorted([own, *others], reverse=True)
+      rank = lambda score: 1 + ranked.index(score)
+      return sum(abs(1 / rank(own) - 1 / rank(other))
+                 * np.log1p(np.exp(other - own)) for other in others)
     return np.mean([max(0.0, loss.margin - own + other) for other in others]
                    ) if others else 0.0
 
@@ -176,7 +185,8 @@ def test_distances_of_equal_and_of_zero_vectors_have_finite_gradients():
     assert np.isfinite(gradient).all()
 
 
-@pytest.mark.parametrize('name', ['own bce', 'own hinge', 'softmax'])
+@pytest.mark.parametrize('name', ['own bce', 'own hinge', 'own lambdarank',
+                                  'softmax'])
 def test_logged_gradients_are_those_of_the_vectors(name):
   """The norm with respect to a hard negative's vector is that times |q|."""
   vectors, batch = vector_batches.make(4, negatives=1)

@@ -11,7 +11,7 @@ from neg_contrast.losses import loss_table, matryoshka
 from neg_contrast.settings import config as config_lib
 from tests.losses import vector_batches
 
-KINDS = ['softmax', 'triplet', 'hinge', 'bce']
+KINDS = ['softmax', 'triplet', 'hinge', 'bce', 'lambdarank']
 
 
 def make(kind, **options):

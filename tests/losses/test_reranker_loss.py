@@ -64,6 +64,11 @@ def by_loop(scores, batch, kind, weight=1.0, margin=1.0):
     elif kind == 'bce':
       total += (weight * np.log1p(np.exp(-own[0]))
                 + sum(np.log1p(np.exp(s)) for s in own[1:])) / len(own)
+    elif kind == 'lambdarank':
+      ranked = sorted(own, reverse=True)
+      place = {s: 1 / (1 + ranked.index(s)) for s in own}
+      total += sum(abs(place[own[0]] - place[s]) * np.log1p(np.exp(s - own[0]))
+                   for s in own[1:])
     else:
       over = [max(0, s - own[0] + margin) for s in own[1:]]
       total += np.mean(over) if over else 0
@@ -73,7 +78,7 @@ def by_loop(scores, batch, kind, weight=1.0, margin=1.0):
 @pytest.mark.parametrize('seed', range(3))
 @pytest.mark.parametrize('settings', [
     {'kind': 'softmax'}, {'kind': 'bce'}, {'kind': 'hinge', 'margin': 2.5},
-    {'kind': 'bce', 'positive_weight': 3.5},
+    {'kind': 'bce', 'positive_weight': 3.5}, {'kind': 'lambdarank'},
 ])
 def test_losses_are_those_of_a_loop(seed, settings):
   scores, batch = make(seed)

@@ -34,6 +34,7 @@ SETTINGS = [
     {'kind': 'triplet', 'distance': 'dot', 'margin': 0.7},
     {'kind': 'hinge', 'margin': 0.7, **OWN},
     {'kind': 'hinge', 'margin': 2.5},
+    {'kind': 'lambdarank'},
     {'kind': 'bce', 'positive_weight': 3.0, 'offset': 0.4},
     {'kind': 'bce', 'hardest': 2, **OWN},
 ]
@@ -67,6 +68,10 @@ def one(loss, own, others):
     terms = [np.log1p(np.exp(s - loss.offset)) for s in others]
     first = loss.positive_weight * np.log1p(np.exp(loss.offset - own))
     return (first + sum(terms)) / (1 + len(terms))
+  if name == 'LambdaRankLoss':
+    ranked = sorted([own, *others], reverse=True)
+    return sum(abs(1 / (1 + ranked.index(own)) - 1 / (1 + ranked.index(s)))
+               * np.log1p(np.exp(s - own)) for s in others)
   over = [max(0.0, loss.margin - own + s) for s in others]
   return np.mean(over) if over else 0.0
 
@@ -209,7 +214,7 @@ def test_the_widths_of_matryoshka_are_weighted():
 
 @pytest.mark.parametrize('settings', [
     {'kind': 'softmax'}, {'kind': 'bce', 'positive_weight': 3.5},
-    {'kind': 'hinge', 'margin': 2.5},
+    {'kind': 'hinge', 'margin': 2.5}, {'kind': 'lambdarank'},
 ], ids=ids)
 def test_a_reranker_weighs_its_queries(settings):
   scores, batch = test_reranker_loss.make(2)
