@@ -8,7 +8,9 @@ judgement of a query that has another one makes false negatives of its passage
 and copies of that, wherever they are candidates. One line a pool: its
 candidates that are no known positives, of these the ones that negatives are
 drawn from, that are left out, and that a judge makes positives; before each
-number stands how many of them are hidden positives.
+number stands how many of them are hidden positives. `estimated` is what an
+audit would estimate that number of all candidates to be, by the verdicts of the
+judge.
 """
 
 import argparse
@@ -23,6 +25,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
 
 from neg_contrast import errors
 from neg_contrast.data import dataset as dataset_lib
+from neg_contrast.mining import audit_evidence, false_negatives
 from neg_contrast.negatives import pool as pool_lib
 from neg_contrast.settings import config as config_lib
 
@@ -35,8 +38,8 @@ def main() -> None:
   parser.add_argument('folder', type=pathlib.Path)
   parser.add_argument('pools', nargs='+', type=pathlib.Path)
   args = parser.parse_args()
-  print('| pool | candidates | drawn from | left out | made positive |\n'
-        '|---|---:|---:|---:|---:|')
+  print('| pool | candidates | drawn from | left out | made positive | '
+        'estimated |\n|---|---:|---:|---:|---:|---:|')
   try:
     with tempfile.TemporaryDirectory() as scratch:
       prepared = dataset_lib.Dataset(config_lib.DataConfig(
@@ -53,7 +56,7 @@ def main() -> None:
             'with it')
       cells = ' | '.join(f'{hidden:,} of {some:,}' for hidden, some
                          in count(pool, pairs, groups))
-      print(f'| {folder} | {cells} |')
+      print(f'| {folder} | {cells} | {estimate(pool)} |')
   except errors.UserError as e:
     print(f'error: {e}', file=sys.stderr)
     sys.exit(2)
@@ -110,6 +113,16 @@ def count(
             is_positive)
   return [(int((is_hidden & place).sum()), int(place.sum()))
           for place in places]
+
+
+def estimate(pool: pool_lib.Pool) -> str:
+  """How many candidates an audit takes for positives without a label."""
+  labelled = audit_evidence.labelled_share(pool)
+  if pool.verdicts is None or labelled is None:
+    return ''
+  believed = false_negatives.by_verdicts(pool.verdicts.probability, labelled)
+  is_other = pool.dropped_by != pool_lib.code('positive')
+  return f'{np.nansum(np.where(is_other, believed, 0)):,.0f}'
 
 
 if __name__ == '__main__':

@@ -66,7 +66,7 @@ class Gatherer:
     judgements = prepared.judgements(split)
     self._positives = judgements.select(judgements.grades > 0)
     about = prepared, rows, self._positives, self._known
-    self._labelled = _labelled(pool)
+    self._labelled = labelled_share(pool)
     self._twins = related_queries.find_twins(*about)
     self._others = related_queries.find_others(*about, self._passage_vecs)
 
@@ -224,10 +224,11 @@ class Gatherer:
     }
 
 
-def _labelled(pool) -> float | None:
+def labelled_share(pool: pool_lib.Pool) -> float | None:
   """The mean probability of known positives among the candidates.
 
-  It divides, and so it is above 0. None: nobody judged them.
+  It divides, and so it is above 0 (see `false_negatives.by_verdicts`). None:
+  nobody judged them.
   """
   if pool.verdicts is None:
     return None

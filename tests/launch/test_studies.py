@@ -1,16 +1,21 @@
 """launch/studies: the scripts that divide and join data for studies."""
 
+import dataclasses
 import json
 import os
 import pathlib
+import runpy
 import shutil
 import subprocess
 import sys
+
+import numpy as np
 
 from neg_contrast.data import dataset
 from neg_contrast.evaluation import trec
 from neg_contrast.jobs import mine
 from neg_contrast.negatives import pool as pool_lib
+from neg_contrast.negatives import verdicts
 from neg_contrast.settings import config as config_lib
 from tests import tiny
 
@@ -93,7 +98,9 @@ def test_hidden_judgements_are_counted_in_pools(tmp_path):
       negatives__mined_dir=str(tmp_path / 'mined'))
   tiny.run(mine.MineJob, config, tmp_path / 'mine')
   table = run_script('hidden', less, tmp_path / 'mine' / 'pool').splitlines()
-  cells = [cell.strip().split(' of ') for cell in table[-1].split('|')[2:-1]]
+  *cells, estimated = [cell.strip() for cell in table[-1].split('|')[2:-1]]
+  assert not estimated  # Nobody has judged this pool.
+  cells = [cell.split(' of ') for cell in cells]
   pool = pool_lib.read(tmp_path / 'mine' / 'pool')
   names = dataset.Dataset(config_lib.parse(config).data).prepared
   found, drawn = set(), set()
@@ -110,6 +117,17 @@ def test_hidden_judgements_are_counted_in_pools(tmp_path):
   assert [int(first) for first, _ in cells] == [
       len(found), len(drawn), len(found) - len(drawn), 0]
   assert int(cells[1][1]) == pool.is_negative().sum()
+
+  # A judge that gives half of what it sees to known positives, and so takes
+  # p / (1 - p) of the others for positives without a label.
+  is_known = pool.dropped_by == pool_lib.code('positive')
+  chances = np.where(is_known, 0.5, 0.0).astype(np.float32)
+  chances[0, ~is_known[0]], chances[1] = 0.2, np.nan
+  estimate = runpy.run_path(str(STUDIES / 'hidden.py'))['estimate']
+  assert is_known.any() and estimate(dataclasses.replace(
+      pool, verdicts=verdicts.Verdicts(
+          chances, chances, pool.rows[:, :1], chances[:, :1], {})
+  )) == f'{0.25 * (~is_known[0]).sum():,.0f}'
 
 
 def test_hubs_and_the_age_of_negatives(tmp_path):
