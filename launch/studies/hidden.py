@@ -65,25 +65,26 @@ def main() -> None:
 def read_hidden(path: pathlib.Path, prepared) -> np.ndarray:
   """`[pairs, 2] int64`: query and passage rows of the file's judgements.
 
+  Without those of queries that have no judgement left: no pool has them.
+
   Raises:
     UserError: there is no such file, or it names what the data set lacks.
   """
   if not path.exists():
     raise errors.UserError(
         f'{path}: no such file; split_beir.py --hide writes it')
-  rows = [{name.decode(): row for row, name in enumerate(ids)}
-          for ids in (prepared.query_ids, prepared.passage_ids)]
+  queries, passages = (
+      {name.decode(): row for row, name in enumerate(ids)}
+      for ids in (prepared.query_ids, prepared.passage_ids))
   found = []
   with path.open(newline='') as file:
     for number, line in enumerate(csv.reader(file, delimiter='\t'), start=1):
       if number > 1:  # After the header.
-        try:
-          found.append([of[name] for of, name in
-                        zip(rows, line[:2], strict=True)])
-        except (KeyError, ValueError):
+        if len(line) < 2 or line[1] not in passages:
           raise errors.UserError(
-              f'{path}:{number}: no query and passage of {path.parent}'
-          ) from None
+              f'{path}:{number}: no query and passage of {path.parent}')
+        if line[0] in queries:
+          found.append([queries[line[0]], passages[line[1]]])
   return np.array(found, np.int64).reshape(-1, 2)
 
 

@@ -88,7 +88,7 @@ def test_hidden_judgements_are_counted_in_pools(tmp_path):
   assert {grade for *_, grade in hidden} == {'1'}
   kept = {query for query, _, grade in left if grade == '1'}
   unjudged = (less / 'unjudged.jsonl').read_text().splitlines()
-  assert len(unjudged) == len({query for query, *_ in hidden} - kept)
+  assert 0 < len(unjudged) == len({query for query, *_ in hidden} - kept)
   assert said.startswith(f'{len(hidden)} of 72 positives')
 
   config = tiny.make_config(
@@ -97,6 +97,8 @@ def test_hidden_judgements_are_counted_in_pools(tmp_path):
       negatives__drop_answers=(),
       negatives__mined_dir=str(tmp_path / 'mined'))
   tiny.run(mine.MineJob, config, tmp_path / 'mine')
+  with (less / 'hidden.tsv').open('a') as file:
+    file.write('nobody\td0p0\t1\n')  # No judgement of it is left.
   table = run_script('hidden', less, tmp_path / 'mine' / 'pool').splitlines()
   *cells, estimated = [cell.strip() for cell in table[-1].split('|')[2:-1]]
   assert not estimated  # Nobody has judged this pool.
