@@ -25,7 +25,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
 
 from neg_contrast import errors
 from neg_contrast.data import dataset as dataset_lib
-from neg_contrast.mining import audit_evidence, false_negatives
+from neg_contrast.mining import audit_evidence
 from neg_contrast.negatives import pool as pool_lib
 from neg_contrast.settings import config as config_lib
 
@@ -118,10 +118,10 @@ def count(
 
 def estimate(pool: pool_lib.Pool) -> str:
   """How many candidates an audit takes for positives without a label."""
-  labelled = audit_evidence.labelled_share(pool)
-  if pool.verdicts is None or labelled is None:
+  labelling = audit_evidence.labelling_of(pool)
+  if pool.verdicts is None or labelling is None:
     return ''
-  believed = false_negatives.by_verdicts(pool.verdicts.probability, labelled)
+  believed = labelling.believed(pool.verdicts.logit)
   is_other = pool.dropped_by != pool_lib.code('positive')
   return f'{np.nansum(np.where(is_other, believed, 0)):,.0f}'
 

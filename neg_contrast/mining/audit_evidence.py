@@ -14,6 +14,7 @@ from neg_contrast.mining import (
   analysis,
   false_negatives,
   filters,
+  label_share,
   related_queries,
   strategies,
 )
@@ -66,7 +67,7 @@ class Gatherer:
     judgements = prepared.judgements(split)
     self._positives = judgements.select(judgements.grades > 0)
     about = prepared, rows, self._positives, self._known
-    self._labelled = labelled_share(pool)
+    self._labelling = labelling_of(pool)
     self._twins = related_queries.find_twins(*about)
     self._others = related_queries.find_others(*about, self._passage_vecs)
 
@@ -101,14 +102,13 @@ class Gatherer:
   def _believe(self, evidence, columns) -> false_negatives.Evidence:
     """With verdicts, if there are some; those of random passages are nan."""
     verdicts = self._pool.verdicts
-    if verdicts is None or self._labelled is None:
+    if verdicts is None or self._labelling is None:
       return evidence
-    probabilities = np.full(evidence.exists.shape, np.nan, np.float32)
+    scores = np.full(evidence.exists.shape, np.nan, np.float32)
     if columns is not None:
-      probabilities[:] = verdicts.probability[:, columns]
-    return dataclasses.replace(evidence, believed=false_negatives.by_verdicts(
-        probabilities, self._labelled
-    ))
+      scores[:] = verdicts.logit[:, columns]
+    return dataclasses.replace(
+        evidence, believed=self._labelling.believed(scores))
 
   def _look_at_random(self) -> false_negatives.Evidence:
     query_rows = self._pool.query_rows
@@ -204,7 +204,7 @@ class Gatherer:
                               if answered.any() else None,
         **self._twin_facts(answered),
         'accuracy': {},
-        'labelled': self._labelled,
+        'labelled': self._labelling.share if self._labelling else None,
         'cross_encoder': (pool.verdicts.facts['model'] if pool.verdicts
                           else None),
     }
@@ -224,21 +224,17 @@ class Gatherer:
     }
 
 
-def labelled_share(pool: pool_lib.Pool) -> float | None:
-  """The mean probability of known positives among the candidates.
+def labelling_of(pool: pool_lib.Pool) -> label_share.Labelling | None:
+  """What the verdicts on a pool say of labels.
 
-  It divides, and so it is above 0 (see `false_negatives.by_verdicts`). None:
-  nobody judged them.
+  None: nobody judged it, or the judge's scores say nothing of them.
   """
   if pool.verdicts is None:
     return None
-  found = np.asarray(pool.verdicts.probability)[
-      np.asarray(pool.dropped_by) == pool_lib.code('positive')
-  ]
-  found = found[np.isfinite(found)]
-  if not len(found):
-    return None
-  return max(float(found.mean(dtype=np.float64)), float(np.finfo('f4').tiny))
+  scores = np.asarray(pool.verdicts.logit)
+  is_judged = np.isfinite(scores)
+  is_labelled = np.asarray(pool.dropped_by) == pool_lib.code('positive')
+  return label_share.fit(scores[is_judged], is_labelled[is_judged])
 
 
 def _context_facts(rows, is_positive, passages) -> dict[str, float]:

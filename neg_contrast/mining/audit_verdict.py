@@ -14,7 +14,7 @@ _FEW = 200  # Queries.
 _MOST = 0.9  # Of the positives: their answers are words of the passage.
 _MANY = 0.01  # Of the queries, to be told of.
 _FIRST = 20  # Ranks that two kinds of evidence are compared on.
-_SURE = 0.6  # Mean probability of known positives.
+_SURE = 0.8  # Of the candidates that a judge believes most.
 _VAGUE = 0.02  # Of random passages above the positive; 0.003 on SQuAD.
 
 
@@ -161,9 +161,10 @@ def _sureness(judging, facts) -> str:
          if facts['queries'] < _FEW else '')
   known = facts['answer_in_positive']
   if judging.kind == 'verdicts':
-    return (f'Rests on the verdicts of {facts["cross_encoder"]}, which gives '
-            f'known positives a mean probability of {facts["labelled"]:.0%}: '
-            'taken for the part of the positives that is labelled. Sure: '
+    return (f'Rests on the verdicts of {facts["cross_encoder"]}: of the '
+            'candidates that it believes most, at least '
+            f'{facts["labelled"]:.0%} are known positives, which is taken for '
+            'the part of the positives that is known. Sure: '
             f'{"good" if facts["labelled"] >= _SURE else "fair"}, and rather '
             f'too many are called false than too few.{few}')
   if judging.kind == 'answers':

@@ -42,8 +42,8 @@ class Evidence:
     difference: float32, the judge's score less its score of the positive.
     relative: float32, the source's score less its score of the positive, as a
       part of that; nan where the source has none.
-    believed: float64, `by_verdicts`; nan where nobody judged it. None: no
-      cross-encoder is at hand.
+    believed: float64, `label_share.Labelling.believed`; nan where nobody judged
+      it. None: no cross-encoder is at hand.
   """
 
   exists: Bool[np.ndarray, 'queries depth']
@@ -91,7 +91,7 @@ class Judging:
   often a little below it as it is above, so that those at distance -d are as
   many as those at d.
 
-  By `verdicts` of a cross-encoder (`negatives.judge`): see `by_verdicts`.
+  By `verdicts` of a cross-encoder (`negatives.judge`): see `label_share.py`.
 
   Attributes:
     kind: `answers`, `judge` or `verdicts`.
@@ -125,32 +125,6 @@ def by_judge(ranked: Evidence, trust: float) -> Judging:
                   for side in (found > 0, found <= 0))
   ratio = np.minimum(1, above / np.maximum(below, 1))
   return Judging('judge', trust=trust, mirror=trust * ratio)
-
-
-def by_verdicts(
-    probabilities: Float[np.ndarray, 'queries depth'], labelled: float
-) -> Float[np.ndarray, 'queries depth']:
-  """The probability that a candidate which is no known positive is one.
-
-  A judge is calibrated to what is labelled, and of the positives only a part
-  is. From a probability p of a label this part, c, makes one of a positive
-  without label, (1 - c) / c * p / (1 - p). (Elkan and Noto 2008, Learning
-  classifiers from only positive and unlabeled data, section 3.) c is the mean p
-  of known positives, their estimator e1. It is exact where the judge is sure of
-  positives, and too small where it is not: then too many are called false.
-
-  Args:
-    probabilities: `[queries, depth] float32`, calibrated; nan: not judged.
-    labelled: c, in (0, 1].
-
-  Returns:
-    Like `probabilities`, float64.
-  """
-  p = probabilities.astype(np.float64)
-  with np.errstate(divide='ignore', invalid='ignore'):
-    odds = np.where(p < 1, p / (1 - p), np.where(np.isnan(p), np.nan, np.inf))
-    factor = (1 - labelled) / labelled
-    return np.minimum(1, factor * odds if factor else 0 * p)
 
 
 @dataclasses.dataclass(frozen=True)

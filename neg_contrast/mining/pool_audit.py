@@ -25,7 +25,7 @@ class PoolAudit(artifact.Json):
   """
 
   kind = 'an audit of negatives'
-  format = 3  # 1 had no checksum, 2 no verdicts.
+  format = 4  # 1 had no checksum, 2 no verdicts, 3 others by them.
   name = 'audit'
   pool: audited_pool.AuditedPool
   scale: float

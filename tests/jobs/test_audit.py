@@ -13,7 +13,12 @@ from neg_contrast.data import answers as answers_lib
 from neg_contrast.data import likeness, preparation
 from neg_contrast.evaluation import calibration
 from neg_contrast.jobs import audit as audit_job
-from neg_contrast.mining import audit_verdict, pool_audit, recommendation
+from neg_contrast.mining import (
+  audit_verdict,
+  label_share,
+  pool_audit,
+  recommendation,
+)
 from neg_contrast.negatives import pool as pool_lib
 from neg_contrast.settings import config as config_lib
 from tests import tiny
@@ -143,7 +148,9 @@ def test_a_cross_encoder_is_believed_where_there_is_one(
   pool = pool_lib.read(tmp_path / 'audit/candidates/pool')
   is_known = pool.dropped_by == pool_lib.code('positive')
   probability = pool.verdicts.probability.astype(float)
-  labelled = np.nanmean(probability[is_known])
+  labelled = label_share.least_share(*(
+      values[np.isfinite(probability)] for values in (
+          np.asarray(pool.verdicts.logit), is_known)))
   assert made['facts']['labelled'] == pytest.approx(labelled, rel=1e-3)
   number = pool.sources.index('bm25')
   columns = np.flatnonzero(pool.source[0] == number)[:5]

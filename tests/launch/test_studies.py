@@ -14,6 +14,7 @@ import numpy as np
 from neg_contrast.data import dataset
 from neg_contrast.evaluation import trec
 from neg_contrast.jobs import mine
+from neg_contrast.mining import label_share
 from neg_contrast.negatives import pool as pool_lib
 from neg_contrast.negatives import verdicts
 from neg_contrast.settings import config as config_lib
@@ -120,16 +121,16 @@ def test_hidden_judgements_are_counted_in_pools(tmp_path):
       len(found), len(drawn), len(found) - len(drawn), 0]
   assert int(cells[1][1]) == pool.is_negative().sum()
 
-  # A judge that gives half of what it sees to known positives, and so takes
-  # p / (1 - p) of the others for positives without a label.
   is_known = pool.dropped_by == pool_lib.code('positive')
-  chances = np.where(is_known, 0.5, 0.0).astype(np.float32)
-  chances[0, ~is_known[0]], chances[1] = 0.2, np.nan
+  scores = np.random.default_rng(0).normal(is_known).astype(np.float32)
+  scores[1] = np.nan  # Not judged.
+  is_judged = np.isfinite(scores)
+  believed = label_share.fit(scores[is_judged], is_known[is_judged]).believed(
+      scores[is_judged & ~is_known])
   estimate = runpy.run_path(str(STUDIES / 'hidden.py'))['estimate']
-  assert is_known.any() and estimate(dataclasses.replace(
-      pool, verdicts=verdicts.Verdicts(
-          chances, chances, pool.rows[:, :1], chances[:, :1], {})
-  )) == f'{0.25 * (~is_known[0]).sum():,.0f}'
+  assert estimate(dataclasses.replace(pool, verdicts=verdicts.Verdicts(
+      scores, scores, pool.rows[:, :1], scores[:, :1], {})
+  )) == f'{believed.sum():,.0f}' != '0'
 
 
 def test_hubs_and_the_age_of_negatives(tmp_path):

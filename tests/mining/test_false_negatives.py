@@ -5,7 +5,6 @@ import dataclasses
 import numpy as np
 import pytest
 
-from neg_contrast.evaluation import calibration
 from neg_contrast.mining import false_negatives as audit
 
 SCALE = 20.0
@@ -142,44 +141,8 @@ def test_judge_mirrors_what_lies_above():
   assert found.mean == pytest.approx(total / 200, rel=1e-6)
 
 
-@pytest.mark.parametrize('hidden', [0.0, 0.3, 0.6])
-def test_verdicts_count_hidden_judgements(hidden):
-  """Judgements are taken away; what comes back is as many, nearly.
-
-  The judge knows only what is left, and is calibrated on other queries.
-  """
-  rng = np.random.default_rng(3)
-  shape = 4000, 50
-  is_right = rng.random(shape) < 0.04
-  logits = (5 * rng.normal(size=shape) + 25 * is_right).astype(np.float32)
-  is_known = is_right & (rng.random(shape) >= hidden)
-  half = slice(0, 2000), slice(2000, None)
-  fitted = calibration.fit(logits[half[0]].ravel(), is_known[half[0]].ravel())
-  probabilities = fitted.probabilities(logits[half[1]])
-  known, right = is_known[half[1]], is_right[half[1]]
-  labelled = float(probabilities[known].mean(dtype=float))
-  evidence, _ = make(2000, 50)
-  evidence = dataclasses.replace(
-      evidence, exists=~known,
-      believed=audit.by_verdicts(probabilities, labelled))
-  estimate = audit.false_share(
-      evidence, evidence.exists, audit.Judging('verdicts'))
-  truth = audit.mean(right, evidence.exists)
-  assert estimate.mean == pytest.approx(truth, rel=0.25, abs=1e-3)
-  assert labelled == pytest.approx(1 - hidden, abs=0.1)
-  # What is believed is found among the hidden ones.
-  if hidden:
-    hit = evidence.believed[right & ~known]
-    assert hit.mean() > 20 * evidence.believed[~right].mean()
-
-
 def test_verdicts_leave_out_what_nobody_judged():
-  believed = audit.by_verdicts(
-      np.array([[0.5, np.nan, 1.0, 0.0]], np.float32), 0.8)
-  np.testing.assert_allclose(believed, [[0.25, np.nan, 1.0, 0.0]])
-  everything = np.array([[0.5, np.nan, 1.0]], np.float32)
-  np.testing.assert_array_equal(
-      audit.by_verdicts(everything, 1.0), [[0.0, np.nan, 0.0]])
+  believed = np.array([[0.25, np.nan, 1.0, 0.0]])
   nothing = np.zeros((1, 4), bool)
   evidence = audit.Evidence(
       ~nothing, np.array([[True, False, False, False]]), nothing, ~nothing,
