@@ -16,8 +16,10 @@ class AuditedPool(mined_pool.MinedPool):
   def describe(self) -> str:
     """Of what, and where."""
     task = self.task
+    judged = f', judged by {self.judge.model.checkpoint}' if self.judge else ''
     return (f'top {task.depth} of all sources for {task.max_queries:,} queries '
-            f'of {task.split} in {task.mined_dir / candidate_folder.FOLDER}')
+            f'of {task.split}{judged} in '
+            f'{task.mined_dir / candidate_folder.FOLDER}')
 
   def needs(self) -> dict[str, artifact.Artifact]:
     """The data; and once that is prepared, candidates too."""

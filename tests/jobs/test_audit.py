@@ -143,6 +143,8 @@ def test_a_cross_encoder_is_believed_where_there_is_one(
       calibration.Calibration(0.35, -1.0)))
   options = {'negatives__judge': str(tmp_path / 'judge'),
              'negatives__depth': 12, 'negatives__pool_size': 6}
+  planned = plan.describe(make(tmp_path, **options).targets())
+  assert f'train, judged by {tmp_path / "judge"} in' in planned
   made = run(tmp_path, **options)
   assert made['judging']['kind'] == 'verdicts'
   pool = pool_lib.read(tmp_path / 'audit/candidates/pool')
