@@ -14,9 +14,10 @@ labels.
 Arguments:
   judge: a cross-encoder, as `negatives.judge` has it; empty (default): the
     rows of a judge are left out.
+  negatives: of BM25 for a query; 2 by default.
 
 Source: Qu et al. (2021), section 3.2, and Ren et al. (2021), RocketQAv2;
-launch/studies/RESULTS.md has numbers without a judge; its rows were not run.
+launch/studies/RESULTS.md has ours.
 """
 
 import functools
@@ -26,15 +27,19 @@ from neg_contrast.settings import config as config_lib
 
 
 def get_config(arg=None):
-  """Takes `judge`."""
-  judge = config_lib.arguments(arg, judge='')['judge']
+  """Takes `judge` and `negatives`."""
+  args = config_lib.arguments(arg, judge='', negatives='2')
+  judge, count = args['judge'], int(args['negatives'])
   config = study_preset.make_small(__file__, baseline='random')
-  rows: study_preset.Rows = {
-      'warm_start': study_preset.set_warm_start,
-      'random': _set_random, 'bm25': _set_bm25,
-      'unmasked': _set_unmasked, 'margin': _set_margin,
+  changes = {
+      'bm25': _keep, 'unmasked': _set_unmasked, 'margin': _set_margin,
       **({name: functools.partial(change, judge=judge)
           for name, change in _OF_JUDGE.items()} if judge else {}),
+  }
+  rows: study_preset.Rows = {
+      'warm_start': study_preset.set_warm_start, 'random': _set_random,
+      **{name: functools.partial(_set_bm25, count=count, change=change)
+         for name, change in changes.items()},
   }
   return study_preset.start_from(
       study_preset.make_study(config, {'guards': rows}, seeds=(0, 1)),
@@ -46,22 +51,24 @@ def _set_random(config):
   presets.set_negatives(config, 'random')
 
 
-def _set_bm25(config):
-  presets.set_negatives(config, 'bm25')
+def _set_bm25(config, count, change):
+  presets.set_negatives(config, 'bm25', count)
+  change(config)
+
+
+def _keep(config):
+  del config
 
 
 def _set_unmasked(config):
-  _set_bm25(config)
   config.loss.mask_known_positives = False
 
 
 def _set_margin(config):
-  _set_bm25(config)
   config.negatives.relative_margin = 0.1
 
 
 def _set_judge(config, judge):
-  _set_bm25(config)
   config.negatives.judge = judge
 
 

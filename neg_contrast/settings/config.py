@@ -246,10 +246,11 @@ def arguments(arg: str | None, **defaults: str) -> dict[str, str]:
 
   Args:
     arg: comma-separated `key=value`; a bare word w means `preset=w`.
-    **defaults: the keys this config knows, and their defaults.
+    **defaults: the keys this config knows, and their defaults; where that is a
+      whole number, only such numbers are taken.
 
   Raises:
-    UserError: an unknown key, with those that are known.
+    UserError: an unknown key, with those that are known; or no number.
   """
   values = dict(defaults)
   for item in filter(None, (arg or '').split(',')):
@@ -260,6 +261,11 @@ def arguments(arg: str | None, **defaults: str) -> dict[str, str]:
           f'config argument "{item}": unknown key "{key}"'
           f'{unknown_keys.hint(key, values)}; this config takes '
           + (', '.join(sorted(values)) or 'no argument')
+      )
+    if defaults[key].isdecimal() and not value.isdecimal():
+      raise errors.UserError(
+          f'config argument "{item}": write a whole number, such as '
+          f'{key}={defaults[key]}'
       )
     values[key] = value
   return values

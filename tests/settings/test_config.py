@@ -180,6 +180,8 @@ def test_arguments():
       'preset': 'word', 'a': '1'}
   with pytest.raises(errors.UserError, match='takes a, preset'):
     config_lib.arguments('b=1', preset='', a='0')
+  with pytest.raises(errors.UserError, match='"a=x": write a whole number'):
+    config_lib.arguments('a=x', a='0')
 
 
 IDENTITIES = json.loads(
