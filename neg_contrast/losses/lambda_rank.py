@@ -13,10 +13,10 @@ from neg_contrast.losses import batch_scores, candidate_loss
 class LambdaRankLoss(candidate_loss.CandidateLoss):
   """Pairwise logistic loss of scaled scores, by the change of reciprocal rank.
 
-  As LTRe ranks what it retrieves (Zhan et al., 2020, Learning to retrieve), by
-  LambdaRank (Burges, 2010, From RankNet to LambdaRank to LambdaMART). What
-  stands far below the positive weighs little, and first places weigh most, so
-  that it needs no `hardest`.
+  LambdaRank (Burges, 2010, From RankNet to LambdaRank to LambdaMART), which
+  LTRe (Zhan et al., 2020, Learning to retrieve) trains with. A positive that
+  stands low is weighed against the first places, and one that is first against
+  all.
   """
 
   def per_query(self, scores):

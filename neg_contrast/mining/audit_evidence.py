@@ -227,14 +227,18 @@ class Gatherer:
 def labelling_of(pool: pool_lib.Pool) -> label_share.Labelling | None:
   """What the verdicts on a pool say of labels.
 
-  None: nobody judged it, or the judge's scores say nothing of them.
+  A passage that several sources propose to a query counts once. None: nobody
+  judged the pool, or the judge's scores say nothing of labels.
   """
   if pool.verdicts is None:
     return None
   scores = np.asarray(pool.verdicts.logit)
-  is_judged = np.isfinite(scores)
-  is_labelled = np.asarray(pool.dropped_by) == pool_lib.code('positive')
-  return label_share.fit(scores[is_judged], is_labelled[is_judged])
+  lines, columns = np.nonzero(np.isfinite(scores))
+  pairs = np.stack([lines, pool.rows[lines, columns]], axis=1)
+  _, first = np.unique(pairs, axis=0, return_index=True)
+  chosen = lines[first], columns[first]
+  return label_share.fit(
+      scores[chosen], pool.dropped_by[chosen] == pool_lib.code('positive'))
 
 
 def _context_facts(rows, is_positive, passages) -> dict[str, float]:

@@ -73,9 +73,9 @@ def least_share(
   However sure a judge is of candidates, at most all of them are positives. So
   the labelled part of those that it believes most bounds c from below, however
   many they are, and the best of these bounds counts: the highest lower end of
-  Wilson's 95% interval. (Garg et al., 2021, Mixture proportion estimation and
-  PU learning, section 4, best bin estimation.) A judge that confuses many
-  negatives with positives bounds it badly: then it is too small.
+  Wilson's 95% interval. (After best bin estimation: Garg et al., 2021, Mixture
+  proportion estimation and PU learning.) A judge that confuses many negatives
+  with positives bounds it badly: then it is too small.
 
   Args:
     scores: `[candidates] float32`.

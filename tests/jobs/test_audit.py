@@ -150,9 +150,13 @@ def test_a_cross_encoder_is_believed_where_there_is_one(
   pool = pool_lib.read(tmp_path / 'audit/candidates/pool')
   is_known = pool.dropped_by == pool_lib.code('positive')
   probability = pool.verdicts.probability.astype(float)
-  labelled = label_share.least_share(*(
-      values[np.isfinite(probability)] for values in (
-          np.asarray(pool.verdicts.logit), is_known)))
+  each = {}  # A passage of two sources is one.
+  for line, column in zip(*np.nonzero(np.isfinite(probability)), strict=True):
+    each[line, pool.rows[line, column]] = (
+        pool.verdicts.logit[line, column], is_known[line, column])
+  assert len(each) < np.isfinite(probability).sum()
+  labelled = label_share.least_share(*map(np.array, zip(
+      *each.values(), strict=True)))
   assert made['facts']['labelled'] == pytest.approx(labelled, rel=1e-3)
   number = pool.sources.index('bm25')
   columns = np.flatnonzero(pool.source[0] == number)[:5]

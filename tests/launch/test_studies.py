@@ -123,7 +123,7 @@ def test_hidden_judgements_are_counted_in_pools(tmp_path):
 
   is_known = pool.dropped_by == pool_lib.code('positive')
   scores = np.random.default_rng(0).normal(is_known).astype(np.float32)
-  scores[1] = np.nan  # Not judged.
+  scores[1], scores[pool.rows < 0] = np.nan, np.nan  # Not judged.
   is_judged = np.isfinite(scores)
   believed = label_share.fit(scores[is_judged], is_known[is_judged]).believed(
       scores[is_judged & ~is_known])
