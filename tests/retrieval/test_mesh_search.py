@@ -54,9 +54,10 @@ def mesh(devices=1):
     (3, 50), (16, 10), (100, 1)])
 def test_equals_full_sort(on_devices, devices, block_rows, depth):
   vecs, queries, ranks, ids = make()
-  found = mesh_search.MeshSearch(
+  index = mesh_search.MeshSearch(
       vecs, ranks, mesh(devices), block_rows, on_devices=on_devices
-  ).search(queries, depth)
+  )
+  found = index.search(queries, depth)
   scores = queries @ vecs.T
   for q in range(len(queries)):
     # Score descending, then id bytes descending.
@@ -65,6 +66,9 @@ def test_equals_full_sort(on_devices, devices, block_rows, depth):
     np.testing.assert_array_equal(found.rows[q][:len(rows)], rows)
     assert (found.rows[q][len(rows):] == -1).all()
     np.testing.assert_array_equal(found.scores[q][:len(rows)], scores[q, rows])
+    alone = index.search(queries[q : q + 1], depth)  # By another product.
+    np.testing.assert_array_equal(alone.rows[0], found.rows[q])
+    np.testing.assert_array_equal(alone.scores[0], found.scores[q])
 
 
 def test_one_and_eight_devices_give_the_same_bytes():
@@ -75,8 +79,10 @@ def test_one_and_eight_devices_give_the_same_bytes():
   assert digest(one) == digest(eight)
 
 
-def test_threads_and_processes_give_the_same_bytes(monkeypatch):
+@pytest.mark.parametrize('count', [1, 5])
+def test_threads_and_processes_give_the_same_bytes(monkeypatch, count):
   vecs, queries, ranks = random_vecs()
+  queries = queries[:count]
   alone = mesh_search.MeshSearch(vecs, ranks, mesh(), 64).search(queries, 9)
   monkeypatch.setattr(hosts, 'usable_cores', lambda: 4)
   monkeypatch.setattr(host_scan, '_READ_BYTES', 5 * 64 * 48 * 4)
