@@ -70,6 +70,46 @@ def test_documents_are_set_apart(tmp_path):
   assert len(documents[0] | documents[1]) == 9
 
 
+def test_revisions_of_passages_are_positives_that_nobody_judged(tmp_path):
+  data = tmp_path / 'data'
+  (data / 'qrels').mkdir(parents=True)
+  texts = {'a': 'Cats sleep. Dogs bark. Birds sing.', 'b': 'One alone.',
+           'c': 'It rains. It snows.'}
+  (data / 'corpus.jsonl').write_text(''.join(
+      json.dumps({'_id': name, 'title': 'T', 'text': text}) + '\n'
+      for name, text in texts.items()))
+  answers = {'q1': 'sleep', 'q2': 'bark', 'q3': 'sing', 'q4': 'alone',
+             'q5': 'rains', 'q6': 'snows'}
+  (data / 'queries.jsonl').write_text(''.join(
+      json.dumps({'_id': name, 'text': f'{name}?', 'answers': [answer]}) + '\n'
+      for name, answer in answers.items()))
+  judged = {'train': ['q1 a', 'q2 a', 'q3 a', 'q4 b'], 'test': ['q5 c', 'q6 c']}
+  for split, pairs in judged.items():
+    (data / 'qrels' / f'{split}.tsv').write_text(
+        'query-id\tcorpus-id\tscore\n' + ''.join(
+            '\t'.join(pair.split()) + '\t1\n' for pair in pairs))
+  said = run_script('revise_beir', tmp_path / 'out', data)
+  assert said.startswith('2 revisions of 3 passages; 2 of 4 queries of train')
+  corpus = {row['_id']: row['text'] for row in map(
+      json.loads, (tmp_path / 'out' / 'corpus.jsonl').read_text().splitlines())}
+  assert sorted(corpus) == ['a', 'a~', 'b', 'c', 'c~']
+  assert [len(corpus[name].split('. ')) for name in ('a~', 'c~')] == [2, 1]
+  positives = lambda path: {tuple(line.split('\t')[:2]) for line in
+                            path.read_text().splitlines()[1:]}
+  expected = lambda name: {
+      (query, f'{name}~') for query, answer in answers.items()
+      if answer in corpus[f'{name}~']}
+  hidden = positives(tmp_path / 'out' / 'hidden.tsv')
+  assert hidden == expected('a') and len(hidden) == 2
+  assert not (tmp_path / 'out' / 'qrels' / 'hidden.tsv').exists()
+  assert positives(tmp_path / 'out' / 'qrels' / 'test.tsv') == expected('c') | {
+      ('q5', 'c'), ('q6', 'c')}
+  run_script('revise_beir', tmp_path / 'known', data, '--known')
+  assert positives(tmp_path / 'known' / 'qrels' / 'hidden.tsv') == hidden
+  assert (tmp_path / 'known' / 'corpus.jsonl').read_bytes() == (
+      tmp_path / 'out' / 'corpus.jsonl').read_bytes()
+
+
 def test_hidden_judgements_are_counted_in_pools(tmp_path):
   tiny.write_beir(tmp_path / 'data')
   with (tmp_path / 'data' / 'qrels' / 'train.tsv').open('a') as file:
