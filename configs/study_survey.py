@@ -11,7 +11,8 @@ beside the positives of the batch:
 
 - nothing (`random`); 2 passages of the corpus (`corpus`), of those that are
   positives of other queries (`gold`), by BM25 (`bm25`), by the model as it is,
-  drawn once or six times (`hard_1`, `hard_6`), half of them so (`mixed_6`);
+  drawn once, or 3, 6 or 12 times (`hard_1` to `hard_12`), half of them so
+  (`mixed_6`);
 - 2 of the 100 nearest passages by the start (`model`), or by the model of every
   tenth step (`ance`);
 - one by the model as it is, and none, 10 or 100 of the corpus that all queries
@@ -50,7 +51,9 @@ def get_config(arg=None):
       'gold': functools.partial(_set_sources, source='gold:2'),
       'bm25': functools.partial(_set_sources, source='bm25:2'),
       'hard_1': functools.partial(_set_sampled, draws=1),
+      'hard_3': functools.partial(_set_sampled, draws=3),
       'hard_6': functools.partial(_set_sampled, draws=6),
+      'hard_12': functools.partial(_set_sampled, draws=12),
       'model': _set_mined,
       'ance': functools.partial(_set_mined, refresh_steps=10),
       'mixed_6': functools.partial(_set_sampled, draws=6, percent=50.0),
