@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from absl import logging
 
+from neg_contrast import errors
 from neg_contrast.artifacts import arrays, artifact
 from neg_contrast.evaluation import calibrated, calibration
 from neg_contrast.mining import filters, verdict_folder
@@ -56,6 +58,8 @@ class PoolVerdicts:
   ) -> None:
     """Writes the files that `verdicts.read` reads.
 
+    Says so where the judge believes no candidate as much as it would have to.
+
     Args:
       scratch: the folder of a pool that is being made.
       manifest: of that folder, with what `pool_files.write` adds.
@@ -74,6 +78,12 @@ class PoolVerdicts:
           axis=1,
       )
       probability[lines] = self._calibration.probabilities(logit[lines])
+    highest = np.fmax.reduce(probability, axis=None, initial=0)
+    if highest <= config.judge_above < 1:
+      logging.warning(
+          '%s=%g: the judge believes no candidate more than %.3f; a lower '
+          'threshold would find positives, see its calibration',
+          errors.key('negatives.judge_above'), config.judge_above, highest)
     found, _ = self.positives.candidates.load()
     np.save(scratch / f'{verdicts.POSITIVE_ROWS}.npy', found.rows)
     np.save(scratch / f'{verdicts.POSITIVE_LOGITS}.npy', self.positives.load())

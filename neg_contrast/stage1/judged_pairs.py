@@ -167,16 +167,22 @@ class JudgedPairs(pair_folder.Pairs):
   def _needed(self) -> str:
     return ('a query with a passage that the judge believes to answer it, with '
             f'a probability above {errors.key("synthetic.judge_above")}='
-            f'{self.config.judge_above:g}. Lower that, raise '
+            f'{self.config.judge_above:g}, and the highest is '
+            f'{self._probabilities.max(initial=0):.3f}. Lower that, raise '
             f'{errors.key("synthetic.teacher_depth")}, or give other queries')
+
+  @property
+  def _probabilities(self) -> np.ndarray:
+    """`[pairs] float32`, what the judge believes of each."""
+    return calibrated.of(self.calibration.load()).probabilities(
+        self.verdicts.load()
+    )
 
   def prepare(self) -> None:
     """Labels the candidates of some queries a part."""
     dataset: dataset_lib.Dataset = self.verdicts.pairs.load()
     judged = self.verdicts.judgements
-    probabilities = calibrated.of(self.calibration.load()).probabilities(
-        self.verdicts.load()
-    )
+    probabilities = self._probabilities
     borders = np.append(np.unique(judged.query_rows, return_index=True)[1],
                         len(judged.query_rows))
     blocks = self._blocks

@@ -284,7 +284,8 @@ def test_a_judge_that_believes_nothing(root, tmp_path):
                  synthetic__dir=str(tmp_path / 'synthetic'))
   with pytest.raises(errors.UserError, match=(
       'makes no pair of .*; it needs a query with a passage that the judge '
-      r'believes .* above config.synthetic.judge_above=1\. Lower that')):
+      r'believes .* above config.synthetic.judge_above=1, and the highest is '
+      r'0\.[1-9]\d*\. Lower that')):
     make(config)
 
 

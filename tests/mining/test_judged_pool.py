@@ -170,6 +170,22 @@ def test_thresholds_judge_nothing_again(root, pool, monkeypatch):
   np.testing.assert_array_equal(again.dropped_by, pool.dropped_by)
 
 
+def test_a_threshold_that_no_candidate_reaches_is_told(root, pool, caplog):
+  highest = float(np.nanmax(pool.verdicts.probability))
+
+  def told(above):
+    caplog.clear()
+    make(root, root / 'work', negatives__judge_above=above)
+    return [text for text in caplog.messages if 'no candidate' in text]
+
+  assert not told(highest - 0.001)
+  assert not told(1.0)  # Nothing is meant to be believed.
+  [text] = told(highest + 0.001)
+  assert f'judge believes no candidate more than {highest:.3f}' in text
+  assert text.startswith('config.negatives.judge_above=')
+  make(root, root / 'work')  # As the other tests find it.
+
+
 def test_margins_by_the_judge_judge_nothing_again(root, pool, monkeypatch):
   """Of all sources, against the best of the known positives of a query."""
   monkeypatch.setattr(pair_scorer.PairScorer, 'score', None)
