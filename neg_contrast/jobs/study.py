@@ -33,6 +33,12 @@ def check(config: config_lib.Config) -> None:
       if name not in names:
         raise errors.SettingError(f'study.{key}', name, 'is none of the cells: '
                                   + ', '.join(sorted(names)))
+  baseline, rows = config.compare.baseline, config.study.rows
+  if baseline in names and rows and baseline not in rows:
+    raise errors.SettingError(
+        'compare.baseline', baseline, 'is left out by '
+        f'{errors.key("study.rows")}; add it there, or name one of '
+        + ', '.join(rows))
   for name, cell in config_lib.inner_configs(config):
     with errors.within(name):
       check_cell(cell)

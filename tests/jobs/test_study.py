@@ -237,6 +237,9 @@ def test_mistakes_in_a_study(swept, tmp_path):
   refuse('config.cells=None: is needed', cells=None)
   refuse("study.rows='fine': is none of the cells: given, start",
          **{'study.rows': ('fine',)})
+  refuse("compare.baseline='start': is left out by config.study.rows; add it "
+         'there, or name one of given',
+         **{'study.rows': ('given',), 'compare.baseline': 'start'})
   refuse('study.seeds=.*names each once', **{'study.seeds': (1, 1)})
   refuse('compare.systems=.*names at least one', **{'compare.systems': ()})
   refuse(r'cells\.tiny\.start\.job: evaluates initial, trained; .* none',
