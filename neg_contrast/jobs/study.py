@@ -27,18 +27,7 @@ def check(config: config_lib.Config) -> None:
   if not config.cells:
     raise config.error('cells', 'is needed: configs by table and row, as in '
                        'configs/study_negatives.py')
-  names = {name for cells in config.cells.values() for name in cells}
-  for key in ('once', 'rows'):
-    for name in getattr(config.study, key):
-      if name not in names:
-        raise errors.SettingError(f'study.{key}', name, 'is none of the cells: '
-                                  + ', '.join(sorted(names)))
-  baseline, rows = config.compare.baseline, config.study.rows
-  if baseline in names and rows and baseline not in rows:
-    raise errors.SettingError(
-        'compare.baseline', baseline, 'is left out by '
-        f'{errors.key("study.rows")}; add it there, or name one of '
-        + ', '.join(rows))
+  declared_cells.check_rows(config)
   for name, cell in config_lib.inner_configs(config):
     with errors.within(name):
       check_cell(cell)
