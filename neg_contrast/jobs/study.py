@@ -14,12 +14,11 @@ from neg_contrast.evaluation import (
   finished_runs,
   run_groups,
 )
-from neg_contrast.jobs.common import compiled, declared_cells
+from neg_contrast.jobs.common import compiled, declared_cells, study_checks
 from neg_contrast.report import comparison_report
 from neg_contrast.settings import config as config_lib
 
 Evaluated = tuple[declared_cells.Cell, evaluations.Evaluation]
-EVALUATED = ('train', 'train_reranker', 'evaluate', 'rerank', 'ensemble')
 
 
 def check(config: config_lib.Config) -> None:
@@ -27,17 +26,10 @@ def check(config: config_lib.Config) -> None:
   if not config.cells:
     raise config.error('cells', 'is needed: configs by table and row, as in '
                        'configs/study_negatives.py')
-  declared_cells.check_rows(config)
+  study_checks.check_rows(config)
   for name, cell in config_lib.inner_configs(config):
     with errors.within(name):
-      check_cell(cell)
-
-
-def check_cell(config: config_lib.Config) -> None:
-  """Refuses a run that leaves nothing to compare."""
-  if config.job not in EVALUATED:
-    raise config.error('job', 'leaves no evaluations to compare; it must be '
-                       f'one of {", ".join(EVALUATED)}')
+      study_checks.check_cell(cell)
 
 
 class StudyJob:

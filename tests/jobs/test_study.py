@@ -11,8 +11,7 @@ import pytest
 
 from neg_contrast import errors, jobs
 from neg_contrast.artifacts import artifact, folders, plan
-from neg_contrast.jobs import study
-from neg_contrast.jobs.common import declared_cells, sweeps
+from neg_contrast.jobs.common import declared_cells, study_checks, sweeps
 from neg_contrast.settings import config as config_lib
 from tests import tiny
 
@@ -252,7 +251,7 @@ def test_mistakes_in_a_study(swept, tmp_path):
 
 def test_a_cell_that_evaluates_nothing_is_refused():
   with pytest.raises(errors.UserError, match='job=.split.: leaves no evaluat'):
-    study.check_cell(config_lib.Config(job='split'))
+    study_checks.check_cell(config_lib.Config(job='split'))
 
 
 def test_a_new_key_moves_no_folder(monkeypatch):

@@ -60,26 +60,6 @@ def folder_name(text: str) -> str:
   return f'{plain}-{hashlib.sha256(text.encode()).hexdigest()[:8]}'
 
 
-def check_rows(config: config_lib.Config) -> None:
-  """Refuses keys that name rows which no cell has, or that are left out.
-
-  Raises:
-    SettingError: `study.once`, `study.rows` or `compare.baseline` names one.
-  """
-  names = {name for cells in (config.cells or {}).values() for name in cells}
-  for key in ('once', 'rows'):
-    for name in getattr(config.study, key):
-      if name not in names:
-        raise errors.SettingError(f'study.{key}', name, 'is none of the cells: '
-                                  + ', '.join(sorted(names)))
-  baseline, rows = config.compare.baseline, config.study.rows
-  if baseline in names and rows and baseline not in rows:
-    raise errors.SettingError(
-        'compare.baseline', baseline, 'is left out by '
-        f'{errors.key("study.rows")}; add it there, or name one of '
-        + ', '.join(rows))
-
-
 def cells_of(config: config_lib.Config, workdir: pathlib.Path) -> list[Cell]:
   """The runs of `job=study`: its `cells`, each with all seeds.
 

@@ -14,7 +14,7 @@ import ml_collections
 
 from neg_contrast import errors, jobs
 from neg_contrast.jobs import study
-from neg_contrast.jobs.common import declared_cells, sweep_text
+from neg_contrast.jobs.common import declared_cells, study_checks, sweep_text
 from neg_contrast.settings import config as config_lib
 from neg_contrast.settings import rooted
 
@@ -132,7 +132,7 @@ def _config(
   parsed = config_lib.parse(source.placed(config, chosen))
   with errors.within('', name):
     jobs.check(parsed)
-    study.check_cell(parsed)
+    study_checks.check_cell(parsed)
   return parsed
 
 
