@@ -1,5 +1,6 @@
 import ctypes
 import os
+import pathlib
 import subprocess
 import sys
 import types
@@ -57,6 +58,7 @@ def test_memory_is_kept_where_cpus_compute(
 ):
   calls = []
   library = types.SimpleNamespace(mallopt=lambda *args: calls.append(args))
+  monkeypatch.setattr(cpu, '_use_huge_pages', lambda: None)
   monkeypatch.setattr(ctypes, 'CDLL', lambda name: library)
   monkeypatch.delenv('JAX_PLATFORMS', raising=False)
   if platforms is not None:
@@ -64,6 +66,33 @@ def test_memory_is_kept_where_cpus_compute(
   monkeypatch.setattr(cpu, '_has_accelerator', lambda: has_accelerator)
   cpu.keep_memory()
   assert [option for option, _ in calls] == ([-8, -4, -1] if is_kept else [])
+
+
+_HUGE = """
+import os, re
+os.environ['JAX_PLATFORMS'] = 'cpu'
+import numpy as np
+from neg_contrast import cpu
+cpu.keep_memory()
+def pages(what):
+  rollup = open('/proc/self/smaps_rollup').read()
+  return int(re.search(what + r': +(\\d+) kB', rollup)[1]) // 1024
+before = pages('Rss')
+held = np.ones(200 * 2**20, np.uint8)
+small = [bytearray(2**16) for _ in range(1600)]  # numpy asks for its own.
+print(pages('AnonHugePages'), before)
+"""
+_THP = pathlib.Path('/sys/kernel/mm/transparent_hugepage/enabled')
+
+
+@pytest.mark.skipif(not _THP.exists() or '[never]' in _THP.read_text(),
+                    reason='this system has no huge pages')
+def test_memory_is_in_huge_pages():
+  huge, before = map(int, subprocess.run(
+      [sys.executable, '-c', _HUGE], capture_output=True, text=True,
+      check=True).stdout.split())
+  assert huge > 270  # MiB, of 300.
+  assert before < 600  # What is asked for is not used.
 
 
 def test_a_library_without_such_options_is_left_alone(monkeypatch):
@@ -121,6 +150,7 @@ def test_steps_are_the_same(monkeypatch):
   trimmed = []
   monkeypatch.setattr(ctypes, 'CDLL', lambda name: types.SimpleNamespace(
       malloc_trim=trimmed.append))
+  monkeypatch.setattr(cpu, '_use_huge_pages', lambda: None)
   step = cpu.fit_memory(lambda state, batch: (state + 1, batch['x'].sum()))
   for size, times in ((3, 1), (3, 1), (4, 2), (3, 2)):
     assert step(1, {'x': np.ones(size)}) == (2, size)
