@@ -119,9 +119,7 @@ def by_xla(args: argparse.Namespace, rate: float = 0.0) -> Callable[..., Any]:
 
   from neg_contrast.models import blockwise, layers
 
-  drop = functools.partial(
-      layers.dropout, key=jax.random.key(0), rate=rate
-  ) if rate else lambda weights, first=0: weights
+  drop = layers.Dropped(rate, jax.random.bits(jax.random.key(0), (2,)))
   pattern = _pattern(args)
 
   def attend(query, key, value, segment_ids):

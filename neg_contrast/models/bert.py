@@ -15,7 +15,13 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from neg_contrast.batches import packed
-from neg_contrast.models import blockwise, flash_attention, layers, shape
+from neg_contrast.models import (
+  blockwise,
+  flash_attention,
+  layers,
+  row_attention,
+  shape,
+)
 from neg_contrast.models import pattern as pattern_lib
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
@@ -287,7 +293,7 @@ class _Attention(nn.Module):
           query, key, value, segments, pattern_lib.GLOBAL, drop.bound()
       )
     elif self.by_row:
-      mixed = layers.attend_by_row(
+      mixed = row_attention.attend(
           query, key, value, segments, drop.bound(), biases
       )
     else:

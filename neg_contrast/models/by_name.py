@@ -28,6 +28,8 @@ from neg_contrast.models import (
 )
 from neg_contrast.settings import config as config_lib
 
+_MOST_UNROLLED = 12  # Layers: a loop copies what it keeps of each.
+
 
 def compute_dtype(
     config: config_lib.ModelConfig, platform: str | None = None
@@ -84,31 +86,36 @@ def make_module(
           spec.transformer, config.attention, row_length,
           compute_dtype(config, _platform(mesh)), mesh, is_training,
       ),
-      by_row=_platform(mesh) == 'cpu',
-      **_computing(spec, config, _platform(mesh)),
+      **_computing(spec, config, _platform(mesh), is_training),
   )
 
 
 def make_cross_encoder(
-    spec: cross_encoder.CrossEncoderSpec, config: config_lib.ModelConfig
+    spec: cross_encoder.CrossEncoderSpec,
+    config: config_lib.ModelConfig,
+    is_training: bool = False,
 ) -> cross_encoder.CrossEncoder:
   """The same of a cross-encoder, on this machine's devices."""
-  platform = jax.default_backend()
-  return cross_encoder.CrossEncoder(
-      spec=spec, by_row=platform == 'cpu', **_computing(spec, config, platform)
-  )
+  return cross_encoder.CrossEncoder(spec=spec, **_computing(
+      spec, config, jax.default_backend(), is_training
+  ))
 
 
 def _platform(mesh: Mesh) -> str:
   return mesh.devices.flat[0].platform
 
 
-def _computing(spec, config, platform) -> dict[str, Any]:
+def _computing(spec, config, platform, is_training) -> dict[str, Any]:
   dtype, is_cpu = compute_dtype(config, platform), platform == 'cpu'
+  layers = spec.transformer.num_layers
+  unrolls = is_cpu and is_training and layers <= _MOST_UNROLLED
   return {
+      'by_row': is_cpu,
       'dtype': jnp.float32 if is_cpu else dtype,
       'remat': config.remat,
-      'scan_unroll': min(config.scan_unroll, spec.transformer.num_layers),
+      'scan_unroll': min(
+          config.scan_unroll or (layers if unrolls else 1), layers
+      ),
       'operand_dtype': dtype,
   }
 
@@ -120,7 +127,7 @@ def make_t5(
   layers = min(shape.num_layers, shape.num_decoder_layers)
   return t5.T5(
       shape, compute_dtype(config), config.remat,
-      min(config.scan_unroll, layers),
+      min(config.scan_unroll or 1, layers),
   )
 
 

@@ -1,5 +1,6 @@
 """What BERT and T5 are both made of. Pure."""
 
+import dataclasses
 import functools
 import re
 from collections.abc import Callable
@@ -10,12 +11,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.ad_checkpoint import checkpoint_name
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Float, Int, UInt32
 
 from neg_contrast.batches import packed
 
 _DENSE = 'dense product'
-_CACHED_SCORES = 2**20  # Of float32, 4 MiB: of several such arrays, in a cache.
 
 
 def product(
@@ -114,10 +114,11 @@ class Dense(nn.Module):
         'kernel', nn.initializers.normal(self.deviation),
         (inputs.shape[-1], self.features),
     )
-    axes = 'abcd'[: inputs.ndim - 1]
     outputs = checkpoint_name(product(
-        f'{axes}x,xy->{axes}y', inputs, kernel, self.operand_dtype, self.dtype
+        'ax,xy->ay', inputs.reshape(-1, inputs.shape[-1]), kernel,
+        self.operand_dtype, self.dtype,
     ), _DENSE)
+    outputs = outputs.reshape(*inputs.shape[:-1], self.features)
     if self.use_bias:
       bias = self.param('bias', nn.initializers.zeros, (self.features,))
       outputs = _add_bias(outputs, bias)
@@ -184,53 +185,6 @@ def attend(
   return (mixed / weights.sum(-1, keepdims=True)).astype(value.dtype)
 
 
-def attend_by_row(
-    query: Float[Array, 'rows length heads features'],
-    key: Float[Array, 'rows length heads features'],
-    value: Float[Array, 'rows length heads features'],
-    segment_ids: Int[packed.AnyArray, 'rows length'],
-    drop: Callable[..., Array],
-    biases: tuple[Float[Array, '1 #heads length length'], ...] = (),
-    window: Any = 0,
-) -> Float[Array, 'rows length heads features']:
-  """`attend` within segments, row after row, as is quick on a CPU.
-
-  Scores are made for one row at a time, or for a few short ones, and stay in
-  the processor's cache; the backward pass makes them again in the same way.
-
-  Args:
-    query: `[rows, length, heads, features]`.
-    key: like `query`.
-    value: like `query`.
-    segment_ids: `[rows, length] int32`.
-    drop: dropout of the attention weights, as `Dropout.bound` gives it.
-    biases: added to the scores of every row.
-    window: see `segment_bias`.
-
-  Returns:
-    Like `query`.
-  """
-  rows, length, count, _ = query.shape
-
-  @functools.partial(jax.checkpoint, prevent_cse=False)
-  def attend_in_row(row, query, key, value, segment_ids):
-    heads = lambda x: x.swapaxes(0, 1)[None]
-    first = row * np.uint32(count * length * length)
-    mixed = attend(
-        heads(query), heads(key), heads(value),
-        (segment_bias(segment_ids[None], window), *biases),
-        functools.partial(drop, first=first),
-    )
-    return mixed[0].swapaxes(0, 1)
-
-  at_once = max(1, min(rows, _CACHED_SCORES // (count * length * length)))
-  return jax.lax.map(
-      lambda arrays: attend_in_row(*arrays),
-      (jnp.arange(rows, dtype=jnp.uint32), query, key, value, segment_ids),
-      batch_size=at_once,
-  )
-
-
 def segment_bias(
     segment_ids: Int[packed.AnyArray, 'rows length'],
     window: Any = 0,
@@ -250,31 +204,42 @@ def segment_bias(
   return jnp.where(same, 0.0, -1e30)
 
 
-def dropout(
-    inputs: Float[Array, '*shape'], key: Key[Array, ''], rate: float,
-    first: Any = 0,
-) -> Float[Array, '*shape']:
-  """Zeroes entries with probability `rate`, and scales up the others.
+@dataclasses.dataclass(frozen=True)
+class Dropped:
+  """Dropout by words that were drawn.
 
-  The bits of an entry are a hash of its number, under two words that are drawn
-  by `key`. They are a few integer operations, done where the entry is read,
-  while arrays from `jax.random` were most of dropout's cost on CPU.
-
-  Args:
-    inputs: the numbers.
-    key: of the mask.
-    rate: below 1.
-    first: number of the first entry, of a part of larger inputs.
+  Attributes:
+    rate: probability that an entry is zeroed, below 1.
+    words: `[2] uint32`.
   """
-  words = jax.random.bits(key, (2,))
-  numbers, stride = words[0] + jnp.uint32(first), 1
-  for axis in reversed(range(inputs.ndim)):
-    place = jax.lax.broadcasted_iota(jnp.uint32, inputs.shape, axis)
-    numbers = numbers + place * np.uint32(stride % 2**32)
-    stride *= inputs.shape[axis]
-  least_kept = np.uint32(round(rate * 2**32))
-  is_kept = _hash(_hash(numbers) ^ words[1]) >= least_kept
-  return jnp.where(is_kept, inputs * (1 / (1 - rate)), 0).astype(inputs.dtype)
+
+  rate: float
+  words: UInt32[Array, '2']
+
+  def __call__(
+      self, inputs: Float[Array, '*shape'], first: Any = 0
+  ) -> Float[Array, '*shape']:
+    """Zeroes some entries, and scales up the others.
+
+    The bits of an entry are a hash of its number, under the two words. They are
+    a few integer operations, done where the entry is read, while arrays from
+    `jax.random` were most of dropout's cost on CPU.
+
+    Args:
+      inputs: the numbers.
+      first: number of the first entry, of a part of larger inputs.
+    """
+    if not self.rate:
+      return inputs
+    numbers, stride = self.words[0] + jnp.uint32(first), 1
+    for axis in reversed(range(inputs.ndim)):
+      place = jax.lax.broadcasted_iota(jnp.uint32, inputs.shape, axis)
+      numbers = numbers + place * np.uint32(stride % 2**32)
+      stride *= inputs.shape[axis]
+    least_kept = np.uint32(round(self.rate * 2**32))
+    is_kept = _hash(_hash(numbers) ^ self.words[1]) >= least_kept
+    kept = inputs * (1 / (1 - self.rate))
+    return jnp.where(is_kept, kept, 0).astype(inputs.dtype)
 
 
 def _hash(words):
@@ -302,13 +267,11 @@ class Dropout(nn.Module):
     """The inputs, some of them zeroed."""
     return self.bound()(inputs)
 
-  def bound(self) -> Callable[..., Array]:
-    """`dropout` with this rate and a key drawn now, for use in a loop."""
+  def bound(self) -> Dropped:
+    """What drops entries by words drawn now, for use in a loop."""
     if self.deterministic or self.rate == 0:
-      return lambda inputs, first=0: inputs
-    return functools.partial(
-        dropout, key=self.make_rng('dropout'), rate=self.rate
-    )
+      return Dropped(0.0, jnp.zeros(2, jnp.uint32))
+    return Dropped(self.rate, jax.random.bits(self.make_rng('dropout'), (2,)))
 
 
 def check_dropout(attention: Any, rate: float, deterministic: bool) -> None:

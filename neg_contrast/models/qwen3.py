@@ -21,6 +21,7 @@ from neg_contrast.models import (
   layers,
   pattern,
   rotary,
+  row_attention,
   shape,
 )
 
@@ -275,7 +276,7 @@ class _Attention(nn.Module):
           query, key, value, segments, of_layer, drop.bound()
       )
     elif self.by_row:
-      mixed = layers.attend_by_row(
+      mixed = row_attention.attend(
           query, key, value, segments, drop.bound(), (causal,)
       )
     else:

@@ -15,6 +15,7 @@ from neg_contrast.models import (
   flash_attention,
   layers,
   rotary,
+  row_attention,
   shape,
 )
 from neg_contrast.models import pattern as pattern_lib
@@ -143,7 +144,7 @@ class SelfAttention(nn.Module):
           blockwise.attend, query, key, value, segment_ids, drop=drop.bound()
       ))
     elif self.by_row:
-      mixed = layers.attend_by_row(
+      mixed = row_attention.attend(
           query, key, value, segment_ids, drop.bound(), window=window
       )
     else:

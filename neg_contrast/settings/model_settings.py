@@ -86,7 +86,8 @@ class ModelConfig(keys.Section):
     remat: what the backward pass computes again: `none`, `attention` (scores
       and softmax: little time, much memory) or `full` (every layer).
     scan_unroll: layers unrolled per iteration of the loop over layers: more
-      compile time, less run time. The parameters do not change.
+      compile time, less run time. The parameters do not change. 0: 1, but all
+      of up to 12 where encoders are trained on a CPU.
     chunk_groups: groups that a dual encoder's training encodes at once, out of
       those that a device holds (`data.groups` by the devices that share the
       batch); a divisor of that number. The backward pass encodes them again (a
@@ -142,7 +143,7 @@ class ModelConfig(keys.Section):
   remat: str = keys.key(
       'none', keys.one_of('none', 'attention', 'full'), counts=False
   )
-  scan_unroll: int = keys.key(1, keys.at_least(1), counts=False)
+  scan_unroll: int = keys.key(0, keys.at_least(0), counts=False)
   chunk_groups: int = keys.key(0, keys.at_least(-1), counts=False)
   lora_rank: int = keys.key(
       0, keys.from_to(0, 2**12), counts=keys.Changed()

@@ -54,7 +54,7 @@ class RerankerTraining(pooled_run.PooledTraining):
   ) -> losses.Loss:
     """What is minimised, for a model of some shape."""
     return reranker_loss.make_loss(
-        model_lib.make_cross_encoder(spec, self._config.model),
+        model_lib.make_cross_encoder(spec, self._config.model, True),
         loss_table.make_of_pairs(self._config.loss),
         self._sources,
         chunking.make_chunks(self._config, chunk_groups, self._mesh),

@@ -278,9 +278,9 @@ def test_gelu_is_exact():
 
 def test_dropout_keeps_the_mean_and_its_rate():
   ones = jnp.ones((30, 50, 41))
-  drop = lambda key, **kwargs: np.asarray(
-      layers.dropout(ones, jax.random.key(key), 0.1, **kwargs)
-  )
+  drop = lambda key, **kwargs: np.asarray(layers.Dropped(
+      0.1, jax.random.bits(jax.random.key(key), (2,))
+  )(ones, **kwargs))
   dropped, other = drop(0), drop(1)
   for axis in range(3):  # Six standard deviations of the shortest mean.
     rates = (dropped == 0).mean(tuple({0, 1, 2} - {axis}))

@@ -130,7 +130,7 @@ def test_dropout(name):
   """Every weight is dropped by itself, and both passes drop the same."""
   arrays, segment_ids = random_rows(length=600, heads=2)
   inputs = [*arrays[:2], jnp.ones_like(arrays[2])]
-  drop = functools.partial(layers.dropout, key=jax.random.key(0), rate=0.5)
+  drop = layers.Dropped(0.5, jax.random.bits(jax.random.key(0), (2,)))
   mix = jax.jit(lambda *x: blockwise.attend(
       *x, segment_ids, PATTERNS[name], drop, scores=2**17
   ))
