@@ -254,8 +254,8 @@ def test_dropout_is_where_the_reference_has_it(tmp_path, monkeypatch):
   loaded = pretrained.load_t5(str(tmp_path))
   assert loaded.config.dropout == 0.5
   source, target = (padded(list(s)) for s in zip(*pairs(), strict=True))
-  monkeypatch.setattr(
-      t5_layers.layers, 'dropout', lambda x, key, rate: x / (1 - rate))
+  monkeypatch.setattr(t5_layers.layers.Dropped, '__call__',
+                      lambda self, x, first=0: x / (1 - self.rate))
   monkeypatch.setattr(torch.nn.functional, 'dropout',
                       lambda x, p, training, inplace=False:
                       x / (1 - p) if training else x)
