@@ -95,7 +95,13 @@ def make_cross_encoder(
     config: config_lib.ModelConfig,
     is_training: bool = False,
 ) -> cross_encoder.CrossEncoder:
-  """The same of a cross-encoder, on this machine's devices."""
+  """The same of a cross-encoder, on this machine's devices.
+
+  Args:
+    spec: shapes and layers.
+    config: how it is computed.
+    is_training: whether it is trained.
+  """
   return cross_encoder.CrossEncoder(spec=spec, **_computing(
       spec, config, jax.default_backend(), is_training
   ))

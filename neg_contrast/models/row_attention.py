@@ -189,8 +189,7 @@ def _swap(array):
 def _multiply(equation, lhs, rhs):
   """Rounded as the narrower of the operands, with float32 sums."""
   dtype = min(lhs.dtype, rhs.dtype, key=lambda dtype: dtype.itemsize)
-  return jnp.einsum(equation, lhs.astype(dtype), rhs.astype(dtype),
-                    preferred_element_type=jnp.float32)
+  return layers.product(equation, lhs, rhs, dtype, jnp.float32)
 
 
 def _sum_to(array, shape):
