@@ -9,6 +9,7 @@ import importlib.util
 import json
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -142,7 +143,8 @@ def _write(
 ) -> None:
   """All that the other side needs, so that both do the same."""
   settings, model = material.settings, material.model
-  (folder / 'model').mkdir(parents=True, exist_ok=True)
+  shutil.rmtree(folder, ignore_errors=True)  # An earlier one's.
+  (folder / 'model').mkdir(parents=True)
   exporting.write_model(model, folder / 'model', 'For a benchmark.\n')
   queries = _Texts('query', material)
   passages = _Texts('passage', material)

@@ -11,12 +11,13 @@ import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
-from jaxtyping import Bool, Int, UInt8
+from jaxtyping import Int, UInt8
 
 from neg_contrast.artifacts import arrays
 
 _CACHE_KIB = 16 * 1024  # Of each of three; more is not faster.
 _BATCH = 10_000
+_BLOCK = 2**16  # Rows whose numbers are looked up at once.
 
 
 class IdTable(Sequence[bytes]):
@@ -190,10 +191,15 @@ def numbered(first: Int[np.ndarray, ' rows']) -> Int[np.ndarray, ' rows']:
   Returns:
     `[rows] int32`, numbers from 0; -1 where there is no value.
   """
-  known: Bool[np.ndarray, ' rows'] = first >= 0
+  blocks = [first[begin : begin + _BLOCK]
+            for begin in range(0, len(first), _BLOCK)]
   begins = np.zeros(len(first), bool)
-  begins[first[known]] = True
-  first[known] = (np.cumsum(begins, dtype=np.int32) - 1)[first[known]]
+  for block in blocks:
+    begins[block[block >= 0]] = True
+  numbers = np.cumsum(begins, dtype=np.int32)
+  for block in blocks:
+    is_known = block >= 0
+    block[is_known] = numbers[block[is_known]] - 1
   return first
 
 
@@ -272,7 +278,10 @@ def _save_tie_ranks(
 ) -> None:
   """Saves `load_tie_ranks`, from rows in the order of ids."""
   ranks = np.empty(rows, np.int32)
-  ranks[ascending[::-1]] = np.arange(len(ascending), dtype=np.int32)
+  for begin in range(0, len(ascending), _BLOCK):
+    some = ascending[begin : begin + _BLOCK]
+    last = len(ascending) - 1 - begin
+    ranks[some] = np.arange(last, last - len(some), -1, dtype=np.int32)
   np.save(path.with_suffix('.tie_ranks.npy'), ranks)
 
 

@@ -8,7 +8,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from neg_contrast import losses
 from neg_contrast.batches.packed import AnyArray
-from neg_contrast.models import t5
+from neg_contrast.models import layers, t5
 
 
 def make_loss(model: t5.T5, label_smoothing: float) -> losses.Loss:
@@ -56,7 +56,7 @@ def question_logits(
     )
 
   groups = jnp.arange(batch.source_ids.shape[0])
-  return jax.vmap(of_group)(groups, batch)
+  return layers.each_group(of_group, groups, batch)
 
 
 def token_cross_entropy(

@@ -19,6 +19,7 @@ from neg_contrast.data.side_features import feature_kinds, side_feature
 from neg_contrast.models import (
   feature_layers,
   flash_attention,
+  layers,
   pooling,
   transformer,
 )
@@ -333,7 +334,7 @@ def encode(
 
   if numbers is None:
     numbers = jnp.arange(sequences.token_ids.shape[0])
-  return jax.vmap(of_group)(numbers, sequences)
+  return layers.each_group(of_group, numbers, sequences)
 
 
 def init_codes(spec: EncoderSpec, key: jax.Array) -> Array:

@@ -47,12 +47,13 @@ def attend(
   Returns:
     Like `query`.
   """
-  return _attend(
-      drop.rate, query, key, value, biases, drop.words,
+  return _swap(_attend(
+      drop.rate, *map(_swap, (query, key, value)), biases, drop.words,
       jnp.asarray(segment_ids), jnp.asarray(window, jnp.int32),
-  )
+  ))
 
 
+# From here on operands are `[rows, heads, length, features]`.
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
 def _attend(rate, query, key, value, biases, words, segment_ids, window):
   return _forward(
@@ -62,18 +63,16 @@ def _attend(rate, query, key, value, biases, words, segment_ids, window):
 
 def _forward(rate, query, key, value, biases, words, segment_ids, window):
   """The results, and what the backward pass needs."""
-  rows = _Rows(query, biases, layers.Dropped(rate, words))
+  rows = _Rows(query, layers.Dropped(rate, words))
 
   def attend_in(numbers, query, key, value, of_segments):
-    query, key, value = map(_swap, (query, key, value))
-    scores = rows.scores(query, key, of_segments)
+    scores = rows.scores('rhqd,rhkd->rhqk', query, key, (of_segments, *biases))
     peaks = scores.max(-1, keepdims=True)
     weights = jnp.exp(scores - peaks)
     totals = weights.sum(-1, keepdims=True)
-    mixed = _multiply(
-        'rhqk,rhkd->rhqd', rows.drop(weights, numbers), value
-    ) / totals
-    return (), (_swap(mixed.astype(value.dtype)), peaks + jnp.log(totals))
+    dropped = rows.drop(weights, numbers)
+    mixed = _multiply('rhqk,rhkd->rhqd', dropped, value) / totals
+    return (), (mixed.astype(value.dtype), peaks + jnp.log(totals))
 
   _, (mixed, log_totals) = rows.each(
       attend_in, (),
@@ -84,40 +83,44 @@ def _forward(rate, query, key, value, biases, words, segment_ids, window):
 
 
 def _backward(rate, kept, gradient):
+  """Keys come first in all that is made of pairs of a query and a key.
+
+  So two of the three products that follow have their large matrix as Eigen is
+  quick at, and the third has the small one turned: with the large one turned it
+  takes three times as long.
+  """
   query, key, value, biases, words, segment_ids, window, mixed, totals = kept
-  rows = _Rows(query, biases, layers.Dropped(rate, words))
+  rows = _Rows(query, layers.Dropped(rate, words))
+  turned = tuple(bias.swapaxes(2, 3) for bias in biases)
 
   def gradients_in(
-      numbers, query, key, value, of_segments, mixed, log_totals, gradient
+      numbers, query, key, value, of_segments, log_totals, of_totals, gradient
   ):
-    query, key, value, mixed, gradient = map(
-        _swap, (query, key, value, mixed, gradient)
-    )
-    weights = jnp.exp(rows.scores(query, key, of_segments) - log_totals)
-    of_weights = rows.drop(
-        _multiply('rhqd,rhkd->rhqk', gradient, value), numbers
-    )
-    of_totals = (gradient.astype(jnp.float32) * mixed).sum(-1, keepdims=True)
-    of_scores = weights * (of_weights - of_totals)
-    # The small matrix is turned: Eigen takes three times as long for a product
-    # with the transposed matrix of weights.
-    turned = functools.partial(_multiply, 'rhdq,rhqk->rhdk')
-    of_key = turned(query.swapaxes(2, 3), of_scores)
-    of_value = turned(gradient.swapaxes(2, 3), rows.drop(weights, numbers))
+    scores = rows.scores('rhqd,rhkd->rhkq', query, key, (of_segments, *turned))
+    weights = jnp.exp(scores - log_totals)
+    dropped = rows.drop(weights, numbers, is_turned=True)
+    of_scores = dropped * jax.lax.optimization_barrier(
+        _multiply('rhqd,rhkd->rhkq', gradient, value)
+    ) - weights * of_totals
     return (
-        tuple(_sum_to(of_scores, bias.shape) for bias in biases),
-        (_swap(_multiply('rhqk,rhkd->rhqd', of_scores, key)),
-         of_key.transpose(0, 3, 1, 2), of_value.transpose(0, 3, 1, 2)),
+        tuple(_sum_to(of_scores, bias.shape) for bias in turned),
+        (_multiply('rhdk,rhkq->rhdq', key.swapaxes(2, 3), of_scores),
+         _multiply('rhkq,rhqd->rhkd', of_scores, query),
+         _multiply('rhkq,rhqd->rhkd', dropped, gradient)),
     )
 
-  of_biases, of_operands = rows.each(
-      gradients_in, tuple(map(jnp.zeros_like, biases)),
-      (query, key, value, layers.segment_bias(segment_ids, window), mixed,
-       totals, gradient),
+  of_biases, (of_query, of_key, of_value) = rows.each(
+      gradients_in, tuple(map(jnp.zeros_like, turned)),
+      (query, key, value,
+       layers.segment_bias(segment_ids, window).swapaxes(2, 3),
+       totals.swapaxes(2, 3),
+       (gradient.astype(jnp.float32) * mixed).sum(-1)[:, :, None], gradient),
   )
-  operands = zip(of_operands, (query, key, value), strict=True)
-  return (*(new.astype(old.dtype) for new, old in operands), of_biases,
-          None, None, None)
+  return (
+      of_query.swapaxes(2, 3).astype(query.dtype), of_key.astype(key.dtype),
+      of_value.astype(value.dtype),
+      tuple(bias.swapaxes(2, 3) for bias in of_biases), None, None, None,
+  )
 
 
 _attend.defvjp(_forward, _backward)
@@ -126,9 +129,9 @@ _attend.defvjp(_forward, _backward)
 class _Rows:
   """What all rows have in common."""
 
-  def __init__(self, query, biases, drop):
-    rows, length, heads, _ = query.shape
-    self._biases, self._drop = biases, drop
+  def __init__(self, query, drop):
+    rows, heads, length, _ = query.shape
+    self._drop = drop
     self._entries = heads * length * length  # Scores of a row.
     self._at_once = min(rows, max(_LEAST_ROWS, _CACHED_SCORES // self._entries))
 
@@ -165,20 +168,20 @@ class _Rows:
         lambda *parts: jnp.concatenate(parts), joined, rest
     )
 
-  def scores(self, query, key, of_segments):
-    """`[rows, heads, queries, keys]`.
+  def scores(self, equation, query, key, biases):
+    """`[rows, heads, queries, keys]`, or keys first.
 
     Products and the biases of segments are made before: in the loop that takes
     the exponentials they make it ten times as slow.
     """
-    scores = jax.lax.optimization_barrier(
-        _multiply('rhqd,rhkd->rhqk', query, key)
-    )
-    return sum(self._biases, scores + of_segments)
+    scores = jax.lax.optimization_barrier(_multiply(equation, query, key))
+    return sum(biases, scores)
 
-  def drop(self, weights, numbers):
-    """Zeroes some, the same of a row whenever it comes."""
-    return self._drop(weights, numbers[0] * np.uint32(self._entries))
+  def drop(self, weights, numbers, is_turned=False):
+    """Zeroes some, the same of a row whenever it comes, keys first or not."""
+    return self._drop(
+        weights, numbers[0] * np.uint32(self._entries), is_turned
+    )
 
 
 def _swap(array):

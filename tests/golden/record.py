@@ -13,7 +13,9 @@ are masked: processors round differently.
 records again, and its commit says why.
 """
 
+import collections
 import contextlib
+import functools
 import hashlib
 import io
 import json
@@ -244,9 +246,14 @@ def identities() -> dict:
       found[path.as_posix()] = _masked(
           {key: value[key] for key in value if 'fingerprint' in key})
   code = re.compile('[-/](?:[0-9a-f]{12}|[0-9a-f]{8})(?=/|$)')
-  names = {code.sub('-<hash>', name):
-           value for name, value in found.items()}
-  return dict(sorted(names.items()))
+  names = collections.defaultdict(list)
+  for name, value in found.items():
+    names[code.sub('-<hash>', name)].append(value)
+  return {  # Hashes of weights differ by processor, and so does their order.
+      name: values[0] if len(values) == 1 else sorted(
+          values, key=functools.partial(json.dumps, sort_keys=True)
+      ) for name, values in names.items()
+  }
 
 
 def folders() -> str:

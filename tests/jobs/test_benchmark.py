@@ -305,6 +305,17 @@ def test_the_peer_does_the_same(root, tmp_path, task, mini_batch, library):
     assert rows[f'most that a feature differs from {library}'][0] < 1e-5
 
 
+def test_it_is_measured_again_beside_a_peer(root, tmp_path, stand_in,
+                                            monkeypatch):
+  stand_in(STAND_IN % 0)
+  monkeypatch.setattr(peer.Peer, 'vecs', np.zeros((40, 16), np.float32))
+  left = tmp_path / 'peer' / 'vecs.npy'
+  for _ in range(2):
+    run(root, tmp_path, 'encode', benchmark__versus=PEER)
+    assert not left.exists()  # Else vectors of another model might be read.
+    left.touch()
+
+
 def test_a_peer_that_fails_is_told_of(root, tmp_path, stand_in):
   stand_in('import sys\nprint("no such thing", file=sys.stderr)\nsys.exit(7)')
   with pytest.raises(errors.UserError,

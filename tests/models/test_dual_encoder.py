@@ -1,5 +1,9 @@
 """Towers with several vectors of a text, against texts encoded alone."""
 
+import dataclasses
+import functools
+import operator
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -103,3 +107,22 @@ def test_gradients_reach_the_codes():
   grads = jax.grad(total)(params)
   assert float(jnp.abs(grads['query']['codes']).max()) > 0
   assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(grads))
+
+
+def test_a_group_alone_is_as_among_others():
+  """It has no axis of groups then, and dropout of the same number."""
+  config = dataclasses.replace(tiny.bert_config(), hidden_dropout=0.3,
+                               attention_dropout=0.3)
+  spec = dual_encoder.EncoderSpec(config)
+  params = dual_encoder.init_params(spec, jax.random.key(1))['shared']
+  texts = sequences_lib.listed(sequences())
+  batch = packing.fill(packing.plan(texts.lengths, 2, ROW), texts)
+  encode = functools.partial(
+      dual_encoder.encode, dual_encoder.Encoder(spec), params
+  )
+  whole = encode(batch, jax.random.key(2))
+  for number in (0, 1):
+    one = jax.tree.map(operator.itemgetter(slice(number, number + 1)), batch)
+    alone = encode(one, jax.random.key(2), jnp.array([number]))
+    np.testing.assert_allclose(alone[0], whole[number], rtol=1e-5, atol=1e-6)
+  assert abs(whole - encode(batch, None)).max() > 0.01
