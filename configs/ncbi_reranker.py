@@ -8,8 +8,8 @@ The model and the training of configs/zeshel_reranker.py (Zhang and Stratos) on
 the data of configs/ncbi_retriever.py, of which the paper says nothing.
 
 Argument, as in `ncbi_reranker.py:size=small`:
-  size: `full` (BERT-base, four epochs) or `small` (all-MiniLM-L6-v2, one epoch
-    with 7 negatives).
+  size: `full` (BERT-base, four epochs) or `small` (all-MiniLM-L6-v2, one epoch,
+    7 of the 63 negatives a step, 1e-3 as learning rate of the new layer).
 """
 
 from neg_contrast import presets

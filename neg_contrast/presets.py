@@ -216,12 +216,14 @@ def set_reranker(config: ml_collections.ConfigDict, size: str) -> None:
   config.model.projection_dim = config.model.normalize = None
   config.model.score = None
   config.loss.candidates = 'batch'
-  count = 63 if size == 'full' else 7
-  config.negatives.sources = f'model:{count}',
-  config.negatives.pool_size = count
-  config.negatives.depth = 2 * count  # The positive and copies drop out.
+  config.negatives.pool_size = 63
+  config.negatives.depth = 126  # The positive and copies drop out.
   if size == 'full':
+    config.negatives.sources = ('model:63',)
     config.data.batch_size = 2
+  else:
+    config.negatives.sources = ('model:7',)
+    config.optim.head_learning_rate = 1e-3  # Of random weights.
 
 
 def set_negatives(

@@ -58,7 +58,6 @@ def make_linking(file: str, baseline: str) -> ml_collections.ConfigDict:
   config.model.query_length = config.model.passage_length = 32
   config.model.pooling, config.model.normalize = 'cls', False
   config.loss.scale = 1.0
-  config.negatives.refresh_epochs = 0.5
   config.optim.steps, config.optim.warmup_steps = 60, 6
   config.optim.learning_rate = 1e-4
   config.optim.schedule = 'linear'

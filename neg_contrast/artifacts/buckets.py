@@ -204,9 +204,13 @@ def fetch(address: str, path: pathlib.Path) -> None:
 def put(path: pathlib.Path, address: str) -> Found:
   """Copies a file to an object, which appears when it is whole.
 
+  Of a file that another thread writes to, as TensorBoard's, it has at least
+  what the file had before.
+
   Raises:
     UserError: as `talking`, or there is no such bucket.
   """
+  least = path.stat().st_size
   with talking(address):
     try:
       _writable(address).put_file(str(path), address)
@@ -215,7 +219,7 @@ def put(path: pathlib.Path, address: str) -> Found:
     finally:
       _seen.pop(address, None)
   there = look(address)
-  if there is None or there.size != path.stat().st_size:
+  if there is None or not least <= there.size <= path.stat().st_size:
     raise errors.UserError(
         f'{address}: not whole after it was written; the same command goes on')
   return there

@@ -65,8 +65,13 @@ def _gradients_of_product(
   times = lambda axes, other, out, dtype: jnp.einsum(
       f'{result},{axes}->{out}', gradient, other, preferred_element_type=dtype
   )
-  return (times(right, operands[1], left, dtypes[0]),
-          times(left, operands[0], right, dtypes[1]))
+  of_left = times(right, operands[1], left, dtypes[0])
+  rows, *columns = operands[1].shape
+  if len(columns) != 1 or rows <= columns[0]:
+    return of_left, times(left, operands[0], right, dtypes[1])
+  # A tall matrix, of weights: Eigen takes a fifth less time for a wide one.
+  wide = times(left, operands[0], right[::-1], dtypes[1])
+  return of_left, jax.lax.optimization_barrier(wide).T
 
 
 _product.defvjp(_product_and_operands, _gradients_of_product)
