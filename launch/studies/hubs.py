@@ -1,4 +1,4 @@
-"""How far few passages crowd the rankings of runs, and how fast negatives age.
+"""How far few passages crowd rankings, how fast negatives age, what runs took.
 
     python launch/studies/hubs.py workdirs/freshness/dual/*
 
@@ -7,7 +7,8 @@ passage first, the number of different passages among the first ten of all
 queries (ideal: ten times the queries, or the corpus), and for runs whose hard
 negatives are made by the current model (`sampled`, or `refresh_steps`), how
 often a positive scores above all of them in the first three steps after they
-are made, and in the last three before they are made again.
+are made, and in the last three before they are made again; then the median
+seconds of a step, and those of all the makings together.
 """
 
 import argparse
@@ -16,6 +17,7 @@ import json
 import pathlib
 import statistics
 import sys
+from typing import Any
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
 
@@ -34,11 +36,13 @@ def main() -> None:
   parser.add_argument('--system', default='trained')
   args = parser.parse_args()
   print('| run | first passage of most queries | different in the first ten | '
-        'draws | solved, new | solved, old |\n|---|---:|---:|---:|---:|---:|')
+        'draws | solved, new | solved, old | seconds a step | of all draws |\n'
+        f'|---{"|---:" * 7}|')
   for workdir in args.workdirs:
     for folder in sorted(workdir.glob(f'evaluation/*-{args.system}')):
       most, different = crowding(trec.read_run(folder / 'run.trec'))
-      print(f'| {workdir.name} | {most:.3f} | {different} | {_age(workdir)} |')
+      print(f'| {workdir.name} | {most:.3f} | {different} | {_age(workdir)} | '
+            f'{_seconds(workdir)} |')
 
 
 def crowding(run: trec.Run) -> tuple[float, int]:
@@ -58,9 +62,8 @@ def crowding(run: trec.Run) -> tuple[float, int]:
 
 
 def _age(workdir: pathlib.Path) -> str:
-  with open(workdir / 'log.jsonl', encoding='utf-8') as f:
-    contrast = {line['step']: line['contrast']
-                for line in map(json.loads, f) if 'contrast' in line}
+  contrast = {line['step']: line['contrast'] for line in _log(workdir)
+              if 'contrast' in line}
   solved = {step: kinds[name]['accuracy'] for step, kinds in contrast.items()
             for name in _HARD if name in kinds}
   starts = _starts(workdir)
@@ -73,6 +76,26 @@ def _age(workdir: pathlib.Path) -> str:
          for step in range(end + 1 - _STEPS, end + 1) if step in solved]
   return (f'{len(starts)} | {statistics.mean(new):.2f} | '
           f'{statistics.mean(old):.2f}')
+
+
+def _seconds(workdir: pathlib.Path) -> str:
+  """The median of a step, and all that negatives took."""
+  steps = [line['step_seconds'] for line in _log(workdir)
+           if 'step_seconds' in line]
+  makings = [
+      seconds
+      for folder in ('sampled', 'refreshed')
+      for path in workdir.glob(f'{folder}/[0-9]*/manifest.json')
+      for seconds in json.loads(path.read_text(encoding='utf-8')).get(
+          'refresh', {}).get('seconds', {}).values()
+  ]
+  return (f'{f"{statistics.median(steps):.2f}" if steps else ""} | '
+          f'{f"{sum(makings):.0f}" if makings else ""}')
+
+
+def _log(workdir: pathlib.Path) -> list[dict[str, Any]]:
+  with open(workdir / 'log.jsonl', encoding='utf-8') as f:
+    return [json.loads(line) for line in f]
 
 
 def _starts(workdir: pathlib.Path) -> list[int]:
