@@ -8,7 +8,7 @@ queries (ideal: ten times the queries, or the corpus), and for runs whose hard
 negatives are made by the current model (`sampled`, or `refresh_steps`), how
 often a positive scores above all of them in the first three steps after they
 are made, and in the last three before they are made again; then the median
-seconds of a step, and those of all the makings together.
+seconds of a step, and of making negatives once.
 """
 
 import argparse
@@ -22,6 +22,7 @@ from typing import Any
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
 
 from neg_contrast.evaluation import trec
+from neg_contrast.training import run_log
 
 _STEPS = 3
 _HARD = 'hard', 'model'  # Sources, of which a run has one.
@@ -36,13 +37,14 @@ def main() -> None:
   parser.add_argument('--system', default='trained')
   args = parser.parse_args()
   print('| run | first passage of most queries | different in the first ten | '
-        'draws | solved, new | solved, old | seconds a step | of all draws |\n'
+        'draws | solved, new | solved, old | seconds a step | a draw |\n'
         f'|---{"|---:" * 7}|')
   for workdir in args.workdirs:
     for folder in sorted(workdir.glob(f'evaluation/*-{args.system}')):
       most, different = crowding(trec.read_run(folder / 'run.trec'))
-      print(f'| {workdir.name} | {most:.3f} | {different} | {_age(workdir)} | '
-            f'{_seconds(workdir)} |')
+      log = run_log.read(workdir / run_log.FILE)
+      print(f'| {workdir.name} | {most:.3f} | {different} | '
+            f'{_age(workdir, log)} | {_seconds(log)} |')
 
 
 def crowding(run: trec.Run) -> tuple[float, int]:
@@ -61,8 +63,8 @@ def crowding(run: trec.Run) -> tuple[float, int]:
   return max(firsts.values()) / len(run), len(heads)
 
 
-def _age(workdir: pathlib.Path) -> str:
-  contrast = {line['step']: line['contrast'] for line in _log(workdir)
+def _age(workdir: pathlib.Path, log: list[dict[str, Any]]) -> str:
+  contrast = {line['step']: line['contrast'] for line in log
               if 'contrast' in line}
   solved = {step: kinds[name]['accuracy'] for step, kinds in contrast.items()
             for name in _HARD if name in kinds}
@@ -78,24 +80,13 @@ def _age(workdir: pathlib.Path) -> str:
           f'{statistics.mean(old):.2f}')
 
 
-def _seconds(workdir: pathlib.Path) -> str:
-  """The median of a step, and all that negatives took."""
-  steps = [line['step_seconds'] for line in _log(workdir)
-           if 'step_seconds' in line]
-  makings = [
-      seconds
-      for folder in ('sampled', 'refreshed')
-      for path in workdir.glob(f'{folder}/[0-9]*/manifest.json')
-      for seconds in json.loads(path.read_text(encoding='utf-8')).get(
-          'refresh', {}).get('seconds', {}).values()
-  ]
-  return (f'{f"{statistics.median(steps):.2f}" if steps else ""} | '
-          f'{f"{sum(makings):.0f}" if makings else ""}')
-
-
-def _log(workdir: pathlib.Path) -> list[dict[str, Any]]:
-  with open(workdir / 'log.jsonl', encoding='utf-8') as f:
-    return [json.loads(line) for line in f]
+def _seconds(log: list[dict[str, Any]]) -> str:
+  """Medians of a step, and of making negatives once."""
+  steps = [line['step_seconds'] for line in log if 'step_seconds' in line]
+  draws = [sum(line['refresh']['seconds'].values())
+           for line in log if 'seconds' in line.get('refresh', {})]
+  return ' | '.join(f'{statistics.median(seconds):.2f}' if seconds else ''
+                    for seconds in (steps, draws))
 
 
 def _starts(workdir: pathlib.Path) -> list[int]:

@@ -183,24 +183,21 @@ def test_hubs_and_the_age_of_negatives(tmp_path):
   for number, start in enumerate((0, 4)):
     drawn = tmp_path / 'hard-seed0' / 'sampled' / f'{number:05}'
     drawn.mkdir(parents=True)
-    (drawn / 'manifest.json').write_text(json.dumps({
-        'step': start, 'refresh': {'seconds': {'drawing': 2.5}},
-    }))
+    (drawn / 'manifest.json').write_text(json.dumps({'step': start}))
   (tmp_path / 'hard-seed0' / 'log.jsonl').write_text(''.join(
       json.dumps({'step': step, 'step_seconds': step / 4,
                   'contrast': {'hard': {'accuracy': solved}}}) + '\n'
       for step, solved in enumerate((0, .3, .6, .9, .6, .9, .9, 1), start=1)
-  ))
+  ) + json.dumps({'step': 5, 'refresh': {
+      'passages': 9, 'seconds': {'encoding': 2, 'searching': 1.5},
+  }}) + '\n')
+  expected = '| hard-seed0 | 0.750 | 4 | 2 | 0.55 | 0.77 | 1.12 | 3.50 |'
   table = run_script('hubs', tmp_path / 'hard-seed0').splitlines()
-  assert table[-1] == '| hard-seed0 | 0.750 | 4 | 2 | 0.55 | 0.77 | 1.12 | 5 |'
+  assert table[-1] == expected
   # The same of a pool that was made again after step 4.
   shutil.rmtree(tmp_path / 'hard-seed0' / 'sampled')
-  refreshed = tmp_path / 'hard-seed0' / 'refreshed' / '0000004'
-  refreshed.mkdir(parents=True)
-  (refreshed / 'manifest.json').write_text(json.dumps(
-      {'refresh': {'seconds': {'encoding': 2, 'searching': 1.5}}}
-  ))
+  (tmp_path / 'hard-seed0' / 'refreshed' / '0000004').mkdir(parents=True)
   log = tmp_path / 'hard-seed0' / 'log.jsonl'
   log.write_text(log.read_text().replace('"hard"', '"model"'))
   table = run_script('hubs', tmp_path / 'hard-seed0').splitlines()
-  assert table[-1] == '| hard-seed0 | 0.750 | 4 | 2 | 0.55 | 0.77 | 1.12 | 4 |'
+  assert table[-1] == expected
