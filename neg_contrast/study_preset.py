@@ -16,8 +16,8 @@ METRICS = ('accuracy@1', 'accuracy@5', 'accuracy@20', 'accuracy@100', 'mrr@10',
 """`mrr` has no cut: it moves with every rank that a positive is found at."""
 
 
-def make_small(file: str, baseline: str) -> ml_collections.ConfigDict:
-  """A training of two layers of all-MiniLM-L6-v2: minutes for a row.
+def make_whole(file: str, baseline: str) -> ml_collections.ConfigDict:
+  """A training of all-MiniLM-L6-v2, an epoch of batch 64: an hour for a row.
 
   Args:
     file: `__file__` of the study.
@@ -26,18 +26,30 @@ def make_small(file: str, baseline: str) -> ml_collections.ConfigDict:
   config = presets.beside(file, 'squad_stage2', size='small', stage1='none',
                           negatives='random')
   config.compare.baseline = baseline
-  config.data.batch_size = 16
-  config.model.layers = 2
   config.model.query_length, config.model.passage_length = 64, 128
-  config.negatives.miner_steps, config.negatives.miner_seed = 100, 0
-  config.optim.learning_rate = 1e-4
-  config.optim.schedule = 'linear'
-  config.optim.steps, config.optim.warmup_steps = 16, 4
+  config.negatives.miner_seed = 0
   config.evaluation.metrics = METRICS
   config.evaluation.answer_ks = ()
   config.evaluation.depth = 1000
   config.evaluation.eval_steps = 0
   config.checkpointing.save_steps = 10**6
+  return config
+
+
+def make_small(file: str, baseline: str) -> ml_collections.ConfigDict:
+  """A training of two layers of all-MiniLM-L6-v2: minutes for a row.
+
+  Args:
+    file: `__file__` of the study.
+    baseline: row that the others are compared to.
+  """
+  config = make_whole(file, baseline)
+  config.data.batch_size = 16
+  config.model.layers = 2
+  config.negatives.miner_steps = 100
+  config.optim.learning_rate = 1e-4
+  config.optim.schedule = 'linear'
+  config.optim.steps, config.optim.warmup_steps = 16, 4
   return config
 
 

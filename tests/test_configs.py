@@ -190,6 +190,23 @@ def test_a_study_starts_from_its_warm_start():
         cells['warm_start'], workdir='warm_start')
 
 
+def test_a_whole_study_has_an_epoch_and_refreshed_rows():
+  config = load(ROOT / 'configs' / 'study_negatives.py', 'size=whole')
+  config.optim.epochs = 0.5
+  config.cells.strategies.warm_start.optim.epochs = 1.0
+  cells = config_lib.parse(config).cells['strategies']
+  assert cells['bm25'].model.layers is None  # All of them.
+  assert cells['bm25'].optim.epochs == 0.5
+  assert cells['bm25'].stage1.optim.epochs == 1.0
+  for name in ('fine', 'mixed'):
+    again = cells[f'{name}_refreshed']
+    assert again.negatives.refresh_steps == 40
+    assert again == dataclasses.replace(
+        cells[name], negatives=again.negatives)
+    assert cells[name].negatives == dataclasses.replace(
+        again.negatives, refresh_steps=0)
+
+
 @pytest.mark.parametrize('name', [
     m.name for m in pkgutil.walk_packages(
         neg_contrast.__path__, 'neg_contrast.')

@@ -73,6 +73,7 @@ ARGUMENTS = {
         *_TRAIN_STAGE2, 'stage1=nq', 'corpus=wikipedia', 'corpus=bogus',
         'corpus=wikipedia,stage1=generated', 'corpus=wikipedia,stage1=none'),
     'squad_table': (*_SIZES, 'corpus=wikipedia'),
+    'study_negatives': ('', 'size=whole', 'size=huge'),
     'zeshel_reranker': _SIZES, 'zeshel_retriever': _LINKING,
 }
 _GIVEN = {  # What those configs leave to flags.
