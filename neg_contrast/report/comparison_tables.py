@@ -108,14 +108,17 @@ def markdown(grid: Grid) -> str:
 
 
 def latex(grid: Grid) -> str:
-  """A grid as a float of LaTeX that needs no package."""
+  """A grid as a float of LaTeX that needs no package.
+
+  It is set small, so that seven columns fit a page of one column.
+  """
   line = lambda cells: '    ' + ' & '.join(map(_latex, cells)) + r' \\'
   return '\n'.join([
-      r'\begin{table}', r'  \centering', f'  \\caption{{{_latex(grid.title)}}}',
+      r'\begin{table}', f'  \\caption{{{_latex(grid.title)}}}',
+      r'  \centering\scriptsize\setlength{\tabcolsep}{3pt}',
       f'  \\begin{{tabular}}{{l{"r" * (len(grid.head) - 1)}}}', r'    \hline',
       line(grid.head), r'    \hline', *map(line, grid.lines), r'    \hline',
-      r'  \end{tabular}', f'  \\par{{\\footnotesize {_latex(grid.note)}\\par}}',
-      r'\end{table}', '',
+      r'  \end{tabular}', f'  \\par {_latex(grid.note)}', r'\end{table}', '',
   ])
 
 

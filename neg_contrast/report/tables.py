@@ -18,6 +18,7 @@ _LATEX = {
     '\\': r'\textbackslash{}', '~': r'\textasciitilde{}',
     '^': r'\textasciicircum{}', '<': r'\textless{}', '>': r'\textgreater{}',
     '|': r'\textbar{}', '†': r'\dag{}', '‡': r'\ddag{}', '−': '$-$',
+    '≤': r'$\leq$', '≥': r'$\geq$',
     **{mark: f'\\{mark}' for mark in '&%$#_{}'},
     # After the end of a row they would be arguments of it.
     **{mark: f'{{{mark}}}' for mark in '[]*'},

@@ -118,13 +118,15 @@ def test_all_files_are_written(runs, compared, capsys):
 
 
 @pytest.mark.skipif(shutil.which('pdflatex') is None, reason='no LaTeX')
-def test_latex_compiles(compared):
-  tmp_path, _ = compared
+def test_latex_compiles_and_fits_the_page(runs, tmp_path):
+  run(tmp_path, runs[0] / 'random-*', runs[0] / 'bm25-*',
+      names=('random', 'bm25_& ≥ 9'))
   (tmp_path / 'paper.tex').write_text(
       '\\documentclass{article}\\begin{document}'
       '\\input{comparison}\\end{document}')
   subprocess.run(['pdflatex', '-halt-on-error', 'paper'], cwd=tmp_path,
                  check=True, capture_output=True)
+  assert 'Overfull' not in (tmp_path / 'paper.log').read_text()
 
 
 def test_latex_needs_no_package(compared):
