@@ -17,7 +17,7 @@ failed or was killed:
   peer           training in turns with sentence-transformers and its gradient
                  cache (or plain PyTorch, if transformers alone is there), bf16
   train_dropout  training with the paper's dropout, by XLA's attention
-  study          configs/study_negatives.py on --data
+  study          configs/study_negatives.py:size=whole on --data
 
 What is measured: launch/benchmarks/README.md. All of it needs the packages of
 requirements.txt but scann; --wheels installs those that are missing.
@@ -27,8 +27,8 @@ Weights: MiniLM's folder. Of it `train` and others take the tokenizer, and
 
     python launch/accelerator.py --write_weights=DIR [--layers=2]
 
-in float16, half the size (44 MiB, 30 MiB with the two layers that `study`
-has). `model.init` reads float16 safetensors as any others: weights become
+in float16, half the size (44 MiB; 30 MiB with two layers, and then `study` has
+no more). `model.init` reads float16 safetensors as any others: weights become
 float32.
 """
 

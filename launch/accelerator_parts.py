@@ -250,7 +250,7 @@ def _study(setting: Setting) -> list[str]:
     ]
   elif setting.weights:
     flags.append(f'--config.model.init={setting.weights}')
-  return _job(setting, 'study', 'study_negatives.py', flags)
+  return _job(setting, 'study', 'study_negatives.py:size=whole', flags)
 
 
 def _rows_of_script(part: str) -> Callable[[Setting], list[Row]]:
