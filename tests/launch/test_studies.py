@@ -201,3 +201,48 @@ def test_hubs_and_the_age_of_negatives(tmp_path):
   log.write_text(log.read_text().replace('"hard"', '"model"'))
   table = run_script('hubs', tmp_path / 'hard-seed0').splitlines()
   assert table[-1] == expected
+
+
+def test_what_stands_first(tmp_path):
+  data = tmp_path / 'data'
+  (data / 'qrels').mkdir(parents=True)
+  passages = [('a', 'Gout', '1'), ('b', 'gout', '2'), ('c', 'Gout!', None),
+              ('d', 'Flu', '2'), ('e', '', None), ('f', '', None)]
+  (data / 'corpus.jsonl').write_text(''.join(
+      json.dumps({'_id': name, 'title': title, 'text': f'text {name}',
+                  'metadata': {'document_id': document}}) + '\n'
+      for name, title, document in passages))
+  questions = {'q1': 'What is Gout?', 'q2': 'what is gout', 'q3': 'Causes?',
+               'q4': 'Which?'}
+  (data / 'queries.jsonl').write_text(''.join(
+      json.dumps({'_id': name, 'text': text}) + '\n'
+      for name, text in questions.items()))
+  head = 'query-id\tcorpus-id\tscore\n'
+  (data / 'qrels' / 'test.tsv').write_text(
+      head + 'q1\ta\t1\nq3\tb\t1\nq3\te\t0\nq4\te\t1\n')
+  (data / 'qrels' / 'train.tsv').write_text(head + 'q2\tb\t1\n')
+  firsts = {  # One that is judged not to answer is no positive.
+      'right': ('a', 'b', 'e'), 'asked': ('b', 'b', 'e'),
+      'subject': ('c', 'd', 'e'), 'other': ('d', 'e', 'f'),
+  }
+  for name, first in firsts.items():
+    folder = tmp_path / name / 'evaluation' / 'data-test-trained'
+    folder.mkdir(parents=True)
+    trec.write_run(folder / 'run.trec', {
+        query: [(passage, 1.0)]
+        for query, passage in zip(('q1', 'q3', 'q4'), first, strict=True)
+    }, 'trained')
+  table = run_script('first_passages', data, 'test',
+                     *(tmp_path / name for name in firsts)).splitlines()
+  assert table[2:] == [
+      '| right | 1.000 | 0.000 | 0.000 | 0.000 |',
+      '| asked | 0.667 | 0.333 | 0.000 | 0.000 |',
+      '| subject | 0.333 | 0.000 | 0.667 | 0.000 |',
+      '| other | 0.000 | 0.000 | 0.000 | 1.000 |',
+  ]
+  renamed = tmp_path / 'right' / 'evaluation' / 'data-train-trained'
+  (renamed.parent / 'data-test-trained').rename(renamed)
+  result = subprocess.run(
+      [sys.executable, STUDIES / 'first_passages.py', data, 'train',
+       tmp_path / 'right'], capture_output=True, text=True, check=False)
+  assert result.returncode == 2 and 'has query q1' in result.stderr
