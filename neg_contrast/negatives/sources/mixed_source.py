@@ -16,6 +16,8 @@ from neg_contrast.negatives.sources import (
 from neg_contrast.settings import config as config_lib
 from neg_contrast.settings import source_list
 
+_NAME = 'context'
+
 
 class Mixed(listed_source.ListedSource):
   """Draws from the union of pool and context, each text counted once."""
@@ -64,36 +66,50 @@ class Mixed(listed_source.ListedSource):
   def draw(
       self, step: int, numbers: np.ndarray, query_rows: np.ndarray
   ) -> batcher.Drawn:
-    """So many of each entry, as far as it has them.
+    """So many of each entry, as far as it has them, each text once.
 
-    A context passage that is drawn, and whose text the pool has too, is taken
+    Where a text that is drawn stands in the list twice, one place is taken
     out and all are drawn again by the same random numbers: what comes out is
-    what the deduplicated union gives, of which only this is ever looked at.
+    what the deduplicated list gives, of which only this is ever looked at. Of a
+    union the pool's place stays. Where `context` has a number of its own, it
+    keeps its passages, whatever miners have found of them: else it would give
+    none where the pool holds the document, which is where it is hard.
     """
     listed = self.listed(step, numbers, query_rows)
+    is_apart = any(entry.names == (_NAME,) for entry in self.entries(step))
     while True:
       drawn = self._draw(listed, step, numbers)
-      twice = self._are_twice(listed, drawn)
+      twice = self._are_twice(listed, drawn, is_apart)
       if not twice.any():
         return drawn
       listed.rows[twice] = -1
 
   def _are_twice(
-      self, listed: drawing.Listed, drawn: batcher.Drawn
+      self, listed: drawing.Listed, drawn: batcher.Drawn, is_apart: bool
   ) -> np.ndarray:
-    """`[batch, depth] bool`, drawn context passages with a text of the pool."""
+    """`[batch, depth] bool`, places of a drawn text that has another one.
+
+    Those of the context, if the pool lists its text; or if it is apart, those
+    of the pool, if the context's is drawn, too.
+    """
     pool = self._material.pool
     assert pool is not None
-    is_context = listed.sources == len(pool.sources)
+    number = len(pool.sources)
+    is_context = listed.sources == number
     mined = np.where(is_context, -1, self._groups_of(listed.rows))
     twice = np.zeros(listed.rows.shape, bool)
     for rows, sources in zip(drawn.rows.T, drawn.sources.T, strict=True):
       groups = self._groups_of(rows)[:, None]
-      is_mined = ((mined == groups) & (groups >= 0)).any(axis=1)
-      is_twice = is_mined & (sources == len(pool.sources))
-      twice |= (
-          is_twice[:, None] & is_context & (listed.rows == rows[:, None])
-      )
+      of_context = (sources == number)[:, None]
+      is_mined = of_context & (mined == groups) & (groups >= 0)
+      if is_apart:
+        taken = self._groups_of(np.where(
+            drawn.sources == number, -1, drawn.rows))
+        is_drawn = ((taken == groups) & (groups >= 0)).any(1, keepdims=True)
+        twice |= is_mined & is_drawn
+      else:
+        twice |= (is_mined.any(axis=1, keepdims=True) & is_context
+                  & (listed.rows == rows[:, None]))
     return twice
 
   def _groups_of(self, rows: np.ndarray) -> np.ndarray:

@@ -144,6 +144,27 @@ def test_mixed_keeps_quotas_by_name():
     assert len(set(drawn)) == 3 and 1 not in drawn
 
 
+def test_the_context_gives_its_number_where_miners_found_the_document():
+  documents, groups = [0] * 4 + [1] * 6, [*range(9), 3]
+  source, pairs = make_source(
+      documents, [(0, 1), (1, 0)], groups, make_pool([[2, 3, 4], [1, 2, 9]]),
+      sources=('bm25+given:1', 'context:1'))
+  seen = [set(), set()]
+  for step in range(60):
+    drawn = draw(source, pairs, step)
+    is_context = drawn.sources == 2
+    assert (is_context.sum(axis=1) == 1).all() and (drawn.sources >= 0).all()
+    for query, rows in enumerate(drawn.rows):
+      assert len({groups[row] for row in rows}) == 2
+      seen[query] |= {*zip(rows.tolist(), is_context[query].tolist(),
+                           strict=True)}
+  # A text of both is given by either. Row 9 is a copy of 3.
+  assert seen == [
+      {(0, True), (2, True), (3, True), (2, False), (3, False), (4, False)},
+      {(1, True), (2, True), (3, True), (1, False), (2, False), (9, False)},
+  ]
+
+
 def test_a_pool_that_was_mined_is_drawn_from_as_it_is():
   pool = make_pool([[9, 8, 7, 2]] * 2, ('context', 'given'))
   source, pairs = make_source(
