@@ -17,7 +17,7 @@ METRICS = ('accuracy@1', 'accuracy@5', 'accuracy@20', 'accuracy@100', 'mrr@10',
 
 
 def make_whole(file: str, baseline: str) -> ml_collections.ConfigDict:
-  """A training of all-MiniLM-L6-v2, an epoch of batch 64: an hour for a row.
+  """A training of all-MiniLM-L6-v2: an epoch of batch 64.
 
   Args:
     file: `__file__` of the study.

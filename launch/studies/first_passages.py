@@ -14,57 +14,74 @@ import collections
 import pathlib
 import re
 import sys
+import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
 
 from neg_contrast import errors
-from neg_contrast.data import records
-from neg_contrast.data.formats import beir
+from neg_contrast.data import dataset as dataset_lib
+from neg_contrast.data import prepared as prepared_lib
 from neg_contrast.evaluation import trec
+from neg_contrast.settings import config as config_lib
 
 KINDS = 'positive', 'of an equal question', 'of its document or title', 'other'
 
 
 class Judged:
-  """A BEIR folder: what its passages are to the queries of a split.
+  """What the passages of a data set are to the queries of a split."""
 
-  Attributes:
-    positives: of each query of the split.
-  """
-
-  def __init__(self, folder: pathlib.Path, split: str):
-    """Reads it.
+  def __init__(self, prepared: prepared_lib.Prepared, split: str):
+    """Reads texts and judgements.
 
     Args:
-      folder: with `corpus.jsonl`, `queries.jsonl` and `qrels/`.
-      split: one of `qrels/`.
+      prepared: the data set.
+      split: whose queries are looked at.
 
     Raises:
-      UserError: a file is missing or damaged.
+      UserError: there is no such split.
     """
-    source = beir.Beir(str(folder), records.InvalidRecords(skip=False))
-    self._questions = {q.id: _plain(q.text) for q in source.queries()}
-    self._subjects = {
-        p.id: {('title', _plain(p.title))} | (
-            {('document', p.document_id)} if p.document_id else set())
-        for p in source.passages()
+    self._questions = {
+        name.decode(): _words(query.text) for name, query
+        in zip(prepared.query_ids, prepared.queries, strict=True)
     }
-    self._answered = collections.defaultdict(set)  # Questions of a passage.
-    for path in sorted((folder / 'qrels').glob('*.tsv')):
-      for query, passages in _positives(source, path.stem).items():
-        for passage in passages:
-          self._answered[passage].add(self._questions[query])
-    self.positives = _positives(source, split)
+    passages = [name.decode() for name in prepared.passage_ids]
+    self._subjects = {
+        name: {('title', _words(passage.title)), ('document', document)}
+        - {('title', ()), ('document', -1)}
+        for name, passage, document in zip(
+            passages, prepared.passages, prepared.passage_documents.tolist(),
+            strict=True)
+    }
+    queries = list(self._questions)
+    positives = lambda judged: [
+        (queries[query], passages[passage])
+        for query, passage, grade in zip(
+            judged.query_rows, judged.passage_rows, judged.grades, strict=True)
+        if grade > 0]
+    self._positives: dict[str, set[str]] = collections.defaultdict(set)
+    for query, passage in positives(prepared.judgements(split)):
+      self._positives[query].add(passage)
+    self._answered: dict[str, set[tuple[str, ...]]] = (
+        collections.defaultdict(set))
+    for name in prepared.splits:
+      for query, passage in positives(prepared.judgements(name)):
+        self._answered[passage].add(self._questions[query])
 
   def kind(self, query: str, passage: str) -> str:
-    """One of `KINDS`."""
-    positives = self.positives[query]
-    if passage in positives:
+    """One of `KINDS`.
+
+    Raises:
+      KeyError: of a query without positives in the split, or of a passage that
+        is not there.
+    """
+    if query not in self._positives or passage not in self._subjects:
+      raise KeyError(query, passage)
+    if passage in self._positives[query]:
       return KINDS[0]
     if self._questions[query] in self._answered[passage]:
       return KINDS[1]
-    subjects = set().union(*(self._subjects[name] for name in positives))
-    subjects.discard(('title', ''))
+    subjects = set().union(
+        *(self._subjects[name] for name in self._positives[query]))
     return KINDS[2] if subjects & self._subjects[passage] else KINDS[3]
 
 
@@ -79,12 +96,19 @@ def main() -> None:
   parser.add_argument('--system', default='trained')
   args = parser.parse_args()
   try:
-    judged = Judged(args.folder, args.split)
+    with tempfile.TemporaryDirectory() as scratch:
+      judged = Judged(dataset_lib.Dataset(config_lib.DataConfig(
+          source=f'beir:{args.folder}', prepared_dir=scratch
+      )).prepared, args.split)
     print(f'| first | {" | ".join(KINDS)} |\n|---{"|---:" * len(KINDS)}|')
     for workdir in args.workdirs:
-      for path in sorted(workdir.glob(
-          f'evaluation/*-{args.split}-{args.system}/run.trec'
-      )):
+      pattern = f'evaluation/*-{args.split}-{args.system}/run.trec'
+      found = sorted(workdir.glob(pattern))
+      if not found:
+        raise errors.UserError(
+            f'{workdir}: has no {pattern}; name a run that was evaluated on '
+            'the split')
+      for path in found:
         print(f'| {workdir.name} | {" | ".join(_parts(path, judged))} |')
   except errors.UserError as e:
     print(f'error: {e}', file=sys.stderr)
@@ -92,28 +116,21 @@ def main() -> None:
 
 
 def _parts(path: pathlib.Path, judged: Judged) -> list[str]:
-  run = trec.read_run(path)
-  unknown = run.keys() - judged.positives.keys()
-  if unknown:
+  firsts = {query: ranking[0][0]
+            for query, ranking in trec.read_run(path).items()}
+  try:
+    kinds = collections.Counter(
+        judged.kind(query, first) for query, first in firsts.items())
+  except KeyError as e:
+    query, passage = e.args
     raise errors.UserError(
-        f'{path}: has query {min(unknown)}, of which the split has no '
-        'judgement; name the folder and split that it was evaluated on')
-  kinds = collections.Counter(
-      judged.kind(query, ranking[0][0]) for query, ranking in run.items()
-      if ranking)
-  return [f'{kinds[kind] / len(run):.3f}' for kind in KINDS]
+        f'{path}: query {query} has no positive in the split, or there is no '
+        f'passage {passage}; name the folder that it was evaluated on') from e
+  return [f'{kinds[kind] / len(firsts):.3f}' for kind in KINDS]
 
 
-def _positives(source: beir.Beir, split: str) -> dict[str, set[str]]:
-  found = collections.defaultdict(set)
-  for judgement in source.judgements(split):
-    if judgement.grade > 0:
-      found[judgement.query_id].add(judgement.passage_id)
-  return found
-
-
-def _plain(text: str) -> str:
-  return ' '.join(re.findall(r'\w+', text.casefold()))
+def _words(text: str) -> tuple[str, ...]:
+  return tuple(re.findall(r'\w+', text.casefold()))
 
 
 if __name__ == '__main__':

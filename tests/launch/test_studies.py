@@ -242,7 +242,13 @@ def test_what_stands_first(tmp_path):
   ]
   renamed = tmp_path / 'right' / 'evaluation' / 'data-train-trained'
   (renamed.parent / 'data-test-trained').rename(renamed)
-  result = subprocess.run(
-      [sys.executable, STUDIES / 'first_passages.py', data, 'train',
-       tmp_path / 'right'], capture_output=True, text=True, check=False)
-  assert result.returncode == 2 and 'has query q1' in result.stderr
+  for split, reason in (
+      ('train', 'right/evaluation/data-train-trained/run.trec: query q1 has no '
+                'positive in the split'),
+      ('test', 'right: has no evaluation/*-test-trained/run.trec'),
+      ('tune', 'no split "tune"; it has test, train')):
+    result = subprocess.run(
+        [sys.executable, STUDIES / 'first_passages.py', data, split,
+         tmp_path / 'right'], capture_output=True, text=True, check=False)
+    assert result.returncode == 2 and reason in result.stderr
+    assert len(result.stderr.splitlines()) == 1

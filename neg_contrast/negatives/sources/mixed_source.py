@@ -16,8 +16,6 @@ from neg_contrast.negatives.sources import (
 from neg_contrast.settings import config as config_lib
 from neg_contrast.settings import source_list
 
-_NAME = 'context'
-
 
 class Mixed(listed_source.ListedSource):
   """Draws from the union of pool and context, each text counted once."""
@@ -76,7 +74,9 @@ class Mixed(listed_source.ListedSource):
     none where the pool holds the document, which is where it is hard.
     """
     listed = self.listed(step, numbers, query_rows)
-    is_apart = any(entry.names == (_NAME,) for entry in self.entries(step))
+    own = context_source.Context.names(
+        self._material.settings, self._material.pool)
+    is_apart = any(entry.names == own for entry in self.entries(step))
     while True:
       drawn = self._draw(listed, step, numbers)
       twice = self._are_twice(listed, drawn, is_apart)
@@ -97,16 +97,14 @@ class Mixed(listed_source.ListedSource):
     number = len(pool.sources)
     is_context = listed.sources == number
     mined = np.where(is_context, -1, self._groups_of(listed.rows))
+    taken = self._groups_of(np.where(drawn.sources == number, -1, drawn.rows))
     twice = np.zeros(listed.rows.shape, bool)
     for rows, sources in zip(drawn.rows.T, drawn.sources.T, strict=True):
       groups = self._groups_of(rows)[:, None]
       of_context = (sources == number)[:, None]
       is_mined = of_context & (mined == groups) & (groups >= 0)
       if is_apart:
-        taken = self._groups_of(np.where(
-            drawn.sources == number, -1, drawn.rows))
-        is_drawn = ((taken == groups) & (groups >= 0)).any(1, keepdims=True)
-        twice |= is_mined & is_drawn
+        twice |= is_mined & (taken == groups).any(axis=1, keepdims=True)
       else:
         twice |= (is_mined.any(axis=1, keepdims=True) & is_context
                   & (listed.rows == rows[:, None]))
