@@ -13,14 +13,15 @@ from neg_contrast.artifacts import checkpoints, folders
 from neg_contrast.settings import config as config_lib
 
 FILE = 'run.json'
-FORMAT = 4
+FORMAT = 5
 """Of trainings. Raise it when the same settings give other numbers from some
 step on: other dropout masks, another order of data, another draw. A run that
 was begun under another number can't go on.
 
 1: none was written. 2: checkpoints have checksums. 3: the identity is that of
 an artifact. 4: rows are as long as suits the data, and their number is rounded
-up less, so that dropout masks are others.
+up less, so that dropout masks are others. 5: `context` with a number of its own
+gives what miners have found, too.
 """
 _KEYS = {'identity', 'config', 'environment', 'examples', 'total_steps',
          'row_lengths'}
