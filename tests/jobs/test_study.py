@@ -130,6 +130,12 @@ def test_what_cells_share_is_made_once(swept, tmp_path):
              for one in artifact.closure(several)) == 2
 
 
+def test_a_row_of_seeds_alone_has_the_name_of_its_config(tmp_path):
+  source = source_of(tmp_path)
+  rows = [cell.row for cell in sweeps.cells('seed=0,1', source, tmp_path)]
+  assert rows == [pathlib.Path(source.file).stem] * 2
+
+
 def make_study(root):
   """A start, and a row that goes on from it."""
   config = make_config(root, 'random', study__seeds=(0, 1))

@@ -79,7 +79,8 @@ def cells(
   Args:
     text: of the sweep.
     source: of their configs.
-    workdir: has a folder for each, named by its values.
+    workdir: has a folder for each, named by its values. Rows are named by all
+      of them but the seed; where a sweep has no other, by the config's file.
 
   Raises:
     UserError: names the cell and the key.
@@ -97,7 +98,7 @@ def cells(
         key: value for key, value in chosen.items() if key != _SEED
     })
     found[name] = declared_cells.Cell(
-        '', row or 'all', ('', name), config,
+        '', row or pathlib.Path(source.file).stem, ('', name), config,
         workdir / declared_cells.folder_name(name),
     )
   return declared_cells.placed(list(found.values()), workdir)
