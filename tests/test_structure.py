@@ -19,8 +19,8 @@ ROOMS = ('jobs', 'serving', 'report', 'benchmarks', 'mining', 'stage1',
          'models', 'batches', 'data', 'artifacts', 'settings')
 """From the top down: a room imports only rooms behind it."""
 GROUND = ('errors', 'hosts', 'workers', 'beams', 'sharding', 'scoring',
-          'accelerators', 'cpu', 'progress', 'listeners', 'html_parts',
-          'terminal')
+          'accelerators', 'cpu', 'device_memory', 'progress', 'listeners',
+          'html_parts', 'terminal')
 DOORS = ('main', '__main__', 'api')
 PRESETS = ('presets', 'table_preset', 'study_preset', 'beir_preset')
 """For configs/ alone."""

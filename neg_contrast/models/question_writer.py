@@ -1,14 +1,15 @@
 """Decodes questions for sources of any lengths, in batches of like lengths."""
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
 import numpy as np
+from absl import logging
 from jax.sharding import Mesh
 
-from neg_contrast import sharding
+from neg_contrast import device_memory, sharding
 from neg_contrast.batches import packing
 from neg_contrast.data import sequences
 from neg_contrast.models import by_name as model_lib
@@ -16,6 +17,8 @@ from neg_contrast.models import decoding, generator
 from neg_contrast.settings import config as config_lib
 
 _LENGTH_STEP = 16  # Source lengths are multiples: few shapes to compile.
+_ON_CPU = 64  # More take as long for each: launch/benchmarks/RESULTS.md.
+_TRIED = 8  # Of a device, to see what one takes.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,11 +55,13 @@ class QuestionWriter:
       model: the generator.
       config: how its T5 is computed.
       settings: of decoding.
-      batch_passages: sources that are decoded at once, at most.
+      batch_passages: sources that are decoded at once, at most; 0: as many as
+        the devices hold.
       seed: of sampling.
     """
     self._model, self._settings = model, settings
     self._batch = batch_passages
+    self._a_device = 0  # Sources that one holds, once that is known.
     self._key = jax.random.key(seed)
     self._mesh: Mesh = sharding.make_mesh(
         config_lib.MeshConfig(), jax.local_devices()
@@ -96,16 +101,16 @@ class QuestionWriter:
     """
     lengths = sources.lengths
     order = np.argsort(-lengths, kind='stable')
-    for first in range(0, len(order), self._batch):
-      numbers = order[first : first + self._batch].tolist()
-      rows = self._rows(len(numbers))
-      longest = int(lengths[numbers].max())
-      shape = (rows, -(-longest // _LENGTH_STEP) * _LENGTH_STEP)
+    at_once = self._at_once(params, len(lengths))
+    for first in range(0, len(order), at_once):
+      numbers = order[first : first + at_once].tolist()
+      shape = (self._rows(len(numbers), at_once),
+               _round_up(lengths[numbers].max()))
       token_ids, is_source = np.zeros((2, *shape), np.int32)
       for row, number in enumerate(numbers):
         token_ids[row, : lengths[number]] = sources[number]
         is_source[row, : lengths[number]] = 1
-      keys = np.zeros(rows, np.uint32)
+      keys = np.zeros(shape[0], np.uint32)
       keys[: len(numbers)] = [seeds[number] for number in numbers]
       batch = sharding.put((token_ids, is_source, keys), (self._split,) * 3)
       made = np.asarray(self._run(params, *batch))
@@ -117,15 +122,67 @@ class QuestionWriter:
           numbers,
           [texts[row * count : (row + 1) * count]
            for row in range(len(numbers))],
-          int(lengths[numbers].sum()), rows * shape[1],
+          int(lengths[numbers].sum()), shape[0] * shape[1],
       )
 
-  def _rows(self, count: int) -> int:
+  def _rows(self, count: int, at_once: int) -> int:
     """Sources of a batch, rounded up to few sizes that devices can share."""
     devices = self._mesh.size
-    if count == self._batch and count % devices == 0:
+    if count == at_once and count % devices == 0:
       return count
     return packing.round_up_rows(-(-count // devices)) * devices
+
+  def _at_once(self, params: Any, count: int) -> int:
+    """Sources of a batch, at most: what the key says, or what fits."""
+    if self._batch:
+      return self._batch
+    if _is_cpu(self._mesh):
+      return _ON_CPU
+    if not self._a_device:
+      self._a_device = that_fit(device_memory.limit(), lambda sources: (
+          device_memory.taken_by(self._compiled(params, sources))
+      ))
+      logging.info('synthetic.batch_passages=0: %d passages at once on each of '
+                   '%d devices', self._a_device, self._mesh.size)
+    return min(self._a_device * self._mesh.size, count)
+
+  def _compiled(self, params: Any, sources: int) -> Any:
+    """The program that decodes some sources of each device, of full length."""
+    length = _round_up(self._model.text.passage_length)
+    of = lambda dtype, *shape: jax.ShapeDtypeStruct(
+        (sources * self._mesh.size, *shape), dtype, sharding=self._split
+    )
+    return self._run.lower(
+        params, of(np.int32, length), of(np.int32, length), of(np.uint32)
+    ).compile()
+
+
+def that_fit(limit: int, taken: Callable[[int], int]) -> int:
+  """The most sources that a device decodes at once.
+
+  What they take grows by the same number of bytes for each: two are tried.
+
+  Args:
+    limit: bytes that the program may take.
+    taken: sources -> bytes that it takes.
+
+  Returns:
+    At least 1; a size of the ladder of `packing.round_up_rows`, of which few
+    have to be compiled.
+  """
+  few, more = taken(_TRIED), taken(2 * _TRIED)
+  a_source = max((more - few) / _TRIED, 1)
+  fitting = max(int(_TRIED + (limit - few) / a_source), 1)
+  return next(sources for sources in range(fitting, 0, -1)
+              if packing.round_up_rows(sources) == sources)
+
+
+def _is_cpu(mesh: Mesh) -> bool:
+  return mesh.devices.flat[0].platform == 'cpu'
+
+
+def _round_up(length: int) -> int:
+  return -(-int(length) // _LENGTH_STEP) * _LENGTH_STEP
 
 
 def settings_of(

@@ -21,7 +21,7 @@ import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 from jaxtyping import Array, Float, Int
 
-from neg_contrast import scoring
+from neg_contrast import device_memory, scoring
 from neg_contrast.retrieval import best_keys, corpus_blocks, vector_table
 
 _QUERIES_AT_ONCE = 1024
@@ -62,7 +62,7 @@ class DeviceScan:
     whole = blocks.per_device * blocks.block_rows * (
         vecs.shape[1] * self._dtype.itemsize
     )
-    self._stays = whole <= _free_bytes() // 2
+    self._stays = whole <= device_memory.free() // 2
     self._kept: list[tuple[Array, Array]] = []
 
   def search(
@@ -333,9 +333,3 @@ def _put(array: np.ndarray, mesh: Mesh, spec: PartitionSpec) -> Array:
   return jax.make_array_from_callback(
       array.shape, NamedSharding(mesh, spec), lambda index: array[index]
   )
-
-
-def _free_bytes() -> int:
-  """Memory of a device of this process that nothing takes."""
-  stats = jax.local_devices()[0].memory_stats() or {}
-  return stats.get('bytes_limit', 2**30) - stats.get('bytes_in_use', 0)

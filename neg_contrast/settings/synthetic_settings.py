@@ -47,7 +47,8 @@ class SyntheticConfig(keys.Section):
       this.
     beams: hypotheses kept in `beam`, at least `per_passage`.
     length_penalty: `beam` divides scores by the length to this power.
-    batch_passages: passages that are decoded at once, over all devices.
+    batch_passages: passages that are decoded at once, over all devices of a
+      process; 0: as many as they hold, and 64 on a CPU.
     shard_passages: passages whose questions are written at once: an
       interruption loses this many at most.
     round_trip_rank: keep a question only if its passage is among this many
@@ -82,7 +83,7 @@ class SyntheticConfig(keys.Section):
   top_p: float = keys.key(0.95, keys.above_at_most(0, 1), counts=False)
   beams: int = keys.key(4, keys.at_least(1), counts=False)
   length_penalty: float = keys.key(1.0, counts=False)
-  batch_passages: int = keys.key(64, keys.at_least(1), counts=False)
+  batch_passages: int = keys.key(0, keys.at_least(0), counts=False)
   shard_passages: int = keys.key(2048, keys.at_least(1), counts=False)
   round_trip_rank: int = keys.key(0, keys.at_least(0), counts=False)
   round_trip_checkpoint: str = keys.key('', counts=False)

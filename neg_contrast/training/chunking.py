@@ -1,6 +1,5 @@
 """How much of a batch a training encodes at once, and what that takes."""
 
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -8,13 +7,11 @@ import jax
 from absl import logging
 from jax.sharding import Mesh
 
-from neg_contrast import errors, sharding
+from neg_contrast import device_memory, errors, sharding
 from neg_contrast.losses import gradient_cache
-from neg_contrast.training import costs, run_settings
+from neg_contrast.training import run_settings
 
 AUTOMATIC = -1
-_PART = 0.9  # Of the memory; prefetched batches and small things take the rest.
-_PART_ON_CPU = 0.5
 _GIB = 2**30
 
 
@@ -97,20 +94,6 @@ def choose(
   return groups
 
 
-def memory_limit() -> int:
-  """Bytes that a step may take on a device of this machine.
-
-  0.9 of what the device has; on CPU, half of the machine's memory, shared by
-  its devices.
-  """
-  devices = jax.local_devices()
-  stats = devices[0].memory_stats() or {}
-  if 'bytes_limit' in stats:
-    return int(_PART * stats['bytes_limit'])
-  pages = os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE')
-  return int(_PART_ON_CPU * pages / len(devices))
-
-
 def bytes_of_step(step: Any, *arguments: Any) -> int | None:
   """Bytes that a jitted step takes on a device, arguments included.
 
@@ -124,7 +107,7 @@ def bytes_of_step(step: Any, *arguments: Any) -> int | None:
     What the compiler says; None: it needs more than there is.
   """
   try:
-    return costs.memory_bytes(step.lower(*arguments).compile())
+    return device_memory.taken_by(step.lower(*arguments).compile())
   except jax.errors.JaxRuntimeError as e:
     if 'RESOURCE_EXHAUSTED' in str(e):
       return None

@@ -20,7 +20,7 @@ import numpy as np
 from jax.experimental import topologies
 from jax.sharding import Mesh
 
-from neg_contrast import accelerators, errors, sharding
+from neg_contrast import accelerators, device_memory, errors, sharding
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.training import (
   chunking,
@@ -82,7 +82,7 @@ def report(
   if chunk_groups == chunking.AUTOMATIC:
     trials = ', trials of model.chunk_groups included'
     chunk_groups = steps.choose_groups(
-        work.batch, chip.memory_bytes if chip else chunking.memory_limit()
+        work.batch, chip.memory_bytes if chip else device_memory.limit()
     )
   step = steps.make(chunk_groups)
   traced = step.trace(state, batch)
@@ -197,8 +197,9 @@ def _batch_lines(
 def _memory_line(compiled: Any, chip: Any) -> str:
   limit = f' of {chip.memory_bytes / _GIB:.1f}' if chip else ''
   state = compiled.memory_analysis().argument_size_in_bytes
-  return (f'memory of a device: {costs.memory_bytes(compiled) / _GIB:.2f} GiB'
-          f'{limit} at the peak, of which state and batch {state / _GIB:.2f}')
+  taken = device_memory.taken_by(compiled)
+  return (f'memory of a device: {taken / _GIB:.2f} GiB{limit} at the peak, '
+          f'of which state and batch {state / _GIB:.2f}')
 
 
 def _flops_line(work: outline_lib.Outline, flops: float, devices: int) -> str:

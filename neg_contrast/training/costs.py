@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-import jax
 import numpy as np
 
 from neg_contrast.models import dual_encoder, t5_config
@@ -171,22 +170,6 @@ class Collective:
   def bytes(self) -> int:
     """What a device has afterwards, over all times."""
     return self.times * sum(map(array_bytes, self.arrays))
-
-
-def memory_bytes(compiled: Any) -> int:
-  """Bytes that a compiled program takes on a device, arguments included.
-
-  Args:
-    compiled: as `jax.jit(f).lower(...).compile()`.
-  """
-  memory = compiled.memory_analysis()
-  total = (memory.argument_size_in_bytes + memory.temp_size_in_bytes
-           + memory.output_size_in_bytes - memory.alias_size_in_bytes)
-  # The TPU compiler knows the peak, which is less: not all temporaries are
-  # there at once. Of others, that figure has no temporaries at all.
-  devices = jax.tree.leaves(compiled.input_shardings)[0].device_set
-  is_tpu = next(iter(devices)).platform == 'tpu'
-  return memory.peak_memory_in_bytes if is_tpu else total
 
 
 def collectives(hlo: str) -> list[Collective]:

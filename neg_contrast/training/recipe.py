@@ -10,7 +10,7 @@ import jax
 import optax
 from jax.sharding import Mesh
 
-from neg_contrast import losses, sharding
+from neg_contrast import device_memory, losses, sharding
 from neg_contrast.artifacts import artifact
 from neg_contrast.batches import batcher
 from neg_contrast.data import dataset as dataset_lib
@@ -276,4 +276,4 @@ class Recipe(abc.ABC):
         map(make_batch, range(_BATCHES_SEEN)),
         key=lambda made: made[1].processed_tokens,
     )
-    return steps.choose_groups(batch, chunking.memory_limit())
+    return steps.choose_groups(batch, device_memory.limit())

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 import pytest
 
-from neg_contrast import errors
+from neg_contrast import device_memory, errors
 from neg_contrast.artifacts import artifact, checkpoints, folders, plan
 from neg_contrast.evaluation import per_query, summary, trec
 from neg_contrast.jobs import evaluate, search, train
@@ -202,12 +202,12 @@ def test_automatic_chunks_are_settled_once(finished, tmp_path, monkeypatch):
   monkeypatch.setattr(chunking, 'bytes_of_step', lambda *args: (
       used.append(compiled(*args)) or used[-1]
   ))
-  monkeypatch.setattr(chunking, 'memory_limit', lambda: 0)
+  monkeypatch.setattr(device_memory, 'limit', lambda: 0)
   with pytest.raises(errors.UserError, match='not even one group'):
     run_train(config, tmp_path)
   plain, cached = used
   assert cached < plain
-  monkeypatch.setattr(chunking, 'memory_limit', lambda: cached)
+  monkeypatch.setattr(device_memory, 'limit', lambda: cached)
   run_train(config, tmp_path)
   saved = json.loads((tmp_path / 'run.json').read_text())
   assert saved['config']['model']['chunk_groups'] == 1

@@ -2,7 +2,7 @@
 
 import pytest
 
-from neg_contrast import errors, jobs, sharding
+from neg_contrast import device_memory, errors, jobs, sharding
 from neg_contrast.jobs.common import settings_of_rooms
 from neg_contrast.settings import config as config_lib
 from neg_contrast.training import chunking
@@ -43,4 +43,4 @@ def test_automatic_is_the_most_that_fits():
   assert [choose(n) for n in (900, 899, 499, 300)] == [4, 2, 1, 1]
   with pytest.raises(errors.UserError, match='chunk_groups=-1.*data.groups'):
     choose(299)
-  assert 2**28 < chunking.memory_limit() < 2**40
+  assert 2**28 < device_memory.limit() < 2**40
