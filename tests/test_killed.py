@@ -12,6 +12,7 @@ import functools
 import importlib.util
 import os
 import pathlib
+import re
 import shutil
 import time
 from collections.abc import Callable
@@ -24,9 +25,14 @@ from neg_contrast import hosts
 from neg_contrast.artifacts import artifact, folders, plan
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import tfds_records
-from neg_contrast.jobs.common import declared_pairs, declared_pools
+from neg_contrast.jobs.common import (
+  declared_draws,
+  declared_pairs,
+  declared_pools,
+)
 from neg_contrast.mining import candidates, pool_files
 from neg_contrast.mining.strategies import bm25_negatives, strategy
+from neg_contrast.negatives import half_table
 from neg_contrast.retrieval import bm25_folder, bm25_search
 from neg_contrast.settings import config as config_lib
 from neg_contrast.stage1 import pretext_pairs, questions, round_trip
@@ -97,6 +103,14 @@ class Stages:
     """Candidates, filtered."""
     self._make(self._pool)
 
+  def halves(self) -> None:
+    """Halves of passages whose document has no other."""
+    negatives = dataclasses.replace(
+        self.config.negatives, sources=('context:2',), checkpoint='')
+    (_, made), = declared_draws.drawn_from(dataclasses.replace(
+        self.config, negatives=negatives), self.data, self.data)
+    self._make(made)
+
   def pairs(self) -> None:
     """Pairs of stage 1."""
     crops = dataclasses.replace(self.config.synthetic, pairs='crops')
@@ -161,6 +175,7 @@ STAGES = {  # Name -> method, and what its parts are called.
     'mined by bm25': ('mined_by_bm25', 'candidates/?????-of-?????'),
     'mined by a model': ('mined_by_model', 'candidates/?????-of-?????'),
     'pool': ('pool', 'dropped_by/?????-of-?????'),
+    'halves': ('halves', 'halves/*/?????-of-?????'),
     'pretexts': ('pairs', 'pretexts/?????-of-?????'),
     'pairs': ('pairs', 'pairs/?????-of-?????'),
     'records of pairs': ('pairs', 'records/?????-of-?????'),
@@ -180,6 +195,7 @@ def use_small_parts(change: Callable[[Any, str, Any], None] = setattr) -> None:
       (candidates, '_ON_MESH', 1),
       (pool_files, 'QUERIES_AT_ONCE', 32),
       (bm25_search, 'QUERIES_AT_ONCE', 60),
+      (half_table, '_PAIRS_AT_ONCE', 60),
       (bm25_folder, 'make',
        functools.partial(bm25_folder.make, shard_rows=60)),
       (pretext_pairs, '_DOCUMENTS_AT_ONCE', 20),
@@ -258,6 +274,11 @@ def whole(tmp_path_factory):
   """
   root = tmp_path_factory.mktemp('killed')
   tiny.write_sentences(root / 'data', documents=PASSAGES // 3)
+  corpus = root / 'data' / 'corpus.jsonl'
+  corpus.write_text(re.sub(  # The first of each document is one by itself.
+      r'"_id": "(d\d+)p0"(.*)"document_id": "\1"',
+      r'"_id": "\1p0"\2"document_id": "\1-0"', corpus.read_text()
+  ))
   tiny.write_model(root / 'model')
   stages, made, parts = Stages(root, root / 'whole'), {}, {}
   with pytest.MonkeyPatch.context() as patch:
