@@ -144,7 +144,7 @@ def padding_of(lengths: np.ndarray, at_once: int, row: int) -> float:
       sharding.make_mesh(config_lib.MeshConfig(), jax.devices()),
       int(lengths.max()), at_once, row,
   )
-  table._encode = lambda _, batch: np.zeros(  # type: ignore[method-assign]
+  table._encode = lambda _, batch: np.zeros(
       (*batch.first_index.shape, 1), np.float32)
   table(None, lambda numbers: sequences.listed(
       np.zeros(length, np.int32) for length in lengths[numbers]
