@@ -1,15 +1,17 @@
 """The one search against a full sort, with ties; any devices, any block."""
 
 import hashlib
+import time
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from neg_contrast import hosts, scoring, sharding
+from neg_contrast import device_memory, hosts, scoring, sharding
 from neg_contrast.retrieval import (
   corpus_blocks,
+  device_scan,
   hits,
   host_scan,
   mesh_search,
@@ -171,6 +173,47 @@ def test_a_small_table_stays_on_the_devices():
   before = index.search(queries, 5)
   vecs[:] = 0
   np.testing.assert_array_equal(index.search(queries, 5).rows, before.rows)
+
+
+class Watched:
+  """A table that notes how many rows are read."""
+
+  def __init__(self, vecs):
+    """Of an array."""
+    self._vecs, self.shape, self.nbytes = vecs, vecs.shape, vecs.nbytes
+    self.rows_read = 0
+
+  def __len__(self):
+    return len(self._vecs)
+
+  def __getitem__(self, rows):
+    self.rows_read += len(self._vecs[rows])
+    return self._vecs[rows]
+
+
+@pytest.mark.parametrize('devices', [1, 8])
+def test_a_large_table_passes_through(monkeypatch, devices):
+  """In parts, once a search, the next one read while one is searched."""
+  vecs, queries, ranks = random_vecs()
+  search = lambda table: mesh_search.MeshSearch(
+      table, ranks, mesh(devices), 32, on_devices=True)
+  staying = digest(search(vecs).search(queries, 9))
+  monkeypatch.setattr(device_memory, 'free', lambda: 0)
+  monkeypatch.setattr(device_scan, '_PART_BYTES', 32 * 48 * 4)
+  table = Watched(vecs)
+  index = search(table)
+  for times in (1, 2):
+    assert digest(index.search(queries, 9)) == staying
+    assert table.rows_read == times * len(vecs)
+  table.rows_read = 0
+  parts = index._on_devices._parts()
+  next(parts)
+  end = time.monotonic() + 60
+  while table.rows_read <= 32 * devices and time.monotonic() < end:
+    time.sleep(0.01)
+  assert table.rows_read > 32 * devices
+  blocks = -(-len(vecs) // 32)
+  assert 1 + sum(1 for _ in parts) == -(-blocks // devices)
 
 
 def test_a_recall_below_one_misses_some():
