@@ -43,3 +43,23 @@ def taken_by(compiled: Any) -> int:
   devices = jax.tree.leaves(compiled.input_shardings)[0].device_set
   is_tpu = next(iter(devices)).platform == 'tpu'
   return memory.peak_memory_in_bytes if is_tpu else total
+
+
+def bytes_of_step(step: Any, *arguments: Any) -> int | None:
+  """Bytes that a jitted program takes on a device, arguments included.
+
+  A call with such arguments later on does not compile it again.
+
+  Args:
+    step: a jitted function.
+    *arguments: trees of arrays, or of ShapeDtypeStructs with shardings.
+
+  Returns:
+    What the compiler says; None: it needs more than there is.
+  """
+  try:
+    return taken_by(step.lower(*arguments).compile())
+  except jax.errors.JaxRuntimeError as e:
+    if 'RESOURCE_EXHAUSTED' in str(e):
+      return None
+    raise

@@ -92,7 +92,8 @@ class QuestionWriter:
     """Writes questions, batch by batch, the longest sources first.
 
     What is written for a source depends on its seed and on nothing but the
-    rounding of its batch, which is a function of `sources`.
+    rounding of its batch, which is a function of `sources`, and of the devices'
+    memory where that decides how many are decoded at once.
 
     Args:
       params: of the generator, as `put` gives them.
@@ -138,39 +139,46 @@ class QuestionWriter:
       return self._batch
     if _is_cpu(self._mesh):
       return _ON_CPU
+    if count <= _TRIED * self._mesh.size:  # Of a training that shows a few.
+      return count
     if not self._a_device:
-      self._a_device = that_fit(device_memory.limit(), lambda sources: (
-          device_memory.taken_by(self._compiled(params, sources))
-      ))
+      self._a_device = that_fit(
+          device_memory.limit(),
+          lambda sources: self._bytes_of(params, sources),
+      )
       logging.info('synthetic.batch_passages=0: %d passages at once on each of '
                    '%d devices', self._a_device, self._mesh.size)
     return min(self._a_device * self._mesh.size, count)
 
-  def _compiled(self, params: Any, sources: int) -> Any:
-    """The program that decodes some sources of each device, of full length."""
+  def _bytes_of(self, params: Any, sources: int) -> int | None:
+    """Of decoding some sources of full length on each device."""
     length = _round_up(self._model.text.passage_length)
     of = lambda dtype, *shape: jax.ShapeDtypeStruct(
         (sources * self._mesh.size, *shape), dtype, sharding=self._split
     )
-    return self._run.lower(
-        params, of(np.int32, length), of(np.int32, length), of(np.uint32)
-    ).compile()
+    return device_memory.bytes_of_step(
+        self._run, params, of(np.int32, length), of(np.int32, length),
+        of(np.uint32),
+    )
 
 
-def that_fit(limit: int, taken: Callable[[int], int]) -> int:
+def that_fit(limit: int, taken: Callable[[int], int | None]) -> int:
   """The most sources that a device decodes at once.
 
   What they take grows by the same number of bytes for each: two are tried.
 
   Args:
     limit: bytes that the program may take.
-    taken: sources -> bytes that it takes.
+    taken: sources -> bytes that it takes; None: the compiler refused.
 
   Returns:
     At least 1; a size of the ladder of `packing.round_up_rows`, of which few
     have to be compiled.
   """
   few, more = taken(_TRIED), taken(2 * _TRIED)
+  if few is None or more is None:
+    fits = lambda used: used is not None and used <= limit
+    return next((n for n in (_TRIED, 4, 2) if fits(taken(n))), 1)
   a_source = max((more - few) / _TRIED, 1)
   fitting = max(int(_TRIED + (limit - few) / a_source), 1)
   return next(sources for sources in range(fitting, 0, -1)

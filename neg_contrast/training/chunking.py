@@ -1,13 +1,11 @@
 """How much of a batch a training encodes at once, and what that takes."""
 
 from collections.abc import Callable
-from typing import Any
 
-import jax
 from absl import logging
 from jax.sharding import Mesh
 
-from neg_contrast import device_memory, errors, sharding
+from neg_contrast import errors, sharding
 from neg_contrast.losses import gradient_cache
 from neg_contrast.training import run_settings
 
@@ -92,26 +90,6 @@ def choose(
       'it may on a device', groups, used / _GIB, limit / _GIB,
   )
   return groups
-
-
-def bytes_of_step(step: Any, *arguments: Any) -> int | None:
-  """Bytes that a jitted step takes on a device, arguments included.
-
-  A call with such arguments later on does not compile it again.
-
-  Args:
-    step: a jitted function.
-    *arguments: trees of ShapeDtypeStructs with shardings.
-
-  Returns:
-    What the compiler says; None: it needs more than there is.
-  """
-  try:
-    return device_memory.taken_by(step.lower(*arguments).compile())
-  except jax.errors.JaxRuntimeError as e:
-    if 'RESOURCE_EXHAUSTED' in str(e):
-      return None
-    raise
 
 
 def log_memory(

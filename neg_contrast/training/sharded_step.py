@@ -8,7 +8,7 @@ import jax
 import optax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from neg_contrast import cpu, losses, sharding
+from neg_contrast import cpu, device_memory, losses, sharding
 from neg_contrast.models import by_name, lora
 from neg_contrast.training import chunking, optimizer, run_settings
 from neg_contrast.training import memory as memory_lib
@@ -131,7 +131,8 @@ class Steps:
     arguments = self.like, self.batch_like(batch)
     return chunking.choose(
         self._config, self._mesh,
-        lambda groups: chunking.bytes_of_step(self.make(groups), *arguments),
+        lambda groups: device_memory.bytes_of_step(
+            self.make(groups), *arguments),
         limit,
     )
 

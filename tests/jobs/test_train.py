@@ -20,7 +20,7 @@ from neg_contrast.jobs.common import declared_runs
 from neg_contrast.losses import dual_encoder_loss
 from neg_contrast.models import by_name, loading
 from neg_contrast.settings import config as config_lib
-from neg_contrast.training import chunking, encoder_run, run_record
+from neg_contrast.training import encoder_run, run_record
 from tests import processes, tiny
 
 
@@ -198,8 +198,8 @@ def test_automatic_chunks_are_settled_once(finished, tmp_path, monkeypatch):
       finished, evaluation__bm25=False, evaluation__eval_steps=0,
       optim__steps=2, mesh__data=1, data__groups=2, model__chunk_groups=-1,
   )
-  used, compiled = [], chunking.bytes_of_step
-  monkeypatch.setattr(chunking, 'bytes_of_step', lambda *args: (
+  used, compiled = [], device_memory.bytes_of_step
+  monkeypatch.setattr(device_memory, 'bytes_of_step', lambda *args: (
       used.append(compiled(*args)) or used[-1]
   ))
   monkeypatch.setattr(device_memory, 'limit', lambda: 0)

@@ -64,6 +64,21 @@ def test_the_most_that_fit(limit):
   assert taken(packing.round_up_rows(fitting + 1)) > limit
 
 
+@pytest.mark.parametrize(('most', 'fitting'), [(15, 8), (7, 4), (3, 2), (1, 1)])
+def test_where_the_compiler_refuses_fewer_are_tried(most, fitting):
+  taken = lambda sources: sources if sources <= most else None
+  assert question_writer.that_fit(10**9, taken) == fitting
+
+
+def test_a_few_are_decoded_at_once_and_nothing_is_tried(monkeypatch):
+  monkeypatch.setattr(question_writer, '_is_cpu', lambda mesh: False)
+  monkeypatch.setattr(device_memory, 'bytes_of_step', None)
+  writer, params = make_writer(0)
+  few = make_sources().take(np.arange(3))
+  assert [len(written.numbers) for written in writer(params, few, range(3))
+          ] == [3]
+
+
 def test_a_cpu_decodes_64_at_once():
   assert write(0)[1] == [64, 6]
 
@@ -73,9 +88,7 @@ def test_devices_decode_what_they_hold(monkeypatch, fitting):
   """By the compiler's word of programs of a size that was not tried."""
   writer, params = make_writer(0)
   devices = writer._mesh.size
-  bytes_of = lambda sources: device_memory.taken_by(
-      writer._compiled(params, sources)
-  )
+  bytes_of = lambda sources: writer._bytes_of(params, sources)
   a_source = (bytes_of(16) - bytes_of(8)) / 8
   limit = bytes_of(fitting) + a_source / 2
   monkeypatch.setattr(question_writer, '_is_cpu', lambda mesh: False)

@@ -144,26 +144,31 @@ def test_several_vectors(on_devices):
   np.testing.assert_allclose(found.scores, want.scores, rtol=1e-5)
 
 
+class Watched:
+  """A table that notes how many rows are read at once."""
+
+  def __init__(self, vecs):
+    """Of an array."""
+    self._vecs, self.shape, self.nbytes = vecs, vecs.shape, vecs.nbytes
+    self.sizes = []
+
+  def __len__(self):
+    return len(self._vecs)
+
+  def __getitem__(self, rows):
+    self.sizes.append(len(self._vecs[rows]))
+    return self._vecs[rows]
+
+
 @pytest.mark.parametrize('on_devices', [False, True])
 def test_a_block_is_read_at_once_and_once_for_all_queries(on_devices):
   vecs, queries, ranks, _ = make()
   queries = np.tile(queries, (200, 1))  # More than are scored at once.
-  sizes = []
-
-  class Watched:
-    shape, nbytes = vecs.shape, vecs.nbytes
-
-    def __len__(self):
-      return len(vecs)
-
-    def __getitem__(self, rows):
-      sizes.append(len(vecs[rows]))
-      return vecs[rows]
-
+  table = Watched(vecs)
   mesh_search.MeshSearch(
-      Watched(), ranks, mesh(2), 4, on_devices=on_devices
+      table, ranks, mesh(2), 4, on_devices=on_devices
   ).search(queries, 5)
-  assert sum(sizes) == len(vecs) and max(sizes) == 4
+  assert sum(table.sizes) == len(vecs) and max(table.sizes) == 4
 
 
 def test_a_small_table_stays_on_the_devices():
@@ -173,22 +178,6 @@ def test_a_small_table_stays_on_the_devices():
   before = index.search(queries, 5)
   vecs[:] = 0
   np.testing.assert_array_equal(index.search(queries, 5).rows, before.rows)
-
-
-class Watched:
-  """A table that notes how many rows are read."""
-
-  def __init__(self, vecs):
-    """Of an array."""
-    self._vecs, self.shape, self.nbytes = vecs, vecs.shape, vecs.nbytes
-    self.rows_read = 0
-
-  def __len__(self):
-    return len(self._vecs)
-
-  def __getitem__(self, rows):
-    self.rows_read += len(self._vecs[rows])
-    return self._vecs[rows]
 
 
 @pytest.mark.parametrize('devices', [1, 8])
@@ -204,14 +193,14 @@ def test_a_large_table_passes_through(monkeypatch, devices):
   index = search(table)
   for times in (1, 2):
     assert digest(index.search(queries, 9)) == staying
-    assert table.rows_read == times * len(vecs)
-  table.rows_read = 0
+    assert sum(table.sizes) == times * len(vecs)
+  table.sizes.clear()
   parts = index._on_devices._parts()
   next(parts)
   end = time.monotonic() + 60
-  while table.rows_read <= 32 * devices and time.monotonic() < end:
+  while sum(table.sizes) <= 32 * devices and time.monotonic() < end:
     time.sleep(0.01)
-  assert table.rows_read > 32 * devices
+  assert sum(table.sizes) > 32 * devices
   blocks = -(-len(vecs) // 32)
   assert 1 + sum(1 for _ in parts) == -(-blocks // devices)
 

@@ -74,13 +74,12 @@ def make_job(
 def cells(
     text: str, source: Source, workdir: pathlib.Path
 ) -> list[declared_cells.Cell]:
-  """The runs of a sweep, each checked.
+  """The runs of a sweep, each checked; those of seeds alone are one row.
 
   Args:
     text: of the sweep.
     source: of their configs.
-    workdir: has a folder for each, named by its values. Rows are named by all
-      of them but the seed; where a sweep has no other, by the config's file.
+    workdir: has a folder for each, named by its values.
 
   Raises:
     UserError: names the cell and the key.
