@@ -84,6 +84,17 @@ def nothing_is_known():
 
 
 @pytest.fixture(autouse=True)
+def environment_is_as_it_was():
+  """What processes of later tests compute does not depend on a test."""
+  names = ('JAX_', 'XLA_', 'NPROC')
+  of_devices = lambda: {name: value for name, value in os.environ.items()
+                        if name.startswith(names)}
+  before = of_devices()
+  yield
+  assert of_devices() == before
+
+
+@pytest.fixture(autouse=True)
 def logging_is_as_it_was():
   """What a test does to the log's handlers ends with it."""
   from absl import logging

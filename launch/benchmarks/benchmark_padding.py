@@ -19,15 +19,12 @@ padding in rows of 384 tokens, and in rows as they are chosen.
 
 import argparse
 import itertools
-import os
 import pathlib
 import sys
 import tempfile
 import types
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
-os.environ['XLA_FLAGS'] = '--xla_force_host_platform_device_count=8'
-os.environ['JAX_PLATFORMS'] = 'cpu'
 
 import jax
 import numpy as np
@@ -58,6 +55,8 @@ def main() -> None:
   parser.add_argument('--data', type=pathlib.Path,
                       default=pathlib.Path('../shared/data'))
   folder = parser.parse_args().data
+  jax.config.update('jax_platforms', 'cpu')
+  jax.config.update('jax_num_cpu_devices', 8)
   with tempfile.TemporaryDirectory() as scratch:
     squad = read(folder / 'squad-v1.1-dev', 256, pathlib.Path(scratch))
     medquad = read(folder / 'medquad', 128, pathlib.Path(scratch))
