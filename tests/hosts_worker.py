@@ -31,7 +31,7 @@ from neg_contrast.data import prepared as prepared_lib
 from neg_contrast.mining import pool_files
 from neg_contrast.mining.strategies import bm25_negatives, strategy
 from neg_contrast.models import t5_config
-from neg_contrast.retrieval import bm25_folder, bm25_search
+from neg_contrast.retrieval import bm25_folder, bm25_search, searched
 from neg_contrast.settings import config as config_lib
 from neg_contrast.stage1 import pretext_pairs, round_trip
 from neg_contrast.training import state as state_lib
@@ -118,6 +118,7 @@ def use_small_parts(change: Callable[[Any, str, Any], None] = setattr) -> None:
       (strategy.Strategy, 'queries_at_once', 16),
       (bm25_negatives.Bm25, 'queries_at_once', 16),
       (bm25_search, 'QUERIES_AT_ONCE', 4),
+      (searched, '_PART_SCORES', 1),
       (pool_files, 'QUERIES_AT_ONCE', 8),
       (pretext_pairs, '_DOCUMENTS_AT_ONCE', 2),
       (pair_files, '_FILES_AT_ONCE', 1),

@@ -33,7 +33,7 @@ from neg_contrast.jobs.common import (
 from neg_contrast.mining import candidates, pool_files
 from neg_contrast.mining.strategies import bm25_negatives, strategy
 from neg_contrast.negatives import half_table
-from neg_contrast.retrieval import bm25_folder, bm25_search
+from neg_contrast.retrieval import bm25_folder, bm25_search, searched
 from neg_contrast.settings import config as config_lib
 from neg_contrast.stage1 import pretext_pairs, questions, round_trip
 from tests import hosts_worker, processes, tiny
@@ -86,6 +86,14 @@ class Stages:
   def vectors(self) -> None:
     """The encoded corpus."""
     self._make(self._round_trip('exact').index.vectors)
+
+  def rankings_by_vectors(self) -> None:
+    """What exact search finds for all queries."""
+    index = self._round_trip('exact').index
+    searched.search_dense(
+        index.search, self.data.load(), index.vectors.load(),
+        self._folder / 'retrieval', np.arange(PASSAGES, dtype=np.int32),
+    )
 
   def scann(self) -> None:
     """The index of the encoded corpus."""
@@ -171,6 +179,8 @@ STAGES = {  # Name -> method, and what its parts are called.
     'postings of bm25': ('bm25', 'bm25/*/postings-?????.bin'),
     'rankings of bm25': ('rankings', 'bm25_rankings/*/?????-of-?????'),
     'vectors': ('vectors', 'passages-?????.npy'),
+    'rankings by vectors': ('rankings_by_vectors',
+                            'retrieval/rankings/*/?????-of-?????'),
     'scann': ('scann', 'scann-*/shard-?????'),
     'mined by bm25': ('mined_by_bm25', 'candidates/?????-of-?????'),
     'mined by a model': ('mined_by_model', 'candidates/?????-of-?????'),
@@ -195,6 +205,7 @@ def use_small_parts(change: Callable[[Any, str, Any], None] = setattr) -> None:
       (candidates, '_ON_MESH', 1),
       (pool_files, 'QUERIES_AT_ONCE', 32),
       (bm25_search, 'QUERIES_AT_ONCE', 60),
+      (searched, '_PART_SCORES', 60 * PASSAGES),
       (half_table, '_PAIRS_AT_ONCE', 60),
       (bm25_folder, 'make',
        functools.partial(bm25_folder.make, shard_rows=60)),

@@ -5,16 +5,15 @@ import functools
 import hashlib
 import pathlib
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 from absl import logging
 from jaxtyping import Int
 
 from neg_contrast import beams
-from neg_contrast.artifacts import artifact, failures, folders, kept_parts
+from neg_contrast.artifacts import artifact, folders
 from neg_contrast.data import dataset as dataset_lib
-from neg_contrast.retrieval import bm25, bm25_folder, hits
+from neg_contrast.retrieval import bm25, bm25_folder, hits, kept_rankings
 from neg_contrast.settings import config as config_lib
 
 QUERIES_AT_ONCE = 512
@@ -51,45 +50,27 @@ class Bm25Search:
     that are being searched, and who asks the same later searches nothing. Where
     the folder of the corpus can't be written to, every process searches.
     """
-    blocks = kept_parts.divide(len(query_rows), QUERIES_AT_ONCE)
-    kept = kept_parts.KeptParts(
+    kept = kept_rankings.KeptRankings(
         bm25_folder.rankings_of(self._dataset.prepared, {
             'rows': hashlib.sha256(
                 query_rows.astype(np.int32).tobytes()
             ).hexdigest(),
             'depth': depth, 'k1': self._config.bm25_k1,
             'b': self._config.bm25_b,
-        }), len(blocks),
+        }), len(query_rows), depth, QUERIES_AT_ONCE,
     )
-
-    def fill(
-        part: int, scratch: pathlib.Path, manifest: dict[str, Any]
-    ) -> None:
-      del manifest
-      found = (
-          self._search_rows(query_rows[blocks[part]], depth)
-          if all_found is None else hits.Hits(
-              all_found.rows[blocks[part]], all_found.scores[blocks[part]]
-          )
-      )
-      np.save(scratch / 'rows.npy', found.rows)
-      np.save(scratch / 'scores.npy', found.scores)
-
-    if not (kept.are_made() or failures.can_be_written(kept.folder)):
+    if not kept.can_be_kept():
       logging.info('%s: can\'t be written to, so that rankings of BM25 are not '
                    'kept', kept.folder)
       return self._search_rows(query_rows, depth)
     all_found = None
     if beams.is_chosen() and not kept.are_made():
       all_found = self._search_by_beam(query_rows, depth, kept.folder)
-    kept.make(fill)
-    shape = len(query_rows), depth
-    found = hits.Hits(np.empty(shape, np.int32), np.empty(shape, np.float32))
-    for part, lines in enumerate(blocks):
-      shape = lines.stop - lines.start, depth
-      found.rows[lines] = kept.array(part, 'rows', shape, np.int32)
-      found.scores[lines] = kept.array(part, 'scores', shape, np.float32)
-    return found
+    kept.make(
+        (lambda lines: self._search_rows(query_rows[lines], depth))
+        if all_found is None else all_found.part
+    )
+    return kept.read()
 
   def _search_by_beam(
       self, query_rows: np.ndarray, depth: int, folder: pathlib.Path

@@ -26,6 +26,10 @@ class Hits:
   rows: Int32[np.ndarray, '*queries depth']
   scores: Float32[np.ndarray, '*queries depth']
 
+  def part(self, lines: slice | Int[np.ndarray, ' some']) -> 'Hits':
+    """Those of some queries."""
+    return Hits(self.rows[lines], self.scores[lines])
+
 
 @runtime_checkable
 class Index(Protocol[_Queries]):

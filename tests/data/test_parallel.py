@@ -3,6 +3,7 @@
 import gzip
 import json
 import pathlib
+import shutil
 import time
 
 import hypothesis
@@ -215,3 +216,43 @@ def test_killed_preparing_ends_the_same(tmp_path):
   made = preparation.prepare(spec, tmp_path / 'killed', False)
   assert not scratch.exists()
   assert files_of(made.folder) == files_of(whole.folder)
+
+
+_TOKENIZING = '''
+import pathlib, sys
+from neg_contrast import hosts
+from neg_contrast.data import preparation, token_store, tokenized, tokenizer
+hosts.usable_cores = lambda: 2
+token_store._BATCHES_ALONE, token_store._BATCH = 1, 50
+folder = pathlib.Path(sys.argv[1])
+prepared = preparation.prepare(
+    f'beir:{folder / "data"}', folder / 'prepared', False)
+tokenized.store_of(prepared, 'passage',
+                   tokenizer.load_tokenizer(str(folder / 't')))
+'''
+
+
+def test_killed_tokenizing_ends_the_same(tmp_path):
+  """kill -9 while workers tokenize; the same command starts again."""
+  passages = {f'p{n}': f'{tiny.WORDS[n % 7]} ' * 20 for n in range(4000)}
+  spec = corpora.write_beir(tmp_path / 'data', passages)
+  tiny.write_tokenizer(tmp_path / 't')
+  prepared = preparation.prepare(spec, tmp_path / 'prepared', False)
+  process = processes.Process(_TOKENIZING, [tmp_path])
+  begun = lambda: [path for path in prepared.folder.rglob('text_ids.bin')
+                   if path.stat().st_size]
+  while not begun():
+    assert process.poll() is None, process.communicate()
+    time.sleep(0.001)
+  process.kill()
+  assert process.wait(30) < 0
+  scratch, = begun()
+  assert scratch.parent.suffix == '.partial'  # It was not whole.
+  again = processes.run(processes.Process(_TOKENIZING, [tmp_path]))
+  assert again.returncode == 0, again.stderr
+  assert not scratch.exists()
+  made = files_of(prepared.folder / 'tokens')
+  shutil.rmtree(prepared.folder / 'tokens')
+  tokenized.store_of(prepared, 'passage',
+                     tokenizer_lib.load_tokenizer(str(tmp_path / 't')))
+  assert made == files_of(prepared.folder / 'tokens')

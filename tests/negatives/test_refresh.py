@@ -276,6 +276,42 @@ def test_killed_in_a_refresh_it_ends_the_same(tmp_path, pattern, monkeypatch):
   assert_same(tmp_path / 'whole', tmp_path / 'work')
 
 
+_KILLED_DRAW = '''
+import pathlib, sys
+from tests import test_killed, tiny
+test_killed.note_parts('sampled/?????', stop_at=2)
+tiny.train_only(*map(pathlib.Path, sys.argv[1:]),
+                negatives__sources=('sampled:4',), optim__steps=9)
+'''
+
+
+def test_killed_in_a_draw_it_ends_the_same(tmp_path, monkeypatch):
+  """kill -9 in the second draw by the model, which is made again."""
+  tiny.write_beir(tmp_path / 'data')
+  named = test_killed.note_parts('sampled/?????', monkeypatch.setattr)
+  train_once = lambda work: tiny.train_only(
+      tmp_path, work, negatives__sources=('sampled:4',), optim__steps=9)
+  train_once(tmp_path / 'whole')
+  draws = len(named)
+  assert draws > 2
+  process = processes.Process(_KILLED_DRAW, [tmp_path, tmp_path / 'work'])
+  is_stopped = 'stopped\n' in process.lines()
+  process.kill()
+  assert is_stopped, process.communicate(30)
+  process.wait(30)
+  first, = test_killed.parts_in(tmp_path / 'work', 'sampled/?????')
+  assert first.name == '00000'
+  named.clear()
+  train_once(tmp_path / 'work')
+  assert first not in named and len(named) == draws - 1
+  for folder in (tmp_path / 'whole' / 'sampled').glob('?????'):
+    np.testing.assert_array_equal(*(
+        np.load(work / 'sampled' / folder.name / 'rows.npy')
+        for work in (tmp_path / 'whole', tmp_path / 'work')))
+  assert (test_train.losses_of(tmp_path / 'whole')
+          == test_train.losses_of(tmp_path / 'work'))
+
+
 @pytest.mark.parametrize('mesh', [{'mesh__data': 1}, {
     'mesh__data': 4, 'mesh__model': 2}])
 def test_any_mesh_gives_the_same(whole, tmp_path, mesh):

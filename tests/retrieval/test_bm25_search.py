@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from neg_contrast.artifacts import artifact, plan
-from neg_contrast.retrieval import bm25_folder, bm25_search
+from neg_contrast.retrieval import bm25_folder, bm25_search, kept_rankings
 from neg_contrast.settings import config as config_lib
 from tests import corpora
 
@@ -57,7 +57,7 @@ def test_rankings_that_can_not_be_kept_are_searched_each_time(
   search = bm25_search.Bm25Search(CONFIG, plain(tmp_path).load())
   queries = np.array([1, 0], np.int32)
   monkeypatch.setattr(
-      bm25_search.failures, 'can_be_written', lambda folder: False)
+      kept_rankings.failures, 'can_be_written', lambda folder: False)
   found = search.search_rows(queries, 3)
   assert not list(tmp_path.rglob('bm25_rankings'))
   monkeypatch.undo()
@@ -66,7 +66,7 @@ def test_rankings_that_can_not_be_kept_are_searched_each_time(
   np.testing.assert_array_equal(found.scores, again.scores)
   assert list(tmp_path.rglob('bm25_rankings'))
   monkeypatch.setattr(
-      bm25_search.failures, 'can_be_written', lambda folder: False)
+      kept_rankings.failures, 'can_be_written', lambda folder: False)
   monkeypatch.setattr(search, '_search_rows', None)  # What is kept is read.
   np.testing.assert_array_equal(found.rows, search.search_rows(queries, 3).rows)
 
