@@ -246,7 +246,7 @@ def _count_words(folder: str) -> None:
 TASKS = {'turns': _take_turns, 'refused': _be_refused, 'count': _count_words,
          'save': _save, 'restore': _restore, 'train': _train,
          'hosts': _use_hosts, 'command': _command, 'job': _job,
-         'pairs': _pairs}
+         'pairs': _pairs, 'search': _search_together}
 
 
 def main() -> None:

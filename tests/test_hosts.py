@@ -307,11 +307,25 @@ def test_fsdp_has_the_same_losses_and_less_memory(
   assert len({on_device for _, on_device in held}) == 1
 
 
-def test_four_processes_train_as_one(wide, tmp_path):
+def assert_searched_as_by_one(told):
+  """What each process found with the others, on devices and on cores."""
+  vecs, queries, ranks = test_mesh_search.random_vecs()
+  for on_devices, block_rows in ((False, 64), (True, 64), (False, 4096)):
+    alone = test_mesh_search.digest(mesh_search.MeshSearch(
+        vecs, ranks, test_mesh_search.mesh(), block_rows, on_devices=on_devices
+    ).search(queries, 9))
+    for text in told:
+      assert f'found {on_devices} {block_rows} {alone}' in text
+
+
+def test_four_processes_train_and_search_as_one(wide, tmp_path):
   """In a mesh of 4 x 2 with FSDP, against one process in 8 x 1 without."""
   folder, _ = wide
   settings = {**WIDE, 'mesh__model': 2, 'mesh__fsdp': True}
-  outputs_of(start(4, 2, ('train', folder, tmp_path / 'work', settings)))
+  told = outputs_of(start(
+      4, 2, ('train', folder, tmp_path / 'work', settings), ('search',)))
+  assert len(told) == 4
+  assert_searched_as_by_one(told)
   losses = test_train.losses_of(folder / 'plain')
   assert list(losses) == list(range(1, 9)) and min(losses.values()) > 1
   assert_near(losses, test_train.losses_of(tmp_path / 'work'))
@@ -436,13 +450,7 @@ def test_what_processes_tell_each_other(together):
   _, told = together
   assert "failed KeyError('as planned')" in told[0]
   assert "UserError('process 0 failed" in told[1]
-  vecs, queries, ranks = test_mesh_search.random_vecs()
-  for on_devices, block_rows in ((False, 64), (True, 64), (False, 4096)):
-    alone = test_mesh_search.digest(mesh_search.MeshSearch(
-        vecs, ranks, test_mesh_search.mesh(), block_rows, on_devices=on_devices
-    ).search(queries, 9))
-    for text in told:
-      assert f'found {on_devices} {block_rows} {alone}' in text
+  assert_searched_as_by_one(told)
 
 
 def test_the_coordinator_listens_where_it_is_told(monkeypatch):

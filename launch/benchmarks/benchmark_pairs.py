@@ -5,8 +5,9 @@
 Writes synthetic questions over a corpus of 100,000 passages under --folder,
 stores them in a process of its own, and prints CPU time, of what processes
 divide and of what the first does alone, and peak resident memory above that of
-a process that has opened the corpus. Every tenth question is one that was asked
-before.
+a process that has opened the corpus; and bytes a pair on disk: of the questions
+as they are written, of the parts and of what is made. Every tenth question is
+one that was asked before.
 """
 
 import argparse
@@ -16,6 +17,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Iterable
 
 _ROOT = pathlib.Path(__file__).parents[2]
 _PASSAGES, _AGAIN, _A_FILE = 100_000, 10, 6_144
@@ -59,6 +61,11 @@ def write(root: pathlib.Path, pairs: int) -> None:
                                    f'p{number // 3 % _PASSAGES}')
 
 
+def size_of(paths: Iterable[pathlib.Path]) -> int:
+  """Bytes of files."""
+  return sum(path.stat().st_size for path in paths if path.is_file())
+
+
 def main() -> None:
   """Measures and prints a Markdown table."""
   parser = argparse.ArgumentParser(
@@ -69,8 +76,8 @@ def main() -> None:
   args = parser.parse_args()
   sys.path.insert(0, str(_ROOT))
   print('| pairs | questions | µs a pair, divided | µs a pair, by the first | '
-        'memory MiB | bytes a pair |')
-  print('|---:|---:|---:|---:|---:|---:|')
+        'memory MiB | bytes a pair | of questions | of parts | made |')
+  print('|' + '---:|' * 9)
   for pairs in args.pairs:
     root = pathlib.Path(tempfile.mkdtemp(dir=args.folder))
     try:
@@ -79,12 +86,16 @@ def main() -> None:
           [sys.executable, '-c', _STORE, str(root)], stdout=subprocess.PIPE,
           text=True, check=True, cwd=_ROOT,
       ).stdout.splitlines()
+      sizes = [size_of(root.glob('pairs-*.jsonl')) / pairs, *(
+          size_of((root / name).rglob('*')) / pairs
+          for name in ('parts', 'made'))]
     finally:
       shutil.rmtree(root)
     divided, first, kib, questions = map(float, last.split())
     print(f'| {pairs:,} | {questions:,.0f} | {divided / pairs * 1e6:.1f} | '
           f'{first / pairs * 1e6:.1f} | {kib / 1024:.0f} | '
-          f'{kib * 1024 / pairs:.0f} |', flush=True)
+          f'{kib * 1024 / pairs:.0f} | '
+          + ' | '.join(f'{size:.0f}' for size in sizes) + ' |', flush=True)
 
 
 if __name__ == '__main__':

@@ -33,7 +33,7 @@ _BANDWIDTH = {'TPU v3': 450e9, 'TPU v5 lite': 819e9, 'TPU v5e': 819e9}
 _OF_HOST = {'TPU v3': 8, 'TPU v5 lite': 4, 'TPU v5e': 4}  # Devices.
 _GIB = 2**30
 _SHARD = 2048
-_TARGET = 64
+_SOURCE, _TARGET = 384, 64  # Tokens.
 
 
 def main() -> None:
@@ -61,7 +61,7 @@ def main() -> None:
 def _row(args: argparse.Namespace, topology: str) -> str:
   from jax.experimental import topologies
 
-  from neg_contrast import accelerators, device_memory
+  from neg_contrast import accelerators
   from neg_contrast.models import question_writer, t5_config
 
   devices: list[Any] = list(
@@ -69,15 +69,7 @@ def _row(args: argparse.Namespace, topology: str) -> str:
   kind = devices[0].device_kind
   chip = accelerators.find(kind)
   assert chip is not None
-  compiled = functools.partial(_compiled, devices[0])
-  taken: dict[int, int | None] = {}
-
-  def bytes_of(sources: int) -> int | None:
-    if sources not in taken:
-      taken[sources] = _none_if_too_large(lambda: device_memory.taken_by(
-          compiled(sources, 384, _TARGET)))
-    return taken[sources]
-
+  bytes_of = functools.cache(functools.partial(_bytes, devices[0]))
   at_once = min(
       question_writer.that_fit(int(0.9 * chip.memory_bytes), bytes_of),
       _SHARD // _OF_HOST[kind],
@@ -95,11 +87,12 @@ def _row(args: argparse.Namespace, topology: str) -> str:
   )
 
 
-def _compiled(device: Any, sources: int, length: int, tokens: int) -> Any:
-  """The program of a device."""
+def _bytes(device: Any, sources: int) -> int | None:
+  """Of decoding so many sources at once; None: it needs more than there is."""
   import jax
   import jax.numpy as jnp
 
+  from neg_contrast import device_memory
   from neg_contrast.models import decoding, t5, t5_config
 
   place = jax.sharding.SingleDeviceSharding(device)
@@ -111,29 +104,17 @@ def _compiled(device: Any, sources: int, length: int, tokens: int) -> Any:
       jax.eval_shape(lambda: t5.init_params(module.config, jax.random.key(0))),
   )
   how = decoding.Decoding(
-      method='sample', samples=3, max_tokens=tokens, top_p=0.95)
+      method='sample', samples=3, max_tokens=_TARGET, top_p=0.95)
 
   def run(params: Any, ids: Any, is_source: Any, seeds: Any) -> Any:
     keys = jax.vmap(jax.random.key)(seeds)
     return decoding.generate(
         module, params, ids, is_source, keys, how).token_ids
 
-  texts = like(np.int32, sources, length), like(np.int32, sources, length)
-  return jax.jit(run).lower(
-      params, *texts, like(np.uint32, sources)
-  ).compile()
-
-
-def _none_if_too_large(call: Any) -> int | None:
-  import jax
-
-  try:
-    used: int = call()
-  except jax.errors.JaxRuntimeError as e:
-    if 'RESOURCE_EXHAUSTED' not in str(e):
-      raise
-    return None
-  return used
+  texts = like(np.int32, sources, _SOURCE)
+  return device_memory.bytes_of_step(
+      jax.jit(run), params, texts, texts, like(np.uint32, sources)
+  )
 
 
 def _floors(shape: Any, sources: int, length: int, tokens: int) -> Any:
