@@ -5,6 +5,8 @@ import ctypes
 import functools
 import glob
 import os
+import sys
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -22,6 +24,8 @@ _ACCELERATORS = ('accel[0-9]*', 'vfio/[0-9]*', 'nvidia[0-9]*', 'kfd')
 _ASKING = ('JAX_PLATFORMS', 'JAX_PLATFORM_NAME')
 _ARENA_MAX, _MMAP_MAX, _TRIM_THRESHOLD = -8, -4, -1  # Of malloc.h.
 _HUGE_PAGE, _USE_HUGE_PAGES = 2**21, 14  # Bytes; MADV_HUGEPAGE of mman.h.
+_SCRATCH_SECONDS = 0.05  # In which a step has given back what it computed in,
+_SMALL = 2**26  # but for so many bytes.
 
 
 def compiler_options(mesh: Mesh, dtype: Any) -> dict[str, Any]:
@@ -86,19 +90,29 @@ def _use_huge_pages() -> None:
 
 
 def fit_memory(step: Callable[..., Any]) -> Callable[..., Any]:
-  """A step of training that does not hold what steps of other shapes have used.
+  """A step of training that does not hold what other steps have used.
 
-  `keep_memory` keeps what they have freed, in blocks that a larger step can't
-  use. Before the first step of each shape the system gets it back; with glibc.
+  `keep_memory` keeps what they have freed. Blocks of other shapes can't serve a
+  larger step: before the first step of each shape the system gets them back. On
+  CPUs a step also begins only when the one before has freed its scratch memory,
+  which it does a little after its results are there; else it takes as much
+  again, and the heap keeps both. With glibc.
 
   Args:
     step: of a state and a batch, as `jax.jit` makes it.
   """
-  trim = getattr(ctypes.CDLL(None), 'malloc_trim', None)
+  library = ctypes.CDLL(None)
+  trim = getattr(library, 'malloc_trim', None)
+  in_use = _counter(library) if jax.default_backend() == 'cpu' else None
   shapes_seen: set[tuple[tuple[int, ...], ...]] = set()
+  quiet = sys.maxsize  # Bytes in use between two steps.
 
   def run(state, batch):
+    nonlocal quiet
     shapes = tuple(np.shape(leaf) for leaf in jax.tree.leaves(batch))
+    if in_use is not None:
+      jax.block_until_ready(state)
+      quiet = _settled(in_use, quiet)
     if shapes in shapes_seen:
       return step(state, batch)
     is_first = not shapes_seen
@@ -111,6 +125,40 @@ def fit_memory(step: Callable[..., Any]) -> Callable[..., Any]:
       return step(state, batch)
 
   return run
+
+
+class _Heap(ctypes.Structure):
+  """`struct mallinfo2` of glibc."""
+
+  _fields_ = tuple((name, ctypes.c_size_t) for name in (
+      'arena', 'ordblks', 'smblks', 'hblks', 'hblkhd', 'usmblks', 'fsmblks',
+      'uordblks', 'fordblks', 'keepcost',
+  ))
+
+
+def _counter(library: Any) -> Callable[[], int] | None:
+  """Bytes of the heap that are in use; None: the library does not say."""
+  ask = getattr(library, 'mallinfo2', None)
+  if ask is None:
+    return None
+  ask.restype = _Heap
+  return lambda: int(ask().uordblks)
+
+
+def _settled(in_use: Callable[[], int], before: int) -> int:
+  """Waits for a moment until no more is in use than before a step, or little.
+
+  Args:
+    in_use: bytes.
+    before: bytes that were in use before the last step.
+
+  Returns:
+    Bytes that are in use now.
+  """
+  end = time.monotonic() + _SCRATCH_SECONDS
+  while (now := in_use()) > before + _SMALL and time.monotonic() < end:
+    time.sleep(1e-4)
+  return now
 
 
 @contextlib.contextmanager

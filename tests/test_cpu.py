@@ -3,6 +3,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import time
 import types
 from unittest import mock
 
@@ -155,3 +156,27 @@ def test_steps_are_the_same(monkeypatch):
   for size, times in ((3, 1), (3, 1), (4, 2), (3, 2)):
     assert step(1, {'x': np.ones(size)}) == (2, size)
     assert len(trimmed) == times
+
+
+def test_a_step_begins_when_the_one_before_has_freed_its_memory(monkeypatch):
+  grown = 100 + 2**30
+  in_use, asked = [100, grown, grown, 100], []
+
+  def ask():
+    asked.append(in_use[min(len(asked), len(in_use) - 1)])
+    return types.SimpleNamespace(uordblks=asked[-1])
+
+  monkeypatch.setattr(ctypes, 'CDLL', lambda name: types.SimpleNamespace(
+      malloc_trim=lambda pad: None, mallinfo2=ask))
+  monkeypatch.setattr(cpu, '_use_huge_pages', lambda: None)
+  began = []
+  step = cpu.fit_memory(lambda state, batch: (state, began.append(len(asked))))
+  for _ in range(3):
+    step(1, {'x': np.ones(3)})
+  assert began == [1, 4, 5]
+  in_use.append(grown)  # And it stays: this is in use from now on.
+  start = time.monotonic()
+  step(1, {'x': np.ones(3)})
+  waited = time.monotonic() - start
+  step(1, {'x': np.ones(3)})
+  assert cpu._SCRATCH_SECONDS <= waited < 5 and began[4] == began[3] + 1
