@@ -4,9 +4,8 @@ import contextlib
 import ctypes
 import functools
 import glob
+import math
 import os
-import sys
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -24,8 +23,7 @@ _ACCELERATORS = ('accel[0-9]*', 'vfio/[0-9]*', 'nvidia[0-9]*', 'kfd')
 _ASKING = ('JAX_PLATFORMS', 'JAX_PLATFORM_NAME')
 _ARENA_MAX, _MMAP_MAX, _TRIM_THRESHOLD = -8, -4, -1  # Of malloc.h.
 _HUGE_PAGE, _USE_HUGE_PAGES = 2**21, 14  # Bytes; MADV_HUGEPAGE of mman.h.
-_SCRATCH_SECONDS = 0.05  # In which a step has given back what it computed in,
-_SMALL = 2**26  # but for so many bytes.
+_GAP = 2**26  # Bytes of a free block that matters.
 
 
 def compiler_options(mesh: Mesh, dtype: Any) -> dict[str, Any]:
@@ -90,37 +88,37 @@ def _use_huge_pages() -> None:
 
 
 def fit_memory(step: Callable[..., Any]) -> Callable[..., Any]:
-  """A step of training that does not hold what other steps have used.
+  """A step of training that does not hold what steps of other shapes have used.
 
-  `keep_memory` keeps what they have freed. Blocks of other shapes can't serve a
-  larger step: before the first step of each shape the system gets them back. On
-  CPUs a step also begins only when the one before has freed its scratch memory,
-  which it does a little after its results are there; else it takes as much
-  again, and the heap keeps both. With glibc.
+  `keep_memory` keeps what they have freed, in blocks that a larger step can't
+  use. Before the first step of each shape the system gets it back; and if that
+  one is the largest so far, its block is to serve all others too: blocks that
+  are too small for it are taken, and never used. With glibc.
 
   Args:
     step: of a state and a batch, as `jax.jit` makes it.
   """
   library = ctypes.CDLL(None)
   trim = getattr(library, 'malloc_trim', None)
-  in_use = _counter(library) if jax.default_backend() == 'cpu' else None
   shapes_seen: set[tuple[tuple[int, ...], ...]] = set()
-  quiet = sys.maxsize  # Bytes in use between two steps.
+  largest = 0
 
   def run(state, batch):
-    nonlocal quiet
+    nonlocal largest
     shapes = tuple(np.shape(leaf) for leaf in jax.tree.leaves(batch))
-    if in_use is not None:
-      jax.block_until_ready(state)
-      quiet = _settled(in_use, quiet)
     if shapes in shapes_seen:
       return step(state, batch)
     is_first = not shapes_seen
     shapes_seen.add(shapes)
+    size = sum(map(math.prod, shapes))
     jax.block_until_ready(state)  # A step that runs has not freed its own.
     if trim is not None:
       trim(0)
+      if size > largest:
+        _close_gaps(library)
+        trim(0)
       _use_huge_pages()  # What the heap gave back had them.
+    largest = max(largest, size)
     with progress.busy('compiling the training step', is_logged=is_first):
       return step(state, batch)
 
@@ -136,29 +134,24 @@ class _Heap(ctypes.Structure):
   ))
 
 
-def _counter(library: Any) -> Callable[[], int] | None:
-  """Bytes of the heap that are in use; None: the library does not say."""
+def _close_gaps(library: Any) -> None:
+  """Takes the large free blocks of the heap for ever, and touches none.
+
+  Whatever is taken next lies above. The system has their memory: after a trim
+  they are addresses and no more.
+  """
   ask = getattr(library, 'mallinfo2', None)
   if ask is None:
-    return None
-  ask.restype = _Heap
-  return lambda: int(ask().uordblks)
-
-
-def _settled(in_use: Callable[[], int], before: int) -> int:
-  """Waits for a moment until no more is in use than before a step, or little.
-
-  Args:
-    in_use: bytes.
-    before: bytes that were in use before the last step.
-
-  Returns:
-    Bytes that are in use now.
-  """
-  end = time.monotonic() + _SCRATCH_SECONDS
-  while (now := in_use()) > before + _SMALL and time.monotonic() < end:
-    time.sleep(1e-4)
-  return now
+    return
+  ask.restype, library.malloc.restype = _Heap, ctypes.c_void_p
+  size = ask().fordblks
+  while size >= _GAP:
+    heap = ask().arena
+    block = library.malloc(ctypes.c_size_t(size))
+    if block and ask().arena == heap:
+      continue
+    library.free(ctypes.c_void_p(block))  # There was no such gap.
+    size //= 2
 
 
 @contextlib.contextmanager
