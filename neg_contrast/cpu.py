@@ -6,6 +6,8 @@ import functools
 import glob
 import math
 import os
+import sys
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -24,6 +26,7 @@ _ASKING = ('JAX_PLATFORMS', 'JAX_PLATFORM_NAME')
 _ARENA_MAX, _MMAP_MAX, _TRIM_THRESHOLD = -8, -4, -1  # Of malloc.h.
 _HUGE_PAGE, _USE_HUGE_PAGES = 2**21, 14  # Bytes; MADV_HUGEPAGE of mman.h.
 _GAP = 2**26  # Bytes of a free block that matters.
+_SECONDS = 2.0  # That a step may take to free its memory, once for each shape.
 
 
 def compiler_options(mesh: Mesh, dtype: Any) -> dict[str, Any]:
@@ -101,10 +104,10 @@ def fit_memory(step: Callable[..., Any]) -> Callable[..., Any]:
   library = ctypes.CDLL(None)
   trim = getattr(library, 'malloc_trim', None)
   shapes_seen: set[tuple[tuple[int, ...], ...]] = set()
-  largest = 0
+  largest, quiet = 0, sys.maxsize  # Elements; bytes in use before any step.
 
   def run(state, batch):
-    nonlocal largest
+    nonlocal largest, quiet
     shapes = tuple(np.shape(leaf) for leaf in jax.tree.leaves(batch))
     if shapes in shapes_seen:
       return step(state, batch)
@@ -113,6 +116,7 @@ def fit_memory(step: Callable[..., Any]) -> Callable[..., Any]:
     size = sum(map(math.prod, shapes))
     jax.block_until_ready(state)  # A step that runs has not freed its own.
     if trim is not None:
+      quiet = min(quiet, _settled(library, quiet))
       trim(0)
       if size > largest:
         _close_gaps(library)
@@ -134,24 +138,54 @@ class _Heap(ctypes.Structure):
   ))
 
 
+def _heap(library: Any) -> _Heap | None:
+  """What is said of the heap; None: the library says nothing."""
+  ask = getattr(library, 'mallinfo2', None)
+  if ask is None:
+    return None
+  ask.restype = _Heap
+  found: _Heap = ask()
+  return found
+
+
+def _settled(library: Any, quiet: int) -> int:
+  """Waits until the last step has freed what it computed in.
+
+  It does so a little after its results are there.
+
+  Args:
+    library: of C.
+    quiet: bytes that were in use before any step.
+
+  Returns:
+    Bytes in use.
+  """
+  end = time.monotonic() + _SECONDS
+  while (heap := _heap(library)) is not None:
+    if heap.uordblks < quiet + _GAP or time.monotonic() > end:
+      return int(heap.uordblks)
+    time.sleep(0.001)
+  return quiet
+
+
 def _close_gaps(library: Any) -> None:
   """Takes the large free blocks of the heap for ever, and touches none.
 
   Whatever is taken next lies above. The system has their memory: after a trim
   they are addresses and no more.
   """
-  ask = getattr(library, 'mallinfo2', None)
-  if ask is None:
+  before = _heap(library)
+  if before is None:
     return
-  ask.restype, library.malloc.restype = _Heap, ctypes.c_void_p
-  size = ask().fordblks
-  while size >= _GAP:
-    heap = ask().arena
+  library.malloc.restype = ctypes.c_void_p
+  size = before.fordblks
+  while size >= _GAP and before is not None:
     block = library.malloc(ctypes.c_size_t(size))
-    if block and ask().arena == heap:
-      continue
-    library.free(ctypes.c_void_p(block))  # There was no such gap.
-    size //= 2
+    after = _heap(library)
+    if not block or after is None or after.arena != before.arena:
+      library.free(ctypes.c_void_p(block))  # There was no such gap.
+      size //= 2
+    before = after
 
 
 @contextlib.contextmanager

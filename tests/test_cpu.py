@@ -156,3 +156,25 @@ def test_steps_are_the_same(monkeypatch):
   for size, times in ((3, 2), (3, 2), (4, 4), (3, 4), (2, 5)):
     assert step(1, {'x': np.ones(size)}) == (2, size)
     assert len(trimmed) == times
+
+
+def test_a_new_shape_waits_until_the_last_step_has_freed_its_memory(
+    monkeypatch
+):
+  free, held, asked = 100, 100 + 2**30, []
+
+  def ask():
+    in_use = [free, free, held, held, free, free]
+    asked.append(in_use[min(len(asked), 5)])
+    return types.SimpleNamespace(uordblks=asked[-1], fordblks=0, arena=0)
+
+  trimmed = []
+  library = types.SimpleNamespace(
+      malloc_trim=lambda pad: trimmed.append(len(asked)), mallinfo2=ask,
+      malloc=lambda size: None)
+  monkeypatch.setattr(ctypes, 'CDLL', lambda name: library)
+  monkeypatch.setattr(cpu, '_use_huge_pages', lambda: None)
+  step = cpu.fit_memory(lambda state, batch: (state, 0))
+  for size in (3, 3, 2):
+    step(1, {'x': np.ones(size)})
+  assert trimmed == [1, 2, 5]  # Twice for the largest; not while it is held.
