@@ -32,7 +32,7 @@ def make_whole(file: str, baseline: str) -> ml_collections.ConfigDict:
   config.evaluation.answer_ks = ()
   config.evaluation.depth = 1000
   config.evaluation.eval_steps = 0
-  config.checkpointing.save_steps = 10**6
+  config.checkpointing.save_steps = 20  # Some minutes of a long row.
   return config
 
 
@@ -44,6 +44,7 @@ def make_small(file: str, baseline: str) -> ml_collections.ConfigDict:
     baseline: row that the others are compared to.
   """
   config = make_whole(file, baseline)
+  config.checkpointing.save_steps = 10**6
   config.data.batch_size = 16
   config.model.layers = 2
   config.negatives.miner_steps = 100
