@@ -26,7 +26,7 @@ _ASKING = ('JAX_PLATFORMS', 'JAX_PLATFORM_NAME')
 _ARENA_MAX, _MMAP_MAX, _TRIM_THRESHOLD = -8, -4, -1  # Of malloc.h.
 _HUGE_PAGE, _USE_HUGE_PAGES = 2**21, 14  # Bytes; MADV_HUGEPAGE of mman.h.
 _GAP = 2**26  # Bytes of a free block that matters.
-_SECONDS = 2.0  # That a step may take to free its memory, once for each shape.
+_SECONDS = 0.5  # That a step may take to free its memory.
 
 
 def compiler_options(mesh: Mesh, dtype: Any) -> dict[str, Any]:
@@ -104,19 +104,21 @@ def fit_memory(step: Callable[..., Any]) -> Callable[..., Any]:
   library = ctypes.CDLL(None)
   trim = getattr(library, 'malloc_trim', None)
   shapes_seen: set[tuple[tuple[int, ...], ...]] = set()
-  largest, quiet = 0, sys.maxsize  # Elements; bytes in use before any step.
+  is_cpu = jax.default_backend() == 'cpu'
+  largest, quiet = 0, sys.maxsize  # Elements; bytes in use before a step.
 
   def run(state, batch):
     nonlocal largest, quiet
     shapes = tuple(np.shape(leaf) for leaf in jax.tree.leaves(batch))
+    if is_cpu or shapes not in shapes_seen:
+      jax.block_until_ready(state)  # A step that runs has not freed its own.
+      quiet = _settled(library, quiet)
     if shapes in shapes_seen:
       return step(state, batch)
     is_first = not shapes_seen
     shapes_seen.add(shapes)
     size = sum(map(math.prod, shapes))
-    jax.block_until_ready(state)  # A step that runs has not freed its own.
     if trim is not None:
-      quiet = min(quiet, _settled(library, quiet))
       trim(0)
       if size > largest:
         _close_gaps(library)
@@ -155,7 +157,7 @@ def _settled(library: Any, quiet: int) -> int:
 
   Args:
     library: of C.
-    quiet: bytes that were in use before any step.
+    quiet: bytes that were in use before that step.
 
   Returns:
     Bytes in use.

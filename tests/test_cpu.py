@@ -158,13 +158,13 @@ def test_steps_are_the_same(monkeypatch):
     assert len(trimmed) == times
 
 
-def test_a_new_shape_waits_until_the_last_step_has_freed_its_memory(
+def test_a_step_waits_until_the_last_one_has_freed_its_memory(
     monkeypatch
 ):
   free, held, asked = 100, 100 + 2**30, []
 
   def ask():
-    in_use = [free, free, held, held, free, free]
+    in_use = [free, free, free, held, held, free]
     asked.append(in_use[min(len(asked), 5)])
     return types.SimpleNamespace(uordblks=asked[-1], fordblks=0, arena=0)
 
@@ -177,4 +177,8 @@ def test_a_new_shape_waits_until_the_last_step_has_freed_its_memory(
   step = cpu.fit_memory(lambda state, batch: (state, 0))
   for size in (3, 3, 2):
     step(1, {'x': np.ones(size)})
-  assert trimmed == [1, 2, 5]  # Twice for the largest; not while it is held.
+  assert trimmed == [1, 2, 6]  # Twice for the largest; not while it is held.
+  asked.extend([held] * 3)  # `ask` says free from now on.
+  before = len(asked)
+  step(1, {'x': np.ones(3)})
+  assert len(asked) == before + 1
