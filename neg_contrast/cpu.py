@@ -27,6 +27,7 @@ _ARENA_MAX, _MMAP_MAX, _TRIM_THRESHOLD = -8, -4, -1  # Of malloc.h.
 _HUGE_PAGE, _USE_HUGE_PAGES = 2**21, 14  # Bytes; MADV_HUGEPAGE of mman.h.
 _GAP = 2**26  # Bytes of a free block that matters.
 _SECONDS = 0.5  # That a step may take to free its memory.
+_closed: list[int] = []  # Addresses, see `_close_gaps`.
 
 
 def compiler_options(mesh: Mesh, dtype: Any) -> dict[str, Any]:
@@ -91,12 +92,14 @@ def _use_huge_pages() -> None:
 
 
 def fit_memory(step: Callable[..., Any]) -> Callable[..., Any]:
-  """A step of training that does not hold what steps of other shapes have used.
+  """A step of training that does not hold what other steps have used.
 
   `keep_memory` keeps what they have freed, in blocks that a larger step can't
-  use. Before the first step of each shape the system gets it back; and if that
-  one is the largest so far, its block is to serve all others too: blocks that
-  are too small for it are taken, and never used. With glibc.
+  use. Before the first step of each shape the system gets it back; and where
+  that one is the largest so far, its block is to serve all others too: blocks
+  that are too small for it are taken, and never used. On CPUs no step begins
+  before the last one has freed what it computed in, for it would take as much
+  again. With glibc.
 
   Args:
     step: of a state and a batch, as `jax.jit` makes it.
@@ -110,17 +113,20 @@ def fit_memory(step: Callable[..., Any]) -> Callable[..., Any]:
   def run(state, batch):
     nonlocal largest, quiet
     shapes = tuple(np.shape(leaf) for leaf in jax.tree.leaves(batch))
-    if is_cpu or shapes not in shapes_seen:
+    is_new, is_first = shapes not in shapes_seen, not shapes_seen
+    if is_cpu or is_new:
       jax.block_until_ready(state)  # A step that runs has not freed its own.
+    if is_cpu:
       quiet = _settled(library, quiet)
-    if shapes in shapes_seen:
+    if not is_new:
       return step(state, batch)
-    is_first = not shapes_seen
     shapes_seen.add(shapes)
     size = sum(map(math.prod, shapes))
     if trim is not None:
+      if is_first:
+        _open_gaps(library)  # Of another training.
       trim(0)
-      if size > largest:
+      if is_cpu and size > largest and not is_first:
         _close_gaps(library)
         trim(0)
       _use_huge_pages()  # What the heap gave back had them.
@@ -138,6 +144,11 @@ class _Heap(ctypes.Structure):
       'arena', 'ordblks', 'smblks', 'hblks', 'hblkhd', 'usmblks', 'fsmblks',
       'uordblks', 'fordblks', 'keepcost',
   ))
+
+  @property
+  def size(self) -> int:
+    """Bytes of the heap, and of blocks that have a mapping of their own."""
+    return int(self.arena + self.hblkhd)
 
 
 def _heap(library: Any) -> _Heap | None:
@@ -171,7 +182,7 @@ def _settled(library: Any, quiet: int) -> int:
 
 
 def _close_gaps(library: Any) -> None:
-  """Takes the large free blocks of the heap for ever, and touches none.
+  """Takes the large free blocks of the heap, and touches none.
 
   Whatever is taken next lies above. The system has their memory: after a trim
   they are addresses and no more.
@@ -181,13 +192,22 @@ def _close_gaps(library: Any) -> None:
     return
   library.malloc.restype = ctypes.c_void_p
   size = before.fordblks
-  while size >= _GAP and before is not None:
+  while size >= _GAP:
     block = library.malloc(ctypes.c_size_t(size))
     after = _heap(library)
-    if not block or after is None or after.arena != before.arena:
-      library.free(ctypes.c_void_p(block))  # There was no such gap.
+    if block and after is not None and after.size == before.size:
+      _closed.append(block)
+    else:  # There was no such gap: the block is new, or none.
+      library.free(ctypes.c_void_p(block))
+      library.malloc_trim(0)  # Else the end of the heap looks like a gap.
       size //= 2
-    before = after
+    before = _heap(library) or before
+
+
+def _open_gaps(library: Any) -> None:
+  """Gives back what `_close_gaps` has taken."""
+  while _closed:
+    library.free(ctypes.c_void_p(_closed.pop()))
 
 
 @contextlib.contextmanager

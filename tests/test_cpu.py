@@ -3,6 +3,7 @@ import os
 import pathlib
 import subprocess
 import sys
+import time
 import types
 from unittest import mock
 
@@ -19,6 +20,11 @@ from neg_contrast.settings import config as config_lib
 @pytest.fixture
 def mesh():
   return sharding.make_mesh(config_lib.MeshConfig())
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_closed(monkeypatch):
+  monkeypatch.setattr(cpu, '_closed', [])
 
 
 @pytest.fixture(autouse=True)
@@ -153,32 +159,76 @@ def test_steps_are_the_same(monkeypatch):
       malloc_trim=trimmed.append))
   monkeypatch.setattr(cpu, '_use_huge_pages', lambda: None)
   step = cpu.fit_memory(lambda state, batch: (state + 1, batch['x'].sum()))
-  for size, times in ((3, 2), (3, 2), (4, 4), (3, 4), (2, 5)):
+  for size, times in ((3, 1), (3, 1), (4, 3), (3, 3), (2, 4)):
     assert step(1, {'x': np.ones(size)}) == (2, size)
     assert len(trimmed) == times
 
 
-def test_a_step_waits_until_the_last_one_has_freed_its_memory(
-    monkeypatch
-):
-  free, held, asked = 100, 100 + 2**30, []
+def test_a_step_waits_until_the_last_one_has_freed_its_memory(monkeypatch):
+  free, held = 100, 100 + 2**30
+  in_use, asked, began = [free, free, held, held, free, held, free], [], []
 
   def ask():
-    in_use = [free, free, free, held, held, free]
-    asked.append(in_use[min(len(asked), 5)])
-    return types.SimpleNamespace(uordblks=asked[-1], fordblks=0, arena=0)
+    asked.append(in_use[len(asked)])
+    return cpu._Heap(uordblks=asked[-1])
 
-  trimmed = []
-  library = types.SimpleNamespace(
-      malloc_trim=lambda pad: trimmed.append(len(asked)), mallinfo2=ask,
-      malloc=lambda size: None)
-  monkeypatch.setattr(ctypes, 'CDLL', lambda name: library)
+  monkeypatch.setattr(ctypes, 'CDLL', lambda name: types.SimpleNamespace(
+      malloc_trim=lambda pad: None, mallinfo2=ask))
   monkeypatch.setattr(cpu, '_use_huge_pages', lambda: None)
-  step = cpu.fit_memory(lambda state, batch: (state, 0))
-  for size in (3, 3, 2):
+  step = cpu.fit_memory(lambda state, batch: (state, began.append(len(asked))))
+  for size in (3, 3, 3, 2):  # The last one has another shape.
     step(1, {'x': np.ones(size)})
-  assert trimmed == [1, 2, 6]  # Twice for the largest; not while it is held.
-  asked.extend([held] * 3)  # `ask` says free from now on.
-  before = len(asked)
-  step(1, {'x': np.ones(3)})
-  assert len(asked) == before + 1
+  assert began == [1, 2, 5, 7]
+
+
+def test_what_stays_in_use_is_waited_for_once(monkeypatch):
+  in_use = iter([100, *[100 + 2**30] * 10**5])
+  monkeypatch.setattr(ctypes, 'CDLL', lambda name: types.SimpleNamespace(
+      malloc_trim=lambda pad: None,
+      mallinfo2=lambda: cpu._Heap(uordblks=next(in_use))))
+  monkeypatch.setattr(cpu, '_use_huge_pages', lambda: None)
+  monkeypatch.setattr(cpu, '_SECONDS', 0.2)
+  step, seconds = cpu.fit_memory(lambda state, batch: (state, 0)), []
+  for _ in range(3):
+    start = time.monotonic()
+    step(1, {'x': np.ones(3)})
+    seconds.append(time.monotonic() - start)
+  assert seconds[1] >= 0.2 > max(seconds[0], seconds[2])
+
+
+class Library:
+  """What `_close_gaps` asks of the library of C; one gap of some size."""
+
+  def __init__(self, gap, grows):
+    self.gap, self.grows, self.new, self.sizes = gap, grows, 0, []
+    self.mallinfo2 = lambda: cpu._Heap(
+        fordblks=8 * cpu._GAP, **{grows: self.new} if grows else {})
+    self.malloc, self.free = lambda size: self._malloc(size), self._free
+    self.malloc_trim = lambda pad: None
+
+  def _malloc(self, size):
+    if not self.grows:
+      return None
+    is_gap = size.value <= self.gap
+    self.sizes.append((size.value, is_gap))
+    self.gap -= is_gap * size.value
+    self.new += (not is_gap) * size.value
+    return len(self.sizes)
+
+  def _free(self, address):
+    if address.value:
+      size, is_gap = self.sizes[address.value - 1]
+      self.gap += is_gap * size
+      self.new -= (not is_gap) * size
+
+
+@pytest.mark.parametrize(('gaps', 'grows', 'closed'), [
+    (5, 'arena', 2), (0, 'arena', 0), (0, 'hblkhd', 0), (0, '', 0),
+])
+def test_only_gaps_are_closed(gaps, grows, closed):
+  """Not what malloc adds to the heap, or maps by itself, or refuses."""
+  library = Library(gaps * cpu._GAP, grows)
+  cpu._close_gaps(library)
+  assert (library.gap, library.new, len(cpu._closed)) == (0, 0, closed)
+  cpu._open_gaps(library)
+  assert library.gap == gaps * cpu._GAP and not cpu._closed
