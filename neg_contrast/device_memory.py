@@ -18,9 +18,14 @@ def limit() -> int:
   devices = jax.local_devices()
   stats = devices[0].memory_stats() or {}
   if 'bytes_limit' in stats:
-    return int(_PART * stats['bytes_limit'])
+    return limit_of(stats['bytes_limit'])
   pages = os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE')
   return int(_PART_ON_CPU * pages / len(devices))
+
+
+def limit_of(memory_bytes: int) -> int:
+  """Bytes that a program may take of an accelerator's memory."""
+  return int(_PART * memory_bytes)
 
 
 def free() -> int:

@@ -2,8 +2,9 @@
 
 Other such tests: writing questions (jobs/test_stage1.py), filters by two
 processes (mining/test_interrupted.py), tables of vectors
-(retrieval/test_embeddings.py), preparing (data/test_parallel.py), training
-(jobs/test_train.py, test_hosts.py).
+(retrieval/test_embeddings.py), preparing and tokenizing
+(data/test_parallel.py), refreshes and draws by the model
+(negatives/test_refresh.py), training (jobs/test_train.py, test_hosts.py).
 """
 
 import dataclasses

@@ -3,7 +3,7 @@
     .venv/bin/pip install libtpu
     .venv/bin/python launch/benchmarks/benchmark_questions_on_tpus.py
         [--topologies v3:4x4 v5e:4x4] [--passages 21015324] [--length 160]
-        [--tokens 32]
+        [--tokens 32] [--at_once 0]
 
 Compiles for one device, as each decodes its own passages, the program of
 `models/question_writer.py`: T5 1.1 base in bfloat16, three questions a passage,
@@ -11,7 +11,7 @@ drawn with top-p .95. Prints a markdown table, a row for each slice.
 
 * at once: passages that a device decodes together: what fits beside sources of
   384 tokens and questions of 64, by the writer's own rule; at most its part of
-  a shard of 2,048. Peak: GiB of that, and what the device has.
+  a shard of 2,048; or `--at_once`. Peak: GiB of that, and what the device has.
 * products: floor of a batch of sources of `--length` tokens and questions of
   `--tokens`, by the peak of the matrix units, s.
 * reading: floor of the same by the bandwidth of the memory, s: each token reads
@@ -22,15 +22,13 @@ drawn with top-p .95. Prints a markdown table, a row for each slice.
 
 import argparse
 import functools
-import os
 import pathlib
 import sys
 from typing import Any
 
 import numpy as np
+import tpu_slices
 
-_BANDWIDTH = {'TPU v3': 450e9, 'TPU v5 lite': 819e9, 'TPU v5e': 819e9}
-_OF_HOST = {'TPU v3': 8, 'TPU v5 lite': 4, 'TPU v5e': 4}  # Devices.
 _GIB = 2**30
 _SHARD = 2048
 _SOURCE, _TARGET = 384, 64  # Tokens.
@@ -38,19 +36,10 @@ _SOURCE, _TARGET = 384, 64  # Tokens.
 
 def main() -> None:
   """Compiles and prints."""
-  parser = argparse.ArgumentParser(
-      description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-  )
-  parser.add_argument('--topologies', nargs='+', default=['v3:4x4', 'v5e:4x4'])
-  parser.add_argument('--passages', type=int, default=21_015_324)
-  parser.add_argument('--length', type=int, default=160)
-  parser.add_argument('--tokens', type=int, default=32)
-  args = parser.parse_args()
-  os.environ.update(JAX_PLATFORMS='cpu', TPU_SKIP_MDS_QUERY='1',
-                    TPU_ACCELERATOR_TYPE=args.topologies[0],
-                    TPU_WORKER_HOSTNAMES='localhost',
-                    ALLOW_MULTIPLE_LIBTPU_LOAD='1')
   sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
+  args = tpu_slices.parse(
+      __doc__, passages=21_015_324, length=160, tokens=32, at_once=0
+  )
   print('| slice | at once | peak, GiB | of | products, s | reading, s '
         '| hours |')
   print('|---|' + '---:|' * 6, flush=True)
@@ -59,26 +48,26 @@ def main() -> None:
 
 
 def _row(args: argparse.Namespace, topology: str) -> str:
-  from jax.experimental import topologies
-
-  from neg_contrast import accelerators
+  from neg_contrast import accelerators, device_memory
   from neg_contrast.models import question_writer, t5_config
+  from neg_contrast.training import compile_report
 
-  devices: list[Any] = list(
-      topologies.get_topology_desc(topology, 'tpu').devices)
+  devices = compile_report.devices_of(topology)
+  hosts = len({device.process_index for device in devices})
   kind = devices[0].device_kind
   chip = accelerators.find(kind)
   assert chip is not None
   bytes_of = functools.cache(functools.partial(_bytes, devices[0]))
-  at_once = min(
-      question_writer.that_fit(int(0.9 * chip.memory_bytes), bytes_of),
-      _SHARD // _OF_HOST[kind],
+  at_once = args.at_once or min(
+      question_writer.that_fit(
+          device_memory.limit_of(chip.memory_bytes), bytes_of
+      ), _SHARD * hosts // len(devices),
   )
   peak = bytes_of(at_once)
   products, reading = _floors(
       t5_config.T5_SIZES['t5-v1_1-base'], at_once, args.length, args.tokens
   )
-  floors = products / chip.flops, reading / _BANDWIDTH[kind]
+  floors = products / chip.flops, reading / tpu_slices.BANDWIDTH[kind]
   batches = args.passages / len(devices) / at_once
   return (
       f'| {topology} | {at_once} | {(peak or 0) / _GIB:.1f} '

@@ -22,36 +22,24 @@ approximate search (`approx_max_k`), of the programs of
 """
 
 import argparse
-import os
 import pathlib
 import sys
 from typing import Any
 
 import numpy as np
+import tpu_slices
 
-_BANDWIDTH = {'TPU v3': 450e9, 'TPU v4': 1228e9, 'TPU v5 lite': 819e9,
-              'TPU v5e': 819e9, 'TPU v5': 2765e9, 'TPU v6 lite': 1640e9}
 _GIB, _MIB = 2**30, 2**20
 _TILE = 1024
 
 
 def main() -> None:
   """Compiles and prints."""
-  parser = argparse.ArgumentParser(
-      description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-  )
-  parser.add_argument('--topologies', nargs='+', default=['v3:4x4', 'v5e:4x4'])
-  parser.add_argument('--passages', type=int, default=21_015_324)
-  parser.add_argument('--features', type=int, default=768)
-  parser.add_argument('--queries', type=int, default=58_880)
-  parser.add_argument('--depth', type=int, default=100)
-  parser.add_argument('--recall', type=float, default=0.95)
-  args = parser.parse_args()
-  os.environ.update(JAX_PLATFORMS='cpu', TPU_SKIP_MDS_QUERY='1',
-                    TPU_ACCELERATOR_TYPE=args.topologies[0],
-                    TPU_WORKER_HOSTNAMES='localhost',
-                    ALLOW_MULTIPLE_LIBTPU_LOAD='1')
   sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
+  args = tpu_slices.parse(
+      __doc__, passages=21_015_324, features=768, queries=58_880, depth=100,
+      recall=0.95,
+  )
   print('| slice | table | search | table, GiB | all, GiB | of | products, s '
         '| reading, s | compiler, s | joining, MiB |')
   print('|---|---|---|' + '---:|' * 7, flush=True)
@@ -65,15 +53,12 @@ def _row(
     args: argparse.Namespace, topology: str, dtype: str, recall: float | None
 ) -> str:
   import jax
-  from jax.experimental import topologies
 
   from neg_contrast import accelerators, scoring
   from neg_contrast.retrieval import corpus_blocks, device_scan, mesh_search
+  from neg_contrast.training import compile_report
 
-  cores = {'chip_config_name': 'megacore'} if topology.startswith('v4') else {}
-  devices: list[Any] = list(
-      topologies.get_topology_desc(topology, 'tpu', **cores).devices
-  )
+  devices = compile_report.devices_of(topology)
   mesh, item = device_scan.table_mesh(devices), 4 if dtype == 'float32' else 2
   blocks = corpus_blocks.Blocks(args.passages, mesh_search.rows_of_block(
       4096, args.passages, args.features, recall is not None
@@ -104,7 +89,7 @@ def _row(
       f' | {table / _GIB:.2f} | {peak / _GIB:.2f} '
       f'| {chip.memory_bytes / _GIB:.0f} '
       f'| {floor:.1f} '
-      f'| {tiles * table / _BANDWIDTH[kind]:.2f} '
+      f'| {tiles * table / tpu_slices.BANDWIDTH[kind]:.2f} '
       f'| {"" if estimate < floor else format(estimate, ".1f")} '
       f'| {8 * args.queries * args.depth * len(devices) / _MIB:,.0f} |'
   )

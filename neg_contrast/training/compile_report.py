@@ -66,7 +66,7 @@ def report(
       not fit the mesh, or the step does not fit the memory; says what to
       change.
   """
-  devices = _devices(topology)
+  devices = devices_of(topology)
   config = _resolved(config, devices[0].platform)
   mesh = sharding.make_mesh(config.mesh, devices)
   training = _training(job, config, mesh)
@@ -122,7 +122,7 @@ def prepare(topology: str) -> None:
       os.environ.setdefault(name, value)
 
 
-def _devices(topology: str) -> list[Any]:
+def devices_of(topology: str) -> list[Any]:
   """The devices of a slice, or of this machine.
 
   Raises:
