@@ -16,11 +16,12 @@ from jaxtyping import Int
 from neg_contrast.batches import packed
 from neg_contrast.data import sequences as sequences_lib
 
-# Sizes up to 32 rows are all allowed; above, there are at least 16 an octave:
-# rounding up adds at most 1/16, for few compilations. On SQuAD at batch 64 four
-# sizes come up; with half as many, 2% more would be padding. Large batches are
-# rounded up less, see `round_up_rows`.
-_LADDER_BITS = 5
+# Sizes up to 64 rows are all allowed; above, there are at least 32 an octave:
+# rounding up adds at most 1/32. On SQuAD at batch 64 eight sizes come up; with
+# half as many, 1% more would be padding, as much time in an hour on two cores
+# as compiling the others takes. Large batches are rounded up less, see
+# `round_up_rows`.
+_LADDER_BITS = 6
 
 
 @dataclasses.dataclass(frozen=True)
