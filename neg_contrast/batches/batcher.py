@@ -132,6 +132,7 @@ class Batcher:
     order: step -> `[batch] int`, its examples; None: as `example_numbers`.
     facts: step -> what the log says of a batch beside `BatchStats`.
     augment: changes queries and positives, see `augmentation.Augmentation`.
+    row_multiples: what the rows of a group are filled up to, by tower.
   """
 
   examples: examples_lib.Examples
@@ -156,6 +157,7 @@ class Batcher:
   order: Callable[[int], np.ndarray] | None = None
   facts: Callable[[int], Mapping[str, float]] = lambda step: {}
   augment: Callable[..., sequences_lib.AnySequences] = augmentation.nothing
+  row_multiples: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
   def example_numbers(self, step: int) -> Int[np.ndarray, ' batch']:
     """The examples of a step."""
@@ -170,9 +172,9 @@ class Batcher:
     return functools.lru_cache(self.queue_steps + 1)(order)
 
   def with_fitted_rows(
-      self, longest: Mapping[str, int], even_row_length: int
+      self, longest: Mapping[str, int], even_row_length: int, steps: int
   ) -> 'Batcher':
-    """The same with row lengths that suit the data, see `row_length`.
+    """The same with rows that suit the data, see `row_length`.
 
     A function of seed and settings: they are chosen by the first batches, in
     which any passages of the corpus stand for the negatives.
@@ -180,6 +182,7 @@ class Batcher:
     Args:
       longest: tokens a sequence may have, by tower.
       even_row_length: see `row_length`.
+      steps: of the training.
     """
     size = self.batch_size * (2 + self.negatives) + self.shared
     sampled = [lengths_of(self, step)
@@ -189,11 +192,18 @@ class Batcher:
         'query': [queries for queries, _ in sampled],
         'passage': [passages for _, passages in sampled],
     }
-    return dataclasses.replace(self, row_lengths={
+    row_lengths = {
         tower: row_length_lib.fit_batches(
             batches[tower], self.groups, most, even_row_length
         ) for tower, most in longest.items()
-    })
+    }
+    return dataclasses.replace(
+        self, row_lengths=row_lengths,
+        row_multiples=row_length_lib.fit_multiples(
+            {tower: batches[tower] for tower in longest}, self.groups,
+            row_lengths, steps,
+        ),
+    )
 
   def __call__(self, step: int) -> tuple[Batch, BatchStats]:
     """The batch of a step, as numpy arrays."""
@@ -294,6 +304,7 @@ class Batcher:
         self.groups,
         self.row_lengths[tower],
         slots=-(-most_sequences // self.groups),
+        multiple=self.row_multiples.get(tower, 1),
     )
     return layout, packing.fill(
         layout, *parts, groups=self.held(self.groups)

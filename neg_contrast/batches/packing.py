@@ -90,6 +90,7 @@ def plan(
     groups: int,
     row_length: int,
     slots: int | None = None,
+    multiple: int = 1,
 ) -> Layout:
   """Decides group, row and offset of each sequence.
 
@@ -99,6 +100,8 @@ def plan(
     row_length: tokens a row holds.
     slots: sequences a group can hold, for a static shape; default: as many as
       needed.
+    multiple: that the rows of a group are filled up to, so that fewer numbers
+      of them come up; see `row_length.fit_multiples`.
 
   Returns:
     The layout. Nothing is dropped or cut.
@@ -123,9 +126,8 @@ def plan(
     slot[members] = np.arange(len(members))
     start[members], used = _best_fit(lengths[members], row_length)
     rows = max(rows, used)
-  return Layout(
-      groups, round_up_rows(rows, groups), row_length, slots, group, slot, start
-  )
+  rows = -(-round_up_rows(rows, groups) // multiple) * multiple
+  return Layout(groups, rows, row_length, slots, group, slot, start)
 
 
 def fill(

@@ -59,6 +59,7 @@ class PairBatcher:
     teacher: scores the candidates of some queries; None: there is none.
     start: see `text_pairs.join`.
     augment: changes queries and positives, see `augmentation.Augmentation`.
+    row_multiple: what the rows of a group are filled up to.
   """
 
   examples: examples_lib.Examples
@@ -72,22 +73,31 @@ class PairBatcher:
   teacher: batcher.Teacher | None = None
   start: tuple[int, ...] = ()
   augment: Callable[..., sequences_lib.AnySequences] = augmentation.nothing
+  row_multiple: int = 1
 
   def with_fitted_rows(
-      self, longest: int, even_row_length: int
+      self, longest: int, even_row_length: int, steps: int
   ) -> 'PairBatcher':
-    """The same with a row length that suits the data, see `row_length`.
+    """The same with rows that suit the data, see `row_length`.
 
-    A function of seed and settings: it is chosen by the first batches.
+    A function of seed and settings: they are chosen by the first batches.
 
     Args:
       longest: tokens a pair may have.
       even_row_length: see `row_length`.
+      steps: of the training.
     """
-    steps = row_length_lib.sampled_steps(len(self._lengths(0)))
-    return dataclasses.replace(self, row_length=row_length_lib.fit_batches(
-        list(map(self._lengths, steps)), self.groups, longest, even_row_length
-    ))
+    sampled = list(map(self._lengths, row_length_lib.sampled_steps(
+        len(self._lengths(0))
+    )))
+    length = row_length_lib.fit_batches(
+        sampled, self.groups, longest, even_row_length
+    )
+    return dataclasses.replace(
+        self, row_length=length, row_multiple=row_length_lib.fit_multiples(
+            {'pairs': sampled}, self.groups, {'pairs': length}, steps
+        )['pairs'],
+    )
 
   def _lengths(self, step):
     """Of all pairs of a step."""
@@ -106,7 +116,7 @@ class PairBatcher:
     pairs = text_pairs.join(queries, passages, self.start)
     layout = packing.plan(
         pairs.lengths, self.groups, self.row_length,
-        slots=-(-rows.size // self.groups),
+        slots=-(-rows.size // self.groups), multiple=self.row_multiple,
     )
     slots = np.zeros(rows.shape, np.int32)
     slots[is_candidate] = layout.flat_slot

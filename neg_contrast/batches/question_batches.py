@@ -52,6 +52,7 @@ class QuestionBatcher:
     end_id: what it has to say after the last one.
     seed: of the order of the data.
     held: see `batches.Batcher`; of groups.
+    row_multiple: what the rows of a group are filled up to.
   """
 
   count: int
@@ -64,11 +65,13 @@ class QuestionBatcher:
   end_id: int
   seed: int
   held: Callable[[int], np.ndarray] = np.arange
+  row_multiple: int = 1
 
   def with_fitted_rows(
-      self, longest_source: int, longest_target: int, even_row_length: int
+      self, longest_source: int, longest_target: int, even_row_length: int,
+      steps: int,
   ) -> 'QuestionBatcher':
-    """The same with row lengths that suit the data, see `row_length`.
+    """The same with rows that suit the data, see `row_length`.
 
     A function of seed and settings: they are chosen by the first batches.
 
@@ -76,14 +79,19 @@ class QuestionBatcher:
       longest_source: tokens a source may have.
       longest_target: tokens a target may have.
       even_row_length: see `row_length`.
+      steps: of the training.
     """
-    steps = row_length_lib.sampled_steps(self.batch_size)
+    sampled = list(map(
+        self._lengths, row_length_lib.sampled_steps(self.batch_size)
+    ))
     wide = row_length_lib.fit_batches(
-        list(map(self._lengths, steps)), self.groups, longest_source,
-        even_row_length,
+        sampled, self.groups, longest_source, even_row_length
     )
     return dataclasses.replace(
-        self, row_lengths=row_lengths(wide, longest_source, longest_target)
+        self, row_lengths=row_lengths(wide, longest_source, longest_target),
+        row_multiple=row_length_lib.fit_multiples(
+            {'source': sampled}, self.groups, {'source': wide}, steps
+        )['source'],
     )
 
   def _lengths(self, step):
@@ -114,7 +122,9 @@ class QuestionBatcher:
     # Sources, and questions with their start or end.
     lengths = sources.lengths, questions.lengths + 1
     wide, narrow = self.row_lengths['source'], self.row_lengths['target']
-    layout = packing.plan(self._of_pairs(*lengths), self.groups, wide)
+    layout = packing.plan(
+        self._of_pairs(*lengths), self.groups, wide, multiple=self.row_multiple
+    )
     row, place = np.divmod(layout.start, wide)
     of_targets = dataclasses.replace(
         layout, row_length=narrow,

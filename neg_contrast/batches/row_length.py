@@ -1,4 +1,4 @@
-"""Chooses how many tokens a packed row holds, by the lengths of the data. Pure.
+"""Chooses tokens of packed rows, and how many rows, by the data. Pure.
 
 A token of a transformer layer takes `4 h (2 h + I)` operations in dense
 products, for hidden size h and I features inside the feed-forward block. In
@@ -14,9 +14,14 @@ tokens have to save 10% of the tokens that rows of 256 take; for BERT-base 5%.
 
 Passages of 128 tokens suit rows of 128. Those of SQuAD, 159 on average and 256
 at most, take 7% padding in rows of 256, and 4% in rows of 320.
+
+A training step is compiled once for every number of rows that comes up, of two
+towers for every pair of numbers. A training of few steps fills up to multiples,
+so that few come up: see `fit_multiples`.
 """
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from jaxtyping import Int
@@ -25,6 +30,10 @@ from neg_contrast.batches import packing
 
 _STEP = 64  # Few lengths come up, and tiles of matrix units are filled.
 _BATCHES, _SEQUENCES = 16, 2**15  # Of a sample: 0.2 s for each row length.
+# Tokens of training that take as long as compiling one program: 17,000 to
+# 23,000 for one core and six layers, and millions on accelerators. Rows are the
+# same everywhere, so that runs can be repeated: the least is taken.
+_PROGRAM_TOKENS = 20_000
 
 
 def default(longest: int) -> int:
@@ -73,6 +82,54 @@ def fit_batches(
       length: count for length, count in tokens.items()
       if count <= tokens[usual] and count * length <= tokens[usual] * usual
   }, even_row_length)
+
+
+def fit_multiples(
+    batches: Mapping[str, Sequence[Int[np.ndarray, ' _']]],
+    groups: int,
+    row_lengths: Mapping[str, int],
+    steps: int,
+) -> dict[str, int]:
+  """What numbers of rows are multiples of, for a training to end soonest.
+
+  Larger multiples have more padding, which every step pays for, and fewer
+  numbers of rows, each of which is compiled.
+
+  Args:
+    batches: by tower, lengths of the sequences of each; a sample.
+    groups: that a batch is packed into.
+    row_lengths: tokens a row holds, by tower.
+    steps: of the training.
+
+  Returns:
+    By tower; 1 where steps are many.
+  """
+  needed = {
+      tower: np.array([packing.plan(one, groups, row_lengths[tower]).rows
+                       for one in some[:steps]])
+      for tower, some in batches.items()
+  }
+
+  def cost(multiples):
+    filled = [-(-rows // multiple) * multiple for rows, multiple
+              in zip(needed.values(), multiples, strict=True)]
+    tokens = groups * sum(
+        rows.mean() * row_lengths[tower]
+        for tower, rows in zip(needed, filled, strict=True)
+    )
+    programs = len(set(zip(*filled, strict=True)))
+    return steps * tokens + programs * _PROGRAM_TOKENS, multiples
+
+  choices = [_multiples(rows) for rows in needed.values()]
+  return dict(zip(
+      needed, min(map(cost, itertools.product(*choices)))[1], strict=True
+  ))
+
+
+def _multiples(rows: Int[np.ndarray, ' batches']) -> list[int]:
+  """Parts of slightly more rows than any of a sample has."""
+  most = int(rows.max() + (np.ptp(rows) + 1) // 2)
+  return sorted({-(-most // parts) for parts in range(1, most + 1)})
 
 
 def fit_sequences(

@@ -95,6 +95,7 @@ class GeneratorTraining(run.Training):
       batcher = batcher.with_fitted_rows(
           model.text.passage_length, model.text.question_length,
           model.config.even_row_length,
+          run_settings.total_steps(self._config, len(pairs)),
       )
     self.row_lengths = batcher.row_lengths
     return batcher, len(pairs)

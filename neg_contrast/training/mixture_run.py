@@ -168,9 +168,10 @@ class MixtureTraining(encoder_run.DualEncoderTraining):
     batcher = joined.Joined(parts, numbers).batcher(
         order, [one.name for one in sets]
     )
-    batcher = encoder_run.fitted(batcher, config, self.model)
+    examples = sum(order.sizes)
+    batcher = encoder_run.fitted(batcher, config, self.model, examples)
     self.row_lengths = batcher.row_lengths
-    return batcher, sum(order.sizes)
+    return batcher, examples
 
   @property
   def _tune_queries(self):

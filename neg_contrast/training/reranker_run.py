@@ -33,6 +33,7 @@ from neg_contrast.training import (
   costs,
   encoder_run,
   pooled_run,
+  run_settings,
 )
 from neg_contrast.training import outline as outline_lib
 
@@ -116,7 +117,8 @@ class RerankerTraining(pooled_run.PooledTraining):
     )
     if not self._config.data.row_length:
       batcher = batcher.with_fitted_rows(
-          self.model.longest, self.model.spec.transformer.even_row_length
+          self.model.longest, self.model.spec.transformer.even_row_length,
+          run_settings.total_steps(self._config, len(pairs)),
       )
     self.row_lengths = {'pairs': batcher.row_length}
     return batcher, len(pairs)

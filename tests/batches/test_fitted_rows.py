@@ -6,11 +6,16 @@ import numpy as np
 import pytest
 
 from neg_contrast.batches import batcher as batcher_lib
-from neg_contrast.batches import pair_batches, question_batches
+from neg_contrast.batches import (
+  packing,
+  pair_batches,
+  question_batches,
+  row_length,
+)
 from neg_contrast.data import examples, inputs, sequences
 from tests import tiny
 
-COUNT, BATCH, EVEN = 40, 16, 2304
+COUNT, BATCH, EVEN, MANY = 40, 16, 2304, 10**6
 
 
 def blank(lengths):
@@ -39,11 +44,12 @@ def make_batcher(passages, towers=False, negatives=2):
 ])
 def test_rows_suit_the_passages(passages, chosen):
   batcher = make_batcher(passages)
-  fitted = batcher.with_fitted_rows({'shared': 256}, EVEN)
+  fitted = batcher.with_fitted_rows({'shared': 256}, EVEN, MANY)
   assert fitted.row_lengths == {'shared': chosen}
-  assert fitted == dataclasses.replace(batcher, row_lengths={'shared': chosen})
+  assert fitted == dataclasses.replace(
+      batcher, row_lengths={'shared': chosen}, row_multiples={'shared': 1})
   towers = make_batcher(passages, towers=True).with_fitted_rows(
-      {'query': 64, 'passage': 256}, EVEN)
+      {'query': 64, 'passage': 256}, EVEN, MANY)
   assert towers.row_lengths == {'query': 64, 'passage': chosen}
 
 
@@ -59,7 +65,7 @@ def test_negatives_count():
     lengths = batcher_lib.lengths_of(batcher, 0)[1]
     assert len(lengths) == BATCH * (1 + negatives)
     assert (lengths == 256).any() == (negatives > 0)
-    chosen[negatives] = batcher.with_fitted_rows({'shared': 256}, EVEN)
+    chosen[negatives] = batcher.with_fitted_rows({'shared': 256}, EVEN, MANY)
   assert chosen[0].row_lengths != chosen[3].row_lengths
 
 
@@ -76,8 +82,8 @@ def test_pairs_of_a_query_and_a_passage():
   )
   assert len(batcher._lengths(0)) == 2 * BATCH  # The third is missing.
   assert set(batcher._lengths(0)) == {256}
-  assert batcher.with_fitted_rows(264, EVEN).row_length == 512
-  assert batcher.with_fitted_rows(256, EVEN).row_length == 256
+  assert batcher.with_fitted_rows(264, EVEN, MANY).row_length == 512
+  assert batcher.with_fitted_rows(256, EVEN, MANY).row_length == 256
   longer = dataclasses.replace(batcher, start=(2,))
   assert set(longer._lengths(0)) == {257}
   batch, _ = longer(0)
@@ -121,7 +127,45 @@ def test_sources_and_targets_of_a_generator():
       question_batches.row_lengths(320, 320, 25), 0, 1, 3,
   )
   assert set(batcher._lengths(0)) == {256}
-  fitted = batcher.with_fitted_rows(320, 25, EVEN)
+  fitted = batcher.with_fitted_rows(320, 25, EVEN, MANY)
   assert fitted.row_lengths == {'source': 512, 'target': 40}
   _, stats = fitted(0)
   assert stats.processed_tokens == BATCH // 2 * (512 + 40)
+
+
+def batches_of(rng, sequences, longest):
+  return [rng.integers(1, longest + 1, sequences) for _ in range(16)]
+
+
+def test_few_steps_have_few_numbers_of_rows():
+  """What is compiled is weighed against padding, of both towers together."""
+  rng = np.random.default_rng(0)
+  batches = {'query': batches_of(rng, 8, 32),
+             'passage': batches_of(rng, 64, 64)}
+  lengths = {'query': 64, 'passage': 64}
+
+  def numbers(multiples):
+    """Distinct pairs of numbers of rows, and tokens of a step."""
+    rows = {tower: [packing.plan(
+        one, 1, lengths[tower], multiple=multiples[tower]
+    ).rows for one in some] for tower, some in batches.items()}
+    assert all(number % multiples[tower] == 0
+               for tower, some in rows.items() for number in some)
+    return (len(set(zip(*rows.values(), strict=True))),
+            64 * sum(map(np.mean, rows.values())))
+
+  chosen = {steps: row_length.fit_multiples(batches, 1, lengths, steps)
+            for steps in (16, 60, 10**3, 10**6)}
+  sizes, tokens = zip(*map(numbers, chosen.values()), strict=True)
+  assert chosen[10**6] == {'query': 1, 'passage': 1}
+  assert sizes[0] == 1 < sizes[-1] and sizes[-1] > 8
+  assert sorted(sizes) == list(sizes) and sorted(tokens)[::-1] == list(tokens)
+  assert tokens[1] < 1.25 * tokens[-1]
+
+
+def test_batches_that_never_come_do_not_count():
+  batches = {'pairs': [np.full(count, 64) for count in (3, 9)]}
+  assert row_length.fit_multiples(
+      batches, 1, {'pairs': 64}, 1) == {'pairs': 1}
+  assert row_length.fit_multiples(
+      batches, 1, {'pairs': 64}, 2) == {'pairs': 12}

@@ -161,7 +161,7 @@ def test_held_groups_alone_are_read():
 
 def test_fits_rows_and_fills_the_queue():
   batcher = dataclasses.replace(make_joined(True), queue_steps=2)
-  assert batcher.with_fitted_rows({'shared': 16}, 100).row_lengths
+  assert batcher.with_fitted_rows({'shared': 16}, 100, 9).row_lengths
   batch, _ = batcher(4)
   rows = [batcher.examples.positive_rows[batcher.order(step)]
           for step in (2, 3)]
