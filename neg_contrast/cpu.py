@@ -6,6 +6,7 @@ import functools
 import glob
 import math
 import os
+import pathlib
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -97,9 +98,11 @@ def fit_memory(step: Callable[..., Any]) -> Callable[..., Any]:
   `keep_memory` keeps what they have freed, in blocks that a larger step can't
   use. Before the first step of each shape the system gets it back; and where
   that one is the largest so far, its block is to serve all others too: blocks
-  that are too small for it are taken, and never used. On CPUs no step begins
-  before the last one has freed what it computed in, for it would take as much
-  again. With glibc.
+  that are too small for it are taken, and never used. The same is done where
+  what is taken between two steps, such as a copy of the state that is saved,
+  lies in that block, so that the next step needs another. On CPUs no step
+  begins before the last one has freed what it computed in, for it would take as
+  much again. With glibc.
 
   Args:
     step: of a state and a batch, as `jax.jit` makes it.
@@ -109,16 +112,23 @@ def fit_memory(step: Callable[..., Any]) -> Callable[..., Any]:
   shapes_seen: set[tuple[tuple[int, ...], ...]] = set()
   is_cpu = jax.default_backend() == 'cpu'
   largest, quiet = 0, sys.maxsize  # Elements; bytes in use before a step.
+  is_fitted, most_idle = False, 0  # Bytes that a step leaves behind, unused.
 
   def run(state, batch):
-    nonlocal largest, quiet
+    nonlocal largest, quiet, is_fitted, most_idle
     shapes = tuple(np.shape(leaf) for leaf in jax.tree.leaves(batch))
     is_new, is_first = shapes not in shapes_seen, not shapes_seen
     if is_cpu or is_new:
       jax.block_until_ready(state)  # A step that runs has not freed its own.
+    idle = 0
     if is_cpu:
       quiet = _settled(library, quiet)
-    if not is_new:
+      idle = _resident() - quiet
+    if is_fitted:  # Nothing was left before the last step.
+      most_idle = max(most_idle, idle)
+    is_scattered = not is_first and idle > 1.25 * most_idle + _GAP
+    is_fitted = is_new or is_scattered
+    if not is_fitted:
       return step(state, batch)
     shapes_seen.add(shapes)
     size = sum(map(math.prod, shapes))
@@ -126,11 +136,13 @@ def fit_memory(step: Callable[..., Any]) -> Callable[..., Any]:
       if is_first:
         _open_gaps(library)  # Of another training.
       trim(0)
-      if is_cpu and size > largest and not is_first:
+      if is_cpu and (size > largest or is_scattered) and not is_first:
         _close_gaps(library)
         trim(0)
       _use_huge_pages()  # What the heap gave back had them.
     largest = max(largest, size)
+    if not is_new:
+      return step(state, batch)
     with progress.busy('compiling the training step', is_logged=is_first):
       return step(state, batch)
 
@@ -179,6 +191,15 @@ def _settled(library: Any, quiet: int) -> int:
       return int(heap.uordblks)
     time.sleep(0.001)
   return quiet
+
+
+def _resident() -> int:
+  """Bytes of memory that this process has, files that are mapped left out."""
+  try:
+    pages = pathlib.Path('/proc/self/statm').read_text('ascii').split()
+  except OSError:
+    return 0
+  return (int(pages[1]) - int(pages[2])) * os.sysconf('SC_PAGE_SIZE')
 
 
 def _close_gaps(library: Any) -> None:
