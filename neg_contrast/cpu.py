@@ -28,7 +28,7 @@ _ARENA_MAX, _MMAP_MAX, _TRIM_THRESHOLD = -8, -4, -1  # Of malloc.h.
 _HUGE_PAGE, _USE_HUGE_PAGES = 2**21, 14  # Bytes; MADV_HUGEPAGE of mman.h.
 _GAP = 2**26  # Bytes of a free block that matters.
 _SECONDS = 0.5  # That a step may take to free its memory.
-_closed: list[int] = []  # Addresses, see `_close_gaps`.
+_closed: dict[int, int] = {}  # Address -> bytes, see `_close_gaps`.
 
 
 def compiler_options(mesh: Mesh, dtype: Any) -> dict[str, Any]:
@@ -162,6 +162,11 @@ class _Heap(ctypes.Structure):
     """Bytes of the heap, and of blocks that have a mapping of their own."""
     return int(self.arena + self.hblkhd)
 
+  @property
+  def in_use(self) -> int:
+    """Bytes that were taken, but for gaps that are closed."""
+    return int(self.uordblks) - sum(_closed.values())
+
 
 def _heap(library: Any) -> _Heap | None:
   """What is said of the heap; None: the library says nothing."""
@@ -187,8 +192,8 @@ def _settled(library: Any, quiet: int) -> int:
   """
   end = time.monotonic() + _SECONDS
   while (heap := _heap(library)) is not None:
-    if heap.uordblks < quiet + _GAP or time.monotonic() > end:
-      return int(heap.uordblks)
+    if heap.in_use < quiet + _GAP or time.monotonic() > end:
+      return heap.in_use
     time.sleep(0.001)
   return quiet
 
@@ -217,7 +222,7 @@ def _close_gaps(library: Any) -> None:
     block = library.malloc(ctypes.c_size_t(size))
     after = _heap(library)
     if block and after is not None and after.size == before.size:
-      _closed.append(block)
+      _closed[block] = size
     else:  # There was no such gap: the block is new, or none.
       library.free(ctypes.c_void_p(block))
       library.malloc_trim(0)  # Else the end of the heap looks like a gap.
@@ -228,7 +233,7 @@ def _close_gaps(library: Any) -> None:
 def _open_gaps(library: Any) -> None:
   """Gives back what `_close_gaps` has taken."""
   while _closed:
-    library.free(ctypes.c_void_p(_closed.pop()))
+    library.free(ctypes.c_void_p(_closed.popitem()[0]))
 
 
 @contextlib.contextmanager
