@@ -148,6 +148,13 @@ def _pairs(config: str) -> None:
   test_stage1.make_pairs(runpy.run_path(config)['get_config']())
 
 
+def _halves(folder: str, mined: str) -> None:
+  """The half passages of a folder of data."""
+  from tests.negatives import test_half_table
+
+  test_half_table.make_together(pathlib.Path(folder), mined)
+
+
 def _search_together() -> None:
   """The same bytes, by devices and by cores, as by one process."""
   from neg_contrast.retrieval import mesh_search
@@ -246,7 +253,7 @@ def _count_words(folder: str) -> None:
 TASKS = {'turns': _take_turns, 'refused': _be_refused, 'count': _count_words,
          'save': _save, 'restore': _restore, 'train': _train,
          'hosts': _use_hosts, 'command': _command, 'job': _job,
-         'pairs': _pairs, 'search': _search_together}
+         'pairs': _pairs, 'halves': _halves, 'search': _search_together}
 
 
 def main() -> None:

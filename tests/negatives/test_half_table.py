@@ -1,17 +1,18 @@
 """Half passages are kept by pair, in parts that are made once."""
 
+import re
 import shutil
 
 import numpy as np
 import pytest
 
-from neg_contrast import errors
+from neg_contrast import errors, hosts
 from neg_contrast.artifacts import artifact, folders, plan
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.jobs.common import declared_draws
 from neg_contrast.negatives import half_table, sources
 from neg_contrast.settings import config as config_lib
-from tests import tiny
+from tests import test_hosts, tiny
 
 
 def make_table(folder, **overrides):
@@ -93,6 +94,37 @@ def test_a_lost_part_is_made_again_alone(root, monkeypatch, tmp_path):
   damaged.write_bytes(damaged.read_bytes()[:-1] + b'x')
   with pytest.raises(errors.UserError, match='spans.npy: damaged.*Remove'):
     make_table(root, **overrides).load()
+
+
+def make_together(root, mined):
+  """Makes the table as a process that waits for all before its first part."""
+  write, made = half_table.HalfTable._write, []
+
+  def write_part(self, place, halves):
+    if not made:
+      hosts.meet()
+    made.append(place)
+    write(self, place, halves)
+
+  half_table._PAIRS_AT_ONCE = 7
+  half_table.HalfTable._write = write_part
+  plan.run([make_table(root, negatives__mined_dir=mined)])
+  print('parts', len(made), flush=True)
+
+
+def test_processes_make_the_bytes_of_one(root, monkeypatch, tmp_path):
+  monkeypatch.setattr(half_table, '_PAIRS_AT_ONCE', 7)
+  alone, divided = tmp_path / 'alone', tmp_path / 'divided'
+  plan.run([make_table(root, negatives__mined_dir=str(alone))])
+  told = test_hosts.outputs_of(test_hosts.start(
+      3, 1, ('halves', root, divided)))
+  bytes_in = lambda folder: {
+      path.relative_to(folder): path.read_bytes()
+      for path in folder.rglob('*.npy')}
+  assert bytes_in(alone) == bytes_in(divided)
+  counts = [int(re.search(r'^parts (\d+)$', text, re.M)[1]) for text in told]
+  assert min(counts) > 0  # Each has made some.
+  assert 2 * sum(counts) == len(bytes_in(divided))
 
 
 def test_what_counts_for_identity(root):
