@@ -1,9 +1,13 @@
 """Pairs of synthetic queries as data: each query once, and no set of ids."""
 
+import functools
+import tracemalloc
+
 import numpy as np
 import pytest
 
 from neg_contrast import errors
+from neg_contrast.artifacts import folders, kept_parts
 from neg_contrast.data import (
   pair_files,
   pair_writer,
@@ -102,6 +106,56 @@ def test_an_interruption_loses_one_part(tmp_path, monkeypatch, where, name):
   assert len(calls) == 1 + {'_read': 4, '_sort': 1, '_write_records': 4,
                             'finish': 1}[name]
   assert contents(tmp_path / 'made') == contents(tmp_path / 'whole')
+
+
+def peaks(base, folder, pairs):
+  """Bytes that Python and NumPy hold at most: in what processes divide, while
+  parts are joined, which takes a buffer of 1 MiB, and after that."""
+  begins = range(0, pairs, 20)
+  files = [folder / f'{begin:04d}.jsonl' for begin in begins]
+  for begin, path in zip(begins, files, strict=True):
+    with open(path, 'w') as f:
+      for n in range(begin, begin + 20):
+        synthetic_pairs.write_pair(f, f'what is the name of {n}', f'p{n % 4}')
+  writer = pair_writer.PairWriter(
+      base, [functools.partial(type(path), path) for path in files],
+      lambda name, count: kept_parts.KeptParts(folder / 'parts' / name, count))
+  join, found = writer._join_records, []
+
+  def note():
+    found.append(tracemalloc.get_traced_memory()[1])
+    tracemalloc.reset_peak()
+
+  def join_and_note(*args):
+    made = join(*args)
+    note()
+    return made
+
+  writer._join_records = join_and_note
+  tracemalloc.start()
+  writer.prepare()
+  note()
+  with folders.writing(folder / 'made', manifest := {},
+                       format=prepared_lib.QUERIES) as made:
+    writer.write(made, manifest)
+  note()
+  tracemalloc.stop()
+  assert manifest['counts']['queries'] == pairs
+  return np.array(found)
+
+
+def test_no_object_is_kept_of_a_pair(tmp_path):
+  """At most 66, 97 and 124 bytes of each are held at a time, all in arrays. An
+  id alone has 63 as bytes and 79 as a text, and 8 to 52 more in a list or a
+  set."""
+  base, few = make_base(tmp_path), 1000
+  found = []
+  for pairs in (100, few, 4 * few):  # The first loads what is loaded once.
+    (tmp_path / str(pairs)).mkdir()
+    found.append(peaks(base, tmp_path / str(pairs), pairs))
+  assert (found[2] > 60 * 4 * few).all()  # NumPy's arrays are counted.
+  growth = (found[2] - found[1]) / (3 * few)
+  assert (growth < [75, 110, 150]).all(), growth
 
 
 def test_pairs_that_can_not_be_stored_are_named(tmp_path):
