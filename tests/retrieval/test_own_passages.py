@@ -1,11 +1,13 @@
 """ArguAna in small: queries are passages, and no search finds them.
 
 Whatever searches for the queries of a dataset is here: evaluations of every
-system, weights, mined strategies, early stopping, and draws of passages.
+system, weights, mined strategies, early stopping, draws of passages, and
+trainings by their model as it is.
 """
 
 import types
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -14,6 +16,7 @@ from neg_contrast.artifacts import plan
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import examples
 from neg_contrast.evaluation import fused_systems, judged, trec
+from neg_contrast.losses import table_search
 from neg_contrast.mining import mining_task as task_lib
 from neg_contrast.mining.strategies import (
   bm25_negatives,
@@ -21,12 +24,13 @@ from neg_contrast.mining.strategies import (
   run_negatives,
 )
 from neg_contrast.models import loading
-from neg_contrast.negatives import sources
+from neg_contrast.negatives import refresh, sources
 from neg_contrast.retrieval import (
   bm25_search,
   corpus_vectors,
   hits,
   own_passages,
+  retriever,
 )
 from neg_contrast.settings import config as config_lib
 from neg_contrast.training import encoder_tuning, run_settings, stop_rows
@@ -47,9 +51,9 @@ CONFIG = config_lib.EvaluationConfig(metrics=('accuracy@1',), depth=DEPTH)
 ROWS = np.arange(3, dtype=np.int32)
 
 
-def data_of(folder, **config):
+def data_of(folder, test=JUDGED, **config):
   made = corpora.data_of(folder, corpora.write_beir(
-      folder / 'data', TEXTS, QUERIES, train={'q': {'con1': 1}}, test=JUDGED,
+      folder / 'data', TEXTS, QUERIES, train={'q': {'con1': 1}}, test=test,
       dev=JUDGED), tune_split='dev', **config)
   made.build()
   return made
@@ -176,18 +180,44 @@ def test_early_stopping_does_not_see_them(tmp_path, data, monkeypatch):
   assert measure(data_of(tmp_path, drop_own_passage=False)) == 0
 
 
-def test_none_is_drawn(tmp_path, data):
-  dataset = data.load()
+@pytest.mark.parametrize('name', ['corpus', 'gold', 'sampled', 'retrieved'])
+def test_none_is_drawn(tmp_path, name):
+  """Though they are positives of `q`; and all others are, since two are asked
+  for and no query may have more."""
+  dataset = data_of(
+      tmp_path, {**JUDGED, 'q': dict.fromkeys(('con1', 'pro1', 'pro2'), 1)}
+  ).load()
   pairs = examples.make_examples(
       dataset.prepared, dataset.prepared.judgements('test'))
-  settings = config_lib.NegativesConfig(('corpus:2',))
-  corpus = sources.SOURCES['corpus'](sources.Material(
-      settings, config_lib.LossConfig(), 0, 3, dataset, pairs, None, {},
+  source = sources.make(sources.Material(
+      config_lib.NegativesConfig((f'{name}:2',), hard_percent=0),
+      config_lib.LossConfig(), 0, len(pairs), dataset, pairs, None, {},
       sharding.make_local_mesh(config_lib.MeshConfig()),
       lambda params, rows: None, tmp_path))
+  rows, groups = pairs.query_rows, dataset.prepared.passage_groups
+  table = table_search.Table(
+      jnp.eye(4)[None, None], jnp.array(groups)[None, None])
   for step in range(4):
-    drawn = corpus.draw(step, ROWS, ROWS).rows
-    assert (drawn >= 0).all() and (drawn != OWN[:, None]).all()
+    if source.in_steps:
+      found, numbers = table_search.nearest(
+          jnp.float32(SCORES)[rows], table, jnp.array(source.excluded(rows)), 2)
+      drawn = np.where(numbers >= 0, found, -1)
+    else:
+      source.refresh({'encoder': {}, 'loss': {}}, step)
+      drawn = source.draw(step, np.arange(len(pairs)), rows).rows
+    np.testing.assert_array_equal(
+        np.sort(drawn), np.array([[0, 1], [2, 3], [-1, 3]])[rows])
+
+
+def test_no_refreshed_pool_has_them(tmp_path, data):
+  searcher = refresh.Searcher(
+      retriever.Retriever(
+          test_retriever.settings(DEPTH), data.load(),
+          test_retriever.Given(SCORES, np.eye(4))), data.load(), DEPTH, None)
+  found, scores = searcher(ROWS, np.int32([[3], [1], [1]]))
+  check(found.rows)
+  assert found.rows.tolist() == [[3, 1], [1, 2], [0, 1]]
+  assert scores.tolist() == [[8], [8], [3]]
 
 
 @pytest.mark.parametrize('seed', range(3))
