@@ -192,17 +192,11 @@ class Batcher:
         'query': [queries for queries, _ in sampled],
         'passage': [passages for _, passages in sampled],
     }
-    row_lengths = {
-        tower: row_length_lib.fit_batches(
-            batches[tower], self.groups, most, even_row_length
-        ) for tower, most in longest.items()
-    }
+    row_lengths, row_multiples = row_length_lib.fit_rows(
+        batches, self.groups, longest, even_row_length, steps
+    )
     return dataclasses.replace(
-        self, row_lengths=row_lengths,
-        row_multiples=row_length_lib.fit_multiples(
-            {tower: batches[tower] for tower in longest}, self.groups,
-            row_lengths, steps,
-        ),
+        self, row_lengths=row_lengths, row_multiples=row_multiples
     )
 
   def __call__(self, step: int) -> tuple[Batch, BatchStats]:

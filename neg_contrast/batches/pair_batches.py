@@ -90,13 +90,12 @@ class PairBatcher:
     sampled = list(map(self._lengths, row_length_lib.sampled_steps(
         len(self._lengths(0))
     )))
-    length = row_length_lib.fit_batches(
-        sampled, self.groups, longest, even_row_length
+    lengths, multiples = row_length_lib.fit_rows(
+        {'pairs': sampled}, self.groups, {'pairs': longest}, even_row_length,
+        steps,
     )
     return dataclasses.replace(
-        self, row_length=length, row_multiple=row_length_lib.fit_multiples(
-            {'pairs': sampled}, self.groups, {'pairs': length}, steps
-        )['pairs'],
+        self, row_length=lengths['pairs'], row_multiple=multiples['pairs']
     )
 
   def _lengths(self, step):

@@ -55,6 +55,34 @@ def sampled_steps(sequences: int) -> range:
   return range(max(2, min(_BATCHES, _SEQUENCES // max(1, sequences))))
 
 
+def fit_rows(
+    batches: Mapping[str, Sequence[Int[np.ndarray, ' _']]],
+    groups: int,
+    longest: Mapping[str, int],
+    even_row_length: int,
+    steps: int,
+) -> tuple[dict[str, int], dict[str, int]]:
+  """`fit_batches` and `fit_multiples` for towers.
+
+  Args:
+    batches: lengths of the sequences of each, by tower; a sample.
+    groups: that a batch is packed into.
+    longest: tokens a sequence may have, of the towers there are.
+    even_row_length: E, see above.
+    steps: of the training.
+
+  Returns:
+    Row lengths, and multiples, by tower.
+  """
+  lengths = {
+      tower: fit_batches(batches[tower], groups, most, even_row_length)
+      for tower, most in longest.items()
+  }
+  return lengths, fit_multiples(
+      {tower: batches[tower] for tower in longest}, groups, lengths, steps
+  )
+
+
 def fit_batches(
     batches: Sequence[Int[np.ndarray, ' sequences']],
     groups: int,

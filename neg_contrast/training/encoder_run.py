@@ -131,11 +131,9 @@ class DualEncoderTraining(featured_run.FeaturedTraining):
     return chunk_groups
 
   def _make_batch(self):
-    batcher = self.make_unfitted()
-    examples = len(batcher.examples)
-    batcher = fitted(batcher, self._config, self.model, examples)
+    batcher = fitted(self.make_unfitted(), self._config, self.model)
     self.row_lengths = batcher.row_lengths
-    return batcher, examples
+    return batcher, len(batcher.examples)
 
   def make_unfitted(self) -> batcher_lib.Batcher:
     """Makes batches of the examples, in rows of no special length."""
@@ -329,7 +327,6 @@ def fitted(
     batcher: batcher_lib.Batcher,
     config: run_settings.RunSettings,
     model: loading.Model,
-    examples: int,
 ) -> batcher_lib.Batcher:
   """Makes the same batches in rows that suit the data.
 
@@ -337,13 +334,12 @@ def fitted(
     batcher: of a training.
     config: settings of the run; may set the length of rows.
     model: what is trained.
-    examples: of an epoch.
   """
   if config.data.row_length:
     return batcher
   return batcher.with_fitted_rows(
       longest(config, model.text), model.spec.transformer.even_row_length,
-      run_settings.total_steps(config, examples),
+      run_settings.total_steps(config, len(batcher.examples)),
   )
 
 

@@ -168,10 +168,9 @@ class MixtureTraining(encoder_run.DualEncoderTraining):
     batcher = joined.Joined(parts, numbers).batcher(
         order, [one.name for one in sets]
     )
-    examples = sum(order.sizes)
-    batcher = encoder_run.fitted(batcher, config, self.model, examples)
+    batcher = encoder_run.fitted(batcher, config, self.model)
     self.row_lengths = batcher.row_lengths
-    return batcher, examples
+    return batcher, sum(order.sizes)
 
   @property
   def _tune_queries(self):
