@@ -98,11 +98,12 @@ def fit_memory(step: Callable[..., Any]) -> Callable[..., Any]:
   `keep_memory` keeps what they have freed, in blocks that a larger step can't
   use. Before the first step of each shape the system gets it back; and where
   that one is the largest so far, its block is to serve all others too: blocks
-  that are too small for it are taken, and never used. The same is done where
-  what is taken between two steps, such as a copy of the state that is saved,
-  lies in that block, so that the next step needs another. On CPUs no step
-  begins before the last one has freed what it computed in, for it would take as
-  much again. With glibc.
+  that are too small for it are taken, and never used. What is taken between two
+  steps, such as a copy of the state that is saved, may lie in that block, so
+  that the next step needs another: where more is in use than before, or much
+  more lies idle than a step leaves behind, the system gets it back, too. On
+  CPUs no step begins before the last one has freed what it computed in, for it
+  would take as much again. With glibc.
 
   Args:
     step: of a state and a batch, as `jax.jit` makes it.
@@ -112,35 +113,37 @@ def fit_memory(step: Callable[..., Any]) -> Callable[..., Any]:
   shapes_seen: set[tuple[tuple[int, ...], ...]] = set()
   is_cpu = jax.default_backend() == 'cpu'
   largest, quiet = 0, sys.maxsize  # Elements; bytes in use before a step.
-  is_fitted, most_idle = False, 0  # Bytes that a step leaves behind, unused.
+  fitted, base = 0, 0  # Elements of the last step, if it began with none idle.
+  left: dict[int, int] = {}  # Elements -> bytes idle after such a step.
 
   def run(state, batch):
-    nonlocal largest, quiet, is_fitted, most_idle
+    nonlocal largest, quiet, fitted, base
     shapes = tuple(np.shape(leaf) for leaf in jax.tree.leaves(batch))
+    size = sum(map(math.prod, shapes))
     is_new, is_first = shapes not in shapes_seen, not shapes_seen
+    has_grown = is_scattered = False
     if is_cpu or is_new:
       jax.block_until_ready(state)  # A step that runs has not freed its own.
-    idle = 0
     if is_cpu:
-      quiet = _settled(library, quiet)
-      idle = _resident() - quiet
-    if is_fitted:  # Nothing was left before the last step.
-      most_idle = max(most_idle, idle)
-    is_scattered = not is_first and idle > 1.25 * most_idle + _GAP
-    is_fitted = is_new or is_scattered
-    if not is_fitted:
+      before, quiet = quiet, _settled(library, quiet)
+      idle = max(0, _resident() - quiet - base)
+      if fitted:
+        left[fitted] = idle
+      has_grown = quiet > before + _GAP
+      is_scattered = bool(left) and idle > 1.25 * max(left.values()) + _GAP
+    fitted = 0
+    if not (is_new or has_grown or is_scattered):
       return step(state, batch)
     shapes_seen.add(shapes)
-    size = sum(map(math.prod, shapes))
     if trim is not None:
       if is_first:
         _open_gaps(library)  # Of another training.
       trim(0)
-      if is_cpu and (size > largest or is_scattered) and not is_first:
+      if is_cpu and (is_scattered or size > largest and not is_first):
         _close_gaps(library)
         trim(0)
       _use_huge_pages()  # What the heap gave back had them.
-    largest = max(largest, size)
+    largest, fitted, base = max(largest, size), size, _resident() - quiet
     if not is_new:
       return step(state, batch)
     with progress.busy('compiling the training step', is_logged=is_first):

@@ -30,7 +30,8 @@ class Layout:
 
   Attributes:
     groups: number of groups.
-    rows: rows in each group, a size of the ladder.
+    rows: rows in each group, a size of the ladder that is filled up to the
+      multiple of `plan`.
     row_length: tokens a row holds.
     slots: sequences a group can hold.
     group: `[sequences] int32`.

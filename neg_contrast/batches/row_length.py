@@ -34,6 +34,7 @@ _BATCHES, _SEQUENCES = 16, 2**15  # Of a sample: 0.2 s for each row length.
 # 23,000 for one core and six layers, and millions on accelerators. Rows are the
 # same everywhere, so that runs can be repeated: the least is taken.
 _PROGRAM_TOKENS = 20_000
+_FILLED = 4  # At most this part of a step, if a batch is unlike the sample.
 
 
 def default(longest: int) -> int:
@@ -121,7 +122,8 @@ def fit_multiples(
   """What numbers of rows are multiples of, for a training to end soonest.
 
   Larger multiples have more padding, which every step pays for, and fewer
-  numbers of rows, each of which is compiled.
+  numbers of rows, each of which is compiled. What is added takes memory beyond
+  what `fit_batches` allows, up to a quarter where steps are few.
 
   Args:
     batches: by tower, lengths of the sequences of each; a sample.
@@ -134,7 +136,7 @@ def fit_multiples(
   """
   needed = {
       tower: np.array([packing.plan(one, groups, row_lengths[tower]).rows
-                       for one in some[:steps]])
+                       for one in some[:max(1, steps)]])
       for tower, some in batches.items()
   }
 
@@ -148,16 +150,24 @@ def fit_multiples(
     programs = len(set(zip(*filled, strict=True)))
     return steps * tokens + programs * _PROGRAM_TOKENS, multiples
 
-  choices = [_multiples(rows) for rows in needed.values()]
+  most = sum(rows.max() * row_lengths[tower] for tower, rows in needed.items())
+  choices = [_multiples(rows, int(most) // _FILLED // row_lengths[tower])
+             for tower, rows in needed.items()]
   return dict(zip(
       needed, min(map(cost, itertools.product(*choices)))[1], strict=True
   ))
 
 
-def _multiples(rows: Int[np.ndarray, ' batches']) -> list[int]:
-  """Parts of slightly more rows than any of a sample has."""
+def _multiples(rows: Int[np.ndarray, ' batches'], filled: int) -> list[int]:
+  """Parts of slightly more rows than any of a sample has; 1 is one of them.
+
+  Args:
+    rows: of the batches of a sample.
+    filled: rows that may be added to a batch.
+  """
   most = int(rows.max() + (np.ptp(rows) + 1) // 2)
-  return sorted({-(-most // parts) for parts in range(1, most + 1)})
+  parts = {-(-most // count) for count in range(1, most + 1)}
+  return sorted(one for one in parts if one <= filled + 1)
 
 
 def fit_sequences(

@@ -158,14 +158,14 @@ def test_few_steps_have_few_numbers_of_rows():
             for steps in (16, 60, 10**3, 10**6)}
   sizes, tokens = zip(*map(numbers, chosen.values()), strict=True)
   assert chosen[10**6] == {'query': 1, 'passage': 1}
-  assert sizes[0] == 1 < sizes[-1] and sizes[-1] > 8
+  assert sizes[0] <= 3 and sizes[-1] > 8
   assert sorted(sizes) == list(sizes) and sorted(tokens)[::-1] == list(tokens)
-  assert tokens[1] < 1.25 * tokens[-1]
+  assert tokens[0] < 1.25 * tokens[-1]
 
 
 def test_batches_that_never_come_do_not_count():
-  batches = {'pairs': [np.full(count, 64) for count in (3, 9)]}
+  batches = {'pairs': [np.full(count, 64) for count in (7, 9)]}
   assert row_length.fit_multiples(
       batches, 1, {'pairs': 64}, 1) == {'pairs': 1}
   assert row_length.fit_multiples(
-      batches, 1, {'pairs': 64}, 2) == {'pairs': 12}
+      batches, 1, {'pairs': 64}, 2) == {'pairs': 3}
