@@ -126,6 +126,7 @@ def fit_memory(step: Callable[..., Any]) -> Callable[..., Any]:
       jax.block_until_ready(state)  # A step that runs has not freed its own.
     if is_cpu:
       before, quiet = quiet, _settled(library, quiet)
+    if is_cpu and quiet < sys.maxsize:  # Else the library says nothing.
       idle = max(0, _resident() - quiet - base)
       if fitted:
         left[fitted] = idle

@@ -116,6 +116,20 @@ def test_a_library_without_such_options_is_left_alone(monkeypatch):
   assert asked == ['mallopt']
 
 
+_RESIDENT = """
+resident = int(open('/proc/self/statm').read().split()[1])
+print(resident * os.sysconf('SC_PAGESIZE') // 2**20)
+"""
+
+
+def resident_after(program):
+  """MiB that a program has in the end, as its steps are and with `fit`."""
+  return [int(subprocess.run(
+      [sys.executable, '-c', program + _RESIDENT, how], capture_output=True,
+      text=True, check=True, env={**os.environ, 'XLA_FLAGS': ''}).stdout)
+          for how in ('hold', 'fit')]
+
+
 _GROWING = """
 import os, sys
 os.environ['JAX_PLATFORMS'] = 'cpu'
@@ -135,20 +149,13 @@ if sys.argv[1] == 'fit':
 for mib in (*range(100, 600, 100), *range(100, 600, 100)):  # Again and again.
   for _ in range(2):
     step(None, np.broadcast_to(np.uint8(0), (mib * 2**20,)))
-resident = int(open('/proc/self/statm').read().split()[1])
-print(resident * os.sysconf('SC_PAGESIZE') // 2**20)
 """
 
 
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), 'malloc_trim'),
                     reason='this library of C gives back what it wants to')
 def test_steps_of_other_shapes_do_not_hold_memory():
-  def peak(how):
-    return int(subprocess.run(
-        [sys.executable, '-c', _GROWING, how], capture_output=True, text=True,
-        check=True, env={**os.environ, 'XLA_FLAGS': ''}).stdout)
-
-  held, fits = peak('hold'), peak('fit')
+  held, fits = resident_after(_GROWING)
   assert held > 1400  # The sum of all, and the library.
   assert fits < 900  # The largest, and the library.
 
@@ -174,20 +181,13 @@ for number in range(14):
   step(None, batch)
   if number in (3, 7):  # It lies where the step has computed.
     saved.append(np.empty(80 * 2**20, np.uint8))
-resident = int(open('/proc/self/statm').read().split()[1])
-print(resident * os.sysconf('SC_PAGESIZE') // 2**20)
 """
 
 
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), 'mallinfo2'),
                     reason='this library of C says nothing of its heap')
 def test_what_lies_where_steps_compute_does_not_double_memory():
-  def resident(how):
-    return int(subprocess.run(
-        [sys.executable, '-c', _SCATTERED, how], capture_output=True, text=True,
-        check=True, env={**os.environ, 'XLA_FLAGS': ''}).stdout)
-
-  held, fits = resident('hold'), resident('fit')
+  held, fits = resident_after(_SCATTERED)
   assert held > fits + 200
 
 

@@ -18,9 +18,9 @@ from neg_contrast.data import sequences as sequences_lib
 
 # Sizes up to 64 rows are all allowed; above, there are at least 32 an octave:
 # rounding up adds at most 1/32. On SQuAD at batch 64 eight sizes come up; with
-# half as many, 1% more would be padding, as much time in an hour on two cores
-# as compiling the others takes. Large batches are rounded up less, see
-# `round_up_rows`.
+# half as many, 1% more would be padding; compiling the others takes as long as
+# some steps. Large batches are rounded up less, see `round_up_rows`; trainings
+# of few steps fill up to multiples, see `row_length.fit_multiples`.
 _LADDER_BITS = 6
 
 

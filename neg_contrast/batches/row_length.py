@@ -31,8 +31,8 @@ from neg_contrast.batches import packing
 _STEP = 64  # Few lengths come up, and tiles of matrix units are filled.
 _BATCHES, _SEQUENCES = 16, 2**15  # Of a sample: 0.2 s for each row length.
 # Tokens of training that take as long as compiling one program: 17,000 to
-# 23,000 for one core and six layers, and millions on accelerators. Rows are the
-# same everywhere, so that runs can be repeated: the least is taken.
+# 23,000 were measured for one core and six layers. Accelerators compute more of
+# them meanwhile; rows are the same everywhere, so that runs can be repeated.
 _PROGRAM_TOKENS = 20_000
 _FILLED = 4  # At most this part of a step, if a batch is unlike the sample.
 
