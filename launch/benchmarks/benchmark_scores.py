@@ -107,13 +107,11 @@ def _run_step(args: argparse.Namespace) -> None:
         queries, _DEPTH
     )
   else:
-    corpus = sampled.Corpus(
-        places, places, passages.shape[1],
-        lambda span: passages[span.start : span.stop], 1024, mesh,
+    sampled.draw(
+        mesh_search.MeshSearch(passages, places, mesh), places, places,
+        sampling.mixed(_NEGATIVES, 100), sampling.draw_key(0, 0), queries,
+        np.zeros((len(queries), 1), np.int32), score,
     )
-    sampled.Drawer(
-        sampling.mixed(_NEGATIVES, 100), False, score, 1.0, corpus
-    )(sampling.draw_key(0, 0), queries, np.zeros((len(queries), 1), np.int32))
   made = {'wall': time.monotonic() - began, 'cpu': time.process_time() - cpu}
   (args.workdir / f'{args.step}.json').write_text(
       json.dumps({**made, **memory.end()})

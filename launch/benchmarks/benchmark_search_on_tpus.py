@@ -54,8 +54,13 @@ def _row(
 ) -> str:
   import jax
 
-  from neg_contrast import accelerators, scoring
-  from neg_contrast.retrieval import corpus_blocks, device_scan, mesh_search
+  from neg_contrast import accelerators
+  from neg_contrast.retrieval import (
+    corpus_blocks,
+    device_best,
+    device_scan,
+    mesh_search,
+  )
   from neg_contrast.training import compile_report
 
   devices = compile_report.devices_of(topology)
@@ -64,13 +69,14 @@ def _row(
       4096, args.passages, args.features, recall is not None
   ), len(devices))
   shape = device_scan.part_shape(blocks, args.features, item, 2**50)
-  step = device_scan.make_step(scoring.DUAL, mesh, recall)
+  step = device_scan.make_step(mesh)
   tiles = -(-args.queries // _TILE)
 
   def compiled(tiles: int, shape: tuple[int, ...]) -> Any:
-    return jax.jit(step, donate_argnums=0).lower(*_arguments(
-        mesh, tiles, args.depth, shape, dtype
-    )).compile()
+    return jax.jit(step, donate_argnums=1).lower(
+        device_best.Best(args.depth, recall=recall),
+        *_arguments(mesh, tiles, args.depth, shape, dtype),
+    ).compile()
 
   whole = compiled(tiles, shape).memory_analysis()
   peak = (whole.argument_size_in_bytes + whole.temp_size_in_bytes
@@ -98,7 +104,7 @@ def _row(
 def _arguments(
     mesh: Any, tiles: int, depth: int, shape: tuple[int, ...], dtype: str
 ) -> tuple[Any, ...]:
-  """Shapes in place of arrays: the best so far, queries, vectors and ranks."""
+  """Shapes in place of arrays: the best so far, queries, a part."""
   import jax
   import jax.numpy as jnp
   from jax.sharding import NamedSharding, PartitionSpec
@@ -112,7 +118,7 @@ def _arguments(
   return (
       (like(best, 'float32', split), like(best, 'int32', split)),
       like((tiles, _TILE, shape[3]), 'float32', whole),
-      like(shape, dtype, split), like(shape[:3], 'int32', split),
+      (like(shape, dtype, split), (like(shape[:3], 'int32', split),)),
   )
 
 

@@ -1,11 +1,14 @@
-"""Scores of a corpus on accelerators, over the memory of all of them.
+"""Passes a corpus over the devices of all processes, and folds it.
 
-The table lies there between searches where it takes no more than half of the
-memory that is free; else it passes through once per search, whatever the number
-of queries, and the next part is read while the devices work on one. Tables kept
-as bfloat16 lie there as bfloat16.
+What is made of the passages is a `Fold`: the best of each query
+(`device_best.py`), or negatives drawn by their scores (`negatives/sampled.py`).
 
-A device scores one block of passages against one block of queries at a time: a
+The table lies on the devices between passes where it takes no more than half of
+the memory that is free; else it passes through once for all queries, and the
+next part is read while the devices work on one. Tables kept as bfloat16 lie
+there as bfloat16.
+
+A device folds one block of passages for one tile of queries at a time: a
 program of fixed shapes, so that its numbers do not depend on how many devices
 there are.
 """
@@ -13,95 +16,144 @@ there are.
 import concurrent.futures
 import functools
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
-from jaxtyping import Array, Float, Int
+from jaxtyping import Int
 
-from neg_contrast import device_memory, scoring
-from neg_contrast.retrieval import best_keys, corpus_blocks, vector_table
+from neg_contrast import device_memory
+from neg_contrast.retrieval import corpus_blocks, vector_table
 
-_QUERIES_AT_ONCE = 1024
+PAD = np.iinfo(np.int32).max  # The rank of a place without a passage.
 _PART_BYTES = 2**28  # Of a table that passes through, on a device, twice.
+_PART_BLOCKS = 64  # Of a part, so that short vectors show progress too.
 _AXIS = 'table'
-_NO_RANK = np.iinfo(np.int32).max
 
-Pick = Callable[[Array, int], tuple[Array, Array]]
-"""(`[queries, passages]` scores, k) -> the k highest, and where they are."""
+Part = tuple[Any, tuple[Any, ...]]
+"""(vectors, columns): `[devices, blocks, rows, features]`, and `[devices,
+blocks, rows] int32` each, of which the first has the ranks."""
+
+
+@runtime_checkable
+class Fold(Protocol):
+  """What is kept of a corpus, for each query.
+
+  A pytree, an argument of compiled programs. All methods are pure.
+  """
+
+  def start(self, queries: int) -> Any:
+    """What is kept before any passage: a tree of `[queries, ...]`."""
+    ...
+
+  def add(self, kept: Any, queries: Any, block: Any) -> tuple[Any, Any]:
+    """Takes a block of passages into account.
+
+    Args:
+      kept: of the queries, so far.
+      queries: a tree of `[queries, ...]`.
+      block: `[rows, features]` vectors, and a tuple of `[rows] int32` columns;
+        the ranks come first, ascending, `PAD` where there is no passage.
+
+    Returns:
+      What is kept now, and what is told of this block: a tree of
+      `[queries, ...]`, or None.
+    """
+    ...
+
+  def join(self, kept: Any) -> Any:
+    """What is kept of all: of a tree of `[devices, queries, ...]`."""
+    ...
 
 
 class DeviceScan:
-  """Finds the best passages of queries with the devices of all processes."""
+  """The blocks of a corpus, on the devices of all processes."""
 
   def __init__(
       self,
       vecs: vector_table.Rows,
-      ranks: Int[np.ndarray, ' passages'],
+      columns: Sequence[Int[np.ndarray, ' passages']],
       blocks: corpus_blocks.Blocks,
       devices: Sequence[Any],
-      score: scoring.ScoreFunction,
+      is_for_one: bool = False,
   ):
     """Reads nothing yet.
 
     Args:
       vecs: `[passages, features] float32`.
-      ranks: `[passages] int32`, tie ranks.
+      columns: `[passages] int32` each, what folds are given beside vectors;
+        first their tie ranks, below `PAD`.
       blocks: of the corpus.
       devices: see `corpus_blocks.devices_of`.
-      score: of a query's vectors and a passage's.
+      is_for_one: for one pass, so that nothing stays on the devices.
     """
-    self._vecs, self._ranks, self._blocks = vecs, ranks, blocks
-    self._score, self._mesh = score, table_mesh(devices)
+    self._vecs, self._columns, self._blocks = vecs, columns, blocks
+    self._mesh, self._devices = table_mesh(devices), devices
     self._dtype = vector_table.kept_dtype(vecs)
+    each = blocks.block_rows * vecs.shape[1] * self._dtype.itemsize
     self._shape = part_shape(
-        blocks, vecs.shape[1], self._dtype.itemsize, _PART_BYTES
+        blocks, vecs.shape[1], self._dtype.itemsize,
+        min(_PART_BYTES, _PART_BLOCKS * each),
     )
-    whole = blocks.per_device * blocks.block_rows * (
-        vecs.shape[1] * self._dtype.itemsize
+    self._stays = not is_for_one and (
+        blocks.per_device * each <= device_memory.free() // 2
     )
-    self._stays = whole <= device_memory.free() // 2
-    self._kept: list[tuple[Array, Array]] = []
+    self._kept: list[Part] = []
 
-  def search(
-      self, query_vecs: Float[np.ndarray, 'queries features'], k: int,
-      recall: float | None = None,
-  ) -> np.ndarray:
-    """The keys of the best; see `best_keys`.
-
-    The processes of all devices come here.
+  def fold(
+      self, fold: Fold, queries: Any, at_once: int,
+      on_progress: Callable[[int], None] = lambda passages: None,
+  ) -> tuple[Any, Any]:
+    """Folds all passages; the processes of all devices come here.
 
     Args:
-      query_vecs: `[queries, features] float32`.
-      k: passages wanted of each.
-      recall: part of the best of every block that has to be found; None: all.
+      fold: how.
+      queries: a tree of `[queries, ...]`, the same in all processes.
+      at_once: queries of a tile, at most.
+      on_progress: called with the number of passages that were seen of this
+        process's.
 
     Returns:
-      `[queries, k] int64`, descending.
+      What is kept in the end, a tree of `[queries, ...]`; and what was told of
+      each block of this process in the order of the corpus, a tree of
+      `[blocks, queries, ...]`.
 
     Raises:
       ValueError: a vector is not finite.
     """
-    tiles = _tiles(query_vecs)
-    step, finish = _programs(self._score, self._mesh, recall)
-    queries = _put(tiles, self._mesh, PartitionSpec())
-    shape = (self._blocks.devices, *tiles.shape[:2], k)
-    best = tuple(_put(
-        np.broadcast_to(nothing, shape), self._mesh, PartitionSpec(_AXIS)
-    ) for nothing in (np.float32(-np.inf), np.int32(_NO_RANK)))
-    for part in self._parts():
-      best = jax.block_until_ready(step(best, queries, *part))
-    scores, ranks = (
-        np.asarray(array.addressable_data(0)).reshape(-1, k)[: len(query_vecs)]
-        for array in finish(best)
+    count = len(jax.tree.leaves(queries)[0])
+    size = min(at_once, 1 << (count - 1).bit_length())
+    tiles = jax.tree.map(functools.partial(_tiles, size=size), queries)
+    shape = self._blocks.devices, len(jax.tree.leaves(tiles)[0])
+    step, finish = _programs(self._mesh)
+    kept = jax.tree.map(lambda array: self._put(
+        np.broadcast_to(array, (*shape, *array.shape)), PartitionSpec(_AXIS)
+    ), fold.start(size))
+    tiles = jax.tree.map(lambda a: self._put(a, PartitionSpec()), tiles)
+    told = []
+    for number, part in enumerate(self._parts(), start=1):
+      kept, of_part = jax.block_until_ready(step(fold, kept, tiles, part))
+      told.append(jax.tree.map(_own, of_part))
+      on_progress(self._seen(number))
+    return jax.tree.map(
+        lambda array: _joined(array.addressable_data(0))[:count],
+        finish(fold, kept),
+    ), jax.tree.map(
+        lambda *parts: _in_order(parts, count), *told
     )
-    return np.where(ranks == _NO_RANK, best_keys.NOTHING,
-                    best_keys.keys_of(scores, np.minimum(ranks, _NO_RANK - 1)))
 
-  def _parts(self) -> Iterator[tuple[Array, Array]]:
-    """(vectors, ranks) of all blocks, some of every device at a time."""
+  def _seen(self, parts: int) -> int:
+    """Passages of this process in so many parts."""
+    own = corpus_blocks.own(self._devices)
+    return sum(
+        len(self._blocks.rows_of(block)) for device in own for block in
+        self._blocks.of_devices(range(device, device + 1))[
+            : parts * self._shape[1]]
+    )
+
+  def _parts(self) -> Iterator[Part]:
+    """All blocks, some of every device at a time."""
     if self._kept:
       yield from self._kept
       return
@@ -118,9 +170,9 @@ class DeviceScan:
         yield part
     self._kept = kept
 
-  def _read(self, number: int) -> tuple[Array, Array]:
+  def _read(self, number: int) -> Part:
     """A part, where it belongs; a process reads those of its devices."""
-    own: dict[int, tuple[np.ndarray, np.ndarray]] = {}
+    own: dict[int, list[np.ndarray]] = {}
 
     def of_device(index: tuple[slice, ...], which: int) -> np.ndarray:
       device = index[0].start or 0
@@ -129,33 +181,39 @@ class DeviceScan:
       return own[device][which]
 
     place = NamedSharding(self._mesh, PartitionSpec(_AXIS))
-    vecs, ranks = (
+    vecs, *columns = (
         jax.make_array_from_callback(
             shape, place, functools.partial(of_device, which=which)
-        ) for which, shape in enumerate((self._shape, self._shape[:3]))
+        ) for which, shape in enumerate(
+            [self._shape, *[self._shape[:3]] * len(self._columns)]
+        )
     )
-    return vecs, ranks
+    return vecs, tuple(columns)
 
-  def _read_device(
-      self, device: int, number: int
-  ) -> tuple[np.ndarray, np.ndarray]:
-    """`[1, blocks, rows, features]` vectors and `[1, blocks, rows]` ranks.
+  def _read_device(self, device: int, number: int) -> list[np.ndarray]:
+    """`[1, blocks, rows, features]` vectors, `[1, blocks, rows]` columns.
 
     Within a block the rows stand in the order of their ranks, since `top_k`
     prefers the first of equals.
     """
     _, count, *_ = self._shape
     vecs = np.zeros(self._shape[1:], self._dtype)
-    ranks = np.full(self._shape[1:3], _NO_RANK, np.int32)
+    columns = [np.full(self._shape[1:3], PAD, np.int32) for _ in self._columns]
     own = self._blocks.of_devices(range(device, device + 1))
     for place, block in enumerate(own[number * count : (number + 1) * count]):
       rows = self._blocks.rows_of(block)
-      order = np.argsort(self._ranks[rows.start : rows.stop])
+      order = np.argsort(self._columns[0][rows.start : rows.stop])
       read = vector_table.read(self._vecs, rows)
       vector_table.check_finite(read, 'passage')
       vecs[place, : len(rows)] = read[order]
-      ranks[place, : len(rows)] = self._ranks[rows.start : rows.stop][order]
-    return vecs[None], ranks[None]
+      for made, column in zip(columns, self._columns, strict=True):
+        made[place, : len(rows)] = column[rows.start : rows.stop][order]
+    return [vecs[None], *(column[None] for column in columns)]
+
+  def _put(self, array: np.ndarray, spec: PartitionSpec) -> jax.Array:
+    return jax.make_array_from_callback(
+        array.shape, NamedSharding(self._mesh, spec), lambda index: array[index]
+    )
 
 
 def table_mesh(devices: Sequence[Any]) -> Mesh:
@@ -182,154 +240,88 @@ def part_shape(
 
 
 @functools.lru_cache(maxsize=16)
-def _programs(
-    score: scoring.ScoreFunction, mesh: Mesh, recall: float | None
-) -> tuple[Callable[..., Any], Callable[..., Any]]:
-  """`make_step` and `make_finish`, compiled once a process."""
-  return (jax.jit(make_step(score, mesh, recall), donate_argnums=0),
+def _programs(mesh: Mesh) -> tuple[Callable[..., Any], Callable[..., Any]]:
+  """`make_step` and `make_finish`, compiled once a process and fold."""
+  return (jax.jit(make_step(mesh), donate_argnums=1),
           jax.jit(make_finish(mesh)))
 
 
-def make_step(
-    score: scoring.ScoreFunction, mesh: Mesh, recall: float | None = None
-) -> Callable[..., Any]:
-  """The program that lets a part of the table take part in a search.
+def make_step(mesh: Mesh) -> Callable[..., Any]:
+  """The program that lets a part of the table take part.
 
   Args:
-    score: of a query's vectors and a passage's.
     mesh: see `table_mesh`.
-    recall: see `DeviceScan.search`.
 
   Returns:
-    `((scores, ranks), queries, vecs, ranks) -> (scores, ranks)`: the best so
-    far of every device, `[devices, tiles, queries, k]` float32 and int32,
-    descending; queries `[tiles, queries, features] float32`; vectors and tie
-    ranks of the part as `part_shape`.
+    `(fold, kept, queries, part) -> (kept, told)`: a `Fold`, what is kept of
+    every device, a tree of `[devices, tiles, queries, ...]`; queries, a tree of
+    `[tiles, queries, ...]`; a `Part`; what is told, a tree of
+    `[devices, tiles, blocks, queries, ...]`.
   """
-  pick: Pick = jax.lax.top_k if recall is None else functools.partial(
-      _pick_most, recall
-  )
   split, whole = PartitionSpec(_AXIS), PartitionSpec()
 
-  def step(best, queries, vecs, ranks):
-    add = functools.partial(_add_block, functools.partial(
-        _scores, score
-    ), pick)
+  def step(fold, kept, queries, part):
+    own = jax.tree.map(lambda array: array[0], part)
 
     def tile(args):
-      scores, found, own = args
+      kept, queries = args
       return jax.lax.scan(
-          functools.partial(add, own), (scores, found), (vecs[0], ranks[0])
-      )[0]
+          lambda kept, block: fold.add(kept, queries, block), kept, own
+      )
 
-    scores, found = jax.lax.map(tile, (best[0][0], best[1][0], queries))
-    return scores[None], found[None]
+    made = jax.lax.map(tile, (jax.tree.map(lambda a: a[0], kept), queries))
+    return jax.tree.map(lambda array: array[None], made)
 
   return jax.shard_map(
-      step, mesh=mesh, in_specs=((split, split), whole, split, split),
+      step, mesh=mesh, in_specs=(whole, split, whole, split),
       out_specs=(split, split), check_vma=False,
   )
 
 
 def make_finish(mesh: Mesh) -> Callable[..., Any]:
-  """The program that joins the best of all devices.
+  """The program that joins what all devices have.
 
   Returns:
-    `(scores, ranks) -> (scores, ranks)`: `[devices, tiles, queries, k]` to
-    `[tiles, queries, k]`, which every device has whole.
+    `(fold, kept) -> kept`: `[devices, tiles, queries, ...]` to
+    `[tiles, queries, ...]`, which every device has whole.
   """
   split, whole = PartitionSpec(_AXIS), PartitionSpec()
 
-  def finish(best):
-    def tile(args):
-      scores, ranks = (
-          jnp.moveaxis(jax.lax.all_gather(array, _AXIS), 0, 1).reshape(
-              len(array), -1
-          ) for array in args
-      )
-      return _first(scores, ranks, args[0].shape[1])
-
-    return jax.lax.map(tile, (best[0][0], best[1][0]))
+  def finish(fold, kept):
+    return jax.lax.map(
+        lambda kept: fold.join(jax.tree.map(
+            lambda array: jax.lax.all_gather(array, _AXIS), kept
+        )), jax.tree.map(lambda array: array[0], kept)
+    )
 
   return jax.shard_map(
-      finish, mesh=mesh, in_specs=((split, split),), out_specs=(whole, whole),
+      finish, mesh=mesh, in_specs=(whole, split), out_specs=whole,
       check_vma=False,
   )
 
 
-def _pick_most(
-    recall: float, scores: Float[Array, 'queries passages'], k: int
-) -> tuple[Array, Array]:
-  found, at = jax.lax.approx_max_k(scores, k, recall_target=recall)
-  return found, at
-
-
-def _add_block(
-    score: Callable[[Array, Array], Array],
-    pick: Pick,
-    queries: Float[Array, 'queries query_features'],
-    best: tuple[Array, Array],
-    block: tuple[Array, Array],
-) -> tuple[tuple[Array, Array], None]:
-  """The best of a block and of what was found before."""
-  vecs, ranks = block
-  scores = jnp.where(ranks != _NO_RANK, score(queries, vecs), -jnp.inf)
-
-  def join(best):
-    k = best[0].shape[1]
-    found, at = pick(scores, min(k, scores.shape[1]))
-    own = jnp.where(found > -jnp.inf, ranks[at], _NO_RANK)
-    return _first(jnp.concatenate([best[0], found], axis=1),
-                  jnp.concatenate([best[1], own], axis=1), k)
-
-  is_any_better = jnp.any(scores.max(axis=1) >= best[0][:, -1])
-  return jax.lax.cond(is_any_better, join, lambda best: best, best), None
-
-
-def _first(
-    scores: Float[Array, 'queries some'], ranks: Int[Array, 'queries some'],
-    k: int,
-) -> tuple[Array, Array]:
-  """The k highest scores; of equal ones those of the lowest ranks."""
-  descending, ranks = jax.lax.sort((-scores, ranks), num_keys=2)
-  return -descending[:, :k], ranks[:, :k]
-
-
-def _scores(
-    score: scoring.ScoreFunction,
-    queries: Float[Array, 'queries query_features'],
-    vecs: Array,
-) -> Float[Array, 'queries passages']:
-  """In full float32 precision, of passages in float32 or bfloat16.
-
-  A float32 is the sum of three bfloat16, so the products with a bfloat16 take
-  three passes of a matrix unit, and not the six of two float32.
-  """
-  if vecs.dtype != jnp.bfloat16:
-    return score(queries, vecs)
-  if not score.is_dot:
-    return score(queries, vecs.astype(jnp.float32))
-  total: Any = 0.0
-  for _ in range(3):
-    part = jax.lax.reduce_precision(queries, exponent_bits=8, mantissa_bits=7)
-    queries = queries - part
-    total = total + jnp.einsum(
-        'qd,pd->qp', part.astype(jnp.bfloat16), vecs,
-        preferred_element_type=jnp.float32,
-    )
-  return total
-
-
-def _tiles(query_vecs: np.ndarray) -> np.ndarray:
-  """`[tiles, queries, features]`, filled up with zeros; few shapes."""
-  count, features = query_vecs.shape
-  size = min(_QUERIES_AT_ONCE, 1 << (count - 1).bit_length())
-  tiles = np.zeros((-(-count // size), size, features), np.float32)
-  tiles.reshape(-1, features)[:count] = query_vecs
+def _tiles(array: np.ndarray, size: int) -> np.ndarray:
+  """`[tiles, size, ...]`, filled up with zeros; few shapes."""
+  tiles = np.zeros((-(-len(array) // size), size, *array.shape[1:]),
+                   array.dtype)
+  _joined(tiles)[: len(array)] = array
   return tiles
 
 
-def _put(array: np.ndarray, mesh: Mesh, spec: PartitionSpec) -> Array:
-  return jax.make_array_from_callback(
-      array.shape, NamedSharding(mesh, spec), lambda index: array[index]
-  )
+def _joined(tiles: Any) -> np.ndarray:
+  """`[tiles, size, ...]` to `[tiles * size, ...]`, the same memory."""
+  whole = np.asarray(tiles)
+  return whole.reshape(whole.shape[0] * whole.shape[1], *whole.shape[2:])
+
+
+def _own(array: jax.Array) -> np.ndarray:
+  """What this process's devices have, in their order."""
+  shards = sorted(array.addressable_shards, key=lambda one: one.index[0].start)
+  return np.concatenate([np.asarray(one.data) for one in shards])
+
+
+def _in_order(parts: Sequence[np.ndarray], count: int) -> np.ndarray:
+  """`[devices, tiles, blocks, queries, ...]` to `[blocks, queries, ...]`."""
+  whole = np.moveaxis(np.concatenate(parts, axis=2), 2, 1)
+  devices, blocks, tiles, size, *rest = whole.shape
+  return whole.reshape(devices * blocks, tiles * size, *rest)[:, :count]

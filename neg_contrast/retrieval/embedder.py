@@ -5,6 +5,7 @@ import hashlib
 import pathlib
 from typing import Any
 
+import jax
 import numpy as np
 from jaxtyping import Float, Int
 
@@ -17,6 +18,7 @@ from neg_contrast.models import by_name as model_lib
 from neg_contrast.retrieval import (
   embeddings,
   encoding,
+  passing_vectors,
   text_encoder,
   vector_table,
   vectors,
@@ -171,6 +173,14 @@ class Embedder(vectors.Vectors):
       span: places among the passages.
     """
     return self._encoder.encode('passage', self._texts, self._rows, span=span)
+
+  @property
+  def passing_vecs(self) -> vector_table.Rows:
+    """`[passages, features] float32` for one who reads them once, in order."""
+    return passing_vectors.PassingVectors(
+        self.encode_span, (self.passages, self._encoder.dim), self.block_rows,
+        kept_blocks=1 + jax.local_device_count(),
+    )
 
   @property
   def _texts(self) -> tokenized.TokenizedTexts:

@@ -1,4 +1,4 @@
-"""The best passages of queries, where every vector of a corpus is scored.
+"""A corpus of which every vector is scored: for the best passages, or a draw.
 
 The corpus is read once per search, whatever the number of queries, in blocks
 that lie over all devices of all processes. Ties go to the larger id, as
@@ -8,9 +8,13 @@ too. The bytes are the same for any number of devices and processes.
 On accelerators the devices score (`device_scan.py`), on CPUs the cores of the
 machine do (`host_scan.py`): XLA takes 15 times as long for the products of one
 query there, and sorts where a comparison will do. A backend has one of the two.
+Whatever else is made of all scores, such as draws with the noise of every pair,
+is a fold that devices compute everywhere.
 """
 
 import functools
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from jax.sharding import Mesh
@@ -20,6 +24,7 @@ from neg_contrast import scoring
 from neg_contrast.retrieval import (
   best_keys,
   corpus_blocks,
+  device_best,
   device_scan,
   hits,
   host_scan,
@@ -95,9 +100,9 @@ class MeshSearch:
     if not len(queries) or not self._blocks.count:
       keys = np.full((len(queries), depth), best_keys.NOTHING)
     elif self._is_on_devices:
-      keys = self._on_devices.search(
-          queries, depth, None if exactly else self._recall
-      )
+      keys = device_best.search(self._on_devices, device_best.Best(
+          depth, self._score, None if exactly else self._recall
+      ), queries)
     else:
       keys = self._on_host.search(queries, depth)
     ranks = best_keys.ranks_of(keys)
@@ -106,10 +111,35 @@ class MeshSearch:
         best_keys.scores_of(keys),
     )
 
+  def fold(
+      self,
+      fold: device_scan.Fold,
+      queries: Any,
+      columns: Sequence[Int[np.ndarray, ' passages']] = (),
+      at_once: int = 256,
+      on_progress: Callable[[int], None] = lambda passages: None,
+  ) -> tuple[Any, Any]:
+    """Something else of all passages; see `device_scan.DeviceScan.fold`.
+
+    Args:
+      fold: what.
+      queries: a tree of `[queries, ...]`.
+      columns: `[passages] int32` each, given beside vectors and tie ranks.
+      at_once: queries, at most.
+      on_progress: called with the number of passages of this process.
+
+    Raises:
+      ValueError: a passage's vector is not finite.
+    """
+    return device_scan.DeviceScan(
+        self._vecs, (self._ranks, *columns), self._blocks, self._devices,
+        is_for_one=True,
+    ).fold(fold, queries, at_once, on_progress)
+
   @functools.cached_property
   def _on_devices(self) -> device_scan.DeviceScan:
     return device_scan.DeviceScan(
-        self._vecs, self._ranks, self._blocks, self._devices, self._score
+        self._vecs, (self._ranks,), self._blocks, self._devices
     )
 
   @functools.cached_property

@@ -87,7 +87,7 @@ class PooledTraining(run.Training):
         config.negatives, config.loss, config.seed, config.data.batch_size,
         self._dataset, pairs, self._pool,
         {role: need.load() for role, need in self._given.drawn_from.items()},
-        sharding.make_local_mesh(config.mesh), self._embed, self.workdir,
+        sharding.make_common_mesh(config.mesh), self._embed, self.workdir,
         self.remake, self.code,
     ))
 

@@ -13,9 +13,9 @@ from neg_contrast.jobs.common import settings_of_rooms
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.negatives import sampled, sampling, sources
 from neg_contrast.negatives.sources import sampled_source
+from neg_contrast.retrieval import device_scan, mesh_search, text_encoder
 from neg_contrast.retrieval import embedder as embedder_lib
 from neg_contrast.retrieval import retriever as retriever_lib
-from neg_contrast.retrieval import text_encoder
 from neg_contrast.settings import config as config_lib
 from neg_contrast.training import run_log, state
 from tests import tiny
@@ -93,8 +93,9 @@ def test_negatives_are_those_of_the_sampler(
                 data__groups=4)
   if blocks == 'small':
     features = parts.model.spec.features('passage')
-    monkeypatch.setattr(sampled, '_BLOCK_BYTES', 4 * features * 5)
-    monkeypatch.setattr(sampled, 'EXAMPLES_AT_ONCE', 10)
+    monkeypatch.setattr(mesh_search, '_BLOCK_BYTES', 4 * features * 5)
+    monkeypatch.setattr(device_scan, '_PART_BYTES', 4 * features * 10)
+    monkeypatch.setattr(sampled, '_EXAMPLES_AT_ONCE', 10)
   how = sampling.mixed(7, percent, greedy)
   scores, usable = parts.scores_and_usable()
   count = len(parts.pairs)
@@ -125,6 +126,24 @@ def test_random_negatives_need_no_vectors(tmp_path, monkeypatch):
       sampling.draw_key(parts.config.seed, 0), np.arange(count), scores, usable,
       sampling.mixed(7, 0),
   ).rows)
+
+
+def test_adjusted_draws_are_to_the_bit_those_of_one_device(
+    tmp_path, monkeypatch
+):
+  features = Parts(tmp_path).model.spec.features('passage')
+  monkeypatch.setattr(mesh_search, '_BLOCK_BYTES', 4 * features * 5)
+  monkeypatch.setattr(device_scan, '_PART_BYTES', 4 * features * 10)
+  made = []
+  for devices in (1, 4):
+    parts = Parts(tmp_path / str(devices), loss__adjusted=True,
+                  mesh__data=devices, data__groups=4)
+    parts.negatives.refresh(parts.params, 0)
+    made.append(parts.negatives.draw(
+        0, np.arange(len(parts.pairs)), parts.pairs.query_rows))
+  for name in ('rows', 'log_proposal'):
+    one, four = (getattr(drawn, name) for drawn in made)
+    np.testing.assert_array_equal(one, four)
 
 
 def test_adjusted_draws_tell_their_chance(tmp_path):

@@ -23,11 +23,12 @@ from neg_contrast.negatives import pool as pool_lib
 from neg_contrast.negatives import refresh as refresh_lib
 from neg_contrast.negatives.sources import source
 from neg_contrast.retrieval import embedder as embedder_lib
+from neg_contrast.retrieval import mesh_search, vector_table
 from neg_contrast.settings import config as config_lib
 
 FOLDER = 'sampled'  # Of a workdir.
 FORMAT = folders.Format('sampled negatives', 2)
-_RANDOM_ROWS = 4096  # Of a block without vectors.
+_BLOCK_ROWS = 4096
 
 
 class Sampled(source.Source):
@@ -154,32 +155,28 @@ class Sampled(source.Source):
     count, among = len(pairs), self._material.among
     if among is None:
       among = np.arange(len(prepared.passages), dtype=np.int32)
-    corpus = functools.partial(
-        sampled.Corpus, among, prepared.passage_groups[among],
-        mesh=self._material.mesh,
-    )
+    block_rows = _BLOCK_ROWS
     if embedder is None:
-      score, query_vecs = scoring.DUAL, np.zeros((count, 1), np.float32)
-      passages = corpus(
-          features=1, encode_rows=_RANDOM_ROWS,
-          encode=lambda span: np.zeros((len(span), 1), np.float32),
-      )
+      query_vecs, score = np.zeros((count, 1), np.float32), scoring.DUAL
+      vecs: vector_table.Rows = np.broadcast_to(np.float32(0), (len(among), 1))
     else:
       query_rows, places = np.unique(pairs.query_rows, return_inverse=True)
-      score = embedder.encoder.score
       query_vecs = embedder.query_vecs(query_rows)[places]
-      passages = corpus(
-          features=embedder.encoder.dim, encode_rows=embedder.block_rows,
-          encode=embedder.encode_span,
-      )
-    width = self._sampling.count
-    drawn = sampled.Drawer(
-        self._sampling, self._material.loss.adjusted, score, scale, passages
-    )(
+      vecs, score = embedder.passing_vecs, embedder.encoder.score
+      block_rows = max(1, block_rows // embedder.block_rows) * (
+          embedder.block_rows)
+    drawn = sampled.draw(
+        mesh_search.MeshSearch(
+            vecs, np.arange(len(among), dtype=np.int32), self._material.mesh,
+            block_rows,
+        ),
+        among, prepared.passage_groups[among], self._sampling,
         sampling.draw_key(self._material.seed, step // self.refresh_steps),
-        query_vecs, self.excluded(pairs.query_rows),
+        query_vecs, self.excluded(pairs.query_rows), score, scale,
+        self._material.loss.adjusted,
         progress.Ticker(f'drawing negatives after step {step}', len(among)),
     )
+    width = self._sampling.count
     few = int((drawn['rows'] < 0).any(axis=1).sum())
     if few:
       logging.warning('%d of %d examples have fewer than %d negatives in the '

@@ -61,7 +61,7 @@ class Material:
     pairs: the training examples.
     pool: mined negatives; None: there are none.
     made: what the artifacts that the source needs load as, by role.
-    mesh: this process's devices.
+    mesh: of all processes that train.
     embed: encodes the corpus with the model as it is.
     workdir: of the run.
     remake: (parameters, moment) -> makes the pool again; None: nothing can.
