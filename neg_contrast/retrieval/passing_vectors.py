@@ -19,7 +19,7 @@ class PassingVectors:
       encode: Callable[[range], np.ndarray],
       shape: tuple[int, int],
       block_rows: int,
-      kept_blocks: int = 1,
+      kept_blocks: int = 2,
   ):
     """Makes nothing yet.
 
@@ -27,7 +27,7 @@ class PassingVectors:
       encode: the vectors of whole blocks, `[n, features] float32`.
       shape: (passages, features).
       block_rows: passages of a block.
-      kept_blocks: blocks of which only a part was read, at most; as many as
+      kept_blocks: blocks of which only a part was read, at most; one more than
         there are readers.
     """
     self.shape, self.nbytes = shape, 4 * shape[0] * shape[1]
