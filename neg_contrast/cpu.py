@@ -27,7 +27,8 @@ _ASKING = ('JAX_PLATFORMS', 'JAX_PLATFORM_NAME')
 _ARENA_MAX, _MMAP_MAX, _TRIM_THRESHOLD = -8, -4, -1  # Of malloc.h.
 _HUGE_PAGE, _USE_HUGE_PAGES = 2**21, 14  # Bytes; MADV_HUGEPAGE of mman.h.
 _GAP = 2**26  # Bytes of a free block that matters.
-_SECONDS = 0.5  # That a step may take to free its memory.
+_ALIGNED = 64  # Bytes, as XLA's blocks are.
+_SECONDS = 2.0  # That a step may take to free its memory.
 _closed: dict[int, int] = {}  # Address -> bytes, see `_close_gaps`.
 
 
@@ -101,56 +102,137 @@ def fit_memory(step: Callable[..., Any]) -> Callable[..., Any]:
   that are too small for it are taken, and never used. What is taken between two
   steps, such as a copy of the state that is saved, may lie in that block, so
   that the next step needs another: where more is in use than before, or much
-  more lies idle than a step leaves behind, the system gets it back, too. On
-  CPUs no step begins before the last one has freed what it computed in, for it
-  would take as much again. With glibc.
+  more would lie idle after the next step than a step leaves behind, the system
+  gets it back, too. On CPUs no step begins before the last one has freed what
+  it computed in, for it would take as much again. With glibc.
 
   Args:
     step: of a state and a batch, as `jax.jit` makes it.
   """
-  library = ctypes.CDLL(None)
-  trim = getattr(library, 'malloc_trim', None)
-  shapes_seen: set[tuple[tuple[int, ...], ...]] = set()
-  is_cpu = jax.default_backend() == 'cpu'
-  largest, quiet = 0, sys.maxsize  # Elements; bytes in use before a step.
-  fitted, base = 0, 0  # Elements of the last step, if it began with none idle.
-  left: dict[int, int] = {}  # Elements -> bytes idle after such a step.
+  return _Fitted(step)
 
-  def run(state, batch):
-    nonlocal largest, quiet, fitted, base
+
+class _Fitted:
+  """See `fit_memory`."""
+
+  def __init__(self, step: Callable[..., Any]):
+    """Nothing has run yet."""
+    self._step, self._library = step, ctypes.CDLL(None)
+    self._is_cpu = jax.default_backend() == 'cpu'
+    self._shapes: set[tuple[tuple[int, ...], ...]] = set()
+    self._largest = 0  # Elements of a batch.
+    self._quiet = sys.maxsize  # Bytes in use before a step.
+    self._fitted = 0  # Elements of the last step, if it began with none idle.
+    self._base = 0  # Bytes that were resident then, and in use by nobody.
+    self._left: dict[int, int] = {}  # Elements -> bytes idle after such a step.
+    self._scratch = 0  # Bytes that the largest program computes in.
+    self._is_compiled = False  # By the last step.
+
+  def __call__(self, state: Any, batch: Any) -> Any:
+    """A step."""
     shapes = tuple(np.shape(leaf) for leaf in jax.tree.leaves(batch))
     size = sum(map(math.prod, shapes))
-    is_new, is_first = shapes not in shapes_seen, not shapes_seen
-    has_grown = is_scattered = False
-    if is_cpu or is_new:
+    is_new = shapes not in self._shapes
+    if self._is_cpu or is_new:
       jax.block_until_ready(state)  # A step that runs has not freed its own.
-    if is_cpu:
-      before, quiet = quiet, _settled(library, quiet)
-    if is_cpu and quiet < sys.maxsize:  # Else the library says nothing.
-      idle = max(0, _resident() - quiet - base)
-      if fitted:
-        left[fitted] = idle
-      has_grown = quiet > before + _GAP
-      is_scattered = bool(left) and idle > 1.25 * max(left.values()) + _GAP
-    fitted = 0
-    if not (is_new or has_grown or is_scattered):
-      return step(state, batch)
-    shapes_seen.add(shapes)
-    if trim is not None:
-      if is_first:
-        _open_gaps(library)  # Of another training.
-      trim(0)
-      if is_cpu and (is_scattered or size > largest and not is_first):
-        _close_gaps(library)
-        trim(0)
-      _use_huge_pages()  # What the heap gave back had them.
-    largest, fitted, base = max(largest, size), size, _resident() - quiet
-    if not is_new:
-      return step(state, batch)
-    with progress.busy('compiling the training step', is_logged=is_first):
-      return step(state, batch)
+    is_scattered = self._is_cpu and self._looks_scattered(is_new)
+    self._fitted = 0
+    if not is_new and not is_scattered:
+      return self._step(state, batch)
+    self._give_back(is_scattered or size > self._largest)
+    self._shapes.add(shapes)
+    self._largest, self._fitted = max(self._largest, size), size
+    self._base = _resident() - self._quiet
+    return self._compiled(state, batch) if is_new else self._placed(
+        state, batch)
 
-  return run
+  def _looks_scattered(self, is_new: bool) -> bool:
+    """Whether the next step would take another block than the last one."""
+    before, self._quiet = self._quiet, _settled(self._library, self._quiet)
+    if self._quiet == sys.maxsize:  # The library says nothing.
+      return False
+    idle = max(0, _resident() - self._quiet - self._base)
+    if self._fitted:
+      self._left[self._fitted] = idle
+    was_compiled, self._is_compiled = self._is_compiled, False
+    if is_new or was_compiled or self._quiet > before + _GAP:
+      return not is_new
+    return idle + _missing(self._library, self._scratch) > (
+        1.25 * max(self._left.values(), default=sys.maxsize) + _GAP)
+
+  def _give_back(self, is_closing: bool) -> None:
+    """Gives the system what is idle."""
+    trim = getattr(self._library, 'malloc_trim', None)
+    if trim is None:
+      return
+    if not self._shapes:
+      _open_gaps(self._library)  # Of another training.
+    trim(0)
+    if self._is_cpu and is_closing and self._shapes:
+      _close_gaps(self._library)
+      trim(0)
+    _use_huge_pages()  # What the heap gave back had them.
+
+  def _compiled(self, state, batch):
+    """The first step of a shape."""
+    known = _scratch_of_programs() if self._is_cpu else {}
+    with progress.busy('compiling the training step',
+                       is_logged=len(self._shapes) == 1):
+      made = self._step(state, batch)
+    if self._is_cpu:
+      self._is_compiled = True
+      self._scratch = max([self._scratch, *(
+          size for program, size in _scratch_of_programs().items()
+          if program not in known
+      )])
+    return made
+
+  def _placed(self, state, batch):
+    """A step whose block is to stay as it is for those that come.
+
+    An aligned block is cut from one that is a little larger, and the rest of
+    that may stay in use: such a block holds no second one of its size when it
+    is free. So a free one lies before it, of which it becomes a part; and
+    another before that, where small things have their place.
+    """
+    self._library.malloc.restype = ctypes.c_void_p
+    small, before = (self._library.malloc(ctypes.c_size_t(_GAP // 2))
+                     for _ in range(2))
+    self._library.free(ctypes.c_void_p(small))
+    made = jax.block_until_ready(self._step(state, batch))
+    self._library.free(ctypes.c_void_p(before))
+    return made
+
+
+def _scratch_of_programs() -> dict[Any, int]:
+  """Bytes that each compiled program computes in, one block, by its code."""
+  return {
+      one.fingerprint: one.get_compiled_memory_stats().temp_size_in_bytes
+      for one in jax.local_devices()[0].client.live_executables()
+  }
+
+
+def _missing(library: Any, size: int) -> int:
+  """Bytes that the system would have to give for a block of this size.
+
+  Args:
+    library: of C.
+    size: bytes; nothing is missing of few.
+  """
+  if size < _GAP:
+    return 0
+  block, page = ctypes.c_void_p(), os.sysconf('SC_PAGE_SIZE')
+  if library.posix_memalign(ctypes.byref(block), ctypes.c_size_t(_ALIGNED),
+                            ctypes.c_size_t(size)) or not block.value:
+    return 0
+  is_there = np.ones(size // page - 1, np.uint8)
+  library.mincore(
+      ctypes.c_void_p(-(-block.value // page) * page),
+      ctypes.c_size_t(len(is_there) * page),
+      is_there.ctypes.data_as(ctypes.c_void_p),
+  )
+  library.free(block)
+  return page * int(np.sum(is_there & 1 == 0))
 
 
 class _Heap(ctypes.Structure):

@@ -191,6 +191,40 @@ def test_what_lies_where_steps_compute_does_not_double_memory():
   assert held > fits + 200
 
 
+_ALIGNED = """
+import os
+os.environ['JAX_PLATFORMS'] = 'cpu'
+import jax, jax.numpy as jnp, numpy as np
+from neg_contrast import cpu
+cpu.keep_memory()
+
+@jax.jit
+def step(state, batch):  # It computes in 187 MiB.
+  return state + 1, jnp.sin(jnp.outer(batch, batch)) @ batch[:, None]
+
+step, most = cpu.fit_memory(step), 0
+state, batch, kept = jnp.zeros(4), jnp.ones(7_000), []
+for number in range(9):
+  state, _ = jax.block_until_ready(step(state, batch))
+  if number in (3, 5):
+    kept.append(np.ones(20 * 2**20, np.uint8))
+  resident = int(open('/proc/self/statm').read().split()[1])
+  most = max(most, resident * os.sysconf('SC_PAGESIZE') // 2**20)
+assert most < 520, most  # The library, and what one step computes in.
+"""
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), 'mallinfo2'),
+                    reason='this library of C says nothing of its heap')
+def test_no_step_computes_in_a_second_block():
+  """Where a block lies decides whether it holds the next one: three tries."""
+  for _ in range(3):
+    made = subprocess.run(
+        [sys.executable, '-c', _ALIGNED], capture_output=True, text=True,
+        env={**os.environ, 'XLA_FLAGS': ''})
+    assert not made.returncode, made.stderr
+
+
 def test_gaps_that_are_closed_are_not_in_use(monkeypatch):
   monkeypatch.setattr(cpu, '_closed', {4096: 30, 8192: 12})
   assert cpu._Heap(uordblks=100).in_use == 58
@@ -207,27 +241,31 @@ def test_steps_are_the_same(monkeypatch):
     assert len(trimmed) == times
 
 
+_BLOCKS = {'malloc': lambda size: 0, 'free': lambda address: None}
+
+
 def test_a_step_waits_until_the_last_one_has_freed_its_memory(monkeypatch):
   free, held = 100, 100 + 2**30
-  in_use, asked, began = [free, free, held, held, free, held, free], [], []
+  in_use = [free, free, free, held, held, free, held, free]
+  asked, began = [], []
 
   def ask():
     asked.append(in_use[len(asked)])
     return cpu._Heap(uordblks=asked[-1])
 
   monkeypatch.setattr(ctypes, 'CDLL', lambda name: types.SimpleNamespace(
-      malloc_trim=lambda pad: None, mallinfo2=ask))
+      malloc_trim=lambda pad: None, mallinfo2=ask, **_BLOCKS))
   monkeypatch.setattr(cpu, '_use_huge_pages', lambda: None)
   step = cpu.fit_memory(lambda state, batch: (state, began.append(len(asked))))
   for size in (3, 3, 3, 2):  # The last one has another shape.
     step(1, {'x': np.ones(size)})
-  assert began == [1, 2, 5, 7]
+  assert began == [1, 3, 6, 8]  # The second one closes gaps, and asks too.
 
 
 def test_what_stays_in_use_is_waited_for_once(monkeypatch):
   in_use = iter([100, *[100 + 2**30] * 10**5])
   monkeypatch.setattr(ctypes, 'CDLL', lambda name: types.SimpleNamespace(
-      malloc_trim=lambda pad: None,
+      malloc_trim=lambda pad: None, **_BLOCKS,
       mallinfo2=lambda: cpu._Heap(uordblks=next(in_use))))
   monkeypatch.setattr(cpu, '_use_huge_pages', lambda: None)
   monkeypatch.setattr(cpu, '_SECONDS', 0.2)
