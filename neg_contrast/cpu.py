@@ -175,15 +175,15 @@ class _Fitted:
 
   def _compiled(self, state, batch):
     """The first step of a shape."""
-    known = _scratch_of_programs() if self._is_cpu else {}
+    known = {one.fingerprint for one in _programs()}
     with progress.busy('compiling the training step',
                        is_logged=len(self._shapes) == 1):
       made = self._step(state, batch)
     if self._is_cpu:
       self._is_compiled = True
       self._scratch = max([self._scratch, *(
-          size for program, size in _scratch_of_programs().items()
-          if program not in known
+          one.get_compiled_memory_stats().temp_size_in_bytes
+          for one in _programs() if one.fingerprint not in known
       )])
     return made
 
@@ -204,12 +204,10 @@ class _Fitted:
     return made
 
 
-def _scratch_of_programs() -> dict[Any, int]:
-  """Bytes that each compiled program computes in, one block, by its code."""
-  return {
-      one.fingerprint: one.get_compiled_memory_stats().temp_size_in_bytes
-      for one in jax.local_devices()[0].client.live_executables()
-  }
+def _programs() -> list[Any]:
+  """All that are compiled in this process."""
+  made: list[Any] = jax.local_devices()[0].client.live_executables()
+  return made
 
 
 def _missing(library: Any, size: int) -> int:
