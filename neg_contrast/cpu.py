@@ -175,16 +175,22 @@ class _Fitted:
 
   def _compiled(self, state, batch):
     """The first step of a shape."""
-    known = {one.fingerprint for one in _programs()}
+    known = {one.fingerprint for one in self._programs()}
     with progress.busy('compiling the training step',
                        is_logged=len(self._shapes) == 1):
       made = self._step(state, batch)
-    if self._is_cpu:
-      self._is_compiled = True
-      self._scratch = max([self._scratch, *(
-          one.get_compiled_memory_stats().temp_size_in_bytes
-          for one in _programs() if one.fingerprint not in known
-      )])
+    self._is_compiled = True
+    self._scratch = max([self._scratch, *(
+        one.get_compiled_memory_stats().temp_size_in_bytes
+        for one in self._programs() if one.fingerprint not in known
+    )])
+    return made
+
+  def _programs(self) -> list[Any]:
+    """All that CPUs compute in this process."""
+    if not self._is_cpu:
+      return []
+    made: list[Any] = jax.local_devices()[0].client.live_executables()
     return made
 
   def _placed(self, state, batch):
@@ -202,12 +208,6 @@ class _Fitted:
     made = jax.block_until_ready(self._step(state, batch))
     self._library.free(ctypes.c_void_p(before))
     return made
-
-
-def _programs() -> list[Any]:
-  """All that are compiled in this process."""
-  made: list[Any] = jax.local_devices()[0].client.live_executables()
-  return made
 
 
 def _missing(library: Any, size: int) -> int:
