@@ -1,5 +1,6 @@
 """What makes programs quick on the cores of a machine without accelerators."""
 
+import collections
 import contextlib
 import ctypes
 import functools
@@ -103,8 +104,10 @@ def fit_memory(step: Callable[..., Any]) -> Callable[..., Any]:
   steps, such as a copy of the state that is saved, may lie in that block, so
   that the next step needs another: where more is in use than before, or much
   more would lie idle after the next step than a step leaves behind, the system
-  gets it back, too. On CPUs no step begins before the last one has freed what
-  it computed in, for it would take as much again. With glibc.
+  gets it back, too; and after a step that is compiled, which leaves what the
+  compiler used. On CPUs no step begins before the last one has freed what it
+  computed in, for it would take as much again. Other libraries than glibc
+  decide for themselves.
 
   Args:
     step: of a state and a batch, as `jax.jit` makes it.
@@ -122,11 +125,13 @@ class _Fitted:
     self._shapes: set[tuple[tuple[int, ...], ...]] = set()
     self._largest = 0  # Elements of a batch.
     self._quiet = sys.maxsize  # Bytes in use before a step.
-    self._fitted = 0  # Elements of the last step, if it began with none idle.
-    self._base = 0  # Bytes that were resident then, and in use by nobody.
-    self._left: dict[int, int] = {}  # Elements -> bytes idle after such a step.
+    self._has_grown = False  # These, much more than before the last one.
+    self._base = 0  # Resident bytes not in use, before one with none idle.
+    self._fitted = 0  # Elements of the last step, if it began so.
+    self._idle = 0  # Bytes.
+    self._left: dict[int, int] = {}  # Elements -> those after such a step.
     self._scratch = 0  # Bytes that the largest program computes in.
-    self._is_compiled = False  # By the last step.
+    self._was_compiled = False  # By the last step.
 
   def __call__(self, state: Any, batch: Any) -> Any:
     """A step."""
@@ -135,30 +140,34 @@ class _Fitted:
     is_new = shapes not in self._shapes
     if self._is_cpu or is_new:
       jax.block_until_ready(state)  # A step that runs has not freed its own.
-    is_scattered = self._is_cpu and self._looks_scattered(is_new)
-    self._fitted = 0
+    if self._is_cpu:
+      self._measure()
+    is_scattered = self._is_cpu and not is_new and self._is_scattered()
+    self._fitted, self._was_compiled = 0, False
     if not is_new and not is_scattered:
       return self._step(state, batch)
     self._give_back(is_scattered or size > self._largest)
     self._shapes.add(shapes)
     self._largest, self._fitted = max(self._largest, size), size
     self._base = _resident() - self._quiet
-    return self._compiled(state, batch) if is_new else self._placed(
-        state, batch)
+    return (self._compiled if is_new else self._placed)(state, batch)
 
-  def _looks_scattered(self, is_new: bool) -> bool:
-    """Whether the next step would take another block than the last one."""
+  def _measure(self) -> None:
+    """Waits until the last step has freed its memory, and looks at the heap."""
     before, self._quiet = self._quiet, _settled(self._library, self._quiet)
+    self._has_grown = self._quiet > before + _GAP
+    self._idle = max(0, _resident() - self._quiet - self._base)
+    if self._fitted and not self._was_compiled:
+      self._left[self._fitted] = self._idle
+
+  def _is_scattered(self) -> bool:
+    """Whether the next step would take another block than the last one."""
     if self._quiet == sys.maxsize:  # The library says nothing.
       return False
-    idle = max(0, _resident() - self._quiet - self._base)
-    if self._fitted:
-      self._left[self._fitted] = idle
-    was_compiled, self._is_compiled = self._is_compiled, False
-    if is_new or was_compiled or self._quiet > before + _GAP:
-      return not is_new
-    return idle + _missing(self._library, self._scratch) > (
-        1.25 * max(self._left.values(), default=sys.maxsize) + _GAP)
+    return self._has_grown or self._was_compiled or (
+        self._idle + _missing(self._library, self._scratch)
+        > 1.25 * max(self._left.values(), default=sys.maxsize) + _GAP
+    )
 
   def _give_back(self, is_closing: bool) -> None:
     """Gives the system what is idle."""
@@ -175,15 +184,17 @@ class _Fitted:
 
   def _compiled(self, state, batch):
     """The first step of a shape."""
-    known = {one.fingerprint for one in self._programs()}
+    known = collections.Counter(one.fingerprint for one in self._programs())
     with progress.busy('compiling the training step',
                        is_logged=len(self._shapes) == 1):
       made = self._step(state, batch)
-    self._is_compiled = True
-    self._scratch = max([self._scratch, *(
-        one.get_compiled_memory_stats().temp_size_in_bytes
-        for one in self._programs() if one.fingerprint not in known
-    )])
+    self._was_compiled = True
+    for one in self._programs():
+      if known[one.fingerprint]:  # The same may have been there before.
+        known[one.fingerprint] -= 1
+      else:
+        memory = one.get_compiled_memory_stats()
+        self._scratch = max(self._scratch, memory.temp_size_in_bytes)
     return made
 
   def _programs(self) -> list[Any]:
@@ -196,18 +207,19 @@ class _Fitted:
   def _placed(self, state, batch):
     """A step whose block is to stay as it is for those that come.
 
-    An aligned block is cut from one that is a little larger, and the rest of
-    that may stay in use: such a block holds no second one of its size when it
-    is free. So a free one lies before it, of which it becomes a part; and
-    another before that, where small things have their place.
+    An aligned block is cut from one that is a little larger, and what is left
+    of that may stay in use: such a block, free again, holds no second one of
+    its size. So a free block of 32 MiB is left before it, and the two become
+    one when the step is done. Small things come from another before that.
     """
     self._library.malloc.restype = ctypes.c_void_p
     small, before = (self._library.malloc(ctypes.c_size_t(_GAP // 2))
                      for _ in range(2))
     self._library.free(ctypes.c_void_p(small))
-    made = jax.block_until_ready(self._step(state, batch))
-    self._library.free(ctypes.c_void_p(before))
-    return made
+    try:
+      return jax.block_until_ready(self._step(state, batch))
+    finally:
+      self._library.free(ctypes.c_void_p(before))
 
 
 def _missing(library: Any, size: int) -> int:
@@ -215,7 +227,7 @@ def _missing(library: Any, size: int) -> int:
 
   Args:
     library: of C.
-    size: bytes; nothing is missing of few.
+    size: bytes; below 64 MiB the answer is 0.
   """
   if size < _GAP:
     return 0

@@ -169,6 +169,25 @@ def _search_together() -> None:
     ).search(queries, 9)
     print('found', on_devices, block_rows, test_mesh_search.digest(found),
           flush=True)
+  for is_iid in (False, True):
+    print('drawn', is_iid, draws_digest(mesh, is_iid), flush=True)
+
+
+def draws_digest(mesh: Any, is_iid: bool) -> str:
+  """Of what is drawn of a corpus that lies over a mesh."""
+  from neg_contrast.negatives import sampled, sampling
+  from neg_contrast.retrieval import mesh_search
+  from tests.retrieval import test_mesh_search
+
+  vecs, queries, _ = test_mesh_search.random_vecs()
+  rows = np.arange(len(vecs), dtype=np.int32)
+  drawn = sampled.draw(
+      mesh_search.MeshSearch(vecs, rows, mesh, 64), rows, rows,
+      sampling.mixed(5, 100), sampling.draw_key(0, 0), queries,
+      np.arange(len(queries), dtype=np.int32)[:, None], is_iid=is_iid,
+  )
+  return hashlib.sha256(
+      b''.join(drawn[name].tobytes() for name in sorted(drawn))).hexdigest()
 
 
 def _use_hosts() -> None:

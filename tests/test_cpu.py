@@ -225,6 +225,43 @@ def test_no_step_computes_in_a_second_block():
     assert not made.returncode, made.stderr
 
 
+_MISSING = """
+import ctypes, os
+os.environ['JAX_PLATFORMS'] = 'cpu'
+from neg_contrast import cpu
+cpu.keep_memory()
+library, size = ctypes.CDLL(None), 2 * cpu._GAP
+missing = lambda size: cpu._missing(library, size)
+before = missing(size)
+block = library.malloc(ctypes.c_size_t(size + 2**20))
+ctypes.memset(ctypes.c_void_p(block), 1, size + 2**20)
+library.free(ctypes.c_void_p(block))
+print(before > 0.9 * size, missing(size), missing(2 * size) > 0.9 * size,
+      missing(cpu._GAP - 1))
+"""
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), 'mallinfo2'),
+                    reason='this library of C says nothing of its heap')
+def test_what_is_missing_of_a_block():
+  """All of a new one; nothing of one that was used; half of twice as much."""
+  assert subprocess.run(
+      [sys.executable, '-c', _MISSING], capture_output=True, text=True,
+      check=True).stdout == 'True 0 True 0\n'
+
+
+def test_a_program_that_is_there_twice_is_known(monkeypatch):
+  """As one that a second training reads from where compiled ones are kept."""
+  one = lambda code, size: types.SimpleNamespace(
+      fingerprint=code, get_compiled_memory_stats=lambda: (
+          types.SimpleNamespace(temp_size_in_bytes=size)))
+  programs = [one(b'step', 70), one(b'other', 99)]
+  step = cpu.fit_memory(lambda state, batch: programs.append(one(b'step', 70)))
+  monkeypatch.setattr(type(step), '_programs', lambda self: programs)
+  step(None, {'x': np.ones(3)})
+  assert step._scratch == 70
+
+
 def test_gaps_that_are_closed_are_not_in_use(monkeypatch):
   monkeypatch.setattr(cpu, '_closed', {4096: 30, 8192: 12})
   assert cpu._Heap(uordblks=100).in_use == 58

@@ -316,6 +316,10 @@ def assert_searched_as_by_one(told):
     ).search(queries, 9))
     for text in told:
       assert f'found {on_devices} {block_rows} {alone}' in text
+  for is_iid in (False, True):
+    alone = hosts_worker.draws_digest(test_mesh_search.mesh(), is_iid)
+    for text in told:
+      assert f'drawn {is_iid} {alone}' in text
 
 
 def test_four_processes_train_and_search_as_one(wide, tmp_path):

@@ -108,9 +108,10 @@ def _run_step(args: argparse.Namespace) -> None:
     )
   else:
     sampled.draw(
-        mesh_search.MeshSearch(passages, places, mesh), places, places,
+        mesh_search.MeshSearch(passages, places, mesh, score=score),
+        places, places,
         sampling.mixed(_NEGATIVES, 100), sampling.draw_key(0, 0), queries,
-        np.zeros((len(queries), 1), np.int32), score,
+        np.zeros((len(queries), 1), np.int32),
     )
   made = {'wall': time.monotonic() - began, 'cpu': time.process_time() - cpu}
   (args.workdir / f'{args.step}.json').write_text(

@@ -16,12 +16,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, Key
 
-from neg_contrast import hosts, scoring
+from neg_contrast import scoring
 from neg_contrast.negatives import sampling
 from neg_contrast.retrieval import device_scan, mesh_search
 
 _EXAMPLES_AT_ONCE = 256
-"""Noise takes 64 bytes for each of these and each passage of a block."""
+"""Noise takes 64 bytes for each of these and each passage of a block: 256 MiB
+for blocks of 16,384."""
 
 
 @flax.struct.dataclass
@@ -83,7 +84,6 @@ def draw(
     key: Key[Array, ''],
     query_vecs: Float[np.ndarray, 'examples query_features'],
     excluded: Int[np.ndarray, 'examples some'],
-    score: scoring.ScoreFunction = scoring.DUAL,
     scale: float = 1.0,
     is_iid: bool = False,
     on_progress: Callable[[int], None] = lambda passages: None,
@@ -94,14 +94,13 @@ def draw(
   not depend on devices and processes.
 
   Args:
-    search: of the passages that are drawn from.
+    search: of the passages that are drawn from, by its score.
     rows: `[passages] int32`, theirs in the corpus, ascending.
     groups: `[passages] int32`, equal for equal texts.
     how: many of which kind.
     key: of the epoch, see `sampling.draw_key`.
     query_vecs: `[examples, query_features] float32`.
     excluded: `[examples, some] int32`, groups that are not drawn; -1: none.
-    score: of a query and a passage.
     scale: of scores.
     is_iid: draw with replacement instead, and tell the chance.
     on_progress: called with the number of passages that this process has seen.
@@ -115,8 +114,8 @@ def draw(
   """
   width = max(1, 1 << (excluded.shape[1] - 1).bit_length())  # Few shapes.
   race, totals = search.fold(
-      _Fold(np.asarray(jax.random.key_data(key)), np.float32(scale), score, how,
-            is_iid),
+      _Fold(np.asarray(jax.random.key_data(key)), np.float32(scale),
+            search.score, how, is_iid),
       (np.arange(len(query_vecs), dtype=np.int32), query_vecs,
        np.pad(excluded, ((0, 0), (0, width - excluded.shape[1])),
               constant_values=-1)),
@@ -124,8 +123,10 @@ def draw(
   )
   if not is_iid:
     return {'rows': np.asarray(sampling.finish_race(race, how).rows)}
-  # Sums depend on their order, which is that of the corpus: 4 bytes a block and
+  # Sums depend on their order, which is that of the corpus. 4 bytes a block and
   # example.
-  total = functools.reduce(np.logaddexp, hosts.gather(totals))
-  return {'rows': race.kept.rows,
-          'log_proposal': race.kept.scores - total[:, None]}
+  race = jax.tree.map(jnp.asarray, race.replace(
+      log_total=functools.reduce(np.logaddexp, totals)
+  ))
+  return {'rows': np.asarray(race.kept.rows),
+          'log_proposal': np.asarray(race.log_proposal)}

@@ -5,7 +5,6 @@ import hashlib
 import pathlib
 from typing import Any
 
-import jax
 import numpy as np
 from jaxtyping import Float, Int
 
@@ -176,10 +175,9 @@ class Embedder(vectors.Vectors):
 
   @property
   def passing_vecs(self) -> vector_table.Rows:
-    """`[passages, features] float32` for one who reads them once, in order."""
+    """`[passages, features] float32` that are not kept: read once, in order."""
     return passing_vectors.PassingVectors(
-        self.encode_span, (self.passages, self._encoder.dim), self.block_rows,
-        kept_blocks=1 + jax.local_device_count(),
+        self.encode_span, (self.passages, self._encoder.dim), self.block_rows
     )
 
   @property

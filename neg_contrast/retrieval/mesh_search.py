@@ -16,11 +16,12 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import jax
 import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Float, Int
 
-from neg_contrast import scoring
+from neg_contrast import hosts, scoring
 from neg_contrast.retrieval import (
   best_keys,
   corpus_blocks,
@@ -119,22 +120,40 @@ class MeshSearch:
       at_once: int = 256,
       on_progress: Callable[[int], None] = lambda passages: None,
   ) -> tuple[Any, Any]:
-    """Something else of all passages; see `device_scan.DeviceScan.fold`.
+    """Folds all passages; see `device_scan.DeviceScan.fold`.
 
     Args:
-      fold: what.
+      fold: how; scores are its own.
       queries: a tree of `[queries, ...]`.
       columns: `[passages] int32` each, given beside vectors and tie ranks.
-      at_once: queries, at most.
-      on_progress: called with the number of passages of this process.
+      at_once: queries of a tile, at most.
+      on_progress: called with the number of passages that were seen of this
+        process's.
+
+    Returns:
+      What is kept in the end, a tree of `[queries, ...]`; and what was told of
+      every block, a tree of `[blocks, queries, ...]`.
 
     Raises:
-      ValueError: a passage's vector is not finite.
+      ValueError: a passage's vector is not finite, or there are no passages.
     """
-    return device_scan.DeviceScan(
+    if not self._blocks.count:
+      raise ValueError('there are no passages')
+    kept, told = device_scan.DeviceScan(
         self._vecs, (self._ranks, *columns), self._blocks, self._devices,
         is_for_one=True,
     ).fold(fold, queries, at_once, on_progress)
+    return kept, jax.tree.map(hosts.gather, told) if self._is_shared else told
+
+  @property
+  def score(self) -> scoring.ScoreFunction:
+    """Of a query's vectors and a passage's."""
+    return self._score
+
+  @property
+  def _is_shared(self) -> bool:
+    """Whether other processes search too."""
+    return len(corpus_blocks.own(self._devices)) < len(self._devices)
 
   @functools.cached_property
   def _on_devices(self) -> device_scan.DeviceScan:
@@ -147,7 +166,7 @@ class MeshSearch:
     devices = corpus_blocks.own(self._devices)
     return host_scan.HostScan(
         self._vecs, self._ranks, self._blocks, self._blocks.of_devices(devices),
-        self._score, is_shared=len(devices) < len(self._devices),
+        self._score, is_shared=self._is_shared,
     )
 
   @functools.cached_property

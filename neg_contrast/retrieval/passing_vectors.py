@@ -1,6 +1,5 @@
 """Vectors of a corpus that are made when they are read, and not kept."""
 
-import functools
 from collections.abc import Callable
 
 import numpy as np
@@ -8,10 +7,11 @@ from jaxtyping import Float
 
 
 class PassingVectors:
-  """`vector_table.Rows` for one who reads a corpus once, side by side.
+  """`vector_table.Rows` for those who read each a part of a corpus, in order.
 
   Vectors that are made together depend on each other in the last bits, so whole
-  blocks are made. The last ones are there for who reads a part of a block.
+  blocks are made. What a read leaves of its last block is kept for the one that
+  begins there.
   """
 
   def __init__(
@@ -19,7 +19,6 @@ class PassingVectors:
       encode: Callable[[range], np.ndarray],
       shape: tuple[int, int],
       block_rows: int,
-      kept_blocks: int = 2,
   ):
     """Makes nothing yet.
 
@@ -27,14 +26,10 @@ class PassingVectors:
       encode: the vectors of whole blocks, `[n, features] float32`.
       shape: (passages, features).
       block_rows: passages of a block.
-      kept_blocks: blocks of which only a part was read, at most; one more than
-        there are readers.
     """
     self.shape, self.nbytes = shape, 4 * shape[0] * shape[1]
     self._encode, self._block_rows = encode, block_rows
-    self._block = functools.lru_cache(kept_blocks)(
-        lambda number: encode(self._rows_of(number))
-    )
+    self._rests: dict[int, np.ndarray] = {}  # By their first rows.
 
   def __len__(self) -> int:
     return self.shape[0]
@@ -42,13 +37,13 @@ class PassingVectors:
   def __getitem__(self, rows: slice) -> Float[np.ndarray, 'rows features']:
     """Vectors of adjacent passages."""
     start, stop, _ = rows.indices(len(self))
-    each = self._block_rows
-    if not start % each and (not stop % each or stop == len(self)):
-      return self._encode(range(start, stop))
-    first, last = start // each, max(start, stop - 1) // each
-    made = np.concatenate([self._block(n) for n in range(first, last + 1)])
-    return made[start - first * each : stop - first * each]
-
-  def _rows_of(self, block: int) -> range:
-    first = block * self._block_rows
-    return range(first, min(first + self._block_rows, len(self)))
+    each, count = self._block_rows, max(0, stop - start)
+    made = self._rests.pop(start, np.empty((0, self.shape[1]), np.float32))
+    if len(made) < count:
+      first = start + len(made) if len(made) else start // each * each
+      last = min(-(-stop // each) * each, len(self))
+      more = self._encode(range(first, last))[max(0, start - first):]
+      made = np.concatenate([made, more]) if len(made) else more
+    if count < len(made):
+      self._rests[start + count] = made[count:]
+    return made[:count]

@@ -8,7 +8,7 @@ from neg_contrast.retrieval import passing_vectors, vector_table
 VECS = np.arange(46, dtype=np.float32).reshape(23, 2)
 
 
-def make(kept_blocks=2):
+def make():
   """Of blocks of five, and what was encoded so far."""
   spans = []
 
@@ -18,7 +18,7 @@ def make(kept_blocks=2):
     return VECS[span.start : span.stop]
 
   return passing_vectors.PassingVectors(
-      encode, VECS.shape, 5, kept_blocks), spans
+      encode, VECS.shape, 5), spans
 
 
 @pytest.mark.parametrize('size', [3, 5, 7, 10, 23])
@@ -39,11 +39,15 @@ def test_whole_blocks_are_not_kept():
   assert spans == [range(5, 15)] * 2
 
 
-def test_readers_side_by_side_have_a_block_each():
-  vecs, spans = make(kept_blocks=3)
-  for at in (0, 2, 4):
-    for first in (0, 10):
-      np.testing.assert_array_equal(
-          vecs[first + at : first + at + 2], VECS[first + at : first + at + 2])
-  assert sorted({span.start for span in spans}) == [0, 5, 10, 15]
-  assert len(spans) == 4
+@pytest.mark.parametrize('size', [1, 2, 3, 7, 9])
+def test_readers_side_by_side_share_an_edge_at_most(size):
+  """Three of them, in turns, as devices read their parts of a corpus."""
+  vecs, spans = make()
+  edges, read = [0, 8, 16, 23], {}
+  for turn in range(8):
+    for first, last in zip(edges, edges[1:], strict=False):
+      start, stop = (min(first + n * size, last) for n in (turn, turn + 1))
+      read[start, stop] = vecs[start:stop]
+  for (start, stop), found in read.items():
+    np.testing.assert_array_equal(found, VECS[start:stop])
+  assert sum(map(len, spans)) <= 23 + 2 * 5  # A block for each edge.

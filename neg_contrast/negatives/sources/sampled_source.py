@@ -28,7 +28,7 @@ from neg_contrast.settings import config as config_lib
 
 FOLDER = 'sampled'  # Of a workdir.
 FORMAT = folders.Format('sampled negatives', 2)
-_BLOCK_ROWS = 4096
+_BLOCK_ROWS, _MOST_ROWS = 4096, 16_384
 
 
 class Sampled(source.Source):
@@ -163,16 +163,16 @@ class Sampled(source.Source):
       query_rows, places = np.unique(pairs.query_rows, return_inverse=True)
       query_vecs = embedder.query_vecs(query_rows)[places]
       vecs, score = embedder.passing_vecs, embedder.encoder.score
-      block_rows = max(1, block_rows // embedder.block_rows) * (
-          embedder.block_rows)
+      each = embedder.block_rows  # Of encoding; whole ones, if they are small.
+      block_rows = max(block_rows // each * each, min(each, _MOST_ROWS))
     drawn = sampled.draw(
         mesh_search.MeshSearch(
             vecs, np.arange(len(among), dtype=np.int32), self._material.mesh,
-            block_rows,
+            block_rows, score,
         ),
         among, prepared.passage_groups[among], self._sampling,
         sampling.draw_key(self._material.seed, step // self.refresh_steps),
-        query_vecs, self.excluded(pairs.query_rows), score, scale,
+        query_vecs, self.excluded(pairs.query_rows), scale,
         self._material.loss.adjusted,
         progress.Ticker(f'drawing negatives after step {step}', len(among)),
     )

@@ -61,7 +61,8 @@ class Material:
     pairs: the training examples.
     pool: mined negatives; None: there are none.
     made: what the artifacts that the source needs load as, by role.
-    mesh: of all processes that train.
+    mesh: over which a corpus is divided; that of all processes where they
+      train together.
     embed: encodes the corpus with the model as it is.
     workdir: of the run.
     remake: (parameters, moment) -> makes the pool again; None: nothing can.
