@@ -231,17 +231,19 @@ def _missing(library: Any, size: int) -> int:
   """
   if size < _GAP:
     return 0
-  block, page = ctypes.c_void_p(), os.sysconf('SC_PAGE_SIZE')
-  if library.posix_memalign(ctypes.byref(block), ctypes.c_size_t(_ALIGNED),
-                            ctypes.c_size_t(size)) or not block.value:
+  # What an aligned block is cut from; to cut one would leave its rest in use.
+  library.malloc.restype = ctypes.c_void_p
+  block = library.malloc(ctypes.c_size_t(size + 2 * _ALIGNED))
+  if not block:
     return 0
+  page = os.sysconf('SC_PAGE_SIZE')
   is_there = np.ones(size // page - 1, np.uint8)
   library.mincore(
-      ctypes.c_void_p(-(-block.value // page) * page),
+      ctypes.c_void_p(-(-block // page) * page),
       ctypes.c_size_t(len(is_there) * page),
       is_there.ctypes.data_as(ctypes.c_void_p),
   )
-  library.free(block)
+  library.free(ctypes.c_void_p(block))
   return page * int(np.sum(is_there & 1 == 0))
 
 

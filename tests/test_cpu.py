@@ -217,12 +217,12 @@ print(most)
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), 'mallinfo2'),
                     reason='this library of C says nothing of its heap')
 def test_no_step_computes_in_a_second_block():
-  """But for few: where blocks lie is chance. Without it all tries have 760."""
-  tries = (int(subprocess.run(
+  """The median of three: where blocks lie is chance. All had 760 before."""
+  tries = sorted(int(subprocess.run(
       [sys.executable, '-c', _ALIGNED], capture_output=True, text=True,
       check=True, env={**os.environ, 'XLA_FLAGS': ''}).stdout)
-           for _ in range(4))
-  assert any(most < 700 for most in tries)  # 540, and what is kept and free.
+                 for _ in range(3))
+  assert tries[1] < 700, tries  # 540, and what is kept and free.
 
 
 _MISSING = """
