@@ -125,11 +125,11 @@ class _Fitted:
     self._shapes: set[tuple[tuple[int, ...], ...]] = set()
     self._largest = 0  # Elements of a batch.
     self._quiet = sys.maxsize  # Bytes in use before a step.
-    self._has_grown = False  # These, much more than before the last one.
-    self._base = 0  # Resident bytes not in use, before one with none idle.
-    self._fitted = 0  # Elements of the last step, if it began so.
-    self._idle = 0  # Bytes.
-    self._left: dict[int, int] = {}  # Elements -> those after such a step.
+    self._has_grown = False  # Much more is in use than before the last step.
+    self._base = 0  # Resident bytes beside those in use, after a trim.
+    self._fitted = 0  # Elements of the last step, if a trim was before it.
+    self._idle = 0  # Resident bytes beside those in use and `_base`.
+    self._left: dict[int, int] = {}  # Elements -> bytes idle after such a step.
     self._scratch = 0  # Bytes that the largest program computes in.
     self._was_compiled = False  # By the last step.
 

@@ -217,7 +217,7 @@ print(most)
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), 'mallinfo2'),
                     reason='this library of C says nothing of its heap')
 def test_no_step_computes_in_a_second_block():
-  """The median of three: where blocks lie is chance. All had 760 before."""
+  """The median of three: where blocks lie is chance. Before, all had 760."""
   tries = sorted(int(subprocess.run(
       [sys.executable, '-c', _ALIGNED], capture_output=True, text=True,
       check=True, env={**os.environ, 'XLA_FLAGS': ''}).stdout)

@@ -116,8 +116,8 @@ class MeshSearch:
       self,
       fold: device_scan.Fold,
       queries: Any,
-      columns: Sequence[Int[np.ndarray, ' passages']] = (),
-      at_once: int = 256,
+      columns: Sequence[Int[np.ndarray, ' passages']],
+      at_once: int,
       on_progress: Callable[[int], None] = lambda passages: None,
   ) -> tuple[Any, Any]:
     """Folds all passages; see `device_scan.DeviceScan.fold`.
