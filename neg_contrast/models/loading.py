@@ -369,6 +369,11 @@ def _towers(
 
 def shape_of(spec: dual_encoder.EncoderSpec) -> Any:
   """Abstract parameters (ShapeDtypeStructs) of a spec."""
+  return jax.tree.map(lambda leaf: leaf, _shape_of(spec))  # A tree of its own.
+
+
+@functools.lru_cache(maxsize=16)
+def _shape_of(spec: dual_encoder.EncoderSpec) -> Any:
   return jax.eval_shape(
       lambda: dual_encoder.init_params(spec, jax.random.key(0))
   )

@@ -11,6 +11,7 @@ its block alone, not on the number of devices.
 import collections
 import contextlib
 import dataclasses
+import functools
 import math
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -102,12 +103,7 @@ class TableEncoder:
     self._chunk_tokens = chunk_tokens
     by_group = NamedSharding(mesh, PartitionSpec('data'))
     self._put = lambda batch: jax.device_put(batch, by_group)
-    self._encode = _telling(jax.jit(
-        lambda params, batch: dual_encoder.encode(encoder, params, batch, None),
-        compiler_options=cpu.compiler_options(
-            mesh, encoder.operand_dtype or encoder.dtype
-        ),
-    ))
+    self._encode = _program(encoder, mesh)
 
   def __call__(
       self,
@@ -230,6 +226,19 @@ class TableEncoder:
         write_next()
     while sent:
       write_next()
+
+
+@functools.lru_cache(maxsize=16)
+def _program(
+    encoder: dual_encoder.Encoder | cross_encoder.CrossEncoder, mesh: Mesh
+) -> Callable[[Any, Any], Any]:
+  """`dual_encoder.encode`, traced and compiled once a process and shape."""
+  return _telling(jax.jit(
+      lambda params, batch: dual_encoder.encode(encoder, params, batch, None),
+      compiler_options=cpu.compiler_options(
+          mesh, encoder.operand_dtype or encoder.dtype
+      ),
+  ))
 
 
 def _telling(encode: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:

@@ -43,11 +43,28 @@ def test_spans_give_the_same_bytes():
       encode(span=range(first, last))
 
 
+def test_equal_encoders_share_a_program(monkeypatch):
+  traced, encode = [], dual_encoder.encode
+  monkeypatch.setattr(dual_encoder, 'encode', lambda *args: (
+      traced.append(args[0].role), encode(*args))[1])
+  spec = dual_encoder.EncoderSpec(tiny.bert_config(vocab_size=71), 'mean')
+  mesh = sharding.make_mesh(config_lib.MeshConfig(), jax.devices()[:1])
+  sequences = sequences_lib.listed([np.array([5, 6, 7])])
+  vecs = []
+  for seed, role in enumerate(('query', 'query', 'passage')):
+    params = dual_encoder.init_params(spec, jax.random.key(seed))['shared']
+    vecs.append(encoding.TableEncoder(
+        dual_encoder.Encoder(spec, role), mesh, 24, chunk_tokens=20
+    )(params, sequences.take, sequences.lengths))
+  assert traced == ['query', 'passage']
+  assert np.abs(vecs[0] - vecs[1]).max() > 0.1
+
+
 def test_what_takes_too_much_memory(monkeypatch):
   def encode(params, batch):
     raise jax.errors.JaxRuntimeError('RESOURCE_EXHAUSTED: no memory')
 
-  monkeypatch.setattr(encoding, '_telling', lambda _: encode)
+  monkeypatch.setattr(encoding, '_program', lambda *_: encode)
   mesh = sharding.make_mesh(config_lib.MeshConfig(), jax.devices()[:1])
   encoder = encoding.TableEncoder(dual_encoder.Encoder(
       dual_encoder.EncoderSpec(tiny.bert_config(), 'mean')), mesh, 24, 20)
