@@ -22,7 +22,7 @@ ROOT = pathlib.Path(__file__).parents[1]
 _SERVER = multiprocessing.get_context('forkserver')
 _SERVER.set_forkserver_preload([
     'neg_contrast.main', 'neg_contrast.api', 'tests.hosts_worker',
-    'tests.jobs.test_train', 'tests.jobs.test_stage1',
+    'tests.jobs.test_train', 'tests.jobs.test_stage1', 'tests.preloaded',
 ])
 
 
