@@ -87,7 +87,7 @@ class Records(Sequence, Generic[Record]):
 
   def __getitem__(self, row):
     if isinstance(row, slice):
-      return [self[i] for i in range(*row.indices(len(self)))]
+      return list(self.some(range(*row.indices(len(self)))))
     return self._decode(self._source[int(row)])
 
   def __iter__(self) -> Iterator[Record]:

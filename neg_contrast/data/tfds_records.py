@@ -201,7 +201,10 @@ class Rows(Sequence[dict[str, Any]]):
         self._map(self._shards[shard]).check()
         self._is_verified[shard] = True
     with self._reading():
-      return list(map(self._example, self._source.__getitems__(rows)))
+      # Several are read by threads, which are started each time.
+      read = (self._source.__getitems__(rows) if len(rows) > 1
+              else map(self._source.__getitem__, rows))
+      return list(map(self._example, read))
 
   def _example(self, data: bytes) -> dict[str, Any]:
     values = tf_example_pb2.Example.FromString(data).features.feature

@@ -94,16 +94,17 @@ def wanted(root, workdir):
   pool = pool_lib.read(workdir / 'pool')
   result = {pair: 1 for pair, grade in judged(data, 'train').items()
             if grade > 0}
+  ids = [passage.id for passage in data.passages]
   for line, query in enumerate(pool.query_rows):
     for place in range(pool.rows.shape[1]):
       row = int(pool.rows[line, place])
       if row < 0 or pool.dropped_by[line, place]:
         continue
-      if row >= len(data.passages):
-        parent, begin, end = pool.halves[row - len(data.passages)].tolist()
-        name = f'{data.passages[parent].id}[{begin}:{end}]'
+      if row >= len(ids):
+        parent, begin, end = pool.halves[row - len(ids)].tolist()
+        name = f'{ids[parent]}[{begin}:{end}]'
       else:
-        name = data.passages[row].id
+        name = ids[row]
       result[data.queries[int(query)].id, name] = 0
   return result
 
