@@ -6,7 +6,7 @@ in each, and a process that is forked after that stands still.
 
 import sys
 
-sys.modules['torch'] = None  # type: ignore[assignment]
+sys.modules['torch'] = None
 import tensorboardX  # noqa: E402, F401
 
 del sys.modules['torch']

@@ -232,7 +232,10 @@ class TableEncoder:
 def _program(
     encoder: dual_encoder.Encoder | cross_encoder.CrossEncoder, mesh: Mesh
 ) -> Callable[[Any, Any], Any]:
-  """`dual_encoder.encode`, traced and compiled once a process and shape."""
+  """`dual_encoder.encode`, traced and compiled once a process and shape.
+
+  Equal encoders have one program, whatever their weights.
+  """
   return _telling(jax.jit(
       lambda params, batch: dual_encoder.encode(encoder, params, batch, None),
       compiler_options=cpu.compiler_options(
