@@ -248,6 +248,17 @@ def test_order_visits_every_example_each_epoch():
   assert (epochs[0] != epochs[1]).any()
 
 
+@pytest.mark.parametrize('batch_size', [1, 5, 24])
+def test_few_examples_have_the_order_of_many(batch_size, monkeypatch):
+  """Batches that end in the middle of an epoch, and those longer than one."""
+  numbers = lambda: [
+      batcher_lib.example_numbers(10, batch_size, 3, step).tolist()
+      for step in (0, 1, 2, 7)]
+  few = numbers()
+  monkeypatch.setattr(batcher_lib, '_FEW', 0)
+  assert few == numbers()
+
+
 def test_examples_of_a_split(corpus):
   train = corpus.judgements('train')
   pairs = examples.make_examples(corpus, train)
