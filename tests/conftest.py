@@ -1,5 +1,6 @@
 """Test set-up: eight simulated devices, shape checks on, data located."""
 
+import gc
 import html
 import os
 import pathlib
@@ -29,6 +30,10 @@ if 'JAX_COMPILATION_CACHE_DIR' not in os.environ:
   )
   os.environ['JAX_COMPILATION_CACHE_DIR'] = _CACHE.name
   os.environ['JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS'] = '0'
+
+# What is traced are millions of objects that stay: to look for garbage among
+# them as often as Python does takes a fifteenth of the time.
+gc.set_threshold(50_000, 20, 10)
 
 from jaxtyping import install_import_hook
 
@@ -70,6 +75,17 @@ def charts_are_empty(request):
     if not request.module.__name__.startswith(DRAWN):
       patch.setattr(svg, 'draw', lambda name, title, *_: (
           f'<svg id="{name}" aria-label="{html.escape(title)}"></svg>'))
+    yield
+
+
+@pytest.fixture(autouse=True, scope='module')
+def heap_says_nothing(request):
+  """To ask how much is in use takes long in a heap of many tests' pieces."""
+  from neg_contrast import cpu
+
+  with pytest.MonkeyPatch.context() as patch:
+    if request.module.__name__ != 'tests.test_cpu':
+      patch.setattr(cpu, '_heap', lambda library: None)
     yield
 
 
