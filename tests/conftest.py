@@ -31,10 +31,6 @@ if 'JAX_COMPILATION_CACHE_DIR' not in os.environ:
   os.environ['JAX_COMPILATION_CACHE_DIR'] = _CACHE.name
   os.environ['JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS'] = '0'
 
-# What is traced are millions of objects that stay: to look for garbage among
-# them as often as Python does takes a fifteenth of the time.
-gc.set_threshold(50_000, 20, 10)
-
 from jaxtyping import install_import_hook
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -47,6 +43,10 @@ install_import_hook([
 ], 'tests.check')
 
 import pytest  # noqa: E402
+
+# What is traced are millions of objects that stay: to look for garbage among
+# them as often as Python does takes a fifteenth of the time.
+gc.set_threshold(50_000, 20, 10)
 
 DATA = ROOT.parent / 'shared' / 'data'
 
