@@ -122,8 +122,9 @@ def test_batches_of_several_sets_negatives_and_prompts_of_each(finished):
   """Halves of passages, two pools, and a prompt that one set alone has."""
   config = make_config(
       finished, mixture__batches='mixed', evaluation__eval_steps=0,
-      optim__steps=4, sets={'big': {'negatives': ('given:1', 'corpus:1')},
-                            'small': {'negatives': ('bm25:1', 'context:1')}},
+      optim__steps=4, mesh__data=1,
+      sets={'big': {'negatives': ('given:1', 'corpus:1')},
+            'small': {'negatives': ('bm25:1', 'context:1')}},
   )
   job = train.TrainJob(config_lib.parse(config), finished / 'mixed')
   plan.run([job.run])
@@ -152,7 +153,7 @@ def test_batches_of_several_sets_negatives_and_prompts_of_each(finished):
 
 def test_it_goes_on_from_a_stage_1_of_one_data_set(finished):
   """As from a model that was trained before."""
-  few = {'optim__steps': 2, 'evaluation__eval_steps': 0}
+  few = {'optim__steps': 2, 'evaluation__eval_steps': 0, 'mesh__data': 1}
   config = make_config(finished, **few)
   config.stage1 = tiny.make_config(finished, **few, seed=5)
   work = finished / 'two-stages'

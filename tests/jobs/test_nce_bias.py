@@ -1,5 +1,7 @@
 """Bias is measured as it is defined, and jobs go on where they stopped."""
 
+import contextlib
+import io
 import json
 
 import jax
@@ -8,7 +10,7 @@ import numpy as np
 import pytest
 
 from neg_contrast import errors, jobs, sharding
-from neg_contrast.artifacts import checkpoints, plan
+from neg_contrast.artifacts import checkpoints
 from neg_contrast.bias import labels
 from neg_contrast.bias import meter as meter_lib
 from neg_contrast.bias import synthetic as synthetic_lib
@@ -17,7 +19,6 @@ from neg_contrast.jobs import nce_bias, nce_synthetic
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.negatives import sampling
 from neg_contrast.settings import config as config_lib
-from neg_contrast.training import loop
 from tests import tiny
 from tests.jobs import test_train
 
@@ -88,8 +89,23 @@ def run_bias(tmp_path, name='bias', **overrides):
   }
 
 
-def test_the_bias_job_trains_and_measures(tmp_path, capsys):
-  made = run_bias(tmp_path, nce__percents=(0, 100))
+@pytest.fixture(scope='module')
+def biased(tmp_path_factory):
+  """Data, and a finished job in `bias`; what it measured and printed.
+
+  A copy of one of its trainings at step 2 of 4 is in `cut/random`.
+  """
+  root = tmp_path_factory.mktemp('biased')
+  said = io.StringIO()
+  with test_train.copied_at(
+      2, root / 'bias' / 'random', root / 'cut' / 'random'
+  ), contextlib.redirect_stdout(said):
+    made = run_bias(root, nce__percents=(0, 100))
+  return root, made, said.getvalue()
+
+
+def test_the_bias_job_trains_and_measures(biased):
+  root, made, said = biased
   loss = {point: one['model']['loss'] for point, one in made.items()}
   assert loss['cross_entropy'] < loss['random'] < loss['initial'] + 0.5
   assert loss['cross_entropy'] < loss['initial']
@@ -98,17 +114,16 @@ def test_the_bias_job_trains_and_measures(tmp_path, capsys):
     for values in one['kinds'].values():
       assert values['score_error'] > 0 and 0 < values['missed_mass'] < 1
       assert 1 <= values['effective_negatives'] <= 3
-  said = capsys.readouterr().out
   assert '166.38' in said and 'p(known positives)' in said
-  metrics = json.loads((tmp_path / 'bias' / 'metrics.json').read_text())
+  metrics = json.loads((root / 'bias' / 'metrics.json').read_text())
   assert metrics['data/train/random/hard/bias'] == (
       made['random']['kinds']['hard']['bias'])
 
 
-def test_all_labels_drawn_have_no_bias(tmp_path, monkeypatch):
+def test_all_labels_drawn_have_no_bias(biased, monkeypatch):
   monkeypatch.setattr(meter_lib, '_CHUNK_TOKENS', 24)  # In several groups.
   made = run_bias(
-      tmp_path, nce__negatives=8, nce__points=('initial',),
+      biased[0], 'all', nce__negatives=8, nce__points=('initial',),
       nce__percents=(50,),
   )['initial']
   values = made['kinds']['mixed-50']
@@ -117,28 +132,15 @@ def test_all_labels_drawn_have_no_bias(tmp_path, monkeypatch):
   assert values['loss'] == pytest.approx(made['model']['loss'], rel=1e-4)
 
 
-def test_an_interrupted_training_ends_the_same(tmp_path, monkeypatch):
-  few = {'nce__points': ('random',), 'nce__percents': (0,), 'optim__steps': 3}
-  whole = run_bias(tmp_path, 'whole', **few)
-  config = config_lib.parse(bias_config(tmp_path, **few))
-  (tmp_path / 'cut').mkdir()
-  draw = sampling.draw_key
-
-  def stop(seed, step):
-    if step == 2:
-      raise KeyboardInterrupt
-    return draw(seed, step)
-
-  monkeypatch.setattr(sampling, 'draw_key', stop)
-  with pytest.raises(KeyboardInterrupt):
-    plan.run(nce_bias.NceBiasJob(config, tmp_path / 'cut').targets())
-  monkeypatch.undo()
-  with checkpoints.reading(tmp_path / 'cut/random') as opened:
+def test_an_interrupted_training_ends_the_same(biased):
+  root, whole, _ = biased
+  few = {'nce__percents': (0, 100), 'nce__points': ('random',)}
+  with checkpoints.reading(root / 'cut/random') as opened:
     assert opened.latest_step() == 2
-  cut = run_bias(tmp_path, 'cut', **few)
+  cut = run_bias(root, 'cut', **few)
   assert cut['random']['kinds'] == whole['random']['kinds']
   with pytest.raises(errors.UserError, match='other settings'):
-    run_bias(tmp_path, 'cut', **few, seed=3)
+    run_bias(root, 'cut', **few, seed=3)
 
 
 def test_labels_are_the_golds_and_hard_others(tmp_path):
@@ -221,32 +223,20 @@ def test_a_training_that_is_measured_is_the_same(tmp_path):
   assert meter.measure(on_many, key) == found[6]
 
 
-def test_a_training_that_goes_on_measures_at_the_same_steps(
-    tmp_path, monkeypatch
-):
+def test_a_training_that_goes_on_measures_at_the_same_steps(tmp_path):
   """Own candidates, a score of many vectors and a learned scale."""
   config = {
       **MEASURED, 'loss__candidates': 'own', 'loss__bidirectional': False,
       'loss__learn_scale': True, 'model__score': 'som', 'model__shared': False,
   }
-  tiny.train_only(tmp_path, tmp_path / 'whole', **config)
-  pause = loop.Trainer._pause
-
-  def stop(self, state, progress, step):
-    progress = pause(self, state, progress, step)
-    self._checkpoints.wait()
-    if step == 4:
-      raise KeyboardInterrupt
-    return progress
-
-  monkeypatch.setattr(loop.Trainer, '_pause', stop)
-  with pytest.raises(KeyboardInterrupt):
-    tiny.train_only(tmp_path, tmp_path / 'cut', **config)
-  assert list(biases_of(tmp_path / 'cut')) == [3]
-  monkeypatch.undo()
-  tiny.train_only(tmp_path, tmp_path / 'cut', **config)
-  assert biases_of(tmp_path / 'cut') == biases_of(tmp_path / 'whole')
-  test_train.assert_same_run(tmp_path / 'whole', tmp_path / 'cut', 6)
+  whole, cut = tmp_path / 'whole', tmp_path / 'cut'
+  with test_train.copied_at(4, whole, cut):
+    tiny.train_only(tmp_path, whole, **config)
+  assert list(biases_of(cut)) == [3]
+  tiny.train_only(tmp_path, cut, **config)
+  assert list(biases_of(cut)) == [3, 6]
+  assert biases_of(cut) == biases_of(whole)
+  test_train.assert_same_run(whole, cut, 6)
 
 
 @pytest.mark.parametrize('overrides, message', [

@@ -7,6 +7,7 @@ import shutil
 import time
 import types
 
+import jax
 import numpy as np
 import pytest
 
@@ -28,6 +29,7 @@ from neg_contrast.settings import config as config_lib
 from neg_contrast.stage1 import beir_questions, questions
 from neg_contrast.training import generator_runs, recipe, shown_questions
 from tests import corpora, processes, tiny
+from tests.jobs import test_train
 
 NANO = t5_config.T5Config(
     d_model=16, d_kv=4, d_ff=32, num_layers=1, num_decoder_layers=1,
@@ -64,12 +66,16 @@ def nano(monkeypatch):
 
 @pytest.fixture(scope='module')
 def root(tmp_path_factory):
-  """A folder with a corpus, a BERT and a trained generator."""
+  """A folder with a corpus, a BERT and a trained generator.
+
+  A copy of that at step 6 of 12 is in `cut`.
+  """
   folder = tmp_path_factory.mktemp('stage1')
   with pytest.MonkeyPatch.context() as patch:
     patch.setitem(t5_config.T5_SIZES, 't5-nano', NANO)
-    run(train_generator.TrainGeneratorJob, make_generator(folder),
-        folder / 'generator')
+    with test_train.copied_at(6, folder / 'generator', folder / 'cut'):
+      run(train_generator.TrainGeneratorJob, make_generator(folder),
+          folder / 'generator')
   return folder
 
 
@@ -214,7 +220,7 @@ def test_one_command_makes_stage_1_and_reuses_it(root):
 
 
 def test_generated_questions_get_context_negatives(root):
-  config = make_config(root, negatives__sources=('context:1',),
+  config = make_config(root, negatives__sources=('context:1',), mesh__data=1,
                        synthetic__pairs='generated', synthetic__per_passage=2)
   config.generator = make_generator(root)
   names = run(train.TrainJob, config, root / 'generated')
@@ -236,42 +242,37 @@ def test_generator_learns_and_resumes_to_the_bit(root, tmp_path):
   assert list(whole) == list(range(1, 13))
   assert np.mean(list(whole.values())[-3:]) < whole[1] - 0.2
   parsed = config_lib.parse(make_generator(root))
-  run_ = declared_pairs.generator_run(parsed, tmp_path / 'cut').training()
-  make = run_._make_batch
-
-  def failing():
-    make_batch, count = make()
-
-    def of_step(step):
-      if step == 7:
-        raise KeyboardInterrupt
-      return make_batch(step)
-
-    return of_step, count
-
-  run_._make_batch = failing
-  with pytest.raises(KeyboardInterrupt):
-    run_.train()
-  run_._make_batch = make
-  run_.train()
+  shutil.copytree(root / 'cut', tmp_path / 'cut')
+  declared_pairs.generator_run(parsed, tmp_path / 'cut').training().train()
   assert losses_of(tmp_path / 'cut') == whole
-  shown = sorted((root / 'generator' / shown_questions.FOLDER).iterdir(
-  ))
+  shown = sorted((root / 'generator' / shown_questions.FOLDER).iterdir())
   assert len(shown) == 2 and len(json.loads(shown[0].read_text())) == 3
 
 
-@pytest.mark.parametrize('optimizer', ['adam', 'adafactor'])
-def test_generator_has_the_same_losses_on_any_mesh(root, tmp_path, optimizer):
+def test_generator_has_the_same_losses_on_any_mesh(root, tmp_path):
+  """The other run used eight devices."""
+  assert len(jax.devices()) == 8
+  run(train_generator.TrainGeneratorJob,
+      make_generator(root, evaluation__eval_steps=0, mesh__data=1), tmp_path)
+  assert_close(losses_of(root / 'generator'), losses_of(tmp_path), 12)
+
+
+def test_adafactor_has_the_same_losses_on_any_mesh(root, tmp_path):
+  """Its factors are of whole matrices, of which a device has a part."""
   losses = []
-  for mesh in ({'mesh__data': 1}, {'mesh__data': 4, 'mesh__model': 2}):
+  for mesh in ({'mesh__data': 1}, {'mesh__data': 2, 'mesh__model': 2}):
     workdir = tmp_path / str(len(losses))
-    config = make_generator(
-        root, optim__optimizer=optimizer, evaluation__eval_steps=0, **mesh
-    )
+    config = make_generator(root, optim__optimizer='adafactor',
+                            optim__steps=8, evaluation__eval_steps=0, **mesh)
     run(train_generator.TrainGeneratorJob, config, workdir)
     losses.append(losses_of(workdir))
-  for step, loss in losses[0].items():
-    assert abs(loss - losses[1][step]) <= 1e-5 * loss
+  assert_close(*losses, 8)
+
+
+def assert_close(one, other, steps):
+  assert list(one) == list(other) == list(range(1, steps + 1))
+  for step, loss in one.items():
+    assert abs(loss - other[step]) <= 1e-5 * loss
 
 
 def make_questions(root, **overrides):
@@ -287,10 +288,21 @@ def files_of(folder):
           and path.suffix in ('.jsonl', '.tsv')}
 
 
-def test_killed_generation_ends_the_same(root, tmp_path):
-  """kill -9 at random, five times; a shard at most is lost each time."""
-  whole = make_questions(root, synthetic__dir=str(tmp_path / 'whole'))
-  run(generate_questions.GenerateQuestionsJob, whole, tmp_path / 'a')
+@pytest.fixture(scope='module')
+def asked(root):
+  """A folder with all questions in `whole`, and the work of their job in `a`.
+  """
+  folder = root / 'asked'
+  folder.mkdir()
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setitem(t5_config.T5_SIZES, 't5-nano', NANO)
+    config = make_questions(root, synthetic__dir=str(folder / 'whole'))
+    run(generate_questions.GenerateQuestionsJob, config, folder / 'a')
+  return folder
+
+
+def test_killed_generation_ends_the_same(root, asked, tmp_path):
+  """kill -9 at random, three times; a shard at most is lost each time."""
   code = (
       'import pathlib\n'
       'from neg_contrast.models import t5\n'
@@ -306,7 +318,7 @@ def test_killed_generation_ends_the_same(root, tmp_path):
   rng = np.random.default_rng(int(time.time()))
   shards, came = tmp_path / 'killed' / 'questions', 0
   finished = lambda: len(list(shards.glob('*/*/manifest.json')))
-  for _ in range(5):
+  for _ in range(3):
     process = processes.Process(code)
     before = finished()
     next(process.lines())
@@ -323,22 +335,21 @@ def test_killed_generation_ends_the_same(root, tmp_path):
   again = make_questions(root, synthetic__dir=str(tmp_path / 'killed'))
   run(generate_questions.GenerateQuestionsJob, again, tmp_path / 'b')
   assert finished() == 8
-  one, other = (files_of(tmp_path / name) for name in ('whole', 'killed'))
+  one, other = files_of(asked / 'whole'), files_of(tmp_path / 'killed')
   assert one and one == other
-  assert files_of(tmp_path / 'a') == files_of(tmp_path / 'b')
+  assert files_of(asked / 'a') == files_of(tmp_path / 'b')
   assert run(generate_questions.GenerateQuestionsJob, again, tmp_path / 'b'
              ) == []
 
 
-def test_questions_read_as_beir_and_are_counted(root, tmp_path):
-  config = make_questions(root, synthetic__dir=str(tmp_path / 'made'))
-  run(generate_questions.GenerateQuestionsJob, config, tmp_path / 'work')
-  made = json.loads((tmp_path / 'work' / 'manifest.json').read_text())
+def test_questions_read_as_beir_and_are_counted(root, asked, tmp_path):
+  made = json.loads((asked / 'a' / 'manifest.json').read_text())
   counts = made['counts']
   assert counts['passages'] == 24 and counts['written'] == 72
   assert counts['written'] == (
       counts['empty'] + counts['repeated'] + counts['kept'])
-  folder = tmp_path / 'work' / beir_questions.FOLDER
+  folder = tmp_path / 'beir'
+  shutil.copytree(asked / 'a' / beir_questions.FOLDER, folder)
   (folder / 'corpus.jsonl').write_bytes(
       (root / 'data' / 'corpus.jsonl').read_bytes())
   data = config_lib.DataConfig(source=f'beir:{folder}',
@@ -348,7 +359,8 @@ def test_questions_read_as_beir_and_are_counted(root, tmp_path):
   assert set(made['statistics']) == {'generated', 'gold', 'agreement'}
 
 
-def test_round_trip_keeps_what_is_found(root, tmp_path):
+def test_round_trip_keeps_what_is_found(root, asked, tmp_path):
+  shutil.copytree(asked / 'whole', tmp_path / 'made')
   config = make_questions(root, synthetic__dir=str(tmp_path / 'made'),
                           synthetic__round_trip_rank=4)
   parsed = config_lib.parse(config)
@@ -370,7 +382,8 @@ def test_round_trip_keeps_what_is_found(root, tmp_path):
     assert found == ((query, name) in kept)
 
 
-def test_a_model_makes_the_round_trip(root, tmp_path):
+def test_a_model_makes_the_round_trip(root, asked, tmp_path):
+  shutil.copytree(asked / 'whole', tmp_path / 'made')
   config = make_questions(root, synthetic__dir=str(tmp_path / 'made'),
                           synthetic__round_trip_rank=4,
                           synthetic__round_trip_checkpoint=str(root / 'model'))
@@ -410,9 +423,7 @@ def test_pairs_stand_in_the_place_of_data(root, tmp_path):
   assert set(asked.identity['needs']) == {'corpus', 'questions'}
 
 
-def test_processes_divide_the_shards(root, tmp_path, monkeypatch):
-  whole = make_questions(root, synthetic__dir=str(tmp_path / 'whole'))
-  run(generate_questions.GenerateQuestionsJob, whole, tmp_path / 'a')
+def test_processes_divide_the_shards(root, asked, tmp_path, monkeypatch):
   config = config_lib.parse(make_questions(
       root, synthetic__dir=str(tmp_path / 'shared')))
   shards = lambda: sorted(path.parent.name for path in (
@@ -435,7 +446,7 @@ def test_processes_divide_the_shards(root, tmp_path, monkeypatch):
     with pytest.raises(Killed) if index else contextlib.nullcontext():
       plan.run([job._questions])
     assert [int(name[:5]) for name in shards()] == made
-  assert files_of(tmp_path / 'whole') == files_of(tmp_path / 'shared')
+  assert files_of(asked / 'whole') == files_of(tmp_path / 'shared')
 
 
 class TestRefusals:
@@ -481,8 +492,8 @@ class TestRefusals:
 
   def test_encoder_workdir_writes_no_questions(self, root, tmp_path):
     workdir = tmp_path / 'encoder'
-    run(train.TrainJob, make_config(root, optim__steps=1,
-                                    evaluation__eval_steps=0), workdir)
+    tiny.train_only(root, workdir, optim__steps=1, mesh__data=1,
+                    negatives__sources=())
     config = make_questions(root, checkpoint=str(workdir))
     self.refused(generate_questions.GenerateQuestionsJob, config,
                  'writes no questions', tmp_path)
@@ -506,13 +517,15 @@ class TestRefusals:
   def test_answers(self, root, tmp_path):
     workdir = tmp_path / 'with_answer'
     run(train_generator.TrainGeneratorJob,
-        make_generator(root, synthetic__with_answer=True, optim__steps=2),
+        make_generator(root, synthetic__with_answer=True, optim__steps=2,
+                       mesh__data=1),
         workdir)
     config = make_questions(root, checkpoint=str(workdir))
     self.refused(generate_questions.GenerateQuestionsJob, config,
                  r'--config\.synthetic\.with_answer=False', tmp_path)
     config.generator = make_generator(
-        root, synthetic__with_answer=True, optim__steps=2, workdir=str(workdir))
+        root, synthetic__with_answer=True, optim__steps=2, mesh__data=1,
+        workdir=str(workdir))
     job = generate_questions.GenerateQuestionsJob(
         config_lib.parse(config), tmp_path / 'refused')
     said = plan.describe(job.targets())
@@ -555,5 +568,8 @@ def test_a_generator_says_that_weights_do_not_count(tmp_path, caplog, counts):
   qrels.write_text('\n'.join([
       f'{head}\tweight', f'{first}\t0.5', *(f'{line}\t1' for line in lines),
       '']))
-  tiny.run(train_generator.TrainGeneratorJob, config, tmp_path / 'generator')
+  job = train_generator.TrainGeneratorJob(
+      config_lib.parse(config), tmp_path / 'generator')
+  plan.run([*job._run.needs().values()])
+  job._run.training()._make_batch()
   assert ('learns from all alike' in caplog.text) == (counts != 'equal')

@@ -23,7 +23,7 @@ METRICS = ('accuracy@1', 'accuracy@5', 'mrr@10')
 def make_cell(root, strategy, stage1=False, **overrides):
   """A training; from stage 1 on neighbours, or from the model itself."""
   config = tiny.make_config(root, **{
-      'optim__steps': 3, 'evaluation__eval_steps': 0,
+      'optim__steps': 3, 'evaluation__eval_steps': 0, 'mesh__data': 1,
       'evaluation__metrics': METRICS, 'evaluation__answer_ks': (1,),
       'negatives__sources': () if strategy == 'random' else (f'{strategy}:2',),
       'negatives__pool_size': 4, 'negatives__depth': 6,

@@ -125,30 +125,38 @@ def test_export_is_refused_with_the_reason(root, tmp_path):
   assert not (tmp_path / 'out' / 'model').exists()
 
 
-def test_any_mesh_gives_the_same_losses(corpus, tmp_path):
+EVERY = {'mesh__data': 1, 'model__features': (
+    'location:categorical', 'price:numeric', 'social:vector-8',
+    'text:char3-200')}
+
+
+@pytest.fixture(scope='module')
+def few(corpus):
+  """A short training with all kinds of features."""
+  train_few(corpus, corpus / 'few', **EVERY)
+  return corpus / 'few'
+
+
+def test_any_mesh_gives_the_same_losses(corpus, few, tmp_path):
   """With dropout, all kinds of features, remat and a gradient cache."""
-  every = {'model__features': (
-      'location:categorical', 'price:numeric', 'social:vector-8',
-      'text:char3-200')}
-  one = train_few(corpus, tmp_path / 'one', mesh__data=1, **every)
-  many = train_few(
-      corpus, tmp_path / 'many', mesh__data=2, mesh__model=2,
-      model__remat='full', model__chunk_groups=2, **every)
+  one = losses_of(few)
+  many = train_few(corpus, tmp_path / 'many', **{
+      **EVERY, 'mesh__data': 2, 'mesh__model': 2, 'model__remat': 'full',
+      'model__chunk_groups': 2})
   assert len(one) == 3 and min(one) > 0.5
   for ours, theirs in zip(one, many, strict=True):
     assert abs(ours - theirs) <= 1e-5 * max(1, ours)
 
 
 @pytest.mark.parametrize('overrides', [
-    {'model__lora_rank': 2},
-    {'model__shared': False},
-    {'negatives__sources': ('queue:32',)},
+    {'model__lora_rank': 2, 'model__shared': False,
+     'negatives__sources': ('queue:32',)},
     {'negatives__sources': ('model:1',), 'negatives__refresh_steps': 2,
      'negatives__depth': 4, 'negatives__pool_size': 2,
      'negatives__checkpoint': 'model', 'negatives__mined_dir': 'mined'},
-    {'negatives__sources': ('sampled:1',)},
-    {'optim__ema': 0.5, 'mesh__data': 2, 'mesh__fsdp': True},
-], ids=['lora', 'two towers', 'queue', 'refresh', 'sampled', 'fsdp'])
+    {'negatives__sources': ('sampled:1',), 'optim__ema': 0.5, 'mesh__data': 2,
+     'mesh__fsdp': True},
+], ids=['lora, two towers and a queue', 'refresh', 'sampled and fsdp'])
 def test_what_trainings_have_goes_with_features(corpus, tmp_path, overrides):
   overrides = {
       key: str(corpus / value) if value in ('model', 'mined') else value
@@ -163,16 +171,15 @@ def test_what_trainings_have_goes_with_features(corpus, tmp_path, overrides):
     assert table.shape == (2 + len(located.PLACES), 16)
 
 
-def test_changed_features_are_another_training(corpus, tmp_path):
+def test_changed_features_are_another_training(corpus, few):
   """Texts and judgements are the same, and vectors and parameters are not."""
-  train_few(corpus, tmp_path / 'work', mesh__data=1)
   path = corpus / 'located' / 'corpus.jsonl'
   before = path.read_bytes()
   try:
     path.write_bytes(before.replace(b'Oslo', b'Bergen'))
     with pytest.raises(errors.UserError, match='feature_files'):
       job = train.TrainJob(config_lib.parse(
-          located.make_config(corpus, mesh__data=1, **FEW)), tmp_path / 'work')
+          located.make_config(corpus, **FEW, **EVERY)), few)
       tiny.plan.run([job.run])
   finally:
     path.write_bytes(before)

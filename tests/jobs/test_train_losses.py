@@ -1,12 +1,14 @@
 """Every loss through the command: trained, logged, resumed."""
 
 import math
+import shutil
 
 import pytest
 
 from neg_contrast.losses import loss_table
 from neg_contrast.training import run_log
 from tests import tiny
+from tests.jobs import test_train
 
 SETTINGS = {
     'softmax': {'loss__hardest': 3},
@@ -25,42 +27,48 @@ def test_all_are_here():
   assert set(SETTINGS) == set(loss_table.LOSSES)
 
 
-@pytest.fixture
-def train(tmp_path_factory, tmp_path):
-  """Trains by a loss of this kind, into a workdir of this name."""
-  root = tmp_path_factory.getbasetemp() / 'losses'
-  root.mkdir(exist_ok=True)
+@pytest.fixture(scope='module')
+def root(tmp_path_factory):
+  return tmp_path_factory.mktemp('losses')
 
-  def run(kind, name):
-    tiny.train_only(root, tmp_path / name, **{
-        'loss__kind': kind, 'optim__steps': 6, **SETTINGS[kind],
-        'checkpointing__log_steps': 1})
-    return records(tmp_path / name)
 
-  return run
+def train(root, kind, workdir):
+  """Trains by a loss of this kind, on two devices."""
+  tiny.train_only(root, workdir, **{
+      'loss__kind': kind, 'optim__steps': 6, 'mesh__data': 2, **SETTINGS[kind]})
+  return records(workdir)
+
+
+@pytest.fixture(scope='module')
+def whole(root):
+  """The workdir of a finished training by a loss of this kind.
+
+  A copy of it at step 3 is beside it.
+  """
+  def workdir_of(kind):
+    work = root / kind
+    if not work.exists():
+      with test_train.copied_at(3, work, root / f'{kind}-cut'):
+        train(root, kind, work)
+    return work
+
+  return workdir_of
 
 
 @pytest.mark.parametrize('kind', SETTINGS)
-def test_what_is_logged(train, kind):
-  whole = train(kind, 'whole')
-  assert len(whole) == 6
-  for one in whole:
+def test_what_is_logged(whole, kind):
+  steps = records(whole(kind))
+  assert len(steps) == 6
+  for one in steps:
     assert math.isfinite(one['loss']) and one['loss'] > 0
     assert all(kind['gradient'] >= 0 for kind in one['contrast'].values())
-  assert any(one['contrast']['given']['gradient'] > 0 for one in whole)
+  assert any(one['contrast']['given']['gradient'] > 0 for one in steps)
 
 
 @pytest.mark.parametrize('kind', ['softmax', 'bce'])  # Without state, and with.
-def test_a_run_that_dies_goes_on_to_the_last_bit(train, monkeypatch, kind):
-  write = run_log.RunLog.write_step
-
-  def dies(self, record):
-    if record.step == 5:
-      raise KeyboardInterrupt
-    write(self, record)
-
-  with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-    patch.setattr(run_log.RunLog, 'write_step', dies)
-    train(kind, 'died')
-  died, whole = train(kind, 'died'), train(kind, 'whole')
-  assert [r['loss'] for r in died] == [r['loss'] for r in whole]
+def test_a_run_that_dies_goes_on_to_the_last_bit(root, whole, tmp_path, kind):
+  work = tmp_path / 'died'
+  shutil.copytree(f'{whole(kind)}-cut', work)
+  assert len(records(work)) == 3
+  died = train(root, kind, work)
+  assert [r['loss'] for r in died] == [r['loss'] for r in records(whole(kind))]

@@ -29,7 +29,7 @@ from neg_contrast.models import by_name as model_lib
 from neg_contrast.models import cross_encoder, given, loading
 from neg_contrast.retrieval import embedder, pair_scorer, text_encoder
 from neg_contrast.settings import config as config_lib
-from neg_contrast.training import loop, reranker_run
+from neg_contrast.training import reranker_run
 from tests import test_configs, tiny
 from tests.jobs import test_train
 
@@ -51,10 +51,14 @@ def make_config(root, **overrides):
 
 @pytest.fixture(scope='module')
 def trained(tmp_path_factory):
-  """A folder with a reranker in `work`, and its config."""
+  """A folder with a reranker in `work`, and its config.
+
+  A copy of that at step 6 of 12 is in `stopped`.
+  """
   root = tmp_path_factory.mktemp('joint')
   config = make_config(root)
-  tiny.run(train_reranker.TrainRerankerJob, config, root / 'work')
+  with test_train.copied_at(6, root / 'work', root / 'stopped'):
+    tiny.run(train_reranker.TrainRerankerJob, config, root / 'work')
   return root, config
 
 
@@ -161,22 +165,10 @@ def test_batches_are_the_positive_and_the_top_of_the_pool(trained):
   assert stats.useful_tokens == (batch.sequences.segment_ids > 0).sum()
 
 
-def test_stopped_and_gone_on_with_it_ends_the_same(trained, monkeypatch):
+def test_stopped_and_gone_on_with_it_ends_the_same(trained):
   root, config = trained
-  pause = loop.Trainer._pause
-
-  def stop(self, state, progress, step):
-    progress = pause(self, state, progress, step)
-    self._checkpoints.wait()
-    if step == 6:
-      raise KeyboardInterrupt
-    return progress
-
-  monkeypatch.setattr(loop.Trainer, '_pause', stop)
-  with pytest.raises(KeyboardInterrupt):
-    tiny.run(train_reranker.TrainRerankerJob, config, root / 'stopped')
-  monkeypatch.undo()
-  tiny.run(train_reranker.TrainRerankerJob, config, root / 'stopped')
+  plan.run([train_reranker.TrainRerankerJob(
+      config_lib.parse(config), root / 'stopped').run])
   assert (test_train.losses_of(root / 'work')
           == test_train.losses_of(root / 'stopped'))
   spec = model_lib.load_reranker_workdir(root / 'work').spec
@@ -403,7 +395,7 @@ def calibrated_run(trained):
   root, _ = trained
   config = make_config(
       root, loss__kind='bce', optim__head_learning_rate=3e-2,
-      optim__steps=30, evaluation__eval_steps=10, model__hidden_dropout=None)
+      optim__steps=20, evaluation__eval_steps=10, model__hidden_dropout=None)
   tiny.run(train_reranker.TrainRerankerJob, config, root / 'bce')
   return root, config
 

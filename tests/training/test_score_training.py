@@ -6,6 +6,7 @@ import pytest
 
 from neg_contrast import errors, jobs, sharding
 from neg_contrast.artifacts import folders as folders_lib
+from neg_contrast.artifacts import plan
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import examples
 from neg_contrast.jobs import train
@@ -30,12 +31,18 @@ NCE = {'loss__candidates': 'own', 'loss__bidirectional': False,
 SCORES = ['dual', 'multi-4', 'poly-3', 'genpoly-3', 'som']
 
 
+@pytest.fixture(scope='module')
+def root(tmp_path_factory):
+  """A folder for a corpus and a model."""
+  return tmp_path_factory.mktemp('scores')
+
+
 class Parts:
   """What drawing negatives is made of, for a model with random weights."""
 
-  def __init__(self, folder, **overrides):
+  def __init__(self, root, work, **overrides):
     self.config = config_lib.parse(
-        tiny.make_config(folder, **{**NCE, **overrides})
+        tiny.make_config(root, **{**NCE, **overrides})
     )
     self.dataset = dataset_lib.Dataset(self.config.data)
     self.model = model_lib.load_checkpoint(
@@ -49,7 +56,7 @@ class Parts:
         config.negatives, config.loss, config.seed, config.data.batch_size,
         self.dataset, self.pairs, None, {},
         sharding.make_local_mesh(config.mesh),
-        self.embed, folder / 'work', count=config.negatives.per_query,
+        self.embed, work, count=config.negatives.per_query,
     ))
     self.params = state.dual_encoder_params(self.model.params, None)
 
@@ -80,17 +87,17 @@ class Parts:
     return self.config.loss.scale * scores, usable
 
 
-@pytest.mark.parametrize('blocks', ['whole', 'small'])
-@pytest.mark.parametrize(('score', 'percent', 'greedy'), [
-    ('dual', 100, False), ('som', 50, False), ('poly-3', 50, True),
+@pytest.mark.parametrize(('score', 'percent', 'greedy', 'blocks'), [
+    ('dual', 100, False, 'small'), ('som', 50, False, 'small'),
+    ('poly-3', 50, True, 'small'), ('som', 50, False, 'whole'),
 ])
 def test_negatives_are_those_of_the_sampler(
-    tmp_path, monkeypatch, score, percent, greedy, blocks
+    root, tmp_path, monkeypatch, score, percent, greedy, blocks
 ):
   """Of all labels at once; streamed in blocks over 4 devices."""
-  parts = Parts(tmp_path, model__score=score, negatives__greedy=greedy,
-                negatives__hard_percent=float(percent), mesh__data=4,
-                data__groups=4)
+  parts = Parts(root, tmp_path, model__score=score, mesh__data=4,
+                data__groups=4, negatives__greedy=greedy,
+                negatives__hard_percent=float(percent))
   if blocks == 'small':
     features = parts.model.spec.features('passage')
     monkeypatch.setattr(mesh_search, '_BLOCK_BYTES', 4 * features * 5)
@@ -115,8 +122,8 @@ def test_negatives_are_those_of_the_sampler(
     assert np.take_along_axis(usable, found.rows, axis=1).all()
 
 
-def test_random_negatives_need_no_vectors(tmp_path, monkeypatch):
-  parts = Parts(tmp_path, negatives__hard_percent=0.0)
+def test_random_negatives_need_no_vectors(root, tmp_path, monkeypatch):
+  parts = Parts(root, tmp_path, negatives__hard_percent=0.0)
   scores, usable = parts.scores_and_usable()
   monkeypatch.setattr(embedder_lib, 'Embedder', None)
   parts.negatives.refresh(parts.params, 0)
@@ -129,14 +136,14 @@ def test_random_negatives_need_no_vectors(tmp_path, monkeypatch):
 
 
 def test_adjusted_draws_are_to_the_bit_those_of_one_device(
-    tmp_path, monkeypatch
+    root, tmp_path, monkeypatch
 ):
-  features = Parts(tmp_path).model.spec.features('passage')
+  features = Parts(root, tmp_path).model.spec.features('passage')
   monkeypatch.setattr(mesh_search, '_BLOCK_BYTES', 4 * features * 5)
   monkeypatch.setattr(device_scan, '_PART_BYTES', 4 * features * 10)
   made = []
   for devices in (1, 4):
-    parts = Parts(tmp_path / str(devices), loss__adjusted=True,
+    parts = Parts(root, tmp_path / str(devices), loss__adjusted=True,
                   mesh__data=devices, data__groups=4)
     parts.negatives.refresh(parts.params, 0)
     made.append(parts.negatives.draw(
@@ -146,8 +153,8 @@ def test_adjusted_draws_are_to_the_bit_those_of_one_device(
     np.testing.assert_array_equal(one, four)
 
 
-def test_adjusted_draws_tell_their_chance(tmp_path):
-  parts = Parts(tmp_path, loss__adjusted=True)
+def test_adjusted_draws_tell_their_chance(root, tmp_path):
+  parts = Parts(root, tmp_path, loss__adjusted=True)
   parts.negatives.refresh(parts.params, 0)
   found = parts.negatives.draw(0, np.arange(5), parts.pairs.query_rows[:5])
   scores, usable = parts.scores_and_usable()
@@ -159,15 +166,15 @@ def test_adjusted_draws_tell_their_chance(tmp_path):
   )
 
 
-def test_lost_negatives_are_told_of(tmp_path):
-  parts = Parts(tmp_path)
+def test_lost_negatives_are_told_of(root, tmp_path):
+  parts = Parts(root, tmp_path)
   with pytest.raises(errors.UserError, match='sampled/00000: .* put them back'):
     parts.negatives.draw(0, np.arange(2), parts.pairs.query_rows[:2])
 
 
 @pytest.mark.parametrize('score', SCORES)
-def test_search_goes_by_the_score(tmp_path, score):
-  parts = Parts(tmp_path, model__score=score)
+def test_search_goes_by_the_score(root, tmp_path, score):
+  parts = Parts(root, tmp_path, model__score=score)
   embedder = parts.embedder()
   retriever = retriever_lib.Retriever(
       settings_of_rooms.search(parts.config), parts.dataset, embedder
@@ -197,9 +204,11 @@ def drawn(workdir):
                    if folders_lib.read_manifest(folder)])
 
 
-def test_a_run_stopped_between_epochs_goes_on_the_same(tmp_path, monkeypatch):
+def test_a_run_stopped_between_epochs_goes_on_the_same(
+    root, tmp_path, monkeypatch
+):
   config = tiny.make_config(
-      tmp_path, model__score='multi-3', loss__adjusted=True, **NCE
+      root, model__score='multi-3', loss__adjusted=True, **NCE
   )
   tiny.run(train.TrainJob, config, tmp_path / 'whole')
   rows = drawn(tmp_path / 'whole')
@@ -221,10 +230,13 @@ def test_a_run_stopped_between_epochs_goes_on_the_same(tmp_path, monkeypatch):
     refresh(self, params, step)
 
   monkeypatch.setattr(sampled_source.Sampled, 'refresh', stop)
+  folders_lib.make_folder(tmp_path / 'work')
+  run_of = lambda: train.TrainJob(
+      config_lib.parse(config), tmp_path / 'work').run
   with pytest.raises(KeyboardInterrupt):
-    tiny.run(train.TrainJob, config, tmp_path / 'work')
+    plan.run([run_of()])
   monkeypatch.undo()
-  tiny.run(train.TrainJob, config, tmp_path / 'work')
+  plan.run([run_of()])
   test_train.assert_same_run(tmp_path / 'whole', tmp_path / 'work', 8)
   np.testing.assert_array_equal(drawn(tmp_path / 'work'), rows)
 
@@ -238,8 +250,8 @@ def test_a_run_stopped_between_epochs_goes_on_the_same(tmp_path, monkeypatch):
     ({'negatives__hard_percent': 101.0}, 'between 0 and 100'),
     ({'model__score': 'max'}, 'must be dual, som'),
 ])
-def test_what_does_not_go_together_is_refused(tmp_path, overrides, told):
-  config = tiny.make_config(tmp_path, **{**NCE, **overrides})
+def test_what_does_not_go_together_is_refused(root, overrides, told):
+  config = tiny.make_config(root, **{**NCE, **overrides})
   with pytest.raises(errors.UserError, match=told):
     jobs.check(config_lib.parse(config))
 
@@ -249,7 +261,7 @@ def test_what_does_not_go_together_is_refused(tmp_path, overrides, told):
     ({'model__score': 'som', 'model__pooling': 'mean'}, 'pooling=cls'),
 ])
 def test_towers_that_a_score_cannot_have_are_refused(
-    tmp_path, overrides, told
+    root, tmp_path, overrides, told
 ):
   with pytest.raises(errors.UserError, match=told):
-    Parts(tmp_path, **overrides)
+    Parts(root, tmp_path, **overrides)
