@@ -82,7 +82,7 @@ def write_random_corpus(folder, seed):
         '\n'.join(['query-id\tcorpus-id\tscore', *rows, '']))
 
 
-@pytest.mark.parametrize('seed', range(6))
+@pytest.mark.parametrize('seed', range(4))
 def test_no_pool_holds_a_positive_or_its_copy(tmp_path, seed):
   write_random_corpus(tmp_path / 'data', seed)
   tiny.write_model(tmp_path / 'model')
@@ -308,13 +308,25 @@ def test_unknown_documents_refuse_context(tmp_path):
 class TestRefusals:
   """A pool that does not belong here is refused, with what to do."""
 
-  @pytest.fixture
-  def mined(self, tmp_path):
+  @pytest.fixture(scope='class')
+  def root(self, tmp_path_factory):
+    """All that was made, and a copy of it."""
+    root = tmp_path_factory.mktemp('refusals')
     config = make_config(
-        tmp_path, negatives__sources=('model:2',),
-        negatives__checkpoint=str(tmp_path / 'model'))
-    make_pool(config, tmp_path / 'work')
-    return config, tmp_path / 'work'
+        root, negatives__sources=('model:2',),
+        negatives__checkpoint=str(root / 'model'))
+    make_pool(config, root / 'work')
+    copy = tmp_path_factory.mktemp('copies') / 'copy'
+    shutil.copytree(root, copy)
+    return config, root, copy
+
+  @pytest.fixture
+  def mined(self, root):
+    """What a test changes is put back."""
+    config, folder, copy = root
+    yield config, folder / 'work'
+    shutil.rmtree(folder)
+    shutil.copytree(copy, folder)
 
   def given(self, config, workdir):
     return dataclasses.replace(config, negatives=dataclasses.replace(
@@ -341,10 +353,10 @@ class TestRefusals:
     corpus.write_text(corpus.read_text().replace('word1', 'word2'))
     self.check(config, workdir, f'corpus: .{there}. there, .* here')
 
-  def test_changed_checkpoint(self, mined, tmp_path):
+  def test_changed_checkpoint(self, mined):
     config, workdir = mined
-    shutil.rmtree(tmp_path / 'model')
-    tiny.write_model(tmp_path / 'model', seed=9)
+    shutil.rmtree(workdir.parent / 'model')
+    tiny.write_model(workdir.parent / 'model', seed=9)
     self.check(config, workdir, 'the model of model.*: .* there, .* here')
 
   @pytest.mark.parametrize('name', ['rows', 'dropped_by', 'halves'])
@@ -374,8 +386,8 @@ class TestRefusals:
 
   def test_other_folder(self, mined, tmp_path, monkeypatch):
     config, workdir = mined
-    shutil.rmtree(tmp_path / 'model')
-    tiny.write_model(tmp_path / 'model', seed=9)
+    shutil.rmtree(workdir.parent / 'model')
+    tiny.write_model(workdir.parent / 'model', seed=9)
     (tmp_path / 'elsewhere').mkdir()
     monkeypatch.chdir(tmp_path / 'elsewhere')
     with pytest.raises(errors.UserError, match='the model of model'):

@@ -31,51 +31,71 @@ def packed(texts):
   return packing.fill(layout, texts), layout.flat_slot
 
 
-@pytest.mark.parametrize('normalize', [False, True])
+@functools.cache
+def params_of(spec):
+  return jax.jit(functools.partial(dual_encoder.init_params, spec))(
+      jax.random.key(1))
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def states_alone(shape, params):
+  """Hidden states of each text, encoded by itself."""
+  return [bert.Bert(shape).apply(
+      {'params': params}, ids[None], np.ones((1, len(ids)), np.int32),
+      np.arange(len(ids), dtype=np.int32)[None], True,
+  )[0] for ids in sequences()]
+
+
+@functools.partial(jax.jit, static_argnums=0)
+def encode(encoders, params, batch):
+  return [dual_encoder.encode(encoder, params, batch, None)
+          for encoder in encoders]
+
+
 @pytest.mark.parametrize(('score', 'role'), [
     ('multi-4', 'query'), ('multi-4', 'passage'), ('multi-4', 'shared'),
     ('som', 'query'), ('som', 'passage'), ('poly-3', 'query'),
     ('poly-3', 'passage'), ('genpoly-3', 'passage'),
 ])
-def test_vectors_of_packed_texts(score, role, normalize):
+def test_vectors_of_packed_texts(score, role):
+  """As they are, and of length 1."""
   function = scoring.named(score, 6, 8)
   spec = dual_encoder.EncoderSpec(
       tiny.bert_config(), projections=(projections.Projection(5),),
-      normalize=normalize, shared=role == 'shared', score=function,
+      normalize=False, shared=role == 'shared', score=function,
   )
-  key = jax.random.key(1)
-  params = dual_encoder.init_params(spec, key)[role]
+  params = params_of(spec)[role]
   batch, slots = packed(sequences())
-  got = dual_encoder.encode(
-      dual_encoder.Encoder(spec, role), params,
-      jax.tree.map(lambda a: a[0:1], batch), None,
-  )[0]
+  encoders = tuple(
+      dual_encoder.Encoder(dataclasses.replace(spec, normalize=one), role)
+      for one in (False, True))
+  made = [vecs[0] for vecs in encode(encoders, params, batch)]
   count = function.vectors(role)
-  assert got.shape == (len(LENGTHS) + 2, 5 * count)
+  for vecs in made:
+    assert vecs.shape == (len(LENGTHS) + 2, 5 * count)
+    assert (vecs[np.setdiff1d(np.arange(len(vecs)), slots)] == 0).all()
   assert spec.features(role) == 5 * count
-  model = bert.Bert(spec.transformer)
-  for ids, slot in zip(sequences(), slots, strict=True):
-    alone = model.apply(
-        {'params': params['bert']}, ids[None], np.ones((1, len(ids)), np.int32),
-        np.arange(len(ids), dtype=np.int32)[None], True,
-    )[0]
+  params = jax.tree.map(np.asarray, params)
+  for alone, slot in zip(states_alone(spec.transformer, params['bert']), slots,
+                         strict=True):
     vecs = (alone @ params['projection']['kernel']
             + params['projection']['bias'])
     want = np.zeros((count, 5), np.float32)
     if function.codes and role == 'query':
       for number, code in enumerate(params['codes']):
-        weights = np.exp(np.asarray(vecs @ code))
-        want[number] = (weights / weights.sum()) @ np.asarray(vecs)
+        weights = np.exp(vecs @ code)
+        want[number] = (weights / weights.sum()) @ vecs
       kept = count
     else:
-      kept = min(count, len(ids))
+      kept = min(count, len(vecs))
       want[:kept] = vecs[:kept]
-    if normalize:
-      want[:kept] /= np.linalg.norm(want[:kept], axis=1, keepdims=True)
-    np.testing.assert_allclose(
-        got[slot].reshape(count, 5), want, rtol=2e-5, atol=2e-5
-    )
-  assert (got[np.setdiff1d(np.arange(len(got)), slots)] == 0).all()
+    of_length_one = want.copy()
+    of_length_one[:kept] /= np.linalg.norm(
+        want[:kept], axis=1, keepdims=True)
+    for got, wanted in zip(made, (want, of_length_one), strict=True):
+      np.testing.assert_allclose(
+          got[slot].reshape(count, 5), wanted, rtol=2e-5, atol=2e-5
+      )
 
 
 def test_json_of_a_dual_encoder_is_as_it_was():
@@ -93,7 +113,7 @@ def test_gradients_reach_the_codes():
       tiny.bert_config(), normalize=False, shared=False,
       score=scoring.named('poly-2', 8, 8),
   )
-  params = dual_encoder.init_params(spec, jax.random.key(0))
+  params = params_of(spec)
   batch, slots = packed(sequences())
 
   def total(params):
@@ -104,7 +124,7 @@ def test_gradients_reach_the_codes():
     )
     return spec.score(queries, passages).sum()
 
-  grads = jax.grad(total)(params)
+  grads = jax.jit(jax.grad(total))(params)
   assert float(jnp.abs(grads['query']['codes']).max()) > 0
   assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(grads))
 
@@ -114,12 +134,12 @@ def test_a_group_alone_is_as_among_others():
   config = dataclasses.replace(tiny.bert_config(), hidden_dropout=0.3,
                                attention_dropout=0.3)
   spec = dual_encoder.EncoderSpec(config)
-  params = dual_encoder.init_params(spec, jax.random.key(1))['shared']
+  params = params_of(spec)['shared']
   texts = sequences_lib.listed(sequences())
   batch = packing.fill(packing.plan(texts.lengths, 2, ROW), texts)
-  encode = functools.partial(
+  encode = jax.jit(functools.partial(
       dual_encoder.encode, dual_encoder.Encoder(spec), params
-  )
+  ))
   whole = encode(batch, jax.random.key(2))
   for number in (0, 1):
     one = jax.tree.map(operator.itemgetter(slice(number, number + 1)), batch)
