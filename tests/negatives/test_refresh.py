@@ -1,14 +1,18 @@
 """Pools that a training makes again: laws of whole trainings."""
 
+import dataclasses
 import json
+import pathlib
+import re
 import shutil
+from typing import Any
 
 import jax
 import numpy as np
 import pytest
 
 from neg_contrast import errors, jobs
-from neg_contrast.artifacts import folders, kept_parts, plan
+from neg_contrast.artifacts import folders, plan
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import examples
 from neg_contrast.jobs import train as train_job
@@ -40,6 +44,18 @@ def settings(root, **overrides):
 
 def train(root, workdir, **overrides):
   tiny.train_only(root, workdir, **settings(root, **overrides))
+
+
+PASSAGES, QUERIES = 80, 60
+IN_PARTS = {'index__table_rows': 64, 'index__chunk_tokens': 1}
+PARTS = [f'refreshed/*/{name}' for name in (
+    'embeddings/passages-?????.npy', 'found/?????-of-?????',
+    'dropped_by/?????-of-?????')]
+
+
+def train_in_parts(root, workdir, **overrides):
+  """Vectors are in two files, too."""
+  train(root, workdir, **{**IN_PARTS, **overrides})
 
 
 def generations(workdir):
@@ -80,7 +96,7 @@ def records(workdir):
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-  """Three parts of a search, and of filters."""
+  """Five parts of a search, and of filters."""
   use_small_parts(monkeypatch.setattr)
 
 
@@ -90,26 +106,56 @@ def use_small_parts(change=setattr):
   change(pool_files, 'QUERIES_AT_ONCE', 14)
 
 
+@dataclasses.dataclass
+class Whole:
+  """A finished training.
+
+  Attributes:
+    root: its data and model; it is in `whole`.
+    params: step -> parameters that made a pool.
+    drawn: step -> queries, and the passages drawn for them.
+    named: files and folders that got their names, in order.
+  """
+
+  root: pathlib.Path
+  params: dict[int, Any]
+  drawn: dict[int, tuple[np.ndarray, np.ndarray]]
+  named: list[pathlib.Path]
+
+  def copy_pool(self, work):
+    shutil.copytree(self.root / 'whole' / 'pool', work / 'pool')
+
+
 @pytest.fixture(scope='module')
 def whole(tmp_path_factory):
-  """A finished training, and the parameters that made its pools, by step."""
+  """What others are to equal."""
   root = tmp_path_factory.mktemp('refresh')
-  params, remake = {}, encoder_run.DualEncoderTraining.remake
+  tiny.write_beir(root / 'data', documents=20)
+  remake = encoder_run.DualEncoderTraining.remake
+  draw = pool_source.FromPool.draw
 
   def note(self, given, moment):
-    params[moment.step] = jax.tree.map(np.asarray, given['encoder'])
+    made.params[moment.step] = jax.tree.map(np.asarray, given['encoder'])
     remake(self, given, moment)
+
+  def note_draw(self, step, numbers, query_rows):
+    drawn = draw(self, step, numbers, query_rows)
+    made.drawn[step] = query_rows, drawn.rows
+    return drawn
 
   with pytest.MonkeyPatch.context() as patch:
     use_small_parts(patch.setattr)
     patch.setattr(encoder_run.DualEncoderTraining, 'remake', note)
-    train(root, root / 'whole')
-  return root, params
+    patch.setattr(pool_source.FromPool, 'draw', note_draw)
+    made = Whole(root, {}, {}, test_killed.note_parts('*', patch.setattr))
+    train_in_parts(root, root / 'whole')
+  return made
 
 
 def test_pools_are_the_nearest_by_the_parameters_of_their_step(whole):
-  root, params = whole
-  config = config_lib.parse(tiny.make_config(root, **settings(root)))
+  root, params = whole.root, whole.params
+  config = config_lib.parse(
+      tiny.make_config(root, **settings(root, **IN_PARTS)))
   prepared = dataset_lib.Dataset(config.data).prepared
   model = by_name.load_workdir(root / 'whole')
   encoder = text_encoder.TextEncoder(
@@ -140,140 +186,194 @@ def test_pools_are_the_nearest_by_the_parameters_of_their_step(whole):
   assert (made[4]['rows'] != made[8]['rows']).any()
 
 
-def test_steps_draw_from_the_newest_generation(whole, tmp_path, monkeypatch):
+def test_steps_draw_from_the_newest_generation(whole):
   """And the log says what each generation cost and changed."""
-  root, _ = whole
-  drawn = {}
-  draw = pool_source.FromPool.draw
-
-  def note(self, step, numbers, query_rows):
-    made = draw(self, step, numbers, query_rows)
-    drawn[step] = query_rows, made.rows
-    return made
-
-  monkeypatch.setattr(pool_source.FromPool, 'draw', note)
-  train(root, tmp_path / 'work')
-  assert_same(root / 'whole', tmp_path / 'work')
-  made = generations(tmp_path / 'work')
-  mined = pool_lib.read(root / 'whole' / 'pool')
+  work = whole.root / 'whole'
+  made = generations(work)
+  mined = pool_lib.read(work / 'pool')
   made[0] = {name: np.asarray(getattr(mined, name)) for name in
              ('rows', 'dropped_by', 'query_rows')}
   for step in range(STEPS):
     arrays = made[step // EVERY * EVERY]
-    lines = np.searchsorted(arrays['query_rows'], drawn[step][0])
+    query_rows, rows = whole.drawn[step]
+    lines = np.searchsorted(arrays['query_rows'], query_rows)
     kept = np.where(arrays['dropped_by'] == 0, arrays['rows'], -1)[lines]
-    assert (drawn[step][1][:, :, None] == kept[:, None, :]).any(axis=2).all()
-  told = records(tmp_path / 'work')
+    assert (rows[:, :, None] == kept[:, None, :]).any(axis=2).all()
+  told = records(work)
   assert [one['step'] for one in told] == [5, 9]
   for one, (before, after) in zip(told, ((0, 4), (4, 8)), strict=True):
     facts = one['refresh']
-    assert facts['passages'] == 48 and facts['queries'] == 36
+    assert (facts['passages'], facts['queries']) == (PASSAGES, QUERIES)
     assert facts['seconds'].keys() == {'encoding', 'searching', 'filtering'}
     then, now = (
-        {(line, row) for line in range(36)
+        {(line, row) for line in range(QUERIES)
          for row in made[at]['rows'][line][made[at]['dropped_by'][line] == 0]}
         for at in (before, after))
     assert facts['new'] == len(now - then) / len(now) > 0
-    assert facts['counts']['negatives'] == 36 * SIZE
+    assert facts['counts']['negatives'] == QUERIES * SIZE
     assert facts['hubness']['top1_most'] >= 1
 
 
+def assert_near(whole, work):
+  """Losses and pools, but for rounding."""
+  want, got = map(test_train.losses_of, (whole.root / 'whole', work))
+  for step, value in want.items():
+    assert got[step] == pytest.approx(value, abs=1e-5 * max(1, value))
+  for first, second in zip(*(generations(place).values() for place in (
+      whole.root / 'whole', work)), strict=True):
+    assert_alike(first, second)
+
+
 def test_plan_and_report_tell_of_it(whole, tmp_path):
-  root, _ = whole
-  config = tiny.make_config(root, **settings(
-      root, optim__steps=6, evaluation__bm25=False, evaluation__eval_steps=0))
+  """Of a training on one device, which is the same but for rounding."""
+  config = tiny.make_config(whole.root, **settings(
+      whole.root, **IN_PARTS, mesh__data=1, evaluation__bm25=False,
+      evaluation__eval_steps=0))
   job = train_job.TrainJob(config_lib.parse(config), tmp_path)
   said = plan.describe(job.targets())
-  assert (f'negatives made again every {EVERY} steps, up to 1 times, each of '
-          '48 passages encoded') in said
+  assert (f'negatives made again every {EVERY} steps, up to 2 times, each of '
+          f'{PASSAGES} passages encoded') in said
+  whole.copy_pool(tmp_path)
   tiny.run(train_job.TrainJob, config, tmp_path)
+  assert_near(whole, tmp_path)
   page = (tmp_path / 'report.html').read_text()
   table = page[page.index('<h3>Made again</h3>'):]
-  (facts,) = [one['refresh'] for one in records(tmp_path)]
-  assert f'<td>{facts["new"]:.0%}</td>' in table
-  assert f'<td>{facts["hubness"]["skewness"]:.2f}</td>' in table
+  told = [one['refresh'] for one in records(tmp_path)]
+  assert len(told) == 2
+  for facts in told:
+    assert f'<td>{facts["new"]:.0%}</td>' in table
+    assert f'<td>{facts["hubness"]["skewness"]:.2f}</td>' in table
   assert 'encoding' in table and 'positives dropped' in table
   events = next((tmp_path / 'tensorboard').iterdir()).read_bytes()
   assert b'refresh/hubness/skewness' in events
 
 
+def test_a_mesh_gives_the_same(whole, tmp_path):
+  whole.copy_pool(tmp_path / 'work')
+  train_in_parts(
+      whole.root, tmp_path / 'work', mesh__data=4, mesh__model=2)
+  assert_near(whole, tmp_path / 'work')
+
+
 def test_beyond_the_end_it_is_the_mined_pool(whole, tmp_path):
-  root, _ = whole
-  train(root, tmp_path / 'static', negatives__refresh_steps=0)
-  train(root, tmp_path / 'late', negatives__refresh_steps=STEPS)
+  for name, steps in (('static', 0), ('late', STEPS)):
+    whole.copy_pool(tmp_path / name)
+    train_in_parts(
+        whole.root, tmp_path / name, negatives__refresh_steps=steps)
   test_train.assert_same_run(tmp_path / 'static', tmp_path / 'late', STEPS)
   assert not (tmp_path / 'late' / refresh.FOLDER).exists()
   assert test_train.losses_of(tmp_path / 'late') != test_train.losses_of(
-      root / 'whole')
-
-
-@pytest.mark.parametrize('where', [
-    (kept_parts.KeptParts, '_write', 2),
-    (refreshed_pool.RefreshedPool, 'write', 1),
-    (encoder_run.DualEncoderTraining, 'remake', 1),
-    (run_log.RunLog, 'write_refresh', 1),
-])
-def test_interrupted_refreshes_go_on_the_same(
-    whole, tmp_path, monkeypatch, where):
-  root, _ = whole
-  owner, name, after = where
-  calls, original = [], getattr(owner, name)
-
-  def stop(*args, **kwargs):
-    calls.append(name)
-    if len(calls) == after + 1:
-      raise KeyboardInterrupt
-    return original(*args, **kwargs)
-
-  shutil.copytree(root / 'whole' / 'pool', tmp_path / 'work' / 'pool')
-  with monkeypatch.context() as patch:
-    patch.setattr(owner, name, stop)
-    with pytest.raises(KeyboardInterrupt):
-      train(root, tmp_path / 'work')
-  train(root, tmp_path / 'work')
-  assert_same(root / 'whole', tmp_path / 'work')
-  assert [one['step'] for one in records(tmp_path / 'work')] == [5, 9]
-  assert not list((tmp_path / 'work' / refresh.FOLDER).glob('*.parts'))
+      whole.root / 'whole')
 
 
 _KILLED = '''
-import pathlib, sys
-from tests import test_killed, tiny
+import os, pathlib, sys
+from tests import test_killed
 from tests.negatives import test_refresh
 root, work, pattern = sys.argv[1:]
+replace = os.replace
+def tell(source, path):
+  replace(source, path)
+  print('named', path, flush=True)
+os.replace = tell
 test_refresh.use_small_parts()
 test_killed.note_parts(pattern, stop_at=2)
-test_refresh.train(pathlib.Path(root), pathlib.Path(work),
-                   index__table_rows=64, index__chunk_tokens=1)
+test_refresh.train_in_parts(pathlib.Path(root), pathlib.Path(work))
 '''
 
 
-@pytest.mark.parametrize('pattern', [
-    'embeddings/passages-?????.npy', 'found/?????-of-?????',
-    'dropped_by/?????-of-?????',
-])
-def test_killed_in_a_refresh_it_ends_the_same(tmp_path, pattern, monkeypatch):
-  """kill -9 when a part is whole and the next one has no name yet."""
-  tiny.write_beir(tmp_path / 'data', documents=60)
-  small = {'index__table_rows': 64, 'index__chunk_tokens': 1}
-  pattern = f'refreshed/*/{pattern}'
-  named = test_killed.note_parts(pattern, monkeypatch.setattr)
-  train(tmp_path, tmp_path / 'whole', **small)
-  parts = len(named)
-  assert parts >= 4  # Of two generations.
-  shutil.copytree(tmp_path / 'whole' / 'pool', tmp_path / 'work' / 'pool')
-  process = processes.Process(
-      _KILLED, [tmp_path, tmp_path / 'work', pattern])
-  is_stopped = 'stopped\n' in process.lines()
-  process.kill()
-  assert is_stopped, process.communicate(30)
-  process.wait(30)
-  kept = test_killed.parts_in(tmp_path / 'work', pattern)
-  assert len(kept) == 1
-  named.clear()
-  train(tmp_path, tmp_path / 'work', **small)
-  assert len(named) == parts - 1 and not kept & set(named)
-  assert_same(tmp_path / 'whole', tmp_path / 'work')
+def interrupted(*_, **__):
+  raise KeyboardInterrupt
+
+
+@pytest.fixture(scope='module')
+def stopped(whole, tmp_path_factory):
+  """A training stopped after step 7 and saved after step 6; it draws from 4.
+
+  Three programs that make the pool of step 4 were killed, with -9, when a part
+  was whole and the next one had no name yet: of vectors, of what is found, of
+  filters. A fourth ends it.
+
+  Returns:
+    The folder of the training; what got its name until then, in order.
+  """
+  work = tmp_path_factory.mktemp('stopped') / 'work'
+  whole.copy_pool(work)
+  named, write = [], run_log.RunLog.write_step
+
+  def stop(self, record):
+    if record.step == 8:
+      raise KeyboardInterrupt
+    write(self, record)
+
+  for pattern in PARTS:
+    process = processes.Process(_KILLED, [whole.root, work, pattern])
+    is_stopped = 'stopped\n' in process.lines()
+    process.kill()
+    told, error = process.communicate(30)
+    assert is_stopped, told + error
+    assert len(test_killed.parts_in(work, pattern)) == 1
+    named += map(pathlib.Path, re.findall('^named (.*)', told, re.M))
+  with pytest.MonkeyPatch.context() as patch:
+    use_small_parts(patch.setattr)
+    here = test_killed.note_parts('*', patch.setattr)
+    patch.setattr(run_log.RunLog, 'write_step', stop)
+    with pytest.raises(KeyboardInterrupt):
+      train_in_parts(whole.root, work)
+  assert list(generations(work)) == [4]
+  return work, named + here
+
+
+def test_killed_and_interrupted_in_refreshes_it_ends_the_same(
+    whole, stopped, tmp_path, monkeypatch):
+  """No part is made twice; a generation is put back where it is missed."""
+  (begun, before), root, work = stopped, whole.root, tmp_path / 'work'
+  shutil.copytree(begun, work)
+  shutil.move(work / 'refreshed' / '0000004', work / 'elsewhere')
+  with pytest.raises(errors.UserError, match=(
+      r'refreshed/0000004: the pool .* after step 4 is not there, .* put it '
+      'back, or train in another --workdir')) as raised:
+    train_in_parts(root, work)
+  assert '\n' not in str(raised.value)
+  shutil.move(work / 'elsewhere', work / 'refreshed' / '0000004')
+  after = test_killed.note_parts('*', monkeypatch.setattr)
+  for owner, name in ((encoder_run.DualEncoderTraining, 'remake'),
+                      (refreshed_pool.RefreshedPool, 'write'),
+                      (run_log.RunLog, 'write_refresh')):
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+      patch.setattr(owner, name, interrupted)
+      train_in_parts(root, work)
+  train_in_parts(root, work)
+  assert_same(root / 'whole', work)
+  assert [one['step'] for one in records(work)] == [5, 9]
+  assert not list((work / refresh.FOLDER).glob('*.parts'))
+  for pattern in PARTS:
+    wanted, *made = (
+        [path.relative_to(folder) for path in named
+         if test_killed.is_part(path, pattern)] for folder, named in (
+             (root / 'whole', whole.named), (begun, before), (work, after)))
+    assert len(wanted) >= 4  # Of two generations.
+    assert sorted(sum(made, [])) == sorted(wanted)
+
+
+def test_a_damaged_generation_is_told_of(whole, stopped, tmp_path):
+  root, work = whole.root, tmp_path / 'work'
+  shutil.copytree(stopped[0], work)
+  folder = work / 'refreshed' / '0000004'
+  path = folder / 'rows.npy'
+  data = bytearray(path.read_bytes())
+  data[-3] ^= 1
+  path.write_bytes(data)
+  with pytest.raises(errors.UserError, match=(
+      r'refreshed/0000004: .* is damaged \(.*rows.npy.* put it back')):
+    train_in_parts(root, work)
+  data[-3] ^= 1
+  path.write_bytes(data)
+  manifest = folders.read_sealed(folder / folders.MANIFEST)
+  manifest['identity']['settings']['run'] = 'other'
+  folders.write_sealed(folder / folders.MANIFEST, manifest)
+  with pytest.raises(errors.UserError, match='is of another training'):
+    train_in_parts(root, work)
 
 
 _KILLED_DRAW = '''
@@ -310,72 +410,6 @@ def test_killed_in_a_draw_it_ends_the_same(tmp_path, monkeypatch):
         for work in (tmp_path / 'whole', tmp_path / 'work')))
   assert (test_train.losses_of(tmp_path / 'whole')
           == test_train.losses_of(tmp_path / 'work'))
-
-
-@pytest.mark.parametrize('mesh', [{'mesh__data': 1}, {
-    'mesh__data': 4, 'mesh__model': 2}])
-def test_any_mesh_gives_the_same(whole, tmp_path, mesh):
-  root, _ = whole
-  shutil.copytree(root / 'whole' / 'pool', tmp_path / 'work' / 'pool')
-  train(root, tmp_path / 'work', **mesh)
-  want, got = map(test_train.losses_of, (root / 'whole', tmp_path / 'work'))
-  for step, value in want.items():
-    assert got[step] == pytest.approx(value, abs=1e-5 * max(1, value))
-  for first, second in zip(*(generations(place).values() for place in (
-      root / 'whole', tmp_path / 'work')), strict=True):
-    assert_alike(first, second)
-
-
-@pytest.fixture
-def stopped(whole, tmp_path, monkeypatch):
-  """A training that was stopped after step 7, and draws from step 4."""
-  root, _ = whole
-  work = tmp_path / 'work'
-  original = run_log.RunLog.write_step
-
-  def stop(self, record):
-    if record.step == 8:
-      raise KeyboardInterrupt
-    original(self, record)
-
-  shutil.copytree(root / 'whole' / 'pool', work / 'pool')
-  with monkeypatch.context() as patch:
-    patch.setattr(run_log.RunLog, 'write_step', stop)
-    with pytest.raises(KeyboardInterrupt):
-      train(root, work, checkpointing__save_steps=7)
-  return root, work
-
-
-def test_a_lost_generation_is_told_of(stopped):
-  root, work = stopped
-  shutil.move(work / 'refreshed' / '0000004', work / 'elsewhere')
-  with pytest.raises(errors.UserError, match=(
-      r'refreshed/0000004: the pool .* after step 4 is not there, .* put it '
-      'back, or train in another --workdir')) as raised:
-    train(root, work, checkpointing__save_steps=7)
-  assert '\n' not in str(raised.value)
-  shutil.move(work / 'elsewhere', work / 'refreshed' / '0000004')
-  train(root, work, checkpointing__save_steps=7)
-  assert_same(root / 'whole', work)
-
-
-def test_a_damaged_generation_is_told_of(stopped):
-  root, work = stopped
-  folder = work / 'refreshed' / '0000004'
-  path = folder / 'rows.npy'
-  data = bytearray(path.read_bytes())
-  data[-3] ^= 1
-  path.write_bytes(data)
-  with pytest.raises(errors.UserError, match=(
-      r'refreshed/0000004: .* is damaged \(.*rows.npy.* put it back')):
-    train(root, work, checkpointing__save_steps=7)
-  data[-3] ^= 1
-  path.write_bytes(data)
-  manifest = folders.read_sealed(folder / folders.MANIFEST)
-  manifest['identity']['settings']['run'] = 'other'
-  folders.write_sealed(folder / folders.MANIFEST, manifest)
-  with pytest.raises(errors.UserError, match='is of another training'):
-    train(root, work, checkpointing__save_steps=7)
 
 
 @pytest.mark.parametrize(('overrides', 'told'), [
