@@ -1,6 +1,7 @@
 """BERT against transformers: values and gradients; packing changes nothing."""
 
 import dataclasses
+import functools
 import json
 import re
 
@@ -54,12 +55,27 @@ def packed_tokens(config, params, sequences, row_length=16, **kwargs):
   """Hidden states of each sequence, from packed rows."""
   layout = packing.plan(np.array([len(s) for s in sequences]), 1, row_length)
   batch = packing.fill(layout, sequences_lib.listed(sequences))
-  hidden = transformer.make(config, **kwargs).apply(
-      {'params': params}, batch.token_ids[0], batch.segment_ids[0],
-      batch.positions[0], True,
+  hidden = apply(
+      config, tuple(kwargs.items()), params, batch.token_ids[0],
+      batch.segment_ids[0], batch.positions[0],
   ).reshape(-1, config.hidden_size)
   return [hidden[start : start + len(s)]
           for start, s in zip(layout.start, sequences, strict=True)]
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def apply(config, options, params, *arrays):
+  return transformer.make(config, **dict(options)).apply(
+      {'params': params}, *arrays, True)
+
+
+@functools.cache
+def random_bert():
+  """A tiny config, and parameters."""
+  config = tiny.bert_config()
+  return config, jax.jit(functools.partial(
+      dual_encoder.init_params, dual_encoder.EncoderSpec(config)
+  ))(jax.random.key(1))['shared']['bert']
 
 
 def test_tokens_and_gradients_equal_transformers(tmp_path):
@@ -79,7 +95,7 @@ def test_tokens_and_gradients_equal_transformers(tmp_path):
     ours = jnp.concatenate(packed_tokens(config, params, sequences))
     return jnp.sum(ours * weights), ours
 
-  (_, ours), grads = jax.value_and_grad(loss, has_aux=True)(params)
+  (_, ours), grads = jax.jit(jax.value_and_grad(loss, has_aux=True))(params)
   np.testing.assert_allclose(ours, theirs.detach(), atol=1e-5)
   ours = tiny.hf_names(grads, config)
   for name, tensor in model.named_parameters():
@@ -90,16 +106,13 @@ def test_tokens_and_gradients_equal_transformers(tmp_path):
 
 
 def test_unrolling_and_remat_change_nothing():
-  config = tiny.bert_config()
-  params = dual_encoder.init_params(
-      dual_encoder.EncoderSpec(config), jax.random.key(1)
-  )['shared']['bert']
+  config, params = random_bert()
   sequences = random_sequences(2)
 
   def value_and_grads(**kwargs):
-    return jax.value_and_grad(lambda p: jnp.sum(jnp.square(jnp.concatenate(
-        packed_tokens(config, p, sequences, **kwargs)
-    )[:, :5])))(params)
+    return jax.jit(jax.value_and_grad(lambda p: jnp.sum(jnp.square(
+        jnp.concatenate(packed_tokens(config, p, sequences, **kwargs))[:, :5]
+    ))))(params)
 
   want = value_and_grads()
   for kwargs in ({'scan_unroll': 2}, {'remat': 'attention'}, {'remat': 'full'}):
@@ -115,32 +128,28 @@ def test_attention_by_row_is_attention():
   config = tiny.bert_config(attention_dropout=0.3, hidden_dropout=0.2)
   layout = packing.plan(np.array([3, 11, 7, 1, 14, 5]), 1, 16)
   batch = packing.fill(layout, sequences_lib.listed(random_sequences(6)))
-  params = dual_encoder.init_params(
-      dual_encoder.EncoderSpec(config), jax.random.key(1)
-  )['shared']['bert']
+  _, params = random_bert()
 
-  def value_and_grads(key, **kwargs):
-    return jax.jit(jax.value_and_grad(lambda p: jnp.sum(jnp.square(
+  def value_and_grads(**kwargs):
+    return jax.jit(jax.value_and_grad(lambda p, key: jnp.sum(jnp.square(
         bert.Bert(config, **kwargs).apply(
             {'params': p}, batch.token_ids[0], batch.segment_ids[0],
-            batch.positions[0], False, rngs={'dropout': jax.random.key(key)},
+            batch.positions[0], False, rngs={'dropout': key},
         )[..., :5]
-    ))))(params)
+    ))))
 
-  want = value_and_grads(0)
+  want = value_and_grads()(params, jax.random.key(0))
   for kwargs in ({}, {'remat': 'full'}):
+    by_row = value_and_grads(by_row=True, **kwargs)
     jax.tree.map(
         lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4),
-        value_and_grads(0, by_row=True, **kwargs), want,
+        by_row(params, jax.random.key(0)), want,
     )
-  assert abs(value_and_grads(1, by_row=True)[0] - want[0]) > 0.1
+  assert abs(by_row(params, jax.random.key(1))[0] - want[0]) > 0.1
 
 
 def test_row_mates_and_padding_change_nothing():
-  config = tiny.bert_config()
-  params = dual_encoder.init_params(
-      dual_encoder.EncoderSpec(config), jax.random.key(1)
-  )['shared']['bert']
+  config, params = random_bert()
   sequences = random_sequences(3)
   together = packed_tokens(config, params, sequences, row_length=32)
   for i, sequence in enumerate(sequences):
@@ -149,10 +158,7 @@ def test_row_mates_and_padding_change_nothing():
 
 
 def test_bfloat16_stays_close():
-  config = tiny.bert_config()
-  params = dual_encoder.init_params(
-      dual_encoder.EncoderSpec(config), jax.random.key(1)
-  )['shared']['bert']
+  config, params = random_bert()
   sequences = random_sequences(3)
   exact = jnp.concatenate(packed_tokens(config, params, sequences))
   half = jnp.concatenate(
@@ -164,10 +170,7 @@ def test_bfloat16_stays_close():
 
 
 def test_bfloat16_operands_are_closer_than_bfloat16_activations():
-  config = tiny.bert_config()
-  params = dual_encoder.init_params(
-      dual_encoder.EncoderSpec(config), jax.random.key(1)
-  )['shared']['bert']
+  config, params = random_bert()
   sequences = random_sequences(3)
   errors_of = {}
   exact = jnp.concatenate(packed_tokens(config, params, sequences))
@@ -196,9 +199,9 @@ def program(batch, of=lambda loss: loss, **kwargs):
       tiny.bert_config(hidden_act='relu'),
       projections=(projections.Projection(6),),
   )
-  params = state.dual_encoder_params(
+  params = jax.eval_shape(lambda: state.dual_encoder_params(
       dual_encoder.init_params(spec, jax.random.key(0)), None
-  )
+  ))
   loss = dual_encoder_loss.make_loss(
       softmax.SoftmaxLoss(True),
       dual_encoder.Encoder(spec, **kwargs), 20.0)
@@ -248,7 +251,8 @@ def test_products_of_a_backward_pass_are_of_bfloat16_numbers():
 
 def test_products_of_bfloat16_operands_are_float32():
   spec = dual_encoder.EncoderSpec(tiny.bert_config())
-  params = dual_encoder.init_params(spec, jax.random.key(0))['shared']
+  params = jax.eval_shape(lambda: dual_encoder.init_params(
+      spec, jax.random.key(0)))['shared']
   encoder = dual_encoder.Encoder(spec, operand_dtype=jnp.bfloat16)
   text = jax.jit(
       lambda p, s: dual_encoder.encode(encoder, p, s, None)
@@ -298,13 +302,14 @@ def test_dropout_of_a_group_depends_on_its_number_only():
   spec = dual_encoder.EncoderSpec(
       tiny.bert_config(hidden_dropout=0.5), pooling='mean'
   )
-  params = dual_encoder.init_params(spec, jax.random.key(0))['shared']
+  params = jax.jit(functools.partial(dual_encoder.init_params, spec))(
+      jax.random.key(0))['shared']
   sequences = random_sequences(4)[:4]
   layout = packing.plan(np.array([len(s) for s in sequences]), 2, 16)
   batch = packing.fill(layout, sequences_lib.listed(sequences))
-  encode = lambda b: dual_encoder.encode(
+  encode = jax.jit(lambda b: dual_encoder.encode(
       dual_encoder.Encoder(spec), params, b, jax.random.key(5)
-  )
+  ))
   both = encode(batch)
   first = encode(jax.tree.map(lambda a: a[:1], batch))
   np.testing.assert_allclose(both[0], first[0], atol=1e-6)
@@ -356,7 +361,7 @@ def embed(model, texts, role='query'):
       '',
   ).tokens(np.arange(len(texts)))
   layout = packing.plan(sequences.lengths, 2, model.text.length(role))
-  vecs = dual_encoder.encode(
+  vecs = jax.jit(dual_encoder.encode, static_argnums=0)(
       dual_encoder.Encoder(model.spec), dual_encoder.tower(model.params, role),
       packing.fill(layout, sequences), None,
   )

@@ -241,14 +241,19 @@ def test_bfloat16_stays_close(loaded):
 
 @pytest.mark.parametrize('loaded', OF_ARCHITECTURES, indirect=True)
 def test_how_the_loop_runs_changes_nothing(loaded):
-  """Unrolling, remat and attention by row, with dropout on."""
+  """Unrolling, remat and attention by row, with dropout on.
+
+  What remat keeps is chosen in one place for all: `attention` is for two.
+  """
   shape = dataclasses.replace(
       loaded.shape, hidden_dropout=0.1, attention_dropout=0.1)
   compute = functools.partial(
       value_and_grads, loaded, shape, key=jax.random.key(0))
   wanted = compute()
-  for options in ({'remat': 'attention', 'scan_unroll': 2},
-                  {'remat': 'full', 'by_row': True}):
+  ways = [{'remat': 'full', 'scan_unroll': 2, 'by_row': True}]
+  if loaded.kind in ('bert', 'modernbert'):
+    ways.append({'remat': 'attention', 'scan_unroll': 2})
+  for options in ways:
     jax.tree.map(assert_near, compute(**options), wanted)
   assert np.abs(loaded.values[0] - wanted[0]).mean() > 0.01
 

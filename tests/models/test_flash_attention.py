@@ -81,9 +81,9 @@ def test_equals_xla(platform, rows, length, width, features):
   attend = flash_attention.make_attention(
       functools.partial(KERNELS[platform], features)
   )
-  want = values_and_gradients(
-      functools.partial(by_xla, head_features=features), arrays, segment_ids
-  )
+  want = jax.jit(functools.partial(
+      values_and_gradients, functools.partial(by_xla, head_features=features)
+  ))(arrays, segment_ids)
   got = jax.jit(functools.partial(values_and_gradients, attend))(
       arrays, segment_ids
   )
@@ -154,7 +154,9 @@ def test_on_a_mesh_in_loops_and_in_the_gradient_cache(
       jax.devices()[: data * model],
   )
   batch = make_groups()
-  params = dual_encoder.init_params(make_encoder().spec, jax.random.key(0))
+  params = jax.jit(functools.partial(
+      dual_encoder.init_params, make_encoder().spec
+  ))(jax.random.key(0))
   chunks = gradient_cache.Chunks(
       chunk, data, lambda copies: sharding.place_copies(copies, mesh)
   ) if chunk else None

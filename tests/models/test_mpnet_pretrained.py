@@ -108,7 +108,8 @@ def test_tokens_and_gradients_equal_transformers(source):
 
   def check(row_length, **options):
     loss = weighted(config, sequences, row_length, weights, **options)
-    (_, ours), grads = jax.value_and_grad(loss, has_aux=True)(tower.params)
+    (_, ours), grads = jax.jit(jax.value_and_grad(loss, has_aux=True))(
+        tower.params)
     np.testing.assert_allclose(ours, theirs.detach(), atol=1e-5)
     of_ours = families.FAMILIES['mpnet'].to_tensors(
         jax.tree.map(np.asarray, grads), config, 1)
@@ -142,7 +143,7 @@ def test_attention_by_row_is_attention(source):
           rngs={'dropout': jax.random.key(3)})
       return jnp.sum(jnp.square(hidden[..., :5])), hidden
 
-    return jax.value_and_grad(loss, has_aux=True)(tower.params)
+    return jax.jit(jax.value_and_grad(loss, has_aux=True))(tower.params)
 
   jax.tree.map(
       lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4),

@@ -71,12 +71,17 @@ def values_and_gradients(attend, pattern, arrays, segment_ids):
   return mixed, *back(gradient)
 
 
-# Two heads in a vector and a row of several blocks; heads that don't divide a
-# vector; a row of one block.
-@pytest.mark.parametrize('name', PATTERNS)
-@pytest.mark.parametrize(('platform', 'length', 'width', 'features'), [
-    ('tpu', 600, 256, 64), ('tpu', 300, 120, 40), ('tpu', 100, 16, 4),
-    ('gpu', 300, 64, 32), ('gpu', 100, 16, 16),
+# Every pattern: two heads in a vector, and a row of several blocks.
+SEVERAL = {'tpu': (600, 256, 64), 'gpu': (300, 64, 32)}
+# Heads that don't divide a vector; a row of one block.
+OTHERS = {'tpu': [(300, 120, 40), (100, 16, 4)], 'gpu': [(100, 16, 16)]}
+
+
+@pytest.mark.parametrize(('name', 'platform', 'length', 'width', 'features'), [
+    *((name, platform, *SEVERAL[platform])
+      for platform in SEVERAL for name in PATTERNS),
+    *((name, platform, *shape) for platform in OTHERS
+      for shape in OTHERS[platform] for name in ('global', 'causal window')),
 ])
 def test_equals_blocks(name, platform, length, width, features):
   rows = random_rows(2, length, width)
@@ -112,14 +117,19 @@ def test_blocks_that_nobody_reaches_are_not_read(name, platform):
     segment_ids[:] = 0
   far = np.arange(1024) >= 640
   key, value = (jnp.where(far[:, None], jnp.nan, x) for x in (key, value))
-  mixed, back = jax.vjp(
-      lambda query: kernel_attention(16, platform)(
-          query, key, value, segment_ids, PATTERNS[name]
-      ), query,
-  )
+
+  @jax.jit
+  def both(query, gradient):
+    mixed, back = jax.vjp(
+        lambda query: kernel_attention(16, platform)(
+            query, key, value, segment_ids, PATTERNS[name]
+        ), query,
+    )
+    return mixed, back(gradient)[0]
+
+  mixed, slope = both(query, jnp.where(far[:, None], 0, gradient))
   assert np.isfinite(mixed[:, :512]).all()
-  assert np.isfinite(back(jnp.where(far[:, None], 0, gradient))[0][:, :512]
-                     ).all()
+  assert np.isfinite(slope[:, :512]).all()
   assert np.isnan(mixed[:, 640:]).all()
 
 
@@ -161,8 +171,11 @@ def test_long_rows_and_patterns_go_there():
   assert called(256, PATTERNS['causal'])
 
 
-@pytest.mark.parametrize('name', PATTERNS)
-@pytest.mark.parametrize('features', triton_attention.HEAD_FEATURES)
+@pytest.mark.parametrize(('name', 'features'), [
+    *((name, 64) for name in PATTERNS),
+    *(('causal window', features)
+      for features in triton_attention.HEAD_FEATURES if features != 64),
+])
 def test_triton_makes_programs_of_it(name, features):
   """Both passes, up to what its compiler is given; no GPU is at hand."""
   attend = flash_attention.make_attention(
@@ -210,7 +223,8 @@ def test_encoders_with_windows_and_causal_ones(shape):
   layout = packing.plan(np.array([len(s) for s in sequences]), 2, 100)
   batch = packing.fill(layout, sequences_lib.listed(sequences))
   spec = dual_encoder.EncoderSpec(shape, 'mean')
-  params = dual_encoder.init_params(spec, jax.random.key(0))['shared']
+  params = jax.jit(functools.partial(dual_encoder.init_params, spec))(
+      jax.random.key(0))['shared']
   attend = flash_attention.make_attention(
       functools.partial(
           attention.tpu_kernel, shape.head_features, interpret=True

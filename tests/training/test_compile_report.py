@@ -49,8 +49,13 @@ def libtpu():
   compile_report.prepare(SLICE)
 
 
-def test_a_retriever_on_a_slice(libtpu):
-  text = report(make_config(), SLICE)
+@pytest.fixture(scope='module')
+def of_a_retriever(libtpu):
+  return report(make_config(), SLICE)
+
+
+def test_a_retriever_on_a_slice(of_a_retriever):
+  text = of_a_retriever
   assert '8 x TPU v3, mesh' in text
   moved = shares(text)
   assert moved.keys() <= {'gradients', 'embeddings', 'other'}
@@ -67,9 +72,8 @@ def test_a_retriever_on_a_slice(libtpu):
   assert floor is not None
 
 
-def test_a_queue_moves_nothing_but_its_scores_embeddings(libtpu):
+def test_a_queue_moves_nothing_but_its_scores_embeddings(of_a_retriever):
   """A momentum encoder, 64 passages of the queue, 16 of the corpus."""
-  plain = report(make_config(), SLICE)
   text = report(make_config(
       negatives__sources=('bm25:2', 'queue:64', 'shared_corpus:16'),
       negatives__momentum=0.9,
@@ -79,7 +83,8 @@ def test_a_queue_moves_nothing_but_its_scores_embeddings(libtpu):
   assert moved['gradients'] + moved['embeddings'] > 0.95, text
   useful = lambda text: int(re.search(
       r'([\d,]+) of [\d,]+ tokens', text)[1].replace(',', ''))
-  assert useful(text) - useful(plain) == pytest.approx(16 * 30, rel=0.1)
+  added = useful(text) - useful(of_a_retriever)
+  assert added == pytest.approx(16 * 30, rel=0.1)
 
 
 def test_hidden_states_are_told_of_where_they_move(libtpu):

@@ -48,9 +48,9 @@ def make_loss(kind, dropout=0.0, shared=True):
       pooling='mean', projections=(projections.Projection(FEATURES),),
       shared=shared,
   )
-  params = state_lib.dual_encoder_params(
-      dual_encoder.init_params(spec, jax.random.key(1)), None
-  )
+  params = jax.jit(lambda key: state_lib.dual_encoder_params(
+      dual_encoder.init_params(spec, key), None
+  ))(jax.random.key(1))
   encoder = dual_encoder.Encoder(spec)
   return dual_encoder_loss.make_loss(
       kind, encoder, 5.0, ('bm25',)
@@ -131,8 +131,9 @@ def test_no_gradient_goes_through_the_queue(shared):
   )
   assert not any(leaf.any() for leaf in jax.tree.leaves(gradient))
   # The same tower under the same masks gives the same vectors.
-  plain = loss(params, batch.replace(memory={'queue': jnp.float32(some)}),
-               jax.random.key(3))[1][losses.REMEMBERED]
+  plain = jax.jit(loss)(
+      params, batch.replace(memory={'queue': jnp.float32(some)}),
+      jax.random.key(3))[1][losses.REMEMBERED]
   np.testing.assert_allclose(remembered, plain, atol=1e-6)
   assert np.abs(plain).max() > 0.1
 
