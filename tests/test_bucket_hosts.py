@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from neg_contrast.artifacts import buckets, leases, places
+from neg_contrast.artifacts import buckets, folders, leases, places
 from neg_contrast.data import prepared, tfds_records
 from neg_contrast.jobs import (
   ensemble,
@@ -26,28 +26,35 @@ from tests.negatives import test_refresh
 
 TAKEN = f'{bucket.BUCKET}/taken'  # By another program.
 COUNTED = f'{bucket.BUCKET}/counted/corpus'  # Prepared, without postings.
-TRAINING = {'optim__steps': 4, 'evaluation__eval_steps': 2,
-            'checkpointing__save_steps': 2, 'evaluation__bm25': False}
+TRAINING = {  # Its negatives are mined again after steps 2 and 4.
+    'optim__steps': 6, 'evaluation__eval_steps': 3,
+    'checkpointing__save_steps': 2, 'evaluation__bm25': False,
+    'negatives__sources': ('model:2', 'given:1'),
+    'negatives__refresh_steps': 2, 'negatives__depth': 20,
+    'negatives__pool_size': 6, 'index__chunk_tokens': 1,
+    'index__table_rows': 32,
+}
 MINING = {
     'job': 'mine', 'negatives__sources': ('model+bm25+context:2',),
     'negatives__depth': 20, 'negatives__pool_size': 10,
     'index__chunk_tokens': 1, 'index__table_rows': 32,
 }
-REFRESHED = {'evaluation__bm25': False, 'optim__learning_rate': 1e-3,
-             'index__table_rows': 64, 'index__chunk_tokens': 1}
+GENERATOR = {'optim__steps': 4, 'evaluation__eval_steps': 2}
 SEARCH = {
     'job': 'evaluate', 'evaluation__bm25': False, 'index__kind': 'scann',
-    'index__shard_rows': 40, 'index__chunk_tokens': 1, 'index__table_rows': 32,
+    'index__shard_rows': 16, 'index__chunk_tokens': 1, 'index__table_rows': 32,
 }
 
 
 def settings_of(root, name, settings):
   """Those of a job whose data lie in a folder, and what it makes in another."""
-  model = 'model__init' if settings is TRAINING else 'checkpoint'
+  models = (('model__init', 'negatives__checkpoint') if settings is TRAINING
+            else ('checkpoint',))
   return {
       **settings, 'data__source': f'beir:{root}/data',
-      'data__prepared_dir': f'{root}/{name}/prepared', model: f'{root}/model',
+      'data__prepared_dir': f'{root}/{name}/prepared',
       'negatives__mined_dir': f'{root}/{name}/mined',
+      **dict.fromkeys(models, f'{root}/model'),
   }
 
 
@@ -81,49 +88,43 @@ def round_trips_of(root):
 
 @pytest.fixture(scope='module')
 def further(tmp_path_factory):
-  """Pairs, questions, an ensemble and negatives that are made again, by one."""
+  """Pairs, questions and an ensemble, by one."""
   root = tmp_path_factory.mktemp('further')
-  asked, fused, fresh = (root / name for name in ('asked', 'fused', 'fresh'))
+  asked, fused = root / 'asked', root / 'fused'
   for folder in (asked, fused):
     folder.mkdir()
-  tiny.write_beir(fresh / 'data', documents=60)
   with pytest.MonkeyPatch.context() as patch:
     hosts_worker.use_small_parts(patch.setattr)
     patch.setitem(t5_config.T5_SIZES, 't5-nano', test_stage1.NANO)
     tiny.run(train_generator.TrainGeneratorJob,
-             test_stage1.make_generator(asked), asked / 'generator')
-    for name, settings in (('written', {}), ('kept', round_trips_of(asked))):
-      tiny.run(generate_questions.GenerateQuestionsJob,
-               test_stage1.make_questions(asked, **settings), asked / name)
+             test_stage1.make_generator(asked, **GENERATOR),
+             asked / 'generator')
+    tiny.run(generate_questions.GenerateQuestionsJob,
+             test_stage1.make_questions(asked, **round_trips_of(asked)),
+             asked / 'kept')
     test_stage1.make_pairs(test_stage1.make_config(asked, **pairs_of(asked)))
-    tiny.run(ensemble.EnsembleJob,
-             test_ensemble.make_whole(fused, index__block_rows=8),
-             fused / 'work')
-    tiny.run(train.TrainJob, refreshed_of(fresh), fresh / 'work')
+    tiny.run(ensemble.EnsembleJob, fused_of(fused), fused / 'work')
   return root
 
 
-def refreshed_of(root):
-  """A training whose negatives are mined again."""
-  return tiny.make_config(root, **test_refresh.settings(root, **REFRESHED))
+def fused_of(root):
+  """An ensemble of two members."""
+  return test_ensemble.make_config(
+      root, *test_ensemble.MEMBERS[:2], index__block_rows=8)
 
 
 def further_tasks(folder):
   """What two processes do in the bucket, to equal `further`."""
-  asked, fused, fresh = (f'{bucket.BUCKET}/{name}'
-                         for name in ('asked', 'fused', 'fresh'))
+  asked, fused = (f'{bucket.BUCKET}/{name}' for name in ('asked', 'fused'))
   at = lambda root, name, module, call, **settings: test_hosts.job(
       folder, root, f'{root}/{name}', module=module, call=call, **settings)
   stage1 = 'jobs.test_stage1'
   return [
-      at(asked, 'by two', stage1, 'make_generator'),
-      at(asked, 'written', stage1, 'make_questions'),
+      at(asked, 'by two', stage1, 'make_generator', **GENERATOR),
       at(asked, 'kept', stage1, 'make_questions', **round_trips_of(asked)),
       ('pairs', test_hosts.config_file(
           folder, asked, stage1, **pairs_of(asked))),
-      at(fused, 'work', 'jobs.test_ensemble', 'make_whole',
-         index__block_rows=8),
-      at(fresh, 'work', 'test_bucket_hosts', 'refreshed_of'),
+      at(fused, 'work', 'test_bucket_hosts', 'fused_of'),
   ]
 
 
@@ -143,8 +144,7 @@ def far(folder, further, tmp_path_factory):
       bucket.upload(folder / name, f'{bucket.BUCKET}/{name}')
     bucket.upload(corpus_of(folder), COUNTED)
     for given in ('asked/data', 'asked/model', 'asked/generator', 'fused/data',
-                  'fused/model', 'fused/ada', 'fused/bob', 'fused/cleo',
-                  'fresh/data', 'fresh/model', 'fresh/work/pool'):
+                  'fused/model', 'fused/ada', 'fused/bob', 'fused/cleo'):
       bucket.upload(further / given, f'{bucket.BUCKET}/{given}')
     patch.setattr(leases, 'RENEW_SECONDS', 0.3)
 
@@ -187,10 +187,10 @@ def corpus_of(folder):
 
 
 def kill_at_last_save(started):
-  """Kills processes when they put the first part of step 4."""
+  """Kills processes when they put the first part of step 6."""
 
   def trouble(method, path):
-    is_it = re.search(r'TrainJob(/|%2F)checkpoints(/|%2F)4\b', path)
+    is_it = re.search(r'TrainJob(/|%2F)checkpoints(/|%2F)6\b', path)
     if method == 'POST' and is_it:
       for process in started:
         process.kill()
@@ -267,20 +267,37 @@ def test_two_train_and_report_as_one(folder):
 def test_two_that_were_killed_end_as_two_on_a_disk(folder, far):
   """Both by kill -9 while they save; two with empty caches go on."""
   told, _, written = far
-  assert 'starting after step 2' in told['again'][0]
+  assert 'starting after step 4' in told['again'][0]
   assert 'starting after step 0' in told['two'][0]
   work = places.path(f'{bucket.BUCKET}/two/TrainJob')
   of_steps = [name.split('/')[3] for name in written
               if name.startswith('two/TrainJob/checkpoints/')]
-  assert {'2', '4'} <= set(of_steps) and '1' not in of_steps
-  test_train.assert_same_run(folder / 'by two', work, 4)
+  assert {'2', '4', '6'} <= set(of_steps) and '1' not in of_steps
+  test_refresh.assert_same(folder / 'by two', work, 6)
 
 
 @pytest.mark.usefixtures('far')
-def test_two_build_an_index_as_one(folder):
+def test_two_build_an_index_and_search_as_one(folder):
+  """By ScaNN, in five shards."""
   pick = lambda files: {path: data for path, data in files.items()
                         if path.parts[0] == 'EvaluateJob'}
-  assert pick(near_files(folder / 'one')) == pick(far_files('two'))
+  near = pick(near_files(folder / 'one'))
+  assert near == pick(far_files('two'))
+  alone = folder / 'one' / 'EvaluateJob'
+  both = places.path(f'{bucket.BUCKET}/two/EvaluateJob')
+  indexes = []
+  for workdir in (alone, both):
+    (index,) = workdir.glob('retrieval/*/scann-*')
+    indexes.append({str(path.relative_to(index)): path.read_bytes()
+                    for path in index.glob('shard-*/**/*') if path.is_file()})
+  assert indexes[0] == indexes[1]
+  assert len({name.partition('/')[0] for name in indexes[0]}) == 5  # Shards.
+  (run,) = alone.glob('evaluation/*/run.trec')
+  assert run.read_text() == (both / run.relative_to(alone)).read_text()
+  facts = [folders.read_json(
+      workdir / run.relative_to(alone).with_name('manifest.json')
+  )['index'] for workdir in (alone, both)]
+  assert facts[0] == facts[1] and facts[0]['kind'] == 'scann'
 
 
 @pytest.mark.usefixtures('far')
@@ -309,7 +326,7 @@ def test_two_train_a_generator_and_write_the_same(further):
       test_train.losses_of(further / 'asked' / 'generator'),
       test_train.losses_of(both))
   assert len(list((both / test_stage1.shown_questions.FOLDER).iterdir())) == 2
-  for name in ('synthetic', 'written', 'found', 'kept'):
+  for name in ('found', 'kept'):
     near = near_files(further / 'asked' / name)
     assert near == far_files(f'asked/{name}')
     assert len(near) > 1, name
@@ -328,24 +345,22 @@ def test_two_fuse_the_same(further):
         if str(path).startswith(name)}  # noqa: B023
     assert pick(near) == pick(far)
   assert len({path.parts[2] for path in far
-              if str(path).startswith('work/evaluation')}) >= 7
+              if str(path).startswith('work/evaluation')}) >= 6
   assert len([path for path in far if 'bm25_rankings' in path.parts]) > 4
 
 
 @pytest.mark.usefixtures('far')
-def test_two_make_pools_again_as_one(further):
+def test_two_make_pools_again_as_one(folder):
   """8 devices, and 2 x 2: they divide encoding and filters, and search."""
-  alone = further / 'fresh' / 'work'
-  both = places.path(f'{bucket.BUCKET}/fresh/work')
-  test_hosts.assert_near(
-      test_train.losses_of(alone), test_train.losses_of(both))
+  alone = folder / 'one' / 'TrainJob'
+  both = places.path(f'{bucket.BUCKET}/two/TrainJob')
   wanted, found = map(test_refresh.generations, (alone, both))
-  assert list(wanted) == list(found) == [4, 8]
+  assert list(wanted) == list(found) == [2, 4]
   for step, arrays in wanted.items():
     test_refresh.assert_alike(arrays, found[step])
   told = [record['step'] for record in test_hosts.records_of(both)
           if 'refresh' in record]
-  assert told == [5, 9]
+  assert told == [3, 5]
 
 
 def test_nothing_is_left_or_lies_elsewhere(far):

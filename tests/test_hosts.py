@@ -1,5 +1,6 @@
 """Several processes on this machine, with simulated devices, as one program."""
 
+import functools
 import json
 import os
 import pathlib
@@ -16,9 +17,9 @@ import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
 from neg_contrast import hosts, sharding
-from neg_contrast.artifacts import checkpoints, folders
+from neg_contrast.artifacts import checkpoints
 from neg_contrast.data import tfds_records
-from neg_contrast.jobs import evaluate, mine, train
+from neg_contrast.jobs import mine, train
 from neg_contrast.retrieval import mesh_search
 from neg_contrast.settings import config as config_lib
 from tests import hosts_worker, processes, tiny
@@ -114,9 +115,6 @@ def root(tmp_path_factory):
     tiny.run(mine.MineJob,
              tiny.make_config(folder / 'mined', **mining_of(folder, 'alone')),
              folder / 'mined' / 'alone' / 'work')
-    tiny.run(evaluate.EvaluateJob,
-             tiny.make_config(folder / 'mined', **evaluation_of(folder)),
-             folder / 'mined' / 'alone' / 'scann')
     (folder / 'questions').mkdir()
     test_stage1.make_pairs(test_stage1.make_config(
         folder / 'questions', **pairs_of(folder / 'questions', 'alone')))
@@ -140,16 +138,6 @@ def mining_of(root, name):
   }
 
 
-def evaluation_of(root):
-  """Settings of a job that searches by ScaNN, in six shards."""
-  return {
-      'job': 'evaluate', 'checkpoint': str(root / 'mined' / 'model'),
-      'evaluation__bm25': False, 'index__kind': 'scann',
-      'index__shard_rows': 40, 'index__chunk_tokens': 1,
-      'index__table_rows': 64,
-  }
-
-
 def mixture_of(root, name):
   """Settings of a training on two sets, whose pools go into a folder."""
   return {'negatives__mined_dir': str(root / 'mixed' / name),
@@ -170,29 +158,76 @@ TRAININGS = {'remembering': REMEMBERING, 'retrieved': test_train_retrieved.LTRE}
 
 
 @pytest.fixture(scope='module')
-def together(root, tmp_path_factory):
-  """The same by two processes, in a few programs; what they print."""
+def wide(tmp_path_factory):
+  """A larger model, of 0.6 million parameters, and a plain run with it.
+
+  Its weights are not as wild as those of the small one, where a gradient is
+  a thousand times less certain than its numbers are.
+  """
+  folder = tmp_path_factory.mktemp('wide')
+  tiny.write_beir(folder / 'data')
+  tiny.write_model(folder / 'model', hidden_size=128, num_layers=4,
+                   intermediate_size=256, initializer_range=0.05)
+  with pytest.MonkeyPatch.context() as patch:
+    held = watch_optimizer_state(patch)
+    tiny.train_only(folder, folder / 'plain', **WIDE, **BIAS)
+  return folder, held[-1]
+
+
+WIDE = {'optim__steps': 4, 'optim__learning_rate': 1e-3}
+BIAS = {'nce__log_steps': 4, 'nce__queries': 4, 'nce__labels': 9,
+        'nce__draws': 2}
+
+
+def watch_optimizer_state(patch):
+  """Bytes of its leaves, and on a device: those of every save, in a list."""
+  save, held = checkpoints.Checkpoints.save, []
+
+  def saving(self, state, progress):
+    leaves = jax.tree.leaves(state.opt_state)
+    held.append(([leaf.nbytes for leaf in leaves], max(
+        sum(shard.data.nbytes for leaf in leaves
+            for shard in leaf.addressable_shards if shard.device == device)
+        for device in jax.devices()
+    )))
+    save(self, state, progress)
+
+  patch.setattr(checkpoints.Checkpoints, 'save', saving)
+  return held
+
+
+@pytest.fixture(scope='module')
+def four(wide, tmp_path_factory):
+  """What four processes save and train, in one program; what they print.
+
+  In a mesh of 4 x 2 with FSDP.
+  """
+  folder = tmp_path_factory.mktemp('four')
+  settings = {**WIDE, **BIAS, 'mesh__model': 2, 'mesh__fsdp': True}
+  return folder, outputs_of(start(
+      4, 2, ('save', folder / 'saved'),
+      ('train', wide[0], folder / 'work', settings), ('search',)))
+
+
+@pytest.fixture(scope='module')
+def together(root, four, tmp_path_factory):
+  """The same by two processes, in one program; what they print."""
   folder = tmp_path_factory.mktemp('together')
-  pairs = lambda name: ('pairs', config_file(
-      folder, root / 'questions', 'jobs.test_stage1',
-      **pairs_of(root / 'questions', name)))
-  mining = lambda name: job(
-      folder, root / 'mined', root / 'mined' / name / 'work',
-      **mining_of(root, name))
-  (saved,) = digests(start(
-      4, 2, ('save', root), mining('four'), pairs('four')))
-  return saved, outputs_of(start(
+  return outputs_of(start(
       2, 2,
       ('hosts',),
-      ('restore', root, 'whole'), ('restore', root, 'fsdp'),
+      *(('restore', four[0] / 'saved', layout)
+        for layout in ('whole', 'fsdp')),
       command(folder, root, root / 'together', **SETTINGS),
       job(folder, root, root / 'together' / 'mixture',
           module='jobs.test_mixture', **mixture_of(root, 'both')),
       *(('train', root, root / 'together' / name, settings)
         for name, settings in TRAININGS.items()),
-      mining('both'), pairs('both'),
-      job(folder, root / 'mined', root / 'mined' / 'both' / 'scann',
-          **evaluation_of(root)),
+      job(folder, root / 'mined', root / 'mined' / 'both' / 'work',
+          **mining_of(root, 'both')),
+      ('pairs', config_file(
+          folder, root / 'questions', 'jobs.test_stage1',
+          **pairs_of(root / 'questions', 'both'))),
   ))
 
 
@@ -220,7 +255,7 @@ def test_two_processes_train_and_evaluate_as_one(root, together):
   assert tuned(alone) == tuned(both)
   read = lambda workdir: json.loads((workdir / 'metrics.json').read_text())
   assert read(alone) == read(both)
-  _, (first, second) = together
+  first, second = together
   assert 'plan:' in first and 'All of it is in' in first
   assert f'step {STEPS}' in first
   for line in ('plan:', 'All of it', f'step {STEPS}', 'accuracy'):
@@ -254,44 +289,6 @@ def test_two_processes_train_on_a_mixture_as_one(root, together):
   assert pools and pools == files_of(root / 'mixed' / 'alone')
 
 
-@pytest.fixture(scope='module')
-def wide(tmp_path_factory):
-  """A larger model, of 0.6 million parameters, and a plain run with it.
-
-  Its weights are not as wild as those of the small one, where a gradient is
-  a thousand times less certain than its numbers are.
-  """
-  folder = tmp_path_factory.mktemp('wide')
-  tiny.write_beir(folder / 'data')
-  tiny.write_model(folder / 'model', hidden_size=128, num_layers=4,
-                   intermediate_size=256, initializer_range=0.05)
-  with pytest.MonkeyPatch.context() as patch:
-    held = watch_optimizer_state(patch)
-    tiny.train_only(folder, folder / 'plain', **WIDE)
-  return folder, held[-1]
-
-
-WIDE = {'optim__steps': 8, 'optim__learning_rate': 1e-3, 'nce__log_steps': 4,
-        'nce__queries': 4, 'nce__labels': 9, 'nce__draws': 2}
-
-
-def watch_optimizer_state(patch):
-  """Bytes of its leaves, and on a device: those of every save, in a list."""
-  save, held = checkpoints.Checkpoints.save, []
-
-  def saving(self, state, progress):
-    leaves = jax.tree.leaves(state.opt_state)
-    held.append(([leaf.nbytes for leaf in leaves], max(
-        sum(shard.data.nbytes for leaf in leaves
-            for shard in leaf.addressable_shards if shard.device == device)
-        for device in jax.devices()
-    )))
-    save(self, state, progress)
-
-  patch.setattr(checkpoints.Checkpoints, 'save', saving)
-  return held
-
-
 def test_fsdp_has_the_same_losses_and_less_memory(
     wide, tmp_path, monkeypatch
 ):
@@ -307,39 +304,40 @@ def test_fsdp_has_the_same_losses_and_less_memory(
   assert len({on_device for _, on_device in held}) == 1
 
 
+@functools.cache
+def found_by_one():
+  """What `hosts_worker` prints of a search by this process alone."""
+  vecs, queries, ranks = test_mesh_search.random_vecs()
+  return [f'found {on_devices} {block_rows} ' + test_mesh_search.digest(
+      mesh_search.MeshSearch(
+          vecs, ranks, test_mesh_search.mesh(), block_rows,
+          on_devices=on_devices).search(queries, 9))
+          for on_devices, block_rows in ((False, 64), (True, 64), (False, 4096))
+          ] + [f'drawn {is_iid} ' + hosts_worker.draws_digest(
+              test_mesh_search.mesh(), is_iid) for is_iid in (False, True)]
+
+
 def assert_searched_as_by_one(told):
   """What each process found with the others, on devices and on cores."""
-  vecs, queries, ranks = test_mesh_search.random_vecs()
-  for on_devices, block_rows in ((False, 64), (True, 64), (False, 4096)):
-    alone = test_mesh_search.digest(mesh_search.MeshSearch(
-        vecs, ranks, test_mesh_search.mesh(), block_rows, on_devices=on_devices
-    ).search(queries, 9))
-    for text in told:
-      assert f'found {on_devices} {block_rows} {alone}' in text
-  for is_iid in (False, True):
-    alone = hosts_worker.draws_digest(test_mesh_search.mesh(), is_iid)
-    for text in told:
-      assert f'drawn {is_iid} {alone}' in text
+  for text in told:
+    for line in found_by_one():
+      assert line in text
 
 
-def test_four_processes_train_and_search_as_one(wide, tmp_path):
+def test_four_processes_train_and_search_as_one(wide, four):
   """In a mesh of 4 x 2 with FSDP, against one process in 8 x 1 without."""
-  folder, _ = wide
-  settings = {**WIDE, 'mesh__model': 2, 'mesh__fsdp': True}
-  told = outputs_of(start(
-      4, 2, ('train', folder, tmp_path / 'work', settings), ('search',)))
+  (folder, _), (made, told) = wide, four
   assert len(told) == 4
   assert_searched_as_by_one(told)
   losses = test_train.losses_of(folder / 'plain')
-  assert list(losses) == list(range(1, 9)) and min(losses.values()) > 1
-  assert_near(losses, test_train.losses_of(tmp_path / 'work'))
+  assert list(losses) == list(range(1, 5)) and min(losses.values()) > 1
+  assert_near(losses, test_train.losses_of(made / 'work'))
   wanted, found = (test_nce_bias.biases_of(place)
-                   for place in (folder / 'plain', tmp_path / 'work'))
-  assert list(found) == list(wanted) == [4, 8]
-  for step, one in wanted.items():
-    for name in ('loss', 'gradient', 'gold_mass'):
-      assert found[step]['model'][name] == pytest.approx(
-          one['model'][name], rel=1e-3)
+                   for place in (folder / 'plain', made / 'work'))
+  assert list(found) == list(wanted) == [4]
+  for name in ('loss', 'gradient', 'gold_mass'):
+    assert found[4]['model'][name] == pytest.approx(
+        wanted[4]['model'][name], rel=1e-3)
 
 
 def wait_for(condition, started):
@@ -380,17 +378,14 @@ def test_stopped_and_killed_they_end_the_same(root, tmp_path):
   test_train.assert_same_run(root / 'together', work, STEPS)
 
 
-def digests(started):
-  return {re.search('digest (.*)', text)[1] for text in outputs_of(started)}
-
-
-def test_checkpoint_of_four_is_read_by_one_and_two(root, together):
+def test_checkpoint_of_four_is_read_by_one_and_two(four, together):
   """8 devices with FSDP; then 8 and 2 x 2, with it and without."""
-  saved, told = together
+  folder, of_four = four
+  (saved,) = {re.search('digest (.*)', text)[1] for text in of_four}
   for fsdp in (False, True):
-    state = hosts_worker.restore(root, fsdp)
+    state = hosts_worker.restore(folder / 'saved', fsdp)
     assert hosts_worker.digest(state) == saved
-  for text in told:
+  for text in together:
     assert re.findall('digest (.*)', text) == [saved, saved]
 
 
@@ -403,40 +398,19 @@ def files_of(folder):
 
 @pytest.mark.usefixtures('together')
 def test_processes_mine_the_same_bytes(root):
-  alone, both, four = (
-      {place: data for place, data in files_of(root / 'mined' / name).items()
-       if place.parts[0] != 'scann'} for name in ('alone', 'both', 'four'))
-  assert alone == both == four
+  """Four of them, with no common disk: test_bucket_hosts.py."""
+  alone, both = (files_of(root / 'mined' / name) for name in ('alone', 'both'))
+  assert alone == both
   names = {path.name for path in both}
   assert {'rows.npy', 'scores.npy'} <= names
   assert len([path for path in both if 'embeddings' in path.parts]) >= 4
 
 
 @pytest.mark.usefixtures('together')
-def test_two_processes_search_by_scann_as_one(root):
-  alone, both = (root / 'mined' / name / 'scann' for name in ('alone', 'both'))
-  indexes = []
-  for workdir in (alone, both):
-    (index,) = workdir.glob('retrieval/*/scann-*')
-    indexes.append({
-        path.relative_to(index): path.read_bytes()
-        for path in index.glob('shard-*/**/*') if path.is_file()
-    })
-  assert indexes[0] == indexes[1]
-  assert len({path.parts[0] for path in indexes[0]}) == 6  # Shards.
-  (run,) = alone.glob('evaluation/*/run.trec')
-  assert (both / run.relative_to(alone)).read_bytes() == run.read_bytes()
-  facts = [folders.read_json(
-      workdir / run.relative_to(alone).with_name('manifest.json')
-  )['index'] for workdir in (alone, both)]
-  assert facts[0] == facts[1] and facts[0]['kind'] == 'scann'
-
-
-@pytest.mark.usefixtures('together')
 def test_processes_store_the_same_pairs(root):
   """Ids, judgements and cuts to the last byte; records as they are read."""
   stored = []
-  for name in ('alone', 'both', 'four'):
+  for name in ('alone', 'both'):
     folder = root / 'questions' / 'pairs' / name / 'pairs'
     (made,) = (path.parent for path in folder.glob('*/manifest.json'))
     rows = tfds_records.Rows(made / 'queries')
@@ -446,15 +420,14 @@ def test_processes_store_the_same_pairs(root):
             path.relative_to(folder) for path in folder.rglob('*')),
         json.loads((made / 'manifest.json').read_text())['fingerprint'],
     ])
-  assert stored[0] == stored[1] == stored[2]
+  assert stored[0] == stored[1]
   assert 'cuts.npy' in {path.name for path in stored[0][0]}
 
 
 def test_what_processes_tell_each_other(together):
-  _, told = together
-  assert "failed KeyError('as planned')" in told[0]
-  assert "UserError('process 0 failed" in told[1]
-  assert_searched_as_by_one(told)
+  assert "failed KeyError('as planned')" in together[0]
+  assert "UserError('process 0 failed" in together[1]
+  assert_searched_as_by_one(together)
 
 
 def test_the_coordinator_listens_where_it_is_told(monkeypatch):
