@@ -110,12 +110,14 @@ def test_an_interruption_loses_one_part(tmp_path, monkeypatch, where, name):
 
 def peaks(base, folder, pairs):
   """Bytes that Python and NumPy hold at most: in what processes divide, while
-  parts are joined, which takes a buffer of 1 MiB, and after that."""
-  begins = range(0, pairs, 20)
+  parts are joined, which takes a buffer of 1 MiB, and after that. Of as many
+  files: what is written of a file leaves garbage."""
+  in_file = pairs // 50
+  begins = range(0, pairs, in_file)
   files = [folder / f'{begin:04d}.jsonl' for begin in begins]
   for begin, path in zip(begins, files, strict=True):
     with open(path, 'w') as f:
-      for n in range(begin, begin + 20):
+      for n in range(begin, begin + in_file):
         synthetic_pairs.write_pair(f, f'what is the name of {n}', f'p{n % 4}')
   writer = pair_writer.PairWriter(
       base, [functools.partial(type(path), path) for path in files],
@@ -145,7 +147,7 @@ def peaks(base, folder, pairs):
 
 
 def test_no_object_is_kept_of_a_pair(tmp_path):
-  """At most 66, 97 and 124 bytes of each are held at a time, all in arrays. An
+  """About 65, 70 and 103 bytes of each are held at a time, all in arrays. An
   id alone has 63 as bytes and 79 as a text, and 8 to 52 more in a list or a
   set."""
   base, few = make_base(tmp_path), 1000
@@ -155,7 +157,7 @@ def test_no_object_is_kept_of_a_pair(tmp_path):
     found.append(peaks(base, tmp_path / str(pairs), pairs))
   assert (found[2] > 60 * 4 * few).all()  # NumPy's arrays are counted.
   growth = (found[2] - found[1]) / (3 * few)
-  assert (growth < [75, 110, 150]).all(), growth
+  assert (growth < [75, 80, 115]).all(), growth
 
 
 def test_pairs_that_can_not_be_stored_are_named(tmp_path):
