@@ -19,7 +19,7 @@ import re
 import signal
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from absl import logging
@@ -123,12 +123,12 @@ class Grouped:
 
   Attributes:
     emit: (item) -> pairs of a key and a value, both plain.
-    collect: (key, iterator of its values in any order); its result is not used.
+    collect: (key, its values in any order); its result is not used.
     items: of plain values.
   """
 
   emit: Callable[[Any], Iterator[tuple[Any, Any]]]
-  collect: Callable[[Any, Iterator[Any]], object]
+  collect: Callable[[Any, Iterable[Any]], object]
   items: Sequence[Any]
 
   def __call__(self, pipeline: Any) -> None:

@@ -1,7 +1,5 @@
 """Test set-up: eight simulated devices, shape checks on, data located."""
 
-import gc
-import html
 import os
 import pathlib
 import tempfile
@@ -44,9 +42,9 @@ install_import_hook([
 
 import pytest  # noqa: E402
 
-# What is traced are millions of objects that stay: to look for garbage among
-# them as often as Python does takes a fifteenth of the time.
-gc.set_threshold(50_000, 20, 10)
+from tests import left_out  # noqa: E402
+
+left_out.seldom_look_for_garbage()
 
 DATA = ROOT.parent / 'shared' / 'data'
 
@@ -67,25 +65,14 @@ DRAWN = ('tests.report.', 'tests.jobs.test_compare', 'tests.jobs.test_nce')
 
 
 @pytest.fixture(autouse=True, scope='module')
-def charts_are_empty(request):
-  """A report has a dozen charts, which take a fifth of a small training."""
-  from neg_contrast.report import svg
-
+def slow_parts_are_left_out(request):
+  """But where a test is about them."""
+  name = request.module.__name__
   with pytest.MonkeyPatch.context() as patch:
-    if not request.module.__name__.startswith(DRAWN):
-      patch.setattr(svg, 'draw', lambda name, title, *_: (
-          f'<svg id="{name}" aria-label="{html.escape(title)}"></svg>'))
-    yield
-
-
-@pytest.fixture(autouse=True, scope='module')
-def heap_says_nothing(request):
-  """To ask how much is in use takes long in a heap of many tests' pieces."""
-  from neg_contrast import cpu
-
-  with pytest.MonkeyPatch.context() as patch:
-    if request.module.__name__ != 'tests.test_cpu':
-      patch.setattr(cpu, '_heap', lambda library: None)
+    if not name.startswith(DRAWN):
+      left_out.draw_nothing(patch.setattr)
+    if name != 'tests.test_cpu':
+      left_out.ask_no_heap(patch.setattr)
     yield
 
 

@@ -5,9 +5,7 @@ Where it is found and what it does are in the environment and the arguments that
 """
 
 import contextlib
-import gc
 import hashlib
-import html
 import json
 import os
 import pathlib
@@ -20,7 +18,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from neg_contrast import cpu, errors, hosts, jobs, sharding
+from neg_contrast import errors, hosts, jobs, sharding
 from neg_contrast.artifacts import (
   bucket_turns,
   checkpoints,
@@ -33,12 +31,11 @@ from neg_contrast.data import prepared as prepared_lib
 from neg_contrast.mining import pool_files
 from neg_contrast.mining.strategies import bm25_negatives, strategy
 from neg_contrast.models import t5_config
-from neg_contrast.report import svg
 from neg_contrast.retrieval import bm25_folder, bm25_search, searched
 from neg_contrast.settings import config as config_lib
 from neg_contrast.stage1 import pretext_pairs, round_trip
 from neg_contrast.training import state as state_lib
-from tests import tiny
+from tests import left_out, tiny
 
 
 def make_state(fsdp: bool, seed: int = 0) -> state_lib.TrainState:
@@ -278,17 +275,11 @@ TASKS = {'turns': _take_turns, 'refused': _be_refused, 'count': _count_words,
          'pairs': _pairs, 'halves': _halves, 'search': _search_together}
 
 
-def leave_out_what_is_slow() -> None:
-  """As `conftest.py` does: charts, looking at the heap, and for garbage."""
-  svg.draw = lambda name, title, *_: (
-      f'<svg id="{name}" aria-label="{html.escape(title)}"></svg>')
-  cpu._heap = lambda library: None
-  gc.set_threshold(50_000, 20, 10)
-
-
 def main() -> None:
   """Meets the others, and does `[[task, *arguments], ...]`, given as json."""
-  leave_out_what_is_slow()
+  left_out.draw_nothing()
+  left_out.ask_no_heap()
+  left_out.seldom_look_for_garbage()
   jax.distributed.initialize(
       os.environ['COORDINATOR'], int(os.environ['PROCESSES']),
       int(os.environ['PROCESS']),

@@ -8,10 +8,10 @@ pytest.importorskip(
     'apache_beam', reason='Apache Beam is not installed: the extra [beam]')
 
 from neg_contrast import beams
-from neg_contrast.artifacts import artifact, buckets, places
+from neg_contrast.artifacts import artifact, buckets, places, plan
 from neg_contrast.data import (
   beam_corpus,
-  packed_records,
+  dataset,
   passages,
   pieces,
   tfds_records,
@@ -23,7 +23,8 @@ from neg_contrast.jobs import (
   train_generator,
 )
 from neg_contrast.models import t5_config
-from tests import bucket, corpora, tiny
+from neg_contrast.settings import config
+from tests import bucket, corpora, test_beams, tiny
 from tests.data import test_beam
 from tests.jobs import test_stage1
 from tests.test_bucket_hosts import (
@@ -90,9 +91,16 @@ def far(disk, small, tmp_path_factory):
   """The same in a bucket, by two workers; the folder of all caches.
 
   A worker is killed while it reads the source, and now and then a connection
-  breaks while an object is read.
+  breaks while an object is read. Once the worker is dead, no pipeline needs a
+  process beside its workers.
   """
-  read = []
+  read, run = [], beams.run
+
+  def run_first(what, jobs):
+    run(what, jobs)
+    assert (caches / 'died').exists()
+    patch.setattr(beams, 'run', run)
+    test_beams.without_helper(patch)
 
   def trouble(method, path):
     if not emulator.reads(method, path):
@@ -107,19 +115,24 @@ def far(disk, small, tmp_path_factory):
   with (bucket.running(caches / 'here') as emulator,
         pytest.MonkeyPatch.context() as patch):
     patch.setenv('DIES_ONCE', str(caches / 'died'))
-    patch.setattr(packed_records, 'PassageReader', test_beam.DiesOnce)
-    patch.syspath_prepend(str(start))  # Which helpers take along.
+    test_beam.reader_dies(patch)
+    patch.setattr(beams, 'run', run_first)
+    patch.syspath_prepend(str(start))  # Which workers take along.
     for name in ('data', 'model', 'asked/data', 'asked/model',
                  'asked/generator'):
       bucket.upload(disk / name, f'{bucket.BUCKET}/{name}')
+    root = places.path(bucket.BUCKET)
+    # One corpus by Beam is enough.
+    plan.run([dataset.data_of(config.parse(
+        test_stage1.make_config(root / 'asked')).data)])
     beams.choose('direct', '--direct_num_workers=2')
     emulator.trouble = trouble
     try:
-      make_all(places.path(bucket.BUCKET))
+      make_all(root)
     finally:
       beams.choose('local')
       emulator.trouble = lambda method, path: ''
-    assert (caches / 'died').exists() and len(read) > 400
+    assert beams.run is run and len(read) > 400
     yield caches
 
 

@@ -127,6 +127,13 @@ def pairs_of(root, name):
           'synthetic__dir': str(root / 'pairs' / name)}
 
 
+def pairs(folder, root, name):
+  """The task of making them."""
+  path = config_file(folder, root / 'questions', 'jobs.test_stage1',
+                     **pairs_of(root / 'questions', name))
+  return 'pairs', path
+
+
 def mining_of(root, name):
   """Settings of a job that mines into a folder of this name."""
   return {
@@ -197,7 +204,7 @@ def watch_optimizer_state(patch):
 
 
 @pytest.fixture(scope='module')
-def four(wide, tmp_path_factory):
+def four(root, wide, tmp_path_factory):
   """What four processes save and train, in one program; what they print.
 
   In a mesh of 4 x 2 with FSDP.
@@ -206,7 +213,8 @@ def four(wide, tmp_path_factory):
   settings = {**WIDE, **BIAS, 'mesh__model': 2, 'mesh__fsdp': True}
   return folder, outputs_of(start(
       4, 2, ('save', folder / 'saved'),
-      ('train', wide[0], folder / 'work', settings), ('search',)))
+      ('train', wide[0], folder / 'work', settings), ('search',),
+      pairs(folder, root, 'four')))
 
 
 @pytest.fixture(scope='module')
@@ -225,9 +233,7 @@ def together(root, four, tmp_path_factory):
         for name, settings in TRAININGS.items()),
       job(folder, root / 'mined', root / 'mined' / 'both' / 'work',
           **mining_of(root, 'both')),
-      ('pairs', config_file(
-          folder, root / 'questions', 'jobs.test_stage1',
-          **pairs_of(root / 'questions', 'both'))),
+      pairs(folder, root, 'two'),
   ))
 
 
@@ -406,11 +412,11 @@ def test_processes_mine_the_same_bytes(root):
   assert len([path for path in both if 'embeddings' in path.parts]) >= 4
 
 
-@pytest.mark.usefixtures('together')
+@pytest.mark.usefixtures('four', 'together')
 def test_processes_store_the_same_pairs(root):
   """Ids, judgements and cuts to the last byte; records as they are read."""
   stored = []
-  for name in ('alone', 'both'):
+  for name in ('alone', 'two', 'four'):
     folder = root / 'questions' / 'pairs' / name / 'pairs'
     (made,) = (path.parent for path in folder.glob('*/manifest.json'))
     rows = tfds_records.Rows(made / 'queries')
@@ -420,7 +426,7 @@ def test_processes_store_the_same_pairs(root):
             path.relative_to(folder) for path in folder.rglob('*')),
         json.loads((made / 'manifest.json').read_text())['fingerprint'],
     ])
-  assert stored[0] == stored[1]
+  assert stored[0] == stored[1] == stored[2]
   assert 'cuts.npy' in {path.name for path in stored[0][0]}
 
 

@@ -9,7 +9,7 @@ whether each is one 1, rows 4, the order of questions 8, and the results
 
 import dataclasses
 import pathlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 from jaxtyping import Int
@@ -61,7 +61,7 @@ class _SortCodes:
 
   folder: pathlib.Path
 
-  def __call__(self, part: int, some: Iterator[tuple[bytes, bytes]]) -> None:
+  def __call__(self, part: int, some: Iterable[tuple[bytes, bytes]]) -> None:
     """Writes a part."""
     codes, pairs = map(b''.join, zip(*some, strict=True))
     keys = np.frombuffer(codes, f'V{synthetic_pairs.CODE_BYTES}')

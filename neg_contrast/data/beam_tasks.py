@@ -11,7 +11,7 @@ import dataclasses
 import json
 import pathlib
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -268,7 +268,7 @@ class FirstRows:
   scratch: Scratch
 
   def __call__(
-      self, key: tuple[str, int], lists: Iterator[list[tuple[bytes, int]]]
+      self, key: tuple[str, int], lists: Iterable[list[tuple[bytes, int]]]
   ) -> None:
     """Writes a part."""
     first_of: dict[bytes, int] = {}
@@ -293,7 +293,7 @@ class SortIds:
 
   def __call__(
       self, key: tuple[str, int],
-      lists: Iterator[list[tuple[bytes, bytes, int]]],
+      lists: Iterable[list[tuple[bytes, bytes, int]]],
   ) -> None:
     """Writes a part."""
     rows, names, repeats = [], [], []

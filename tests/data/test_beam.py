@@ -1,12 +1,8 @@
 """Beam prepares and tokenizes to the same bytes as this program alone."""
 
-import functools
 import gzip
 import json
-import os
-import pathlib
-import re
-import signal
+import types
 
 import numpy as np
 import pytest
@@ -19,7 +15,6 @@ from neg_contrast.data import (
     beam_corpus,
     beam_queries,
     beam_tokens,
-    packed_records,
     pair_writer,
     pieces,
     preparation,
@@ -34,26 +29,33 @@ from neg_contrast.retrieval import (
     bm25_folder,
     bm25_postings,
 )
-from tests import corpora, tiny
+from tests import corpora, test_beams, tiny
 from tests.data.test_parallel import files_of, write_beir
 
-IN_THREADS = '--direct_running_mode=in_memory --direct_num_workers=1'
+IN_THREADS = test_beams.IN_THREADS
 
 
 @pytest.fixture
-def beam(monkeypatch):
-  """A function that chooses the DirectRunner; all is cut small."""
+def small(monkeypatch):
+  """All is cut small."""
   monkeypatch.setattr(pieces, 'PIECE_BYTES', 700)
   monkeypatch.setattr(beam_corpus, '_PART_ROWS', 7)
   monkeypatch.setattr(tfds_records, 'ROWS_PER_SHARD', 9)
-  yield lambda options=IN_THREADS: beams.choose('direct', options)
+  yield
   beams.choose('local')
 
 
-def prepare_both(spec, folder, beam, skip=True, options=IN_THREADS):
+@pytest.fixture
+def beam(monkeypatch, small):
+  """A function that chooses the DirectRunner, in threads of this process."""
+  test_beams.without_helper(monkeypatch)
+  return lambda: beams.choose('direct', IN_THREADS)
+
+
+def prepare_both(spec, folder, beam, skip=True):
   """The files that this program makes, and those that Beam makes."""
   local = preparation.prepare(spec, folder / 'local', skip)
-  beam(options)
+  beam()
   made = preparation.prepare(spec, folder / 'beam', skip)
   return files_of(local.folder), files_of(made.folder)
 
@@ -131,64 +133,39 @@ def test_mistakes_are_those_of_one_process(tmp_path, beam):
   assert messages[0] == messages[1]
 
 
-class DiesOnce(packed_records.PassageReader):
-  """A reader whose process is killed at some block, the first time."""
-
-  def __call__(self, block):
-    flag = pathlib.Path(os.environ['DIES_ONCE'])
-    if re.search(b'"(p25|d12p3)"', block.data) and not flag.exists():
-      flag.touch()
-      os.kill(os.getpid(), signal.SIGKILL)
-    return super().__call__(block)
+def reader_dies(patch):
+  """A worker of Beam is killed while it reads, the first time."""
+  reader = beam_corpus.packed_records.PassageReader
+  patch.setattr(beam_corpus, 'packed_records', types.SimpleNamespace(
+      PassageReader=lambda *args: test_beams.DiesAt(
+          reader(*args), '"(p25|d12p3)"')))
 
 
-def test_a_killed_worker_leaves_no_trace(tmp_path, beam, monkeypatch):
-  """Two processes of Beam; one is killed while it reads."""
+@pytest.mark.usefixtures('small')
+def test_a_killed_worker_leaves_no_trace(tmp_path, monkeypatch):
+  """Two processes of Beam; one is killed while it reads.
+
+  Threads do the rest, which test_beam_bucket.py has done by processes.
+  """
   spec = corpora.write_beir(tmp_path / 'data', {
       f'p{n}': f'text {n}' for n in range(60)})
   flag = tmp_path / 'died'
   monkeypatch.setenv('DIES_ONCE', str(flag))
   local = files_of(preparation.prepare(spec, tmp_path / 'l', False).folder)
-  monkeypatch.setattr(packed_records, 'PassageReader', DiesOnce)
-  beam('--direct_num_workers=2')
+  reader_dies(monkeypatch)
+  run = beams.run
+
+  def run_first(what, jobs):
+    run(what, jobs)
+    assert flag.exists()
+    monkeypatch.setattr(beams, 'run', run)
+    test_beams.without_helper(monkeypatch)
+    beams.choose('direct', IN_THREADS)
+
+  monkeypatch.setattr(beams, 'run', run_first)
+  beams.choose('direct', '--direct_num_workers=2')
   made = files_of(preparation.prepare(spec, tmp_path / 'b', False).folder)
-  assert flag.exists() and made == local
-
-
-def test_what_fails_again_and_again_is_a_mistake(tmp_path, beam):
-  beam()
-  with pytest.raises(RuntimeError, match='no such thing'):
-    beams.run('a test', [beams.Each(_fail, [1])])
-  with pytest.raises(errors.UserError, match='failed 3 times: a worker'):
-    beams.choose('direct', '--direct_num_workers=1 '
-                 '--direct_running_mode=multi_processing')
-    beams.run('a test', [beams.Each(_die, [1])])
-
-
-@pytest.mark.parametrize('options', [
-    IN_THREADS, '--direct_num_workers=2'])
-@pytest.mark.parametrize('job', [
-    lambda task: beams.Each(task, [1]),
-    lambda task: beams.Grouped(task, print, [1]),
-    lambda task: beams.Inferred(functools.partial(task, 1), [1])])
-def test_a_mistake_of_the_user_is_one_line(beam, options, job):
-  """What a task says arrives as it was said, whatever a runner quotes."""
-  beam(options)
-  with pytest.raises(errors.UserError) as e:
-    beams.run('a test', [job(_refuse)])
-  assert str(e.value) == 'a.jsonl:3: "b\'c" \\ is no number; \u96ea'
-
-
-def _refuse(_):
-  raise errors.UserError('a.jsonl:3: "b\'c" \\ is no number; \u96ea')
-
-
-def _fail(_):
-  raise ValueError('no such thing')
-
-
-def _die(_):
-  os.kill(os.getpid(), signal.SIGKILL)
+  assert beams.run is run and made == local
 
 
 @pytest.mark.parametrize('role', ['passage', 'query'])
@@ -209,7 +186,8 @@ def test_tokens_have_the_same_bytes(tmp_path, beam, monkeypatch, role):
   assert made[0] == made[1] and len(made[0]) >= 5
 
 
-def test_shards_of_bm25_have_the_same_bytes(tmp_path, beam, monkeypatch):
+@pytest.mark.usefixtures('small')
+def test_shards_of_bm25_have_the_same_bytes(tmp_path, monkeypatch):
   corpus = preparation.prepare(corpora.write_beir(
       tmp_path / 'data', {f'p{n}': f'word{n} and {n % 7}' for n in range(50)}
   ), tmp_path / 'prepared', False)
@@ -217,7 +195,7 @@ def test_shards_of_bm25_have_the_same_bytes(tmp_path, beam, monkeypatch):
   folder = bm25_folder.folder_of(corpus)
   local = files_of(folder)
   folder.rename(tmp_path / 'local')
-  beam()
+  beams.choose('direct', IN_THREADS)
   # Beam makes all of them, and nothing is left to this process.
   monkeypatch.setattr(bm25_postings, 'write', None)
   bm25_folder.make(corpus, shard_rows=16)
@@ -243,8 +221,8 @@ def test_candidates_are_merged_by_our_rule_of_ties(tmp_path, beam):
   np.testing.assert_array_equal(found.scores, alone.scores)
 
 
-def test_equal_questions_are_found_as_by_one_process(
-    tmp_path, beam, monkeypatch):
+@pytest.mark.usefixtures('small')
+def test_equal_questions_are_found_as_by_one_process(tmp_path, monkeypatch):
   monkeypatch.setattr(beam_queries, '_PART_PAIRS', 5)
   rng = np.random.default_rng(0)
   numbers = rng.integers(0, 30, 80)
@@ -256,7 +234,7 @@ def test_equal_questions_are_found_as_by_one_process(
   for number, codes in enumerate(files):
     paths.append(tmp_path / f'codes-{number}.npy')
     np.save(paths[-1], codes)
-  beam()
+  beams.choose('direct', IN_THREADS)
   (tmp_path / 'scratch').mkdir()
   divided = beam_queries.equal_queries(paths, tmp_path / 'scratch')
   assert not (tmp_path / 'scratch').exists()

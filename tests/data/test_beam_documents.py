@@ -1,9 +1,7 @@
 """Beam cuts documents to the same bytes as this program alone."""
 
 import dataclasses
-import os
-import pathlib
-import signal
+import re
 
 import pytest
 
@@ -14,10 +12,9 @@ from neg_contrast import beams
 from neg_contrast.artifacts import folders
 from neg_contrast.data import beam_documents, cut_documents, passages
 from neg_contrast.models import given
-from tests import corpora, tiny
+from tests import corpora, test_beams, tiny
 from tests.data.test_parallel import files_of
 
-IN_THREADS = '--direct_running_mode=in_memory --direct_num_workers=1'
 DOCUMENTS = {
     f'd{n}': (f'T{n % 3}', ' ' if n % 11 == 4 else '  '.join(
         f'word{i % 8 + 1}\u2028' for i in range(n % 7 + 1)))
@@ -52,7 +49,7 @@ def cut(data, workdir, **changes):
 
 
 @pytest.mark.parametrize('by_tokens', [False, True])
-def test_the_same_bytes(tmp_path, by_tokens):
+def test_the_same_bytes(tmp_path, monkeypatch, by_tokens):
   data = documents(tmp_path)
   changes = {}
   if by_tokens:
@@ -61,23 +58,13 @@ def test_the_same_bytes(tmp_path, by_tokens):
     changes = {'tokens': 2,
                'tokenizer': given.Tokenizer(str(tmp_path / 'model'))}
   local = cut(data, tmp_path / 'local', **changes)
-  beams.choose('direct', IN_THREADS)
+  test_beams.without_helper(monkeypatch)
+  beams.choose('direct', test_beams.IN_THREADS)
   assert cut(data, tmp_path / 'beam', **changes) == local
   files, counts = local
   assert set(files) == {'corpus.jsonl', 'queries.jsonl', 'qrels/test.tsv'}
   assert counts['blank'] == 4 and counts['passages'] > 60
   assert counts['lost_judgements'] == 1
-
-
-class DiesOnce(cut_documents.Cutter):
-  """A cutter whose process is killed at some document, the first time."""
-
-  def __call__(self, text):
-    flag = pathlib.Path(os.environ['DIES_ONCE'])
-    if text == DOCUMENTS['d20'][1] and not flag.exists():
-      flag.touch()
-      os.kill(os.getpid(), signal.SIGKILL)
-    return super().__call__(text)
 
 
 def test_a_killed_worker_leaves_no_trace(tmp_path, monkeypatch):
@@ -88,8 +75,10 @@ def test_a_killed_worker_leaves_no_trace(tmp_path, monkeypatch):
   monkeypatch.setenv('DIES_ONCE', str(flag))
   prepared = data.load().prepared
   beams.choose('direct', '--direct_num_workers=2')
+  cutter = test_beams.DiesAt(
+      cut_documents.Cutter(3, 0, None), re.escape(DOCUMENTS['d20'][1]))
   counts = beam_documents.write(
-      prepared, DiesOnce(3, 0, None), tmp_path / 'lines', tmp_path / 'scratch')
+      prepared, cutter, tmp_path / 'lines', tmp_path / 'scratch')
   assert flag.exists() and not (tmp_path / 'scratch').exists()
   assert (tmp_path / 'lines').read_bytes() == local[0]['corpus.jsonl']
   assert counts.items() <= local[1].items()

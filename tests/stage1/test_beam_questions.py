@@ -11,11 +11,10 @@ pytest.importorskip(
 from neg_contrast import beams
 from neg_contrast.jobs import generate_questions
 from neg_contrast.stage1 import questions
-from tests import dies_once
+from tests import dies_once, test_beams
 from tests.jobs import test_stage1
 
 nano, root = test_stage1.nano, test_stage1.root  # Fixtures.
-IN_THREADS = '--direct_running_mode=in_memory --direct_num_workers=1'
 
 
 @pytest.fixture(autouse=True)
@@ -34,20 +33,23 @@ def write(root, folder):
 
 
 def test_the_same_shards(root, tmp_path, monkeypatch):
-  """In threads, and by two processes, of which one is killed."""
+  """In threads, and by a process that is killed, and the one after it."""
   for name in ('local', 'threads', 'killed'):
     (tmp_path / name).mkdir()
   local = write(root, tmp_path / 'local')
   assert len([name for name in local if name.name == 'pairs.jsonl']) == 8
-  beams.choose('direct', IN_THREADS)
-  assert write(root, tmp_path / 'threads') == local
+  beams.choose('direct', test_beams.IN_THREADS)
+  with monkeypatch.context() as patch:
+    done = test_beams.without_helper(patch)
+    assert write(root, tmp_path / 'threads') == local
+  assert done
   flag = tmp_path / 'died'
   monkeypatch.setenv('DIES_ONCE', str(flag))
   monkeypatch.setattr(questions, 'beams', types.SimpleNamespace(
       is_chosen=beams.is_chosen, run=beams.run,
       Inferred=lambda load, items: beams.Inferred(
           dies_once.DiesOnce(load, 4), items)))
-  beams.choose('direct', '--direct_num_workers=2')
+  beams.choose('direct', test_beams.ONE_PROCESS)
   assert write(root, tmp_path / 'killed') == local
   assert flag.exists()
   loads = pathlib.Path(f'{flag}.loads').read_text().split()
