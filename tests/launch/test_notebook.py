@@ -21,7 +21,8 @@ root, DATA, SHOWN = pathlib.Path('workdirs'), 'python_docs', 40
 CONFIG, WORKDIR = 'quickstart', root / 'small'
 CHANGES = dict(
     data__batch_size=8, data__prepared_dir='workdirs/prepared',
-    evaluation__eval_steps=0, evaluation__untouched=False,
+    evaluation__eval_steps=0, evaluation__hybrid=False,
+    evaluation__untouched=False,
     model__layers=1, model__passage_length=32, optim__steps=2,
     stage1__optim__steps=2, stage1__data__batch_size=8,
     stage1__workdir='workdirs/small-stage1',
