@@ -24,7 +24,7 @@ from neg_contrast.jobs import (
 )
 from neg_contrast.models import t5_config
 from neg_contrast.settings import config
-from tests import bucket, corpora, test_beams, tiny
+from tests import beam_runs, bucket, corpora, tiny
 from tests.data import test_beam
 from tests.jobs import test_stage1
 from tests.test_bucket_hosts import (
@@ -96,11 +96,9 @@ def far(disk, small, tmp_path_factory):
   """
   read, run = [], beams.run
 
-  def run_first(what, jobs):
-    run(what, jobs)
+  def go_on_without_helper():
     assert (caches / 'died').exists()
-    patch.setattr(beams, 'run', run)
-    test_beams.without_helper(patch)
+    beam_runs.without_helper(patch)
 
   def trouble(method, path):
     if not emulator.reads(method, path):
@@ -116,7 +114,7 @@ def far(disk, small, tmp_path_factory):
         pytest.MonkeyPatch.context() as patch):
     patch.setenv('DIES_ONCE', str(caches / 'died'))
     test_beam.reader_dies(patch)
-    patch.setattr(beams, 'run', run_first)
+    beam_runs.after_the_first(patch, go_on_without_helper)
     patch.syspath_prepend(str(start))  # Which workers take along.
     for name in ('data', 'model', 'asked/data', 'asked/model',
                  'asked/generator'):

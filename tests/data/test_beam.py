@@ -29,10 +29,10 @@ from neg_contrast.retrieval import (
     bm25_folder,
     bm25_postings,
 )
-from tests import corpora, test_beams, tiny
+from tests import beam_runs, corpora, dies_once, tiny
 from tests.data.test_parallel import files_of, write_beir
 
-IN_THREADS = test_beams.IN_THREADS
+IN_THREADS = beam_runs.IN_THREADS
 
 
 @pytest.fixture
@@ -48,7 +48,7 @@ def small(monkeypatch):
 @pytest.fixture
 def beam(monkeypatch, small):
   """A function that chooses the DirectRunner, in threads of this process."""
-  test_beams.without_helper(monkeypatch)
+  beam_runs.without_helper(monkeypatch)
   return lambda: beams.choose('direct', IN_THREADS)
 
 
@@ -137,7 +137,7 @@ def reader_dies(patch):
   """A worker of Beam is killed while it reads, the first time."""
   reader = beam_corpus.packed_records.PassageReader
   patch.setattr(beam_corpus, 'packed_records', types.SimpleNamespace(
-      PassageReader=lambda *args: test_beams.DiesAt(
+      PassageReader=lambda *args: dies_once.DiesAt(
           reader(*args), '"(p25|d12p3)"')))
 
 
@@ -155,14 +155,12 @@ def test_a_killed_worker_leaves_no_trace(tmp_path, monkeypatch):
   reader_dies(monkeypatch)
   run = beams.run
 
-  def run_first(what, jobs):
-    run(what, jobs)
+  def go_on_in_threads():
     assert flag.exists()
-    monkeypatch.setattr(beams, 'run', run)
-    test_beams.without_helper(monkeypatch)
+    beam_runs.without_helper(monkeypatch)
     beams.choose('direct', IN_THREADS)
 
-  monkeypatch.setattr(beams, 'run', run_first)
+  beam_runs.after_the_first(monkeypatch, go_on_in_threads)
   beams.choose('direct', '--direct_num_workers=2')
   made = files_of(preparation.prepare(spec, tmp_path / 'b', False).folder)
   assert beams.run is run and made == local

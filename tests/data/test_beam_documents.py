@@ -12,7 +12,7 @@ from neg_contrast import beams
 from neg_contrast.artifacts import folders
 from neg_contrast.data import beam_documents, cut_documents, passages
 from neg_contrast.models import given
-from tests import corpora, test_beams, tiny
+from tests import beam_runs, corpora, dies_once, tiny
 from tests.data.test_parallel import files_of
 
 DOCUMENTS = {
@@ -58,8 +58,8 @@ def test_the_same_bytes(tmp_path, monkeypatch, by_tokens):
     changes = {'tokens': 2,
                'tokenizer': given.Tokenizer(str(tmp_path / 'model'))}
   local = cut(data, tmp_path / 'local', **changes)
-  test_beams.without_helper(monkeypatch)
-  beams.choose('direct', test_beams.IN_THREADS)
+  beam_runs.without_helper(monkeypatch)
+  beams.choose('direct', beam_runs.IN_THREADS)
   assert cut(data, tmp_path / 'beam', **changes) == local
   files, counts = local
   assert set(files) == {'corpus.jsonl', 'queries.jsonl', 'qrels/test.tsv'}
@@ -75,7 +75,7 @@ def test_a_killed_worker_leaves_no_trace(tmp_path, monkeypatch):
   monkeypatch.setenv('DIES_ONCE', str(flag))
   prepared = data.load().prepared
   beams.choose('direct', '--direct_num_workers=2')
-  cutter = test_beams.DiesAt(
+  cutter = dies_once.DiesAt(
       cut_documents.Cutter(3, 0, None), re.escape(DOCUMENTS['d20'][1]))
   counts = beam_documents.write(
       prepared, cutter, tmp_path / 'lines', tmp_path / 'scratch')

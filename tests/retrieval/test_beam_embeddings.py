@@ -19,7 +19,7 @@ from neg_contrast.retrieval import (
   searched,
   vector_table,
 )
-from tests import corpora, dies_once, test_beams, tiny
+from tests import beam_runs, corpora, dies_once, tiny
 from tests.data.test_parallel import files_of
 from tests.retrieval import test_corpus_vectors, test_retriever
 
@@ -62,9 +62,9 @@ def test_the_same_bytes(root, data, tmp_path, monkeypatch):
   """In threads, and by a process that is killed, and the one after it."""
   local, _ = encode(root, data, 'local')
   assert len([name for name in local if name.endswith('.npy')]) == 5
-  beams.choose('direct', test_beams.IN_THREADS)
+  beams.choose('direct', beam_runs.IN_THREADS)
   with monkeypatch.context() as patch:
-    done = test_beams.without_helper(patch)
+    done = beam_runs.without_helper(patch)
     threads, _ = encode(root, data, 'threads')
   assert threads == local and len(done) == 1
   # Workers make all shards; nothing is left to this process.
@@ -78,7 +78,7 @@ def test_the_same_bytes(root, data, tmp_path, monkeypatch):
       is_chosen=beams.is_chosen, run=beams.run,
       Inferred=lambda load, items: beams.Inferred(
           dies_once.DiesOnce(load, 3), items)))
-  beams.choose('direct', test_beams.ONE_PROCESS)
+  beams.choose('direct', beam_runs.ONE_PROCESS)
   killed, _ = encode(root, data, 'killed')
   assert killed == local and flag.exists()
   loads = pathlib.Path(f'{flag}.loads').read_text().split()
@@ -86,8 +86,8 @@ def test_the_same_bytes(root, data, tmp_path, monkeypatch):
 
 
 def test_what_is_there_is_left_alone(root, data, monkeypatch):
-  test_beams.without_helper(monkeypatch)
-  beams.choose('direct', test_beams.IN_THREADS)
+  beam_runs.without_helper(monkeypatch)
+  beams.choose('direct', beam_runs.IN_THREADS)
   made = test_corpus_vectors.vectors(
       root, root / 'model', data, 'begun', chunk_tokens=1, table_rows=64)
   shards = made.load().begin()
@@ -118,11 +118,11 @@ class OnDisk(test_retriever.Given):
 
 
 @pytest.mark.parametrize(
-    'options', [test_beams.IN_THREADS, '--direct_num_workers=2'])
+    'options', [beam_runs.IN_THREADS, '--direct_num_workers=2'])
 def test_candidates_are_merged_by_our_rule_of_ties(
     tmp_path, monkeypatch, options):
   """Small whole numbers: many scores are equal."""
-  test_beams.without_helper(monkeypatch)
+  beam_runs.without_helper(monkeypatch)
   monkeypatch.setattr(beam_dense, '_PART_ROWS', 16)
   rng = np.random.default_rng(0)
   draw = lambda *shape: rng.integers(-1, 2, shape).astype(np.float32)

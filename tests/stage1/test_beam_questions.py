@@ -11,7 +11,7 @@ pytest.importorskip(
 from neg_contrast import beams
 from neg_contrast.jobs import generate_questions
 from neg_contrast.stage1 import questions
-from tests import dies_once, test_beams
+from tests import beam_runs, dies_once
 from tests.jobs import test_stage1
 
 nano, root = test_stage1.nano, test_stage1.root  # Fixtures.
@@ -38,9 +38,9 @@ def test_the_same_shards(root, tmp_path, monkeypatch):
     (tmp_path / name).mkdir()
   local = write(root, tmp_path / 'local')
   assert len([name for name in local if name.name == 'pairs.jsonl']) == 8
-  beams.choose('direct', test_beams.IN_THREADS)
+  beams.choose('direct', beam_runs.IN_THREADS)
   with monkeypatch.context() as patch:
-    done = test_beams.without_helper(patch)
+    done = beam_runs.without_helper(patch)
     assert write(root, tmp_path / 'threads') == local
   assert done
   flag = tmp_path / 'died'
@@ -49,7 +49,7 @@ def test_the_same_shards(root, tmp_path, monkeypatch):
       is_chosen=beams.is_chosen, run=beams.run,
       Inferred=lambda load, items: beams.Inferred(
           dies_once.DiesOnce(load, 4), items)))
-  beams.choose('direct', test_beams.ONE_PROCESS)
+  beams.choose('direct', beam_runs.ONE_PROCESS)
   assert write(root, tmp_path / 'killed') == local
   assert flag.exists()
   loads = pathlib.Path(f'{flag}.loads').read_text().split()
