@@ -277,9 +277,7 @@ TASKS = {'turns': _take_turns, 'refused': _be_refused, 'count': _count_words,
 
 def main() -> None:
   """Meets the others, and does `[[task, *arguments], ...]`, given as json."""
-  left_out.draw_nothing()
-  left_out.ask_no_heap()
-  left_out.seldom_look_for_garbage()
+  left_out.everything()
   jax.distributed.initialize(
       os.environ['COORDINATOR'], int(os.environ['PROCESSES']),
       int(os.environ['PROCESS']),

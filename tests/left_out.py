@@ -32,3 +32,10 @@ def seldom_look_for_garbage() -> None:
   the time.
   """
   gc.set_threshold(50_000, 20, 10)
+
+
+def everything() -> None:
+  """In a process that a test starts."""
+  draw_nothing()
+  ask_no_heap()
+  seldom_look_for_garbage()

@@ -10,7 +10,7 @@ import pytest
 
 from neg_contrast.artifacts import buckets, places
 from neg_contrast.jobs import train
-from tests import bucket, hosts_worker, processes, tiny
+from tests import bucket, left_out, processes, tiny
 from tests.jobs import test_stage1, test_train
 
 STEPS = 5  # Of each stage; a checkpoint after every second one.
@@ -18,7 +18,7 @@ STEPS = 5  # Of each stage; a checkpoint after every second one.
 
 def train_two_stages(root: str, workdir: str) -> None:
   """The job: pairs, stage 1, stage 2 with negatives of BM25, evaluations."""
-  hosts_worker.leave_out_what_is_slow()
+  left_out.everything()
   config = test_stage1.make_config(pathlib.Path('unused'))
   _place(config, root)
   config.negatives.sources = ('bm25:1',)
