@@ -178,3 +178,55 @@ def test_tests_mirror_the_package():
   for path in (ROOT / 'tests').iterdir():
     if path.is_dir() and path.name not in ('launch', 'golden', '__pycache__'):
       assert path.name in (*ROOMS, 'api'), path
+
+
+TESTS = sorted(str(path.relative_to(ROOT))
+               for path in (ROOT / 'tests').rglob('*.py'))
+
+
+@functools.cache
+def bound(path: pathlib.Path) -> set[str] | None:
+  """Names that a module binds as it is read; None if it makes some later."""
+  found, nodes = set(), [ast.parse(path.read_text(encoding='utf-8'))]
+  while nodes:
+    node = nodes.pop()
+    if isinstance(node, ast.FunctionDef | ast.ClassDef):
+      found.add(node.name)
+      continue
+    if isinstance(node, ast.alias):
+      found.add((node.asname or node.name).partition('.')[0])
+    elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+      found.add(node.id)
+    nodes += ast.iter_child_nodes(node)
+  return None if '__getattr__' in found else found
+
+
+def file_of(module: str) -> pathlib.Path | None:
+  """That of one of our modules or packages."""
+  path = ROOT / module.replace('.', '/')
+  return next(filter(pathlib.Path.exists, (
+      path.with_suffix('.py'), path / '__init__.py')), None)
+
+
+@pytest.mark.parametrize('test', TESTS)
+def test_what_tests_take_of_a_module_is_there(test):
+  """Types of tests are not checked: some call what only long runs reach."""
+  nodes = list(ast.walk(ast.parse((ROOT / test).read_text(encoding='utf-8'))))
+  modules = {
+      alias.asname or alias.name: f'{node.module}.{alias.name}'
+      for node in nodes if isinstance(node, ast.ImportFrom)
+      for alias in node.names if file_of(f'{node.module}.{alias.name}')
+  }
+  hidden = {node.arg for node in nodes if isinstance(node, ast.arg)} | {
+      node.id for node in nodes
+      if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
+  for node in nodes:
+    if not isinstance(node, ast.Attribute):
+      continue
+    name = node.value.id if isinstance(node.value, ast.Name) else ''
+    if name in modules and name not in hidden:
+      names = bound(file_of(modules[name]))
+      assert (names is None or node.attr in names
+              or file_of(f'{modules[name]}.{node.attr}')
+              or node.attr.startswith('__')), (
+          f'{test}:{node.lineno}: {modules[name]} has no {node.attr}')
