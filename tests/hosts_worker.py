@@ -41,7 +41,10 @@ from tests import left_out, tiny
 def make_state(fsdp: bool, seed: int = 0) -> state_lib.TrainState:
   """A state of arrays on the mesh of all devices; leaves of all kinds."""
   rng = np.random.default_rng(seed)
-  draw = lambda *shape: rng.standard_normal(shape).astype(np.float32)
+
+  def draw(*shape: int):
+    return rng.standard_normal(shape).astype(np.float32)
+
   params = {'encoder': {'shared': {'bert': {
       'layers': {
           'attention': {

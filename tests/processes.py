@@ -145,7 +145,7 @@ def _run_whole(code):
   except BaseException:
     traceback.print_exc()
     ended = 1
-  threading._shutdown()
+  threading._shutdown()  # type: ignore[attr-defined]
   atexit._run_exitfuncs()
   sys.stdout.flush()
   sys.stderr.flush()

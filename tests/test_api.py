@@ -143,7 +143,7 @@ def test_embeddings_on_disk_are_those_in_memory(root, tmp_path):
       str(root / 'model'), f'beir:{tmp_path / "data"}', folder, **{
           **settings(root), 'index__chunk_tokens': 1, 'index__table_rows': 40,
           **kwargs})
-  expected = load(None).vectors.passage_vecs
+  expected: np.ndarray = load(None).vectors.passage_vecs
   made = load(str(tmp_path / 'a')).vectors.passage_vecs
   assert expected.shape == made.shape == (160, 16)
   assert made[:].tobytes() == expected.tobytes()
@@ -448,8 +448,8 @@ def test_split_with_answers_alone(root, tmp_path, monkeypatch):
   def judgements(self, split):
     found = whole(self, split)
     return prepared_lib.Judgements(
-        *(a[:0] for a in (found.query_rows, found.passage_rows, found.grades,
-                          found.is_example)), found.queries)
+        found.query_rows[:0], found.passage_rows[:0], found.grades[:0],
+        found.is_example[:0], found.queries)
 
   monkeypatch.setattr(prepared_lib.Prepared, 'judgements', judgements)
   values = evaluate_job(root, tmp_path / 'work', evaluation__answer_ks=(1, 5))

@@ -8,7 +8,7 @@ pytest.importorskip(
     'apache_beam', reason='Apache Beam is not installed: the extra [beam]')
 
 from neg_contrast import beams
-from neg_contrast.artifacts import artifact, buckets, places, plan
+from neg_contrast.artifacts import artifact, bucket_path, buckets, places, plan
 from neg_contrast.data import (
   beam_corpus,
   dataset,
@@ -171,7 +171,8 @@ def test_nothing_is_left_in_the_bucket():
 def test_what_is_read_in_ranges(far, monkeypatch):
   del far
   monkeypatch.setattr(buckets, '_RANGE_BYTES', 50)
-  place = places.path(f'{bucket.BUCKET}/ranges/file')
+  place: bucket_path.BucketPath = places.path(
+      f'{bucket.BUCKET}/ranges/file')
   data = bytes(range(32, 128)) * 8
   place.write_bytes(data)
   ranged = places.in_ranges(place)

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import time
 import types
+from typing import Any
 from unittest import mock
 
 import jax
@@ -257,7 +258,8 @@ def test_a_program_that_is_there_twice_is_known(monkeypatch):
       fingerprint=code, get_compiled_memory_stats=lambda: (
           types.SimpleNamespace(temp_size_in_bytes=size)))
   programs = [one(b'step', 70), one(b'other', 99)]
-  step = cpu.fit_memory(lambda state, batch: programs.append(one(b'step', 70)))
+  step: Any = cpu.fit_memory(
+      lambda state, batch: programs.append(one(b'step', 70)))
   monkeypatch.setattr(type(step), '_programs', lambda self: programs)
   step(None, {'x': np.ones(3)})
   assert step._scratch == 70

@@ -1,5 +1,7 @@
 """Who listens hears; who does not, does not."""
 
+from typing import Any
+
 import pytest
 
 from neg_contrast import listeners, progress
@@ -37,7 +39,10 @@ def test_what_a_callback_raises_comes_out_and_nobody_listens_on():
 
 def test_a_callback_can_not_change_the_record():
   record = {'loss': 1.0}
-  with listeners.listening(listeners.Listener(
-      on_step=lambda step, told: told.clear())):
+
+  def clear(step: int, told: Any) -> None:
+    told.clear()
+
+  with listeners.listening(listeners.Listener(on_step=clear)):
     listeners.tell_step(1, record)
   assert record == {'loss': 1.0}

@@ -51,6 +51,7 @@ def running():
 
 class _Handler(http.server.BaseHTTPRequestHandler):
   protocol_version = 'HTTP/1.1'
+  server: Hub
 
   def log_message(self, *args):
     pass
@@ -76,7 +77,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
               'href': f'{self.server.url}/lfs/{one["oid"]}'}},
       } for one in json.loads(body)['objects']]})
     elif found := re.fullmatch(r'/api/models/(.+)/commit/(.+)', path):
-      self._commit(*found.groups(), body)
+      repo, branch = found.groups()
+      self._commit(repo, branch, body)
     else:
       self._answer(404, {'error': 'no such endpoint'})
 

@@ -82,7 +82,7 @@ def encoder(root):
   return api.MtebEncoder(root / 'model', **SETTINGS)
 
 
-def test_protocol(encoder):
+def test_protocol(encoder: api.MtebEncoder):
   assert isinstance(encoder, EncoderProtocol)
   meta = encoder.mteb_model_meta
   assert meta.name == 'neg_contrast/model' and meta.embed_dim == 16

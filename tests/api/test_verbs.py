@@ -13,6 +13,7 @@ from huggingface_hub import constants
 from neg_contrast import api, errors
 from neg_contrast.artifacts import artifact
 from neg_contrast.negatives import pool as pool_lib
+from neg_contrast.retrieval import text_encoder
 from neg_contrast.training import run_log
 from tests import tiny
 from tests.api import hub_server, small_data
@@ -147,7 +148,7 @@ def test_search_is_warm_after_one_call(trained):
   first = searched.search([queries['q0'], queries['q1']], depth=5)
   assert [len(one) for one in first] == [5, 5]
   assert [one.query for one in first] == [queries['q0'], queries['q1']]
-  encoder = searched.retriever.vectors.encoder
+  encoder: text_encoder.TextEncoder = searched.retriever.vectors.encoder
   work = encoder.work('passage').processed_tokens
   compiled = []
   jax.monitoring.register_event_duration_secs_listener(

@@ -4,6 +4,7 @@ import dataclasses
 import json
 import pathlib
 import shutil
+from typing import Any
 
 import pytest
 
@@ -229,7 +230,8 @@ def test_another_format_is_made_again_or_refused(tmp_path, monkeypatch):
 
 def test_what_was_loaded_is_let_go_of(tmp_path):
   plan.run([make(tmp_path)])
-  assert not [one for one in artifact._loaded if one.root == tmp_path]
+  loaded: list[Any] = [*artifact._loaded]
+  assert not [one for one in loaded if one.root == tmp_path]
   target = Upper(Text(tmp_path, 'so'))
   target.load()
   assert target in artifact._loaded

@@ -15,6 +15,7 @@ import pytest
 from neg_contrast import errors
 from neg_contrast.artifacts import arrays, checksums
 from neg_contrast.data import (
+    id_table,
     preparation,
     prepared,
     random_texts,
@@ -84,6 +85,10 @@ def whole(tmp_path_factory):
   return root, read(root)
 
 
+def rows_of(ids: id_table.IdTable):
+  return [ids.row_of(name.decode()) for name in ids]
+
+
 def read(root):
   """Everything, as plain values."""
   checksums._verified.clear()  # As another process would.
@@ -104,7 +109,7 @@ def read(root):
       prepared.documents_by_title(corpus),
       [list(ids) for ids in
        (corpus.passage_ids, corpus.query_ids, pairs.query_ids)],
-      [[ids.row_of(name.decode()) for name in ids] for ids in
+      [rows_of(ids) for ids in
        (corpus.passage_ids, corpus.query_ids, pairs.query_ids)],
       list(corpus.passages), list(corpus.queries), list(pairs.queries),
       corpus.query_worlds,

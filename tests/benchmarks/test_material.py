@@ -6,7 +6,7 @@ import pathlib
 import numpy as np
 import pytest
 
-from neg_contrast.benchmarks import material
+from neg_contrast.benchmarks import material, measurement
 from neg_contrast.jobs import benchmark
 from neg_contrast.settings import config as config_lib
 from tests import tiny
@@ -16,8 +16,9 @@ def make(folder, **overrides):
   """The material of a benchmark on the tiny corpus."""
   config = config_lib.parse(tiny.make_config(folder, **{
       'job': 'benchmark', 'negatives__sources': ('corpus:2',), **overrides}))
-  measurement, = benchmark.BenchmarkJob(config, folder / 'work').targets()
-  return measurement.material()
+  target, = benchmark.BenchmarkJob(config, folder / 'work').targets()
+  assert isinstance(target, measurement.Measurement)
+  return target.material()
 
 
 @pytest.fixture(scope='module')

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from neg_contrast import errors
-from neg_contrast.data import examples, preparation, records, sources
+from neg_contrast.data import examples, id_table, preparation, records, sources
 from neg_contrast.data.formats import files
 from neg_contrast.jobs import mine
 from neg_contrast.negatives import pool as pool_lib
@@ -271,7 +271,8 @@ def test_passages_that_were_not_clicked_are_given_negatives(tmp_path):
   corpus = preparation.prepare(
       config.data.source, tmp_path / 'prepared', False)
   names = corpus.passage_ids
-  line = pool.lines_of(np.array([corpus.query_ids.row_of(
+  queries: id_table.IdTable = corpus.query_ids
+  line = pool.lines_of(np.array([queries.row_of(
       files.content_id('why'))]))[0]
   rows = pool.rows[line]
   assert {names[int(r)] for r in rows if r >= 0} == {b'd', b'e'}

@@ -92,7 +92,8 @@ def test_many_equal_one_by_one(texts, max_length, prefix):
       prefix_ids=tuple(prefix),
   )]
   assert build(*inputs.cut(part(0), part(1), cuts)) == [
-      one_by_one(*text, max_length, prefix) for text in texts]
+      one_by_one(title, text, cut, max_length, prefix)
+      for title, text, cut in texts]
   assert build(part(0), (part(1),)) == [
       one_by_one(title, text, inputs.WHOLE, max_length, prefix)
       for title, text, _ in texts]

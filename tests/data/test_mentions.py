@@ -363,7 +363,8 @@ def test_mentions_are_cut_around_the_middle(texts, prefix, max_length):
       sequences.listed([np.zeros(0, np.int32)] * len(texts)), pieces,
       inputs.Template((CLS,), (SEP,), (SEP,)), max_length=max_length,
       prefix_ids=tuple(prefix))]
-  assert built == [one_by_one(*of, max_length, prefix) for of in texts]
+  assert built == [one_by_one(before, mention, after, max_length, prefix)
+                   for before, mention, after in texts]
 
 
 @pytest.fixture

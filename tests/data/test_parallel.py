@@ -21,7 +21,7 @@ from neg_contrast.data import (
     tokenized,
 )
 from neg_contrast.data import tokenizer as tokenizer_lib
-from neg_contrast.data.formats import line_blocks
+from neg_contrast.data.formats import dpr, line_blocks
 from tests import corpora, processes, tiny
 
 
@@ -147,7 +147,7 @@ PIECES = st.sampled_from(['"', '""', '\t', '\n', '\r\n', 'a', 'ü', '\t"', '"\t'
 def test_quoted_rows_are_the_same_in_blocks(folder, pieces, block):
   (folder / 'psgs.tsv').write_bytes(('0\tx\ty\n' + ''.join(pieces)).encode())
   invalid = records.InvalidRecords(skip=True)
-  source = sources.open_source(f'dpr:{folder}', invalid)
+  source: dpr.Dpr = sources.open_source(f'dpr:{folder}', invalid)
   whole = [(passage, passage.where) for passage in source.passages()]
   expected = invalid.counts.copy()
   invalid.counts.clear()

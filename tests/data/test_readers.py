@@ -8,6 +8,7 @@ import itertools
 import json
 import pathlib
 import tracemalloc
+from typing import Any
 
 import pytest
 
@@ -475,7 +476,7 @@ def test_msmarco_collection_alone(tmp_path):
 # ---------------------------------------------------------------------------
 # Tevatron.
 
-TEVATRON = [
+TEVATRON: list[dict[str, Any]] = [
     {'query_id': 1, 'query': AWKWARD, 'answers': ['x', 'y'],
      'positive_passages': [{'docid': 'a b', 'title': 'T', 'text': AWKWARD},
                            {'docid': 5, 'text': 'five\nlines\t'}],

@@ -6,9 +6,11 @@ import numpy as np
 import pytest
 
 from neg_contrast.data.side_features import (
+  categorical,
   character_ngrams,
   feature_kinds,
   feature_table,
+  numeric,
   side_feature,
 )
 
@@ -78,7 +80,8 @@ def test_values_that_are_none(text, value, message):
 
 
 def test_categories_that_the_model_knows():
-  feature = feature_kinds.parse('location:categorical-2')
+  feature: categorical.Categorical = feature_kinds.parse(
+      'location:categorical-2')
   queries = feature.keep(['Oslo', None, 'Bern', 'Oslo', 7])
   passages = feature.keep(['Bern', 'Lima', 'Oslo', '7'])
   assert queries.vocabulary == ('Oslo', 'Bern', '7')
@@ -92,21 +95,21 @@ def test_categories_that_the_model_knows():
   assert fitted.for_model(other.vocabulary)(
       other.values)[:, 0].tolist() == [1, 3, 0]
   assert feature_kinds.from_json(fitted.to_json()) == fitted
-  every = feature_kinds.parse('location:categorical').fitted([queries])
+  every: categorical.Categorical = feature_kinds.parse(
+      'location:categorical').fitted([queries])
   assert every.categories == ('Oslo', '7', 'Bern') and every.table_rows == 5
 
 
 def test_categories_of_no_row_are_not_known():
   """Training reads the queries of its split alone."""
-  feature = feature_kinds.parse('location:categorical')
+  feature: categorical.Categorical = feature_kinds.parse(
+      'location:categorical')
   kept = feature.keep(['Oslo', 'Bern'])
   some = side_feature.Kept(kept.values[:1], kept.vocabulary)
   assert feature.fitted([some]).categories == ('Oslo',)
 
 
 def test_too_many_categories_want_a_number(monkeypatch):
-  from neg_contrast.data.side_features import categorical
-
   monkeypatch.setattr(categorical, 'MOST', 2)
   feature = feature_kinds.parse('location:categorical')
   with pytest.raises(ValueError, match='has 3 categories; say how many'):
@@ -116,7 +119,7 @@ def test_too_many_categories_want_a_number(monkeypatch):
 def test_numbers_are_standardised_where_there_are_some():
   rng = np.random.default_rng(0)
   numbers = 1.7e9 + 50 * rng.standard_normal(40)
-  feature = feature_kinds.parse('when:numeric')
+  feature: numeric.Numeric = feature_kinds.parse('when:numeric')
   kept = feature.keep([*numbers, None, str(numbers[0])])
   fitted = feature.fitted([kept])
   values = fitted.for_model(())(kept.values)

@@ -4,7 +4,7 @@ import pytest
 
 from neg_contrast.evaluation import first_stage, judged
 from neg_contrast.models import given
-from neg_contrast.retrieval import bm25_search
+from neg_contrast.retrieval import bm25_search, corpus_vectors
 from neg_contrast.settings import config as config_lib
 from tests import corpora
 from tests.retrieval import test_retriever, test_text_encoder
@@ -54,5 +54,6 @@ def test_several_are_runs_whatever_their_names(tmp_path):
 def test_others_are_checkpoints(tmp_path):
   _, made = make(tmp_path, 'some/model')
   assert isinstance(made, judged.DenseRanking)
+  assert isinstance(made.vectors, corpus_vectors.Embeddings)
   assert made.vectors.model == given.Checkpoint('some/model', 3)
   assert made.vectors.folder == made.folder == tmp_path / 'kept'

@@ -14,6 +14,7 @@ from neg_contrast import accelerators, errors, jobs
 from neg_contrast.artifacts import folders, plan
 from neg_contrast.batches import batcher
 from neg_contrast.benchmarks import (
+  measurement,
   peer,
   profile,
   results_table,
@@ -73,6 +74,7 @@ def make_task(root, workdir, task, **overrides):
   )
   folders.make_folder(workdir)
   target, = job.targets()
+  assert isinstance(target, measurement.Measurement)
   plan.run([target.data])
   material = target.material()
   return tasks.make(material), material

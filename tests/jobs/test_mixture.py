@@ -10,6 +10,7 @@ from neg_contrast import errors, jobs
 from neg_contrast.artifacts import checkpoints, plan
 from neg_contrast.jobs import train
 from neg_contrast.settings import config as config_lib
+from neg_contrast.training import mixture_artifacts
 from tests import corpora, tiny
 from tests.batches import test_batcher
 from tests.jobs import test_train
@@ -132,6 +133,7 @@ def test_batches_of_several_sets_negatives_and_prompts_of_each(finished):
           ] == [2, 4, 6, 8]
   training = job.run.training()
   make_batch, count = training._make_batch()
+  assert isinstance(job.run, mixture_artifacts.MixtureRun)
   train_split = job.run.mixture.sets[0].data.load().train_and_tune[0]
   assert count == 8 + int((train_split.grades > 0).sum())
   assert training._sources == ('given', 'corpus', 'bm25', 'context')

@@ -11,7 +11,7 @@ import pytest
 
 from neg_contrast import errors, jobs, sharding
 from neg_contrast.artifacts import checkpoints
-from neg_contrast.bias import labels
+from neg_contrast.bias import labels, measured
 from neg_contrast.bias import meter as meter_lib
 from neg_contrast.bias import synthetic as synthetic_lib
 from neg_contrast.data import dataset as dataset_lib
@@ -146,7 +146,8 @@ def test_an_interrupted_training_ends_the_same(biased):
 def test_labels_are_the_golds_and_hard_others(tmp_path):
   config = config_lib.parse(bias_config(tmp_path))
   job = nce_bias.NceBiasJob(config, tmp_path / 'labels')
-  meter, = {target.meter for target in job.targets()}
+  targets: list[measured.Bias] = job.targets()
+  meter, = {target.meter for target in targets}
   space, prepared = meter.load().space, meter.data.load().prepared
   assert len(set(space.passage_rows.tolist())) == 9
   judged = prepared.judgements('train')
@@ -177,7 +178,8 @@ def test_what_cannot_be_measured_is_told(tmp_path, overrides, message):
   with pytest.raises(errors.UserError, match=message):
     config = config_lib.parse(bias_config(tmp_path, **overrides))
     job = nce_bias.NceBiasJob(config, tmp_path / 'labels')
-    assert job.targets()[0].meter.load().space
+    target: measured.Bias = job.targets()[0]
+    assert target.meter.load().space
 
 
 FEW = {

@@ -266,7 +266,8 @@ def test_adafactor_has_the_same_losses_on_any_mesh(root, tmp_path):
                             optim__steps=8, evaluation__eval_steps=0, **mesh)
     run(train_generator.TrainGeneratorJob, config, workdir)
     losses.append(losses_of(workdir))
-  assert_close(*losses, 8)
+  one, other = losses
+  assert_close(one, other, 8)
 
 
 def assert_close(one, other, steps):

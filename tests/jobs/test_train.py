@@ -19,7 +19,7 @@ from neg_contrast.evaluation import per_query, summary, trec
 from neg_contrast.jobs import evaluate, search, train
 from neg_contrast.jobs.common import declared_runs
 from neg_contrast.losses import dual_encoder_loss
-from neg_contrast.models import by_name, loading
+from neg_contrast.models import by_name, given, loading
 from neg_contrast.settings import config as config_lib
 from neg_contrast.training import loop, run_record
 from tests import processes, tiny
@@ -442,6 +442,7 @@ def test_a_stage_1_without_a_workdir_lies_in_that_of_its_training(tmp_path):
   for name in ('one', 'two'):
     job = train.TrainJob(own, tmp_path / name)
     assert job.stage1.run.workdir == tmp_path / name / 'stage1'
+    assert isinstance(job.run.start, given.Start)
     assert job.run.start.checkpoint == str(tmp_path / name / 'stage1')
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from neg_contrast import api, errors, jobs
 from neg_contrast.data import dataset as dataset_lib
+from neg_contrast.data.side_features import categorical
 from neg_contrast.jobs import evaluate, export, mine, search, train
 from neg_contrast.models import by_name
 from neg_contrast.negatives import pool as pool_lib
@@ -64,6 +65,7 @@ def test_a_place_that_text_does_not_say(root, tmp_path):
 def test_a_trained_model_has_its_features(root, tmp_path):
   model = by_name.load_workdir(root / 'work')
   feature, = model.side_features
+  assert isinstance(feature, categorical.Categorical)
   assert feature.text == 'location:categorical'
   assert set(feature.categories) == set(located.PLACES)
   config = located.make_config(

@@ -12,7 +12,7 @@ import pytest
 from neg_contrast import errors, jobs
 from neg_contrast.artifacts import artifact, checkpoints, folders, plan
 from neg_contrast.batches import packed, text_pairs
-from neg_contrast.data import dataset
+from neg_contrast.data import dataset, id_table
 from neg_contrast.evaluation import (
   calibrated,
   calibration,
@@ -77,7 +77,8 @@ def by_hand(config, model, query, names):
   prepared = data.prepared
   queries, passages = (data.tokenize(model, role)
                        for role in ('query', 'passage'))
-  row = np.array([prepared.query_ids.row_of(query)])
+  query_ids: id_table.IdTable = prepared.query_ids
+  row = np.array([query_ids.row_of(query)])
   scores = {}
   score = jax.jit(lambda one: cross_encoder.CrossEncoder(model.spec).apply(
       {'params': model.params}, one, True))
@@ -221,12 +222,13 @@ def test_a_dual_encoder_reranks_by_its_score(trained):
   vectors = embedder.Embedder(data, text_encoder.TextEncoder(
       model, settings_of_rooms.encoding(config_lib.parse(config))))
   rows = data.prepared
+  query_ids: id_table.IdTable = rows.query_ids
   for query in list(given)[:5]:
     names = [name for name, _ in given[query]]
     places = np.array([rows.passage_ids.row_of(name) for name in names])
     want = np.asarray(model.spec.score(
         jnp.asarray(vectors.query_vecs(
-            np.array([rows.query_ids.row_of(query)], np.int32))),
+            np.array([query_ids.row_of(query)], np.int32))),
         jnp.asarray(np.asarray(vectors.passage_vecs)[places])))[0]
     got = dict(again[query])
     np.testing.assert_allclose([got[name] for name in names], want, atol=1e-4)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 import zipfile
+from typing import Any
 
 import numpy as np
 import pytest
@@ -308,7 +309,8 @@ def test_weights_in_half_precision(load, minilm, tmp_path, layers):
   assert made.transformer == whole.transformer
   for place in (('embeddings', 'word', 'embedding'),
                 ('layers', 'attention', 'query', 'kernel')):
-    ours, theirs = made.params, whole.params
+    ours: Any = made.params
+    theirs: Any = whole.params
     for key in place:
       ours, theirs = ours[key], theirs[key]
     assert ours.dtype == np.float32 and ours.shape == theirs.shape

@@ -32,6 +32,10 @@ def make(seed, batch=6, candidates=5):
   return scores, teacher, is_taught
 
 
+def as_floats(scores, teacher) -> tuple[jax.Array, jax.Array]:
+  return jnp.asarray(scores, jnp.float32), jnp.asarray(teacher, jnp.float32)
+
+
 def by_loop(name, scores, teacher, is_taught):
   total, count = 0.0, 0
   for s, t, taught in zip(scores, teacher, is_taught, strict=True):
@@ -55,8 +59,7 @@ def by_loop(name, scores, teacher, is_taught):
 @pytest.mark.parametrize('name', LOSSES)
 def test_it_is_a_loop(name, seed):
   scores, teacher, is_taught = make(seed)
-  value = LOSSES[name](*(jnp.asarray(x, jnp.float32)
-                         for x in (scores, teacher)), is_taught)
+  value = LOSSES[name](*as_floats(scores, teacher), is_taught)
   assert float(value) == pytest.approx(
       by_loop(name, scores, teacher, is_taught), rel=2e-5)
 
@@ -84,7 +87,6 @@ def test_slopes_are_finite_differences(name):
 def test_what_is_not_taught_may_hold_anything(name):
   scores, teacher, is_taught = make(2)
   others = np.where(is_taught, teacher, 1e30)
-  as_floats = lambda *values: [jnp.asarray(x, jnp.float32) for x in values]
   plain = LOSSES[name](*as_floats(scores, teacher), is_taught)
   assert plain == LOSSES[name](*as_floats(scores, others), is_taught)
   wider = [np.pad(x, ((0, 2), (0, 3)), constant_values=5.0)
@@ -132,8 +134,7 @@ def test_kl_is_that_of_torch():
       torch.log_softmax(torch.tensor(scores), 1),
       torch.softmax(torch.tensor(teacher), 1), reduction='batchmean').item()
   ours = kl_divergence.kl_divergence(
-      *(jnp.asarray(x, jnp.float32) for x in (scores, teacher)),
-      np.ones(scores.shape, bool))
+      *as_floats(scores, teacher), np.ones(scores.shape, bool))
   assert float(ours) == pytest.approx(want, rel=1e-5)
 
 

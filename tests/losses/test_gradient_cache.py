@@ -1,6 +1,8 @@
 """The gradient cache against the plain step."""
 
 import re
+from collections.abc import Callable
+from typing import Any
 
 import jax
 import numpy as np
@@ -62,7 +64,8 @@ def make_batch(shared=True, size=16, negatives=2, groups=8, length=12, seed=0):
 
 
 def make_loss(chunks=None, shared=True, remat='none', learned=True,
-              bidirectional=True, kind=softmax.SoftmaxLoss, **options):
+              bidirectional=True, kind=softmax.SoftmaxLoss, **options
+              ) -> tuple[Callable[..., Any], Callable[[], Any]]:
   """A loss with dropout, and a function that makes its parameters."""
   spec = dual_encoder.EncoderSpec(
       tiny.bert_config(hidden_dropout=0.3, attention_dropout=0.2),

@@ -7,7 +7,7 @@ import pytest
 
 from neg_contrast import errors, jobs
 from neg_contrast.artifacts import plan
-from neg_contrast.losses import dual_encoder_loss, loss_table
+from neg_contrast.losses import dual_encoder_loss, loss_table, triplet
 from neg_contrast.settings import config as config_lib
 from neg_contrast.settings import reference
 from neg_contrast.training import run_log
@@ -33,6 +33,7 @@ def test_a_config_names_its_loss():
   ))
   assert made.adjusted and not made.shares
   made = loss_table.make(settings(kind='triplet', margin=0.3, hardest=2))
+  assert isinstance(made, triplet.TripletLoss)
   assert (made.margin, made.distance, made.hardest) == (0.3, 'cosine', 2)
 
 

@@ -1,5 +1,7 @@
 """Matryoshka: the mean of a loss over widths, by hand and against torch."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -63,7 +65,7 @@ def test_gradients_equal_those_of_torch():
         vectors._replace(queries=queries))[0]
 
   q, p = torch.tensor(queries, requires_grad=True), torch.tensor(positives)
-  total = 0
+  total: Any = 0
   for dim in (2, 4, 6):
     cut = lambda a, dim=dim: (
         torch.nn.functional.normalize(a[:, :dim], dim=1) if dim < 6

@@ -11,8 +11,9 @@ from neg_contrast.losses import softmax as softmax_lib
 from tests.losses import vector_batches
 
 
-def by_loop(q, p, n, corpus, queue, scale, forward_mask, backward_mask):
+def by_loop(vectors, scale, forward_mask, backward_mask):
   """Equations 1 to 3, one exponential at a time."""
+  q, p, n, corpus, queue = map(np.asarray, vectors)
   batch, negatives = len(q), n.shape[1]
   candidates = list(p) + [n[i, j] for i in range(batch)
                           for j in range(negatives)]
@@ -47,8 +48,7 @@ def test_equals_explicit_loop(negatives, corpus, queue):
   vectors, batch = vector_batches.make(
       1, negatives=negatives, corpus=corpus, queue=queue)
   terms = softmax(vectors, batch, 1.7)
-  want = by_loop(*map(np.asarray, vectors), 1.7, batch.forward_mask,
-                 batch.backward_mask)
+  want = by_loop(vectors, 1.7, batch.forward_mask, batch.backward_mask)
   np.testing.assert_allclose(terms.forward, want[0], rtol=1e-5, atol=1e-5)
   np.testing.assert_allclose(terms.backward, want[1], rtol=1e-5, atol=1e-5)
   np.testing.assert_allclose(

@@ -11,7 +11,7 @@ from neg_contrast import errors, jobs
 from neg_contrast.artifacts import artifact, plan
 from neg_contrast.batches import batcher as batcher_lib
 from neg_contrast.data import dataset as dataset_lib
-from neg_contrast.data import examples
+from neg_contrast.data import examples, id_table
 from neg_contrast.evaluation import calibration
 from neg_contrast.jobs import judge, train, train_reranker
 from neg_contrast.jobs.common import declared_pools
@@ -375,9 +375,10 @@ def test_exports_carry_scores(root, tmp_path):
   items = json.loads(
       (tmp_path / trainer_files.FOLDER / 'dpr-train.json').read_text())
   checked = 0
+  query_ids: id_table.IdTable = prepared.query_ids
   for item in items:
     line = made.lines_of(np.array(
-        [prepared.query_ids.row_of(item['question_id'])]))[0]
+        [query_ids.row_of(item['question_id'])]))[0]
     known = {prepared.passage_ids[row].decode(): place
              for place, row in enumerate(made.rows[line]) if row >= 0}
     for context in item['hard_negative_ctxs']:

@@ -92,14 +92,16 @@ def test_equals_the_reference(name, scores):
   want = values_and_gradients(dense, arrays, segment_ids, pattern)
   for a, b in zip(got, want, strict=True):
     np.testing.assert_allclose(a, b, atol=1e-5)
-  exact = reference(*arrays[:3], segment_ids, pattern)
+  query, key, value = arrays[:3]
+  exact = reference(query, key, value, segment_ids, pattern)
   np.testing.assert_allclose(got[0], exact, atol=1e-5)
 
 
 def test_patterns_differ():
   """What the other tests compare is not the same for all of them."""
   arrays, segment_ids = random_rows()
-  mixed = [dense(*arrays[:3], segment_ids, p) for p in PATTERNS.values()]
+  query, key, value = arrays[:3]
+  mixed = [dense(query, key, value, segment_ids, p) for p in PATTERNS.values()]
   for number, one in enumerate(mixed):
     for other in mixed[:number]:
       assert np.abs(one - other).max() > 0.01
@@ -131,8 +133,8 @@ def test_dropout(name):
   arrays, segment_ids = random_rows(length=600, heads=2)
   inputs = [*arrays[:2], jnp.ones_like(arrays[2])]
   drop = layers.Dropped(0.5, jax.random.bits(jax.random.key(0), (2,)))
-  mix = jax.jit(lambda *x: blockwise.attend(
-      *x, segment_ids, PATTERNS[name], drop, scores=2**17
+  mix = jax.jit(lambda query, key, value: blockwise.attend(
+      query, key, value, segment_ids, PATTERNS[name], drop, scores=2**17
   ))
   mixed = np.asarray(mix(*inputs))[..., 0]
   assert abs(mixed.mean() - 1) < 0.05
@@ -153,8 +155,8 @@ def compiled(length, pattern, scores=2**17, rows=1):
   ids = jax.ShapeDtypeStruct((rows, length), jnp.int32)
 
   def both(query, key, value, gradient, ids):
-    mixed, back = jax.vjp(lambda *x: blockwise.attend(
-        *x, ids, pattern, lambda weights, first: weights, scores
+    mixed, back = jax.vjp(lambda q, k, v: blockwise.attend(
+        q, k, v, ids, pattern, lambda weights, first: weights, scores
     ), query, key, value)
     return mixed, back(gradient)
 

@@ -118,7 +118,10 @@ def write_classifier(folder, labels=1, seed=0):
   """A BertForSequenceClassification with random weights."""
   config, params = tiny.write_model(folder)
   rng = np.random.default_rng(seed)
-  draw = lambda *shape: rng.normal(size=shape).astype(np.float32) * 0.4
+
+  def draw(*shape: int):
+    return rng.normal(size=shape).astype(np.float32) * 0.4
+
   size = config.hidden_size
   tensors = {f'bert.{name}': value
              for name, value in tiny.hf_names(params, config).items()}

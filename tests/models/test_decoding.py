@@ -233,7 +233,8 @@ def test_devices_change_nothing():
   mesh = jax.make_mesh((8,), ('data',), axis_types=(AxisType.Auto,))
   split = NamedSharding(mesh, PartitionSpec('data'))
   run = test_t5.jit(
-      lambda *batch: decoding.generate(t5.T5(config), params, *batch, SAMPLED),
+      lambda ids, segments, words: decoding.generate(
+          t5.T5(config), params, ids, segments, words, SAMPLED),
       in_shardings=split)
   got = run(*test_t5.padded(sources), keys(range(8))).token_ids
   assert len(got.sharding.device_set) == 8

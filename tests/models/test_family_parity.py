@@ -263,11 +263,11 @@ def test_how_the_loop_runs_changes_nothing(loaded):
 def test_long_rows_in_blocks_change_nothing(loaded, monkeypatch):
   monkeypatch.setattr(blockwise, '_LONGEST_ROW', 8)
   monkeypatch.setattr(blockwise, '_LEAST_LOCAL', 4)
-  run.clear_cache()
+  run.clear_cache()  # type: ignore[attr-defined]
   jax.tree.map(assert_near, value_and_grads(loaded), loaded.values)
   assert '40,40]' not in str(jax.make_jaxpr(lambda params: hidden_states(
       loaded.shape, params, loaded.sequences))(loaded.params))
-  run.clear_cache()
+  run.clear_cache()  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize('loaded', OF_ARCHITECTURES, indirect=True)

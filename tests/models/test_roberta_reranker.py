@@ -70,14 +70,15 @@ def test_scores_are_those_of_transformers(tmp_path, kind):
 
 
 def test_lengths_are_those_of_joined_pairs():
-  both = [sequences_lib.listed([np.array(ids, np.int32) for ids in some])
-          for some in ([[0, 5, 2], [0, 2]], [[0, 6, 7, 2], [0, 8, 2]])]
-  joined = text_pairs.join(*both, (2,))
+  one, other = [
+      sequences_lib.listed([np.array(ids, np.int32) for ids in some])
+      for some in ([[0, 5, 2], [0, 2]], [[0, 6, 7, 2], [0, 8, 2]])]
+  joined = text_pairs.join(one, other, (2,))
   assert joined.sequences[0].tolist() == [0, 5, 2, 2, 6, 7, 2]
   assert joined.sequences[1].tolist() == [0, 2, 2, 8, 2]
   assert joined.starts.tolist() == [3, 2]
-  assert both[1][0].tolist() == [0, 6, 7, 2]  # As it was.
-  lengths = text_pairs.pair_lengths(*(one.lengths for one in both), (2,))
+  assert other[0].tolist() == [0, 6, 7, 2]  # As it was.
+  lengths = text_pairs.pair_lengths(one.lengths, other.lengths, (2,))
   assert lengths.tolist() == joined.lengths.tolist()
 
 

@@ -68,7 +68,7 @@ def test_a_traced_window_and_words():
   def run(window, key):
     drop = layers.Dropped(0.3, jax.random.bits(key, (2,)))
     return jax.grad(lambda query: row_attention.attend(
-        query, *operands[1:3], segments, drop, (), window
+        query, operands[1], operands[2], segments, drop, (), window
     ).sum())(operands[0])
 
   for window in (0, 2):
@@ -79,10 +79,10 @@ def test_a_traced_window_and_words():
 
 
 def test_groups_have_dropout_of_their_own():
-  operands, segments, _ = make()
+  (query, key, value, _), segments, _ = make()
   words = jnp.arange(4, dtype=jnp.uint32).reshape(2, 2)
   of = lambda words: row_attention.attend(
-      *operands[:3], segments, layers.Dropped(0.5, words)
+      query, key, value, segments, layers.Dropped(0.5, words)
   )
   one, other = jax.vmap(of)(words)
   np.testing.assert_allclose(other, of(words[1]), atol=1e-6)

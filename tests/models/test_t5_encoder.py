@@ -18,6 +18,7 @@ from neg_contrast.models import (
   loading,
   named_sizes,
   pretrained,
+  t5_encoder,
   transformer,
 )
 from neg_contrast.settings import config as config_lib
@@ -120,6 +121,7 @@ def test_an_mt5_is_gated_unless_it_says_otherwise(tmp_path):
   del values['feed_forward_proj']
   path.write_text(json.dumps({**values, 'model_type': 'mt5'}))
   tower = pretrained.load_towers(str(tmp_path))['shared']
+  assert isinstance(tower.transformer, t5_encoder.T5EncoderConfig)
   assert tower.transformer.gated
   assert tower.transformer.hidden_act == 'gelu_new'
   sequences = test_bert.random_sequences(vocab=400, lengths=LENGTHS)

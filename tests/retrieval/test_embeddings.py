@@ -44,9 +44,10 @@ def encode_from(vecs, before_block=lambda row: None):
 
 
 def write(folder, vecs, dtype='float32', shard_rows=8, **kwargs):
+  passages, features = vecs.shape
   return embeddings.make_table(
       folder, {**IDENTITY, 'dtype': dtype},
-      vector_table.Layout(*vecs.shape, dtype, shard_rows),
+      vector_table.Layout(passages, features, dtype, shard_rows),
       kwargs.pop('encode', encode_from(vecs)), **kwargs)
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import dataclasses
 import threading
+from typing import Any
 
 import numpy as np
 import pytest
@@ -30,7 +31,7 @@ def counted(served):
   """Answers, and counts the calls of encoder and index."""
   _, found = served
   calls = []
-  inner = answering.Answerer(
+  inner: Any = answering.Answerer(
       found, found._dataset.prepared.passages, LIMITS.most_depth,
       lambda stage, seconds: calls.append(stage))
   inner.calls = calls

@@ -7,6 +7,7 @@ import json
 import random
 import resource
 import shutil
+from typing import Any
 
 import jax
 import numpy as np
@@ -34,7 +35,7 @@ def make_state(step):
       }},
       'loss': {'log_scale': np.float32(rng.normal())},
   }
-  state = state_lib.init_state(params, optax.adam(1e-3))
+  state: Any = state_lib.init_state(params, optax.adam(1e-3))
   return jax.tree.map(jax.numpy.asarray, state.replace(step=np.int32(step)))
 
 

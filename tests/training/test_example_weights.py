@@ -1,5 +1,7 @@
 """Weights of judgements reach the batches of a training, and its loss."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -26,8 +28,8 @@ def test_batches_have_the_weights_of_the_data(tmp_path, kind):
   from neg_contrast.jobs import train_reranker
 
   weigh(tmp_path)
-  job_type = {'train': train.TrainJob,
-              'train_reranker': train_reranker.TrainRerankerJob}[kind]
+  job_type: Any = {'train': train.TrainJob,
+                   'train_reranker': train_reranker.TrainRerankerJob}[kind]
   seen = {}
   for value in ('given', 'graded', 'equal'):
     config = tiny.make_config(

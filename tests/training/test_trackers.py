@@ -2,6 +2,7 @@
 
 import sys
 import types
+from typing import Any
 
 import pytest
 
@@ -15,8 +16,9 @@ class Stand:
 
   def __init__(self, fails=None):
     self.given, self.logged, self.finished = [], [], 0
-    self.module = types.ModuleType('wandb')
-    self.module.init = self.init
+    module: Any = types.ModuleType('wandb')
+    module.init = self.init
+    self.module = module
     self.fails = fails
 
   def init(self, **given):
