@@ -35,7 +35,7 @@ def seldom_look_for_garbage() -> None:
 
 
 def everything() -> None:
-  """In a process that a test starts."""
+  """All of these, in a process that a test starts."""
   draw_nothing()
   ask_no_heap()
   seldom_look_for_garbage()
