@@ -11,6 +11,10 @@ from neg_contrast import presets
 Rows = Mapping[str, Callable[[ml_collections.ConfigDict], None]]
 """Name of a row -> what makes the study's own training that of the row."""
 
+START_SEED = 100
+"""Of a row that others start from. With a seed of theirs they would have its
+batches once more, in its order."""
+
 METRICS = ('accuracy@1', 'accuracy@5', 'accuracy@20', 'accuracy@100', 'mrr@10',
            'mrr')
 """`mrr` has no cut: it moves with every rank that a positive is found at."""
@@ -129,7 +133,7 @@ def start_from(
 ) -> ml_collections.ConfigDict:
   """Makes the other rows of a study go on from one of them, which runs once.
 
-  It is stage 1 of theirs, and follows its keys.
+  It is stage 1 of theirs, and follows its keys. Its seed is `START_SEED`.
 
   Args:
     config: what `make_study` made, changed in place.
@@ -140,6 +144,7 @@ def start_from(
   """
   config.study.once = (row,)
   for cells in config.cells.values():
+    cells[row].seed = START_SEED
     for name, cell in cells.items():
       if name != row:
         first = cells[row].copy_and_resolve_references()

@@ -183,6 +183,7 @@ def test_a_study_starts_from_its_warm_start():
   config.cells.strategies.fine.optim.steps = 9
   cells = config_lib.parse(config).cells['strategies']
   assert cells['warm_start'].stage1 is None
+  assert cells['warm_start'].seed not in (*range(10), *config.study.seeds)
   assert cells['fine'].optim.steps == 9 and cells['bm25'].optim.steps == 16
   for name in ('random', 'fine', 'mixed'):
     assert cells[name].stage1.optim.steps == 7

@@ -9,7 +9,7 @@ import jax
 from absl import logging
 from jax.sharding import Mesh
 
-from neg_contrast import hosts
+from neg_contrast import errors, hosts
 from neg_contrast.artifacts import checkpoints as checkpoints_lib
 from neg_contrast.artifacts import failures, folders, leases
 from neg_contrast.data import thin_data
@@ -125,7 +125,7 @@ class Training(recipe.Recipe):
         ).fit(state, progress)
 
   def _warn_of_little(self, ready: recipe.Ready) -> None:
-    """Says what there is too little of."""
+    """Says what there is too little of, and what comes once more."""
     evaluation = self._config.evaluation
     for line in thin_data.of_training(thin_data.Sizes(
         ready.examples, self._config.data.batch_size, ready.total_steps,
@@ -133,6 +133,13 @@ class Training(recipe.Recipe):
         evaluation.may_stop_early,
     )):
       logging.warning('%s', line)
+    start = getattr(self._given.start, 'checkpoint', '')
+    if start and run_record.repeats(self._identity, start):
+      logging.warning(
+          '%s has the same data and the same seed: its batches come once more, '
+          'in the same order. Another %s gives others', start,
+          errors.key('seed'),
+      )
 
   @property
   def _tune_queries(self) -> int | None:

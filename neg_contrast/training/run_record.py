@@ -9,7 +9,7 @@ from absl import logging
 from jax.sharding import Mesh
 
 from neg_contrast import cpu, errors, hosts
-from neg_contrast.artifacts import checkpoints, folders
+from neg_contrast.artifacts import checkpoints, folders, places
 from neg_contrast.settings import config as config_lib
 
 FILE = 'run.json'
@@ -25,6 +25,8 @@ gives what miners have found, too.
 """
 _KEYS = {'identity', 'config', 'environment', 'examples', 'total_steps',
          'row_lengths'}
+_CHOSEN = ('train_split', 'tune_split', 'tune_fraction')
+"""Keys of `data` that choose its training pairs."""
 
 
 class RunRecord:
@@ -181,6 +183,27 @@ class RunRecord:
         f'{self._path}: damaged. Put back a copy of it, or remove '
         f'{self._workdir} to train again'
     )
+
+
+def repeats(identity: Mapping[str, Any], start: str) -> bool:
+  """Whether a run has the data and the seed of the one that it goes on from.
+
+  Then its batches are those of that run once more, in the same order.
+
+  Args:
+    identity: of the run.
+    start: name of what it starts from: a workdir, or anything else.
+  """
+  try:
+    earlier = folders.read_json(places.path(start) / FILE)['identity']
+    found = [
+        (one['needs']['data'], one['settings']['seed'],
+         *map(one['settings']['data'].get, _CHOSEN))
+        for one in (folders.as_json(identity), earlier)
+    ]
+  except (OSError, errors.UserError, KeyError, TypeError):
+    return False  # It is no training of ours.
+  return found[0] == found[1]
 
 
 def environment(mesh: Mesh, dtype: Any) -> dict[str, Any]:

@@ -434,6 +434,22 @@ def two_stages(root):
   return config_lib.parse(config)
 
 
+def test_batches_that_come_once_more_are_told(finished, tmp_path, caplog):
+  """And not those of another seed, or of other data."""
+  def go_on(name, **keys):
+    caplog.clear()
+    config = tiny.make_config(finished, optim__steps=2, **keys)
+    config.model.init = str(finished / 'work')
+    run_train(config, tmp_path / name)
+    return [line for line in caplog.messages if 'come once more' in line]
+
+  assert go_on('same') == [
+      f'{finished / "work"} has the same data and the same seed: its batches '
+      'come once more, in the same order. Another config.seed gives others']
+  assert not go_on('seed', seed=1)
+  assert not go_on('data', data__tune_fraction=0.4)
+
+
 def test_a_stage_1_without_a_workdir_lies_in_that_of_its_training(tmp_path):
   """So two trainings with other settings never meet."""
   config = two_stages(tmp_path)
