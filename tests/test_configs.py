@@ -168,13 +168,17 @@ def test_rows_of_studies_follow_them(path):
   parsed = config_lib.parse(config)
   rows = [cell for cells in parsed.cells.values() for cell in cells.values()]
   assert len(rows) >= 5 and len({str(row) for row in rows}) == len(rows)
-  for row in (*rows, *(row.stage1 for row in rows if row.stage1)):
+  is_of_two_sets = path.stem == 'study_adaptation'  # The start has its own.
+  firsts = [row.stage1 for row in rows if row.stage1 and not is_of_two_sets]
+  for row in (*rows, *firsts):
     assert row.data.source == 'beir:here' and row.job == 'train'
     assert row.data.train_split == 'mine'
     assert row.optim.weight_decay == 0.5
     assert row.model.init == 'minilm'
   names = {name for cells in parsed.cells.values() for name in cells}
-  assert set(parsed.study.rows) == names >= {parsed.compare.baseline}
+  assert set(parsed.study.rows) == names
+  assert parsed.compare.baseline in {
+      *names, *parsed.compare.systems} - {'trained'}
 
 
 def test_a_study_starts_from_its_warm_start():
@@ -206,6 +210,32 @@ def test_a_whole_study_has_an_epoch_and_refreshed_rows():
         cells[name], negatives=again.negatives)
     assert cells[name].negatives == dataclasses.replace(
         again.negatives, refresh_steps=0)
+
+
+def test_an_adaptation_has_gold_pairs_of_another_domain_alone():
+  config = load(ROOT / 'configs' / 'study_adaptation.py',
+                'gold=beir:gold,split=judged,steps=7')
+  config.data.source, config.data.test_split = 'beir:target', 'mine'
+  cells = config_lib.parse(config).cells['pairs']
+  assert len(cells) == 10
+  assert len({repr(cell.stage1) for cell in cells.values()}) == 1
+  for name, cell in cells.items():
+    assert (cell.data.source, cell.data.test_split) == ('beir:target', 'mine')
+    assert cell.optim.steps == 7 and cell.synthetic.pairs
+    assert not cell.negatives.sources
+    for inner in filter(None, (cell.stage1, cell.generator)):
+      assert inner.data.source == 'beir:gold'
+      assert inner.data.train_split == 'judged'
+      assert not inner.synthetic.pairs
+    assert (cell.generator is not None) == (
+        name in ('generated', 'round_trip'))
+    assert cell.stage1.model == cell.model
+  assert cells['round_trip'].synthetic == dataclasses.replace(
+      cells['generated'].synthetic, round_trip_rank=5)
+  given = config_lib.parse(load(
+      ROOT / 'configs' / 'study_adaptation.py', 'generator=here',
+  )).cells['pairs']['generated']
+  assert (given.generator, given.checkpoint) == (None, 'here')
 
 
 @pytest.mark.parametrize('name', [
