@@ -127,6 +127,8 @@ def test_what_cells_share_is_made_once(swept, tmp_path):
       'negatives=random,seed=0', 'negatives=random,seed=1',
       'negatives=given,seed=0', 'negatives=given,seed=1',
       'negatives=random,seed=2']
+  shown = plan.describe(listed)
+  assert shown.count(': initial ') == 1, shown  # They start from the same.
   several = sweep(swept, 'stage1.seed=0,1 seed=0,1', tmp_path).targets()
   assert sum(one.title.endswith('stage 1: training')
              for one in artifact.closure(several)) == 2

@@ -88,5 +88,12 @@ def stage1_folder(
 def start(
     config: config_lib.Config, after: run_artifacts.EncoderRun | None = None
 ) -> given.Start:
-  """What a training starts from: `model.init`."""
-  return given.Start(config.model.init, config.seed, config.model, after)
+  """What a training starts from: `model.init`.
+
+  Args:
+    config: of the training.
+    after: the training that makes it; whatever goes on from that has the same
+      start, whose seed is that training's.
+  """
+  seed = config.seed if after is None else after.config.seed
+  return given.Start(config.model.init, seed, config.model, after)
