@@ -80,7 +80,9 @@ class Config(keys.Section):
     query: what `job=search` answers; empty: it asks for queries.
     query_features: a json object, the features beside text of what is asked,
       for models that read some (`model.features`); empty: it has none.
-    seed: seed of initialisation, data order, negatives and dropout.
+    seed: seed of initialisation, data order, negatives and dropout. A training
+      that goes on from another on the same data wants another seed: with the
+      same it has the same batches in the same order.
     data: see DataConfig.
     mixture: see MixtureConfig.
     model: see ModelConfig.
