@@ -32,7 +32,7 @@ def get_config(arg=None):
   args = config_lib.arguments(
       arg, gold='squad:data/squad', split='train', generator='', steps='60')
   config = study_preset.make_whole(__file__, baseline='initial')
-  config.compare.systems = ('initial', 'trained')
+  config.compare.systems = ('trained', 'initial')
   config.checkpointing.save_steps = 10**6
   config.data.batch_size = 32
   config.model.layers = 3

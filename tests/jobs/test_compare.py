@@ -151,6 +151,18 @@ def test_systems_that_rows_share_are_one_row(tmp_path):
   assert made['baseline'] == 'optim.steps=0'
 
 
+@pytest.mark.parametrize('systems', [
+    ('initial', 'trained'), ('trained', 'initial')])
+def test_a_system_of_one_row_names_no_row(systems, tmp_path):
+  """In any order: what several rows start from is evaluated in one of them."""
+  for n in range(2):
+    config = finished.config_of(optim={'steps': n})
+    finished.write(tmp_path / f'run{n}', config, n)
+  finished.write(tmp_path / 'run0', None, 2, system='initial')
+  made = run(tmp_path / 'work', tmp_path / 'run*', systems=systems)
+  assert list(made['rows']) == ['initial', 'optim.steps=0', 'optim.steps=1']
+
+
 def test_runs_without_a_config_have_their_folders_name(tmp_path):
   finished.write(tmp_path / 'a' / 'x')
   finished.write(tmp_path / 'b' / 'x')

@@ -250,10 +250,16 @@ def test_mistakes_in_a_study(swept, tmp_path):
   refuse("compare.baseline='start': is left out by config.study.rows; add it "
          'there, or name one of given',
          **{'study.rows': ('given',), 'compare.baseline': 'start'})
+  refuse("compare.baseline='untrained': is none of the rows: given, start, "
+         'trained, initial', **{'compare.baseline': 'untrained'})
   refuse('study.seeds=.*names each once', **{'study.seeds': (1, 1)})
   refuse('compare.systems=.*names at least one', **{'compare.systems': ()})
   refuse(r'cells\.tiny\.start\.job: evaluates initial, trained; .* none',
          **{'compare.systems': ('reranked',)})
+  for baseline in ('given', 'initial', 'given: initial'):
+    config = make_study(swept)
+    config.compare.baseline = baseline
+    jobs.make_job(config_lib.parse(config), tmp_path)
   config = make_study(swept)
   config.cells['tiny'].given.job = 'mine'
   with pytest.raises(errors.UserError, match='config.cells.tiny.given'):

@@ -19,6 +19,13 @@ def check_rows(config: config_lib.Config) -> None:
         raise errors.SettingError(f'study.{key}', name, 'is none of the cells: '
                                   + ', '.join(sorted(names)))
   baseline, rows = config.compare.baseline, config.study.rows
+  systems = config.compare.systems
+  possible = {*names, *systems, *(
+      f'{name}: {system}' for name in names for system in systems)}
+  if baseline and baseline not in possible:
+    raise errors.SettingError(
+        'compare.baseline', baseline, 'is none of the rows: '
+        + ', '.join([*sorted(names), *systems]))
   if baseline in names and rows and baseline not in rows:
     raise errors.SettingError(
         'compare.baseline', baseline, 'is left out by '
