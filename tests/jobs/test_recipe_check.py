@@ -76,6 +76,17 @@ def check(recipe):
       jobs.make_job(recipe.config, recipe.workdir), recipe)
 
 
+@pytest.mark.parametrize('argument, name', [
+    ('', 'mine.py'), ('size=small', 'mine.py:size=small'),
+    ('train,size=small', 'mine.py:train,size=small'),
+    ('gold=beir:/here/squad/,split=dev,generator=workdirs/t5',
+     'mine.py:gold=beir:squad,split=dev,generator=t5')])
+def test_a_name_has_no_folders_of_this_machine(argument, name, tmp_path):
+  source = sweeps.Source(str(tmp_path / 'mine.py'), argument, {})
+  config = config_lib.parse(config_lib.base_config())
+  assert recipe_settings.Recipe(source, config, '', tmp_path, None).name == name
+
+
 def values_of(work, system='initial'):
   return {metric: value for key, value in json.loads(
       (work / 'metrics.json').read_text()).items()

@@ -49,9 +49,12 @@ class Recipe:
 
   @property
   def name(self) -> str:
-    """File and argument, as rows have them."""
-    name = pathlib.Path(self.source.file).name
-    return f'{name}:{self.source.argument}' if self.source.argument else name
+    """File and argument, as rows have them: of places what comes last."""
+    name, parts = pathlib.Path(self.source.file).name, []
+    for part in filter(None, self.source.argument.split(',')):
+      key, equals, value = part.partition('=')
+      parts.append(f'{key}{equals}{_without_folders(value)}')
+    return ':'.join(filter(None, (name, ','.join(parts))))
 
   @property
   def flags(self) -> tuple[str, ...]:
