@@ -12,7 +12,8 @@ failed or was killed:
   attention      attention kernels against XLA: values, gradients, time, memory
   train          BERT-base, batch 2,048, N = 2, lengths 64 and 384, without
                  dropout of attention, which the kernel lacks
-  search         exact search over 1,000,000 x 768
+  search         exact search over 1,000,000 x 768; on TPUs approximate search
+                 and its recall, too
   encode         passages to vectors
   peer           training in turns with sentence-transformers and its gradient
                  cache (or plain PyTorch, if transformers alone is there), bf16

@@ -178,6 +178,25 @@ def test_search_of_devices(load, tmp_path, monkeypatch, capsys):
   assert capsys.readouterr().out.startswith('| queries | ms |')
 
 
+def test_search_of_tpus_is_approximate_too(load, tmp_path, monkeypatch):
+  script = load('benchmark_device_search')
+  kinds, asked = script.kinds_of, []
+  make_index = script.make_index
+  monkeypatch.setattr(script, 'make_index', lambda table, recall: (
+      asked.append(recall), make_index(table, recall))[1])
+  monkeypatch.setattr(
+      script, 'kinds_of', lambda platform, recall: kinds('tpu', recall))
+  monkeypatch.setattr('sys.argv', [
+      '', '--passages=300', '--features=8', '--queries', '20', '--depth=10',
+      '--rounds=1', '--recall=0.9', f'--rows={tmp_path / "rows"}'])
+  script.main()
+  rows = map(json.loads, (tmp_path / 'rows').read_text().splitlines())
+  assert [row['row'] for row in rows] == [
+      '20 queries at once', '20 queries at once, approximate, 0.9',
+      'first search']
+  assert asked == [None, 0.9] and kinds('gpu', 0.9) == {'': None}
+
+
 def test_what_a_device_can_do(load, tmp_path, monkeypatch):
   monkeypatch.setattr('sys.argv', [
       '', '--size=32', '--mib=1', '--products=2', '--rounds=1',
