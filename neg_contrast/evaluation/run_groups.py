@@ -48,10 +48,9 @@ def group(runs: Sequence[finished_runs.FinishedRun]) -> list[Row]:
 def join(named: Iterable[tuple[str, finished_runs.FinishedRun]]) -> list[Row]:
   """Rows of runs whose rows have names already.
 
-  The first system that all rows have, or else the first of a row, has the row's
-  name; others have their own behind it. One of these that reached the same on
-  every query in all rows that have it is one row, under its name alone, before
-  the others.
+  The first system of a row has the row's name, others have their own behind it.
+  One of these that reached the same on every query in all rows that have it is
+  one row, under its name alone, before the others.
 
   Args:
     named: (name of the row, run).
@@ -60,10 +59,6 @@ def join(named: Iterable[tuple[str, finished_runs.FinishedRun]]) -> list[Row]:
   for name, run in named:
     rows.setdefault((name, run.system), []).append(run)
   first = {name: system for name, system in reversed(rows)}
-  of_all = [system for system in dict.fromkeys(system for _, system in rows)
-            if all((name, system) in rows for name in first)]
-  if of_all:
-    first = dict.fromkeys(first, of_all[0])
   others: dict[str, list[finished_runs.FinishedRun]] = {}
   for (name, system), runs in rows.items():
     if system != first[name]:

@@ -53,6 +53,7 @@ class StudyJob:
     self._cells = cells or declared_cells.cells_of(config, workdir)
     self._jobs = list(map(_make, self._cells))
     self._evaluated: list[Evaluated] = []
+    self._shared: set[str] = set()  # Systems that several cells have alike.
 
   def targets(self) -> list[artifact.Artifact]:
     """What each run makes, with the evaluations that are compared.
@@ -73,6 +74,8 @@ class StudyJob:
       for one in made:
         if isinstance(one, evaluations.Evaluation):
           what = cell.group, _what(one)
+          if what in seen:
+            self._shared.add(one.ranking.name)
           if one.ranking.name not in self._settings.systems or what in seen:
             continue
           seen.add(what)
@@ -96,11 +99,15 @@ class StudyJob:
     ], self._workdir.name))
 
   def rows(self) -> dict[str, list[run_groups.Row]]:
-    """What is compared, by table; `targets` came before."""
+    """What is compared, by table; `targets` came before.
+
+    What one cell has for several comes last, so that it names no row.
+    """
     order = self._settings.systems.index
     named: dict[str, list[tuple[str, finished_runs.FinishedRun]]] = {}
     for cell, one in sorted(self._evaluated,
-                            key=lambda of: order(of[1].ranking.name)):
+                            key=lambda of: (of[1].ranking.name in self._shared,
+                                            order(of[1].ranking.name))):
       run = finished_runs.read(one.folder, cell.workdir, one.ranking.name)
       named.setdefault(cell.group, []).append((cell.row, dataclasses.replace(
           run, config=config_lib.to_dict(cell.config)

@@ -151,16 +151,16 @@ def test_systems_that_rows_share_are_one_row(tmp_path):
   assert made['baseline'] == 'optim.steps=0'
 
 
-@pytest.mark.parametrize('systems', [
-    ('initial', 'trained'), ('trained', 'initial')])
-def test_a_system_of_one_row_names_no_row(systems, tmp_path):
-  """In any order: what several rows start from is evaluated in one of them."""
-  for n in range(2):
-    config = finished.config_of(optim={'steps': n})
-    finished.write(tmp_path / f'run{n}', config, n)
+def test_an_evaluation_beside_a_training_that_has_it_too(tmp_path):
+  """Each has the name of its row, of what comes first in it."""
+  finished.write(tmp_path / 'run0', finished.config_of(optim={'steps': 0}), 0)
   finished.write(tmp_path / 'run0', None, 2, system='initial')
-  made = run(tmp_path / 'work', tmp_path / 'run*', systems=systems)
+  finished.write(tmp_path / 'run1', finished.config_of(optim={'steps': 1}), 3,
+                 system='initial')
+  made = run(tmp_path / 'work', tmp_path / 'run*',
+             systems=('trained', 'initial'))
   assert list(made['rows']) == ['initial', 'optim.steps=0', 'optim.steps=1']
+  assert made['baseline'] == 'optim.steps=0'
 
 
 def test_runs_without_a_config_have_their_folders_name(tmp_path):

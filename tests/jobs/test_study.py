@@ -12,6 +12,8 @@ import pytest
 
 from neg_contrast import errors, jobs
 from neg_contrast.artifacts import artifact, folders, plan
+from neg_contrast.evaluation import finished_runs
+from neg_contrast.jobs import study
 from neg_contrast.jobs.common import declared_cells, study_checks, sweeps
 from neg_contrast.settings import config as config_lib
 from tests import tiny
@@ -132,6 +134,26 @@ def test_what_cells_share_is_made_once(swept, tmp_path):
   several = sweep(swept, 'stage1.seed=0,1 seed=0,1', tmp_path).targets()
   assert sum(one.title.endswith('stage 1: training')
              for one in artifact.closure(several)) == 2
+
+
+@pytest.mark.parametrize('systems', [
+    ('initial', 'trained'), ('trained', 'initial')])
+def test_what_one_cell_has_for_several_names_no_row(
+    systems, swept, tmp_path, monkeypatch
+):
+  monkeypatch.setattr(
+      study.finished_runs, 'read', lambda folder, workdir, system:
+      finished_runs.FinishedRun(
+          workdir, system, 'data/test', (), {'mrr': len(str(workdir))}, {},
+          None))
+  config = make_config(swept)
+  config.compare.systems = systems
+  job = sweeps.make_job(
+      TRAININGS, source_of(swept), config_lib.parse(config), tmp_path)
+  job.targets()
+  (rows,) = job.rows().values()
+  assert [(row.name, len(row.runs)) for row in rows] == [
+      ('initial', 1), ('negatives=random', 3), ('negatives=given', 2)]
 
 
 def test_a_row_of_seeds_alone_has_the_name_of_its_config(tmp_path):
