@@ -14,7 +14,8 @@ its first five. `--config.study.rows` can leave both out.
 Arguments, as in `study_adaptation.py:gold=beir:DATA,split=split-train`:
   gold: the source of the gold pairs.
   split: of them that the start is trained on.
-  generator: a trained one, which writes the questions of these two.
+  generator: a trained one, which writes the questions of these two; trained on
+    other domains, or this one was judged.
   steps: of each row.
 
 Source: Wang et al. (2022), GPL, section 1, for the setting; Lu et al. (2021),
