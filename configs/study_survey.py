@@ -14,7 +14,7 @@ beside the positives of the batch:
   drawn once, or 3, 6 or 12 times (`hard_1` to `hard_12`), half of them so
   (`mixed_6`);
 - 2 of the 100 nearest passages by the start (`model`), or by the model of every
-  tenth step (`ance`);
+  tenth step (`ance`); the same of ranks 101 to 500 (`model_101`, `ance_101`);
 - one by the model as it is, and none, 10 or 100 of the corpus that all queries
   share (`hard_1to0`, `hard_1to10`, `hard_1to100`); 100 alone (`shared_100`);
 - positives of earlier batches: 256, or all of the run (`queue_256`,
@@ -56,6 +56,9 @@ def get_config(arg=None):
       'hard_12': functools.partial(_set_sampled, draws=12),
       'model': _set_mined,
       'ance': functools.partial(_set_mined, refresh_steps=10),
+      'model_101': functools.partial(_set_mined, first=101, last=500),
+      'ance_101': functools.partial(
+          _set_mined, refresh_steps=10, first=101, last=500),
       'mixed_6': functools.partial(_set_sampled, draws=6, percent=50.0),
       'hard_1to0': functools.partial(
           _set_sampled, draws=6, sources=('sampled:1',)),
@@ -89,10 +92,14 @@ def _set_sources(config, source, momentum=0.0):
   config.negatives.momentum = momentum
 
 
-def _set_mined(config, refresh_steps=0):
+def _set_mined(config, refresh_steps=0, first=1, last=100):
   config.negatives.sources = ('model:2',)
   config.negatives.refresh_steps = refresh_steps
   config.negatives.checkpoint = config.model.init
+  config.negatives.pool_size = last - first + 1
+  if first > 1:
+    config.negatives.first_rank, config.negatives.last_rank = first, last
+    config.negatives.depth = last
 
 
 def _set_sampled(config, draws, percent=100.0, sources=('sampled:2',)):
