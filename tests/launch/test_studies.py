@@ -10,8 +10,10 @@ import subprocess
 import sys
 
 import numpy as np
+import transformers
 
-from neg_contrast.data import dataset
+from neg_contrast.data import dataset, records
+from neg_contrast.data.formats import beir
 from neg_contrast.evaluation import trec
 from neg_contrast.jobs import mine
 from neg_contrast.mining import label_share
@@ -32,6 +34,19 @@ def run_script(name, *arguments):
   )
   assert result.returncode == 0, result.stderr
   return result.stdout
+
+
+def write_language_model(folder):
+  tiny.write_tokenizer(folder)
+  tokenizer = transformers.PreTrainedTokenizerFast(
+      tokenizer_file=str(folder / 'tokenizer.json'), unk_token='[UNK]',
+      pad_token='[PAD]', eos_token='[SEP]')
+  tokenizer.save_pretrained(folder)
+  transformers.LlamaForCausalLM(transformers.LlamaConfig(
+      vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64,
+      num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+      bos_token_id=None, eos_token_id=tokenizer.eos_token_id,
+  )).save_pretrained(folder)
 
 
 def judged(folder, split):
@@ -57,6 +72,27 @@ def test_beir_folders_are_divided_and_joined(tmp_path):
   corpus = (joined / 'corpus.jsonl').read_text().splitlines()
   assert len(corpus) == 2 * 48 and json.loads(corpus[-1])['_id'] == (
       'parts-d11p3')
+
+
+def test_a_language_model_writes_queries(tmp_path):
+  data, model = tmp_path / 'data', tmp_path / 'model'
+  tiny.write_beir(data)
+  write_language_model(model)
+  said = run_script(
+      'language_model', 'tune', tmp_path / 'writer', model, f'{data}:train',
+      '--steps=30', '--batch=8', '--learning_rate=0.01')
+  losses = [float(line.split()[-1]) for line in said.splitlines()]
+  assert len(losses) == 30 and np.mean(losses[-5:]) < np.mean(losses[:5]) - 1
+  out = tmp_path / 'out'
+  run_script('language_model', 'write', out, tmp_path / 'writer', data,
+             '--passages=20', '--keep', 'test')
+  assert judged(out, 'test') == judged(data, 'test')
+  source = beir.Beir(out, records.InvalidRecords(skip=False))
+  texts = {q.id: q.text for q in source.queries()}
+  written = list(source.judgements('written'))
+  assert 15 <= len({j.passage_id for j in written}) == len(written) <= 20
+  assert set(' '.join(texts[j.query_id] for j in written).split()) <= {
+      *tiny.WORDS}
 
 
 def test_documents_are_set_apart(tmp_path):
