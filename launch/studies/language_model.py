@@ -176,6 +176,8 @@ def _load(path: pathlib.Path) -> tuple[Any, Any]:
   tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **more)
   model = transformers.AutoModelForCausalLM.from_pretrained(
       folder, dtype=torch.float32, **more)
+  if more:  # Its tensors are float32 now, and may be saved as such.
+    del model.hf_quantizer, model.config.quantization_config
   return tokenizer, model
 
 
@@ -189,7 +191,7 @@ def _parse_arguments() -> argparse.Namespace:
   tune.add_argument('out', type=pathlib.Path)
   tune.add_argument('model', type=pathlib.Path, help='a folder, or .gguf')
   tune.add_argument('gold', metavar='FOLDER:SPLIT')
-  tune.add_argument('--steps', type=int, default=150)
+  tune.add_argument('--steps', type=int, default=100)
   tune.add_argument('--batch', type=int, default=8)
   tune.add_argument('--learning_rate', type=float, default=1e-4)
   write = parts.add_parser('write')

@@ -76,8 +76,17 @@ def local_folder(folder: pathlib.Path, *suffixes: str) -> pathlib.Path:
 
 def scratch(place: pathlib.Path) -> pathlib.Path:
   """Where a file or folder is written before it takes its place."""
-  near = on_disk(place)
-  return near.with_name(near.name + '.partial')
+  return _hidden(on_disk(place), '.partial')
+
+
+def is_left(place: pathlib.Path) -> bool:
+  """Whether a kill has left it: half written, or one that was replaced."""
+  return place.name.startswith('.') and place.suffix in ('.partial', '.old')
+
+
+def _hidden(near: pathlib.Path, suffix: str) -> pathlib.Path:
+  """A name beside it that no user's file has."""
+  return near.with_name(f'.{near.name}{suffix}')
 
 
 def on_disk(place: pathlib.Path) -> pathlib.Path:
@@ -192,7 +201,7 @@ def move_folder(partial: pathlib.Path, folder: pathlib.Path, last: str) -> None:
     last: name of the manifest.
   """
   if not isinstance(folder, bucket_path.BucketPath):
-    old = folder.with_name(folder.name + '.old')
+    old = _hidden(folder, '.old')
     shutil.rmtree(old, ignore_errors=True)  # Of a process that was killed.
     if folder.exists():
       os.replace(folder, old)

@@ -157,6 +157,12 @@ class Dataset:
       return self.prepared.passage_documents
     return prepared_lib.documents_by_title(self.prepared)
 
+  @property
+  def documents_by(self) -> dict[str, str]:
+    """What makes documents of passages, where the reader does not say it."""
+    by = self._config.document
+    return {} if by == 'reader' else {'document': by}
+
   @functools.cached_property
   def own_passages(self) -> np.ndarray | None:
     """`[queries] int32`: the passage that a query never retrieves; -1: none.
@@ -169,9 +175,14 @@ class Dataset:
 
   def prefix(self, model: Model, role: str) -> str:
     """What is put before its `query` or `passage` texts."""
-    own = (self._config.query_prefix if role == 'query'
-           else self._config.passage_prefix)
-    return model.text.prefix(role) if own is None else own
+    own = self.own_prefixes(role)
+    return own.get(f'{role}_prefix', model.text.prefix(role))
+
+  def own_prefixes(self, *roles: str) -> dict[str, str]:
+    """Those of the roles that stand in the place of any model's."""
+    read = {key: getattr(self._config, key)
+            for key in (f'{role}_prefix' for role in roles)}
+    return {key: value for key, value in read.items() if value is not None}
 
   def tokenize(
       self, model: Model, role: str, is_for_part: bool = False
@@ -267,6 +278,10 @@ class SyntheticDataset(Dataset):
     """That of the data set with the passages."""
     return self._gold.prefix(model, role)
 
+  def own_prefixes(self, *roles: str) -> dict[str, str]:
+    """Those of the data set with the passages."""
+    return self._gold.own_prefixes(*roles)
+
   @property
   def own_passages(self) -> None:
     """None: ids of synthetic queries are made here, and name no passages."""
@@ -355,17 +370,12 @@ class Data(artifact.Artifact):
     if not self.is_made():
       return None
     dataset = self.load()
-    contents = {**contents_of(dataset.prepared, role), **self._prefixes(role)}
+    roles = ('passage',) if role == 'corpus' else ('query', 'passage')
+    contents = {**contents_of(dataset.prepared, role),
+                **dataset.own_prefixes(*roles)}
     if role != 'corpus' and dataset.own_passages is not None:
       return {**contents, 'drop_own_passage': True}
     return contents
-
-  def _prefixes(self, role: str) -> dict[str, str]:
-    """The prompts of its own that texts are read with in a role."""
-    config = self.config
-    read = {} if role == 'corpus' else {'query_prefix': config.query_prefix}
-    read['passage_prefix'] = config.passage_prefix
-    return {key: value for key, value in read.items() if value is not None}
 
 
 def contents_of(prepared: prepared_lib.Prepared, role: str) -> dict[str, str]:

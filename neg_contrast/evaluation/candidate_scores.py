@@ -61,6 +61,7 @@ def cross_scores(
   identity = {
       **embedder.vectors_identity(scorer.settings, dataset, scorer.model),
       'queries': dataset.prepared.manifest['queries_fingerprint'],
+      **dataset.own_prefixes('query'),
       'pairs': hashlib.sha256(pairs.tobytes()).hexdigest(),
   }
   folder = parent / folders.sha256_json(identity)[:12]

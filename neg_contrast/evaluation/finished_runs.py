@@ -93,7 +93,7 @@ def read_workdir(
   place = workdir / 'evaluation'
   found = {}
   for folder in sorted(place.iterdir()) if place.is_dir() else ():
-    if folder.suffix in ('.partial', '.old'):  # Left by a kill.
+    if places.is_left(folder):
       continue
     manifest = folders.read_manifest(folder, evaluations.FORMAT)
     if manifest is not None:

@@ -8,7 +8,8 @@ from typing import Any
 from neg_contrast.artifacts import artifact, folders
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import prepared as prepared_lib
-from neg_contrast.evaluation import rankings, runs
+from neg_contrast.evaluation import metrics, rankings, runs
+from neg_contrast.evaluation.metrics import metric
 from neg_contrast.retrieval import (
   bm25_search,
   own_passages,
@@ -61,8 +62,16 @@ class Judged:
         'split': self.split,
         **{key: getattr(config, key)
            for key in ('metrics', 'answer_ks', 'answer_rule', 'depth')},
+        **self._documents(),
         **({'dpr_results': True} if config.dpr_results else {}),
     }
+
+
+  def _documents(self) -> dict[str, str]:
+    """What documents are, where a metric is of them."""
+    is_asked = any(metric.DOCUMENTS in metrics.parse(name).metric.needs
+                   for name in self.config.metrics)
+    return self.dataset.documents_by if is_asked else {}
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,7 +6,7 @@ import types
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from neg_contrast.artifacts import folders
+from neg_contrast.artifacts import folders, places
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.evaluation import (
   evaluations,
@@ -41,8 +41,8 @@ def read_evaluations(
   place = workdir / 'evaluation'
   found = []
   for folder in sorted(place.iterdir()) if place.is_dir() else ():
-    is_left = folder.suffix in ('.partial', '.old')  # By a kill.
-    manifest = None if is_left else evaluations.read_manifest(folder)
+    manifest = (None if places.is_left(folder)
+                else evaluations.read_manifest(folder))
     if manifest is not None and not _is_outdated(manifest, dataset):
       found.append((folder, manifest))
   return found
@@ -52,9 +52,11 @@ def _is_outdated(
     manifest: dict[str, Any], dataset: dataset_lib.Dataset
 ) -> bool:
   """Whether an evaluation is of an older state of the data set at hand."""
-  here = {'data': dataset.prepared.fingerprint}
-  there = manifest['identity'].get('needs', {}).get('data', here)
-  return manifest['key'].split('/')[0] == dataset.name and there != here
+  here = dataset.prepared.fingerprint
+  # Beside it there are rules and prompts, if any.
+  there = manifest['identity'].get('needs', {}).get('data', {})
+  return (manifest['key'].split('/')[0] == dataset.name
+          and there.get('data', here) != here)
 
 
 def gather(

@@ -11,7 +11,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 
 from neg_contrast import errors
-from neg_contrast.artifacts import folders
+from neg_contrast.artifacts import folders, places
 from neg_contrast.evaluation import (
   evaluations,
   finished_runs,
@@ -76,7 +76,7 @@ def values_of(workdir: pathlib.Path) -> dict[str, float]:
   """
   known: dict[str, float] = {}
   for folder in sorted((workdir / 'evaluation').glob('*')):
-    if folder.suffix in ('.partial', '.old'):  # Left by a kill.
+    if places.is_left(folder):
       continue
     manifest = evaluations.read_manifest(folder)
     if manifest is not None:

@@ -74,7 +74,8 @@ class GivenPool(pool_folder.PoolFolder):
     """Where it does not belong to the data at hand, a line each."""
     made, lines = pool.manifest, list[str]()
     identity = made['identity']
-    while 'given' in identity['needs']:  # A judge's pool is made from another.
+    # A judge's pool is made from another; `given` may be a source as well.
+    while identity['needs'].get('given', {}).get('kind') == self.kind:
       identity = identity['needs']['given']
     for source in made['sources']:
       there = identity['needs'][source]

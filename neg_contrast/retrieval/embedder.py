@@ -59,6 +59,7 @@ def vectors_identity(
       **({} if computed == 'xla' else {'attention': computed}),
       'chunk_tokens': settings.chunk_tokens,
       'row_length': settings.row_length,
+      **dataset.own_prefixes('passage'),
       **feature_store.contents_of(
           dataset.prepared, getattr(model, 'side_features', ())
       ),
@@ -87,7 +88,9 @@ class Embedder(vectors.Vectors):
         corpus.
       is_for_part: it encodes few passages, see `token_store.make_token_store`.
     """
-    self._dataset, self._encoder, self._rows = dataset, encoder, rows
+    self._dataset, self._rows = dataset, rows
+    self._encoder = encoder.with_prefixes(
+        dataset.own_prefixes('query', 'passage'))
     self._is_for_part = is_for_part
     self._identity = identity(encoder.settings, dataset, encoder.model)
     if rows is not None:

@@ -78,8 +78,9 @@ def _search_in_parts(settings, dataset, retriever, folder, query_rows, depth):
   prepared = dataset.prepared
   kept = kept_rankings.KeptRankings(
       folder / _RANKINGS / folders.sha256_json({
-          'vectors': retriever.vectors.identity,
+          'vectors': retriever.vectors.search_identity,
           'queries': prepared.manifest['queries_fingerprint'],
+          **dataset.own_prefixes('query'),
           'rows': hashlib.sha256(query_rows.tobytes()).hexdigest(),
           'index': settings.index_identity(prepared), 'depth': depth,
       })[:12], len(query_rows), depth,

@@ -2,7 +2,7 @@
 
 import copy
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -43,6 +43,7 @@ class TextEncoder(vectors.Encoder):
         for role in ('query', 'passage')
     }
     self._params = self._placed(model.params)
+    self._prefixes: Mapping[str, str] = {}
 
   @property
   def dim(self) -> int:
@@ -81,13 +82,25 @@ class TextEncoder(vectors.Encoder):
       other._model = dataclasses.replace(self._model, fingerprint=fingerprint)
     return other
 
+  def with_prefixes(self, prefixes: Mapping[str, str]) -> 'TextEncoder':
+    """The same for typed texts of a data set that has prefixes of its own.
+
+    Args:
+      prefixes: `query_prefix`, `passage_prefix`, in the place of the model's.
+    """
+    if prefixes == self._prefixes:
+      return self
+    other = copy.copy(self)
+    other._prefixes = prefixes
+    return other
+
   def encode_queries(
       self, queries: Sequence[vectors.QueryLike]
   ) -> Float[np.ndarray, 'queries features']:
     """`[queries, features] float32` embeddings.
 
-    The model's query prefix is put before each, and they are cut to its query
-    length.
+    The query prefix, of the data set or the model, is put before each, and they
+    are cut to the model's query length.
 
     Raises:
       TypeError: a single text or (title, text) is given, not a list.
@@ -167,7 +180,7 @@ class TextEncoder(vectors.Encoder):
     text, tokenizer = self._model.text, self._model.tokenizer
     return dataclasses.replace(tokenized.tokenize_in_memory(
         [(one.title, one.text) for one in texts], tokenizer, text.length(role),
-        text.prefix(role), text.title_end,
+        self._prefixes.get(f'{role}_prefix', text.prefix(role)), text.title_end,
     ), side_features=feature_store.table_in_memory(
         self._model.side_features, role,
         [(one.title, one.text, one.features) for one in texts],

@@ -306,6 +306,17 @@ def test_an_interruption_leaves_nothing_half_made(tmp_path, monkeypatch):
   assert make(tmp_path).is_made()
 
 
+@pytest.mark.parametrize('name', ['text.old', 'text.partial'])
+def test_what_a_user_moved_away_stays(tmp_path, name):
+  plan.run([Text(tmp_path, 'mine')])
+  (tmp_path / 'text').rename(tmp_path / name)
+  for words in ('other', 'third'):
+    plan.run([Text(tmp_path, words)])
+  assert Text(tmp_path, 'third').read() == 'third'
+  assert (tmp_path / name / 'text.txt').read_text() == 'mine'
+  assert {path.name for path in tmp_path.iterdir()} <= {'text', name, '.locks'}
+
+
 def test_parts_that_a_killed_program_left_go(tmp_path):
   made = make(tmp_path)
   plan.run([made])

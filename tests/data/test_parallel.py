@@ -11,6 +11,7 @@ import pytest
 from hypothesis import strategies as st
 
 from neg_contrast import errors, hosts, workers
+from neg_contrast.artifacts import places
 from neg_contrast.data import (
     corpus_writer,
     packed_records,
@@ -204,7 +205,7 @@ def test_killed_preparing_ends_the_same(tmp_path):
   whole = preparation.prepare(spec, tmp_path / 'whole', False)
   arguments = spec, tmp_path / 'killed'
   process = processes.Process(_PREPARING, arguments)
-  scratch = (tmp_path / 'killed' / whole.folder.name).with_suffix('.partial')
+  scratch = places.scratch(tmp_path / 'killed' / whole.folder.name)
   ids = scratch / 'passages.ids.bin'
   while not (ids.exists() and ids.stat().st_size):  # Of 22,890 bytes.
     assert process.poll() is None

@@ -409,6 +409,16 @@ class TestRefusals:
     assert not pool.is_made()
 
 
+def test_a_pool_with_known_negatives_can_be_given(tmp_path):
+  config = make_config(tmp_path, negatives__sources=('given:1', 'bm25:1'))
+  mined, _ = make_pool(config, tmp_path / 'work')
+  given, _ = make_pool(dataclasses.replace(
+      config, negatives=config_lib.NegativesConfig(
+          ('pool:2',), pool=str(tmp_path / 'work' / 'pool')),
+  ), tmp_path / 'other')
+  same_pools(given.pool, mined.pool)
+
+
 def test_order_of_sources_counts(tmp_path):
   for members in (('bm25', 'given'), ('given', 'bm25')):
     negatives, ran = make_pool(

@@ -6,6 +6,7 @@ import logging
 import numpy as np
 import pytest
 
+from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.models import given
 from neg_contrast.retrieval import embedder, text_encoder
 from neg_contrast.settings import config as config_lib
@@ -80,6 +81,27 @@ def test_other_weights_have_a_table_of_their_own(dataset, encoder, tmp_path):
   _ = of('step 1').passage_vecs
   assert of('step 1').is_made()
   assert not of('step 2').is_made() and not of('').is_made()
+
+
+def test_prefixes_of_the_data_set(root, dataset, encoder, tmp_path):
+  config = dataclasses.replace(
+      dataset._config, query_prefix='word3 ', passage_prefix='word4 ')
+  other = dataset_lib.Dataset(config)
+  plain = embedder.Embedder(dataset, encoder, tmp_path)
+  made = embedder.Embedder(other, encoder, tmp_path)
+  _ = plain.passage_vecs
+  assert not made.is_made()  # Their vectors are others.
+  texts, queries = list(TEXTS.values()), ['word5 word6']
+  np.testing.assert_allclose(made.passage_vecs[:2], encoder.encode_passages(
+      [(f'word4 {title}', text) for title, text in texts[:2]]), atol=1e-5)
+  # Typed texts have them too, and those of who else uses the encoder do not.
+  np.testing.assert_allclose(
+      made.encoder.encode_queries(queries),
+      encoder.encode_queries([f'word3 {queries[0]}']), atol=1e-5)
+  np.testing.assert_allclose(
+      made.encoder.encode_passages(texts[:2]), made.passage_vecs[:2], atol=1e-5)
+  np.testing.assert_array_equal(
+      plain.encoder.encode_queries(queries), encoder.encode_queries(queries))
 
 
 def test_a_folder_keeps_them(dataset, encoder, tmp_path, monkeypatch):
