@@ -9,7 +9,7 @@ from typing import Any
 from absl import logging
 
 from neg_contrast import progress
-from neg_contrast.artifacts import artifact, folders
+from neg_contrast.artifacts import arrays, artifact, folders
 from neg_contrast.mining import pool_folder, training_files
 
 FOLDER = 'for_trainers'  # Of a workdir.
@@ -51,7 +51,12 @@ class TrainerFiles(artifact.Named):
     return {'formats': self.formats, 'split': self.pool.task.split}
 
   def read(self) -> dict[str, dict[str, int]]:
-    """File name -> `rows` it has, and queries `left_out` of it."""
+    """File name -> `rows` it has, and queries `left_out` of it.
+
+    Raises:
+      UserError: a file is damaged.
+    """
+    arrays.check_folder(self.folder)
     manifest = folders.read_manifest(self.folder, self._format)
     assert manifest is not None, f'{self.folder}: not made'
     return manifest['files']

@@ -106,7 +106,12 @@ class ExportedVectors(artifact.Named):
     )
 
   def usage(self) -> str:
-    """Says what is there, for the terminal."""
+    """Says what is there, for the terminal.
+
+    Raises:
+      UserError: a file is damaged.
+    """
+    arrays.check_folder(self.folder)  # Before a database has it, too.
     if self._kind is not None:
       made = self.shards()
       return (f'{self.folder}: {made.rows} passages of {made.dim} features, in '

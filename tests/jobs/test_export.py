@@ -345,6 +345,12 @@ def test_vectors_of_a_source_for_a_database(root, tmp_path, store, place):
   assert export_all() == shards  # What is there is kept.
   again = stores.STORES[store](str(tmp_path / place))
   assert not again.load(shards, 'passages')
+  path = folder / 'passages-00001-of-00003.parquet'
+  data = bytearray(path.read_bytes())
+  data[len(data) // 2] ^= 1
+  path.write_bytes(data)
+  with pytest.raises(errors.UserError, match=f'{path.name}: damaged'):
+    export_all()
 
 
 @pytest.mark.parametrize('values, message', [

@@ -1,6 +1,7 @@
 """The mine job: pools, and files that other trainers and we read alike."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -198,6 +199,17 @@ def test_both_positives_of_a_query(mined):
   assert ids['q4-0'] == ['d4p0', 'd5p3']
   assert ids['q4-1'] == ['d4p1', 'd6p2']
   assert len(ids) == 36
+
+
+def test_damaged_files_for_trainers_are_told(root, mined, tmp_path):
+  strategy, workdir = mined
+  shutil.copytree(workdir, tmp_path / 'work')
+  path = next((tmp_path / 'work' / trainer_files.FOLDER).glob('*train*'))
+  data = bytearray(path.read_bytes())
+  data[len(data) // 2] ^= 1
+  path.write_bytes(data)
+  with pytest.raises(errors.UserError, match=f'{path.name}: damaged'):
+    run(root, tmp_path / 'work', strategy)
 
 
 def test_second_run_does_nothing(root, mined, capsys):
