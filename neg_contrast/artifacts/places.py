@@ -26,6 +26,7 @@ _BUCKETS = ('gs', 's3', 'hf')
 COMMITTED = 'commit_success.txt'
 """Comes last into a checkpoint in a bucket; Orbax gives it that name."""
 _THREADS = 8  # That talk to a bucket at the same time.
+_PARTIAL, _OLD = '..partial', '..old'  # After the name; no user's file has it.
 
 
 def path(place: str | os.PathLike[str]) -> pathlib.Path:
@@ -76,17 +77,13 @@ def local_folder(folder: pathlib.Path, *suffixes: str) -> pathlib.Path:
 
 def scratch(place: pathlib.Path) -> pathlib.Path:
   """Where a file or folder is written before it takes its place."""
-  return _hidden(on_disk(place), '.partial')
+  near = on_disk(place)
+  return near.with_name(near.name + _PARTIAL)
 
 
 def is_left(place: pathlib.Path) -> bool:
   """Whether a kill has left it: half written, or one that was replaced."""
-  return place.name.startswith('.') and place.suffix in ('.partial', '.old')
-
-
-def _hidden(near: pathlib.Path, suffix: str) -> pathlib.Path:
-  """A name beside it that no user's file has."""
-  return near.with_name(f'.{near.name}{suffix}')
+  return place.name.endswith((_PARTIAL, _OLD))
 
 
 def on_disk(place: pathlib.Path) -> pathlib.Path:
@@ -201,7 +198,7 @@ def move_folder(partial: pathlib.Path, folder: pathlib.Path, last: str) -> None:
     last: name of the manifest.
   """
   if not isinstance(folder, bucket_path.BucketPath):
-    old = _hidden(folder, '.old')
+    old = folder.with_name(folder.name + _OLD)
     shutil.rmtree(old, ignore_errors=True)  # Of a process that was killed.
     if folder.exists():
       os.replace(folder, old)

@@ -133,7 +133,7 @@ def test_an_older_artifact_stays(tmp_path):
 
 
 def test_vanished_underneath(tmp_path):
-  with (pytest.raises(errors.UserError, match=r'a.partial/man.*: not written'),
+  with (pytest.raises(errors.UserError, match=r'a..partial/man.*: not written'),
         folders.writing(tmp_path / 'a', {}) as scratch):
     shutil.rmtree(scratch)
   for write in (lambda path: folders.write_json(path, {}),

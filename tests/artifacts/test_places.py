@@ -319,9 +319,9 @@ def test_who_can_not_be_reached_is_not_asked_again_at_once(
 
 def test_what_workers_passed_on_to_a_killed_program_goes(root):
   folder = root / 'made'
-  (root / 'made.partial' / 'beam' / 'part').write_bytes(b'part')
+  (root / 'made..partial' / 'beam' / 'part').write_bytes(b'part')
   write_folder(folder)
-  assert 'made.partial' not in buckets.names(str(root))
+  assert 'made..partial' not in buckets.names(str(root))
   (root / 'made.beam' / 'part').write_bytes(b'part')
   from neg_contrast.retrieval import beam_best
 
@@ -336,7 +336,7 @@ def test_what_workers_passed_on_goes_with_a_failure(root):
       root / 'made', {}, format=FORMAT) as scratch:
     with passed_on.putting(passed_on.share(scratch / 'beam') / 'a') as path:
       path.write_text('of a worker')
-    address = f'{root}/made.partial/beam/a'
+    address = f'{root}/made..partial/beam/a'
     assert buckets.get_bytes(address) == b'of a worker'
     raise ValueError
   assert not buckets.objects(str(root))
