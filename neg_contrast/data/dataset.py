@@ -157,6 +157,12 @@ class Dataset:
       return self.prepared.passage_documents
     return prepared_lib.documents_by_title(self.prepared)
 
+  def document_of(self, passage: records.Passage) -> str:
+    """Name of a passage's document, as in `documents`; empty where unknown."""
+    if self._config.document == 'reader':
+      return passage.document_id
+    return prepared_lib.fold_title(passage.title)
+
   @functools.cached_property
   def own_passages(self) -> np.ndarray | None:
     """`[queries] int32`: the passage that a query never retrieves; -1: none.
