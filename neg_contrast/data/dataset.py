@@ -136,12 +136,13 @@ class Dataset:
     test = self.prepared.judgements(split)
     shared = np.intersect1d(tune.queries, test.queries)
     if len(shared):
+      key = errors.key('data.test_split')
+      by_key = f' ({key})' if split == config.test_split else ''
       raise errors.UserError(
           f'{config.source}: {len(shared)} queries, such as '
           f'"{self.prepared.queries[int(shared[0])].id}", are in the tune '
-          f'split and in the split "{split}", which is reported '
-          f'({errors.key("data.test_split")}). Numbers tuned on test queries '
-          'mean nothing; name other splits'
+          f'split and in the split "{split}", which is reported{by_key}. '
+          'Numbers tuned on test queries mean nothing; name other splits'
       )
     seen = np.intersect1d(train.queries, test.queries)
     if len(seen):
