@@ -235,6 +235,16 @@ def test_members_must_be_cells(finished, tmp_path):
     table.TableJob(config_lib.parse(config), tmp_path)
 
 
+def test_metrics_must_be_known(finished, tmp_path):
+  for section in ('table', 'evaluation'):
+    config = make_table(finished)
+    config[section].metrics = ('nope@3',)
+    job = table.TableJob(config_lib.parse(config), tmp_path)
+    with pytest.raises(errors.UserError,
+                       match=f"config.{section}.metrics: no metric 'nope@3'"):
+      job.targets()
+
+
 def test_no_split_of_the_table_is_tuned_on(finished, tmp_path):
   splits = {'data__test_split': 'train', 'data__tune_split': 'test'}
   config = make_cell(finished, 'random', job='table', **splits)
