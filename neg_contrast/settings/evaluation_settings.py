@@ -71,6 +71,12 @@ class EvaluationConfig(keys.Section):
   bm25_k1: float = keys.key(0.9, keys.at_least(0))
   bm25_b: float = keys.key(0.4, keys.from_to(0, 1))
 
+  def __post_init__(self):
+    """Checks rules that several values share."""
+    super().__post_init__()
+    if len(set(self.dims)) < len(self.dims):
+      raise self.error('dims', 'names each once')
+
   @property
   def may_stop_early(self) -> bool:
     """Whether a training ends when its evaluations get no better."""
