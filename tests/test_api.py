@@ -1,9 +1,11 @@
 """Encoding and searching from Python, and the jobs that use the same."""
 
 import contextlib
+import dataclasses
 import io
 import json
 import pathlib
+import re
 import shutil
 
 import numpy as np
@@ -350,6 +352,21 @@ def test_search_job_answers_one_query(root, tmp_path):
   assert output.count('**') == 6
   with pytest.raises(errors.UserError, match="config.query=' ': is blank"):
     make_config(root, job='search', query=' ')
+
+
+def test_search_job_shows_documents_as_the_data_has_them(root, tmp_path):
+  config = make_config(root, job='search', query='word1 word2',
+                       evaluation__depth=12, evaluation__by_document=True)
+  whole = load_retriever(root).find('word1 word2', 48)
+  documents = dict.fromkeys(one.passage.document_id for one in whole)
+  output = run_job(search.SearchJob(config, tmp_path), tmp_path)
+  assert [line.split()[2] for line in output.splitlines()
+          if re.match(r' +\d+\. ', line)] == list(documents)
+  config = dataclasses.replace(config, data=dataclasses.replace(
+      config.data, document='title'))  # There are none here.
+  output = run_job(search.SearchJob(config, tmp_path), tmp_path)
+  assert re.findall(r'\[(\w+)\]', output) == [
+      one.passage.id for one in whole[:12]]
 
 
 def test_search_job_prompts(root, tmp_path, monkeypatch):

@@ -75,7 +75,10 @@ def refuse(targets: Sequence[artifact.Artifact]) -> None:
 
 
 class Splits:
-  """Refuses splits that there are not, as soon as their data is prepared."""
+  """Refuses splits that there are not, as soon as their data is prepared.
+
+  And reported ones that share queries with the tune split.
+  """
 
   def __init__(self, targets: Sequence[artifact.Artifact]):
     """Takes the targets of a plan."""
@@ -85,13 +88,14 @@ class Splits:
     """Looks at the data that is prepared by now.
 
     Raises:
-      UserError: an evaluation is of a split that its data has not.
+      UserError: an evaluation is of a split that its data has not, or that
+        tuning has seen.
     """
-    for data, split in list(self._left):
-      if data.is_made():
-        self._left.remove((data, split))
-        with errors.at(data.place):
-          data.load().prepared.judgements(split)
+    for one in list(self._left):
+      if one.data.is_made():
+        self._left.remove(one)
+        with errors.at(one.data.place):
+          _ = one.judgements
 
 
 class _Look:
@@ -209,17 +213,24 @@ class _Look:
 
   def _look_at_evaluations(self) -> None:
     """Whether there are queries enough to measure by."""
-    for data, split in self.evaluated():
+    for data, split in self._splits():
       found = self._peeks.get(data)
       if found is not None and found.splits[split].queries.is_exact:
         self._seen.notes += thin_data.of_evaluation(
             split, found.splits[split].queries.number
         )
 
-  def evaluated(self) -> list[tuple[dataset_lib.Data, str]]:
+  def _splits(self) -> list[tuple[dataset_lib.Data, str]]:
     """Data and split of each evaluation, but for the tune split."""
     return list(dict.fromkeys(
-        (of.data, of.split) for of in (
+        (cast(dataset_lib.Data, one.data), one.split)
+        for one in self.evaluated()
+    ))
+
+  def evaluated(self) -> list[judged.Judged]:
+    """The queries of each evaluation, but for those of the tune split."""
+    return list(dict.fromkeys(
+        of for of in (
             one.ranking.judged for one in self._of(evaluations.Evaluation)
         ) if isinstance(of.data, dataset_lib.Data)
         and type(of) is judged.Judged
@@ -234,7 +245,7 @@ class _Look:
         *[config.data.train_split for config in configs],
         *[config.data.tune_split for config in configs
           if config.data.tune_split],
-        *[split for own, split in self.evaluated() if own == data],
+        *[split for own, split in self._splits() if own == data],
     ]
     return peek_lib.look(data.config, tuple(dict.fromkeys(needed)),
                          tuned and data.config.train_split in needed)

@@ -136,12 +136,13 @@ class Dataset:
     test = self.prepared.judgements(split)
     shared = np.intersect1d(tune.queries, test.queries)
     if len(shared):
+      key = errors.key('data.test_split')
+      by_key = f' ({key})' if split == config.test_split else ''
       raise errors.UserError(
           f'{config.source}: {len(shared)} queries, such as '
           f'"{self.prepared.queries[int(shared[0])].id}", are in the tune '
-          f'split and in the split "{split}", which is reported '
-          f'({errors.key("data.test_split")}). Numbers tuned on test queries '
-          'mean nothing; name other splits'
+          f'split and in the split "{split}", which is reported{by_key}. '
+          'Numbers tuned on test queries mean nothing; name other splits'
       )
     seen = np.intersect1d(train.queries, test.queries)
     if len(seen):
@@ -162,6 +163,12 @@ class Dataset:
     """What makes documents of passages, where the reader does not say it."""
     by = self._config.document
     return {} if by == 'reader' else {'document': by}
+
+  def document_of(self, passage: records.Passage) -> str:
+    """Name of a passage's document, as in `documents`; empty where unknown."""
+    if self._config.document == 'reader':
+      return passage.document_id
+    return prepared_lib.fold_title(passage.title)
 
   @functools.cached_property
   def own_passages(self) -> np.ndarray | None:
@@ -273,10 +280,6 @@ class SyntheticDataset(Dataset):
   def documents(self) -> np.ndarray:
     """`[passages] int32`: number of the document, -1 where unknown."""
     return self._gold.documents
-
-  def prefix(self, model: Model, role: str) -> str:
-    """That of the data set with the passages."""
-    return self._gold.prefix(model, role)
 
   def own_prefixes(self, *roles: str) -> dict[str, str]:
     """Those of the data set with the passages."""

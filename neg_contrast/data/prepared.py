@@ -298,9 +298,14 @@ def documents_by_title(
   )
 
 
+def fold_title(title: str) -> str:
+  """What titles of one document have in common; empty for none."""
+  return ' '.join(title.split())
+
+
 def _title_hash(title: str) -> int:
   """64 bits of a title; 0 for none."""
-  folded = ' '.join(title.split())
+  folded = fold_title(title)
   digest = hashlib.blake2b(folded.encode(), digest_size=8).digest()
   return int.from_bytes(digest, 'little') if folded else 0
 

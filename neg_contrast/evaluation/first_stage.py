@@ -2,6 +2,7 @@
 
 import pathlib
 
+from neg_contrast.artifacts import places
 from neg_contrast.evaluation import judged
 from neg_contrast.retrieval import (
   bm25_search,
@@ -37,7 +38,7 @@ def candidates(
         queries, CANDIDATES,
         bm25_search.bm25_of(queries.config, queries.data),
     )
-  paths = tuple(map(pathlib.Path, names))
+  paths = tuple(map(places.path, names))
   if len(paths) > 1 or _is_run(paths[0]):
     return judged.RunRanking(queries, CANDIDATES, paths)
   vectors = corpus_vectors.by_checkpoint(

@@ -10,6 +10,7 @@ import pathlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from neg_contrast import errors
 from neg_contrast.evaluation import finished_runs
 
 _IGNORED = ('mesh', 'checkpointing', 'table', 'benchmark', 'compare', 'study',
@@ -34,12 +35,18 @@ class Row:
 
 
 def group(runs: Sequence[finished_runs.FinishedRun]) -> list[Row]:
-  """Rows of runs, in the order in which their first runs come."""
+  """Rows of runs, in the order in which their first runs come.
+
+  Raises:
+    UserError: a training is there twice.
+  """
   kinds: dict[str, list[finished_runs.FinishedRun]] = {}
   for run in runs:
     kind = (str(run.workdir) if run.config is None
             else repr(sorted(_flat(run.config).items())))
     kinds.setdefault(kind, []).append(run)
+  for of in kinds.values():
+    _check_seeds(of)
   names = _names([of[0] for of in kinds.values()])
   return join([(name, run) for name, of in zip(names, kinds.values(),
                                                strict=True) for run in of])
@@ -71,6 +78,30 @@ def join(named: Iterable[tuple[str, finished_runs.FinishedRun]]) -> list[Row]:
         for (name, system), runs in rows.items()
         if system == first[name] or system not in shared),
   ]
+
+
+def _check_seeds(runs: Sequence[finished_runs.FinishedRun]) -> None:
+  """Refuses runs of a row with equal seeds: one more is no other seed."""
+  first: dict[Any, finished_runs.FinishedRun] = {}
+  for run in runs:
+    if run.config is None:  # Its row is that of its workdir.
+      continue
+    other = first.setdefault((run.system, _seeds(run.config)), run)
+    if other is not run:
+      raise errors.UserError(
+          f'{run.workdir}: has the settings and the seed ({run.seed}) of '
+          f'{other.workdir}, and seeds count once; leave one of the two out of '
+          f'--{errors.key("compare.workdirs")}'
+      )
+
+
+def _seeds(config: Mapping[str, Any]) -> tuple[Any, ...]:
+  """All seeds of a run: its own, and those of the trainings before it."""
+  return tuple(
+      (key, _seeds(value) if isinstance(value, dict) else value)
+      for key, value in sorted(config.items())
+      if key == _SEED or isinstance(value, dict)
+  )
 
 
 def _is_equal(

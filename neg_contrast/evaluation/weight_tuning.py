@@ -46,8 +46,12 @@ def read_hybrid(workdir: pathlib.Path) -> hybrid.Tuned | None:
   )
   if made is None or HYBRIDS[0] not in made['tuned']:
     return None
-  return hybrid.Tuned(tuple(made['tuned'][HYBRIDS[0]]['weights']),
-                      made['identity']['settings']['hybrid_depth'])
+  identity = made['identity']
+  return hybrid.Tuned(
+      tuple(made['tuned'][HYBRIDS[0]]['weights']),
+      identity['settings']['hybrid_depth'],
+      **identity['needs']['bm25']['settings'],
+  )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -104,8 +104,11 @@ class SearchJob:
     features = query_features(self._config)
     asked = vectors.WithFeatures(query, features) if features else query
     if self._config.evaluation.by_document:
-      count = len(self._index.vectors.data.load().prepared.passages)
-      found = by_document.find(index.find, asked, depth, count)
+      dataset = self._index.vectors.data.load()
+      found = by_document.find(
+          index.find, asked, depth, len(dataset.prepared.passages),
+          dataset.document_of,
+      )
     else:
       found = index.find(asked, depth)
     return shown_hits.format_found(

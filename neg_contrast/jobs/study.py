@@ -47,10 +47,12 @@ class StudyJob:
       cells: the runs; default: those of `config.cells`.
 
     Raises:
-      UserError: a cell does not suit its job.
+      UserError: a cell does not suit its job; or `compare` names a row or a
+        metric that there will not be.
     """
     self._settings, self._workdir = config.compare, workdir
     self._cells = cells or declared_cells.cells_of(config, workdir)
+    study_checks.check_compared(self._settings, self._cells)
     self._jobs = list(map(_make, self._cells))
     self._evaluated: list[Evaluated] = []
     self._shared: set[str] = set()  # Systems that several cells have alike.

@@ -9,6 +9,7 @@ from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.evaluation import (
   evaluations,
   judged,
+  metrics,
   summary,
   weight_tuning,
 )
@@ -65,7 +66,12 @@ class TableJob:
 
     What several cells need is declared alike by them, and made once. They
     compute the same programs, each of which is compiled once.
+
+    Raises:
+      UserError: a metric is not known.
     """
+    metrics.check_names(self._config.evaluation.metrics)
+    metrics.check_names(self._config.table.metrics, 'table.metrics')
     compiled.keep(self._workdir)
     targets: list[artifact.Artifact] = [self._data]
     for key, job in self._cells.items():

@@ -28,6 +28,8 @@ from neg_contrast.models import (
 )
 from neg_contrast.settings import config as config_lib
 
+_IS_ENSEMBLE = ('is an ensemble, and one model is needed here; name one of its '
+                'members')
 _MOST_UNROLLED = 12  # Layers: a loop copies what it keeps of each.
 
 
@@ -169,7 +171,9 @@ def is_reranker(checkpoint: str) -> bool:
 
 def missing(checkpoint: str) -> str | None:
   """What is wrong with a dual encoder, as far as a look at its place tells."""
-  return _missing(checkpoint, kinds.ENCODER, kinds.ENSEMBLE)
+  if is_ensemble(checkpoint):
+    return f'{checkpoint}: {_IS_ENSEMBLE}'
+  return _missing(checkpoint, kinds.ENCODER)
 
 
 def missing_generator(name: str) -> str | None:
@@ -252,10 +256,7 @@ def load_checkpoint(
       than are asked for.
   """
   if is_ensemble(name):
-    raise errors.UserError(
-        f'{name}: is an ensemble, and one model is needed here; name one of '
-        'its members'
-    )
+    raise errors.UserError(f'{name}: {_IS_ENSEMBLE}')
   if not is_workdir(name):
     return loading.from_pretrained(name, config, seed)
   model = load_workdir(places.path(name))

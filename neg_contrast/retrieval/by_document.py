@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from neg_contrast.data import records
 from neg_contrast.retrieval import finding, vectors
 
 _FIRST = 4  # Times as many passages as documents are wanted, at first.
@@ -12,6 +13,7 @@ def find(
     query: vectors.QueryLike,
     depth: int,
     passages: int,
+    document_of: Callable[[records.Passage], str],
 ) -> list[finding.Found]:
   """The best documents for a query, each with its best passage.
 
@@ -23,6 +25,7 @@ def find(
     query: what is asked.
     depth: documents wanted.
     passages: of the corpus.
+    document_of: as `Dataset.document_of`.
 
   Returns:
     As `Retriever.find`; fewer, where there are fewer documents.
@@ -32,13 +35,14 @@ def find(
     found = search(query, count)
     best: dict[str, finding.Found] = {}
     for one in found:
-      best.setdefault(_document(one), one)
+      best.setdefault(_key(one.passage, document_of), one)
     if len(best) >= depth or count >= passages or len(found) < count:
       return list(best.values())[:depth]
     count = min(passages, 2 * count)
 
 
-def _document(found: finding.Found) -> str:
-  passage = found.passage
-  return (f'document {passage.document_id}' if passage.document_id
-          else f'passage {passage.id}')
+def _key(
+    passage: records.Passage, document_of: Callable[[records.Passage], str]
+) -> str:
+  document = document_of(passage)
+  return f'document {document}' if document else f'passage {passage.id}'

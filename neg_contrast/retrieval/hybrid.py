@@ -37,10 +37,14 @@ class Tuned:
   Attributes:
     weights: of BM25's and of the dense score.
     first: passages of BM25 that are ranked anew.
+    k1: of BM25, as the weights were tuned with it.
+    b: likewise.
   """
 
   weights: tuple[float, ...]
   first: int
+  k1: float
+  b: float
 
 
 class HybridRetriever:
@@ -59,7 +63,7 @@ class HybridRetriever:
 
     Args:
       dense: has the passages' vectors.
-      sparse: over the same corpus.
+      sparse: over the same corpus, with k1 and b of `tuned`.
       tuned: weights and depth.
     """
     self._dense, self._sparse, self._tuned = dense, sparse, tuned

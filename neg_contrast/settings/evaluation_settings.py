@@ -32,7 +32,8 @@ class EvaluationConfig(keys.Section):
     hybrid: after a training, also evaluate BM25's first `ensemble.hybrid_depth`
       passages, ranked anew by its score and that of the trained model; the
       weights are tuned on the tune split. `job=search` and
-      `job=serve` rank so, too, by the weights of their checkpoint's training.
+      `job=serve` rank so, too, by the weights, `bm25_k1` and `bm25_b` of their
+      checkpoint's training.
     untouched: where a training goes on from stage 1, also evaluate what stage 1
       began with.
     dims: widths at which `job=train` and `job=evaluate` also evaluate a dual
@@ -69,6 +70,12 @@ class EvaluationConfig(keys.Section):
   )
   bm25_k1: float = keys.key(0.9, keys.at_least(0))
   bm25_b: float = keys.key(0.4, keys.from_to(0, 1))
+
+  def __post_init__(self):
+    """Checks rules that several values share."""
+    super().__post_init__()
+    if len(set(self.dims)) < len(self.dims):
+      raise self.error('dims', 'names each once')
 
   @property
   def may_stop_early(self) -> bool:

@@ -8,7 +8,7 @@ import pytest
 from neg_contrast import errors
 from neg_contrast.artifacts import artifact
 from neg_contrast.data import dataset as dataset_lib
-from neg_contrast.data import statistics
+from neg_contrast.data import records, statistics
 from neg_contrast.data import tokenizer as tokenizer_lib
 from neg_contrast.settings import config as config_lib
 from tests import corpora, tiny
@@ -68,9 +68,21 @@ def test_miners_need_no_test_split(tmp_path):
 def test_documents_are_the_readers_or_of_equal_titles(tmp_path):
   reader = data_of(tmp_path).load().documents
   assert reader.tolist() == [-1] * 6  # It says nothing of them.
-  titles = data_of(tmp_path, config={'document': 'title'}).load().documents
+  by_title = data_of(tmp_path, config={'document': 'title'}).load()
+  titles = by_title.documents
   assert titles[0] == titles[1] and len(set(titles.tolist())) == 5
   assert (titles >= 0).all()
+  names = list(map(by_title.document_of, by_title.prepared.passages))
+  assert names[0] == names[1] and len(set(names)) == 5 and all(names)
+
+
+def test_names_of_documents_are_the_readers_or_folded_titles(tmp_path):
+  passage = records.Passage('p', 'A  title ', 'text', 'A0')
+  of_reader = data_of(tmp_path).load().document_of
+  of_title = data_of(tmp_path, config={'document': 'title'}).load().document_of
+  assert of_reader(passage) == 'A0' and of_title(passage) == 'A title'
+  blank = records.Passage('p', ' ', 'text')
+  assert of_reader(blank) == of_title(blank) == ''
 
 
 @pytest.mark.parametrize(('source', 'name'), [

@@ -2,6 +2,7 @@
 
 import pytest
 
+from neg_contrast.artifacts import bucket_path, places
 from neg_contrast.evaluation import first_stage, judged
 from neg_contrast.models import given
 from neg_contrast.retrieval import bm25_search, corpus_vectors
@@ -43,6 +44,14 @@ def test_any_file_is_a_run_and_no_folder_is(tmp_path):
   (tmp_path / 'model.json').mkdir()
   assert isinstance(make(tmp_path, str(tmp_path / 'model.json'))[1],
                     judged.DenseRanking)
+
+
+def test_a_run_may_lie_in_a_bucket(tmp_path, monkeypatch):
+  monkeypatch.setattr(bucket_path.buckets, 'look', lambda place: None)
+  _, made = make(tmp_path, 'gs://bucket/run.trec')
+  assert isinstance(made, judged.RunRanking)
+  assert places.is_remote(made.paths[0])
+  assert made.lacks() == 'gs://bucket/run.trec: no such file'
 
 
 def test_several_are_runs_whatever_their_names(tmp_path):

@@ -78,6 +78,23 @@ def test_seeds_are_put_together_and_paired(runs, compared):
   assert '+0.5000, +0.5000' in shown  # By seed.
 
 
+def test_a_seed_counts_once(runs, tmp_path):
+  for seed in (0, 1):
+    shutil.copytree(runs[0] / f'bm25-{seed}', tmp_path / f'bm25-{seed}')
+  copy = tmp_path / 'copy'
+  shutil.copytree(tmp_path / 'bm25-1', copy)
+  with pytest.raises(errors.UserError, match=(
+      f'{copy}: has the settings and the seed .1. of {tmp_path}/bm25-1, and '
+      'seeds count once; leave one of the two out of --config.compare.workd'
+  )):
+    run(tmp_path / 'w', runs[0] / 'random-*', tmp_path / 'bm25-*', copy)
+  for seed in (0, 1):  # Of one training, after two.
+    finished.write(tmp_path / f'later-{seed}', finished.config_of(
+        stage1=finished.config_of(seed)), seed)
+  made = run(tmp_path / 'w', tmp_path / 'later-*')
+  assert [len(row['seeds']) for row in made['rows'].values()] == [2]
+
+
 def test_rows_have_the_names_that_are_given(runs, tmp_path):
   both = runs[0] / 'random-*', runs[0] / 'bm25-*'
   made = run(tmp_path / 'w', *both, names=('none', 'one'), baseline='one')

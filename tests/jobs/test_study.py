@@ -247,6 +247,36 @@ def test_mistakes_in_a_sweep(swept, tmp_path, text, message):
   assert '\n' not in str(refused.value) and not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize('text, compare, message', [
+    ('seed=0,1', {'baseline': 'negatives=given'}, "config.compare.baseline='"
+     "negatives=given': is none of the rows: config; trained; initial"),
+    ('negatives=random,given', {'baseline': 'random'}, 'none of the rows: '
+     'negatives=given; negatives=random; trained; initial'),
+    ('negatives=random,given', {'metrics': ('mrr@10', 'mrr@3')},
+     r"compare.metrics=\('mrr@10', 'mrr@3'\): negatives=random does not "
+     'measure mrr@3; add it to config.evaluation.metrics, or name some of '
+     'accuracy@1, mrr@10'),
+    ("evaluation.metrics=('mrr',),('mrr','map')", {},
+     r'compare.metrics=\(\): .* does not measure map; add'),
+    ('kind=rerank', {'metrics': ('mrr@3',)}, 'measure mrr@3; add .*accuracy@100'
+     ', .*normalized_accuracy'),
+])
+def test_what_is_compared_is_checked_before_it_runs(
+    swept, tmp_path, text, compare, message
+):
+  config = make_config(swept)
+  config.compare.update(compare)
+  make = lambda: sweeps.make_job(
+      text, source_of(swept, candidates='bm25'), config_lib.parse(config),
+      tmp_path)
+  with pytest.raises(errors.UserError, match=message) as refused:
+    make()
+  assert '\n' not in str(refused.value)
+  config.compare.baseline = ''
+  config.compare.metrics = ('mrr',) if 'map' in text else ('mrr@10',)
+  make()
+
+
 def test_values_of_a_sweep(swept, tmp_path):
   made = sweeps.cells('evaluation.metrics=("map",),("mrr",\'map\') '
                       'optim.learning_rate=1e-3 data.train_split=train',
@@ -272,8 +302,8 @@ def test_mistakes_in_a_study(swept, tmp_path):
   refuse("compare.baseline='start': is left out by config.study.rows; add it "
          'there, or name one of given',
          **{'study.rows': ('given',), 'compare.baseline': 'start'})
-  refuse("compare.baseline='untrained': is none of the rows: given, start, "
-         'trained, initial', **{'compare.baseline': 'untrained'})
+  refuse("compare.baseline='untrained': is none of the rows: given; start; "
+         'trained; initial', **{'compare.baseline': 'untrained'})
   refuse('study.seeds=.*names each once', **{'study.seeds': (1, 1)})
   refuse('compare.systems=.*names at least one', **{'compare.systems': ()})
   refuse(r'cells\.tiny\.start\.job: evaluates initial, trained; .* none',

@@ -9,6 +9,7 @@ import pytest
 
 from neg_contrast import errors, jobs
 from neg_contrast.artifacts import artifact, plan
+from neg_contrast.benchmarks import outlook
 from neg_contrast.jobs import table
 from neg_contrast.jobs.common import recipe_scores
 from neg_contrast.models import by_name
@@ -232,6 +233,29 @@ def test_members_must_be_cells(finished, tmp_path):
   with pytest.raises(errors.UserError,
                      match='there is no config.cells.generated.fine'):
     table.TableJob(config_lib.parse(config), tmp_path)
+
+
+def test_metrics_must_be_known(finished, tmp_path):
+  for section in ('table', 'evaluation'):
+    config = make_table(finished)
+    config[section].metrics = ('nope@3',)
+    job = table.TableJob(config_lib.parse(config), tmp_path)
+    with pytest.raises(errors.UserError,
+                       match=f"config.{section}.metrics: no metric 'nope@3'"):
+      job.targets()
+
+
+def test_no_split_of_the_table_is_tuned_on(finished, tmp_path):
+  splits = {'data__test_split': 'train', 'data__tune_split': 'test'}
+  config = make_cell(finished, 'random', job='table', **splits)
+  config.cells = ml_collections.ConfigDict({
+      'none': {'random': make_cell(finished, 'random', **splits)}})
+  config.table.more_splits = ('test',)
+  targets = table.TableJob(config_lib.parse(config), tmp_path).targets()
+  with pytest.raises(errors.UserError, match='in the tune split and in the '
+                     'split "test", which is reported. Numbers tuned'):
+    plan.run(targets, check=outlook.Splits(targets).check)
+  assert not list(tmp_path.rglob('checkpoints'))  # Nothing was trained.
 
 
 def test_errors_name_the_cell(finished, tmp_path):

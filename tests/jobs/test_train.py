@@ -512,7 +512,8 @@ def test_untouched_and_hybrid_are_rows_by_switch(finished, tmp_path, capsys):
   """What stage 1 began with, and BM25 with the result, in the order of work."""
   few = {'optim__steps': 2, 'evaluation__eval_steps': 2}
   config = tiny.make_config(
-      finished, evaluation__untouched=True, evaluation__hybrid=True, **few)
+      finished, evaluation__untouched=True, evaluation__hybrid=True,
+      evaluation__bm25_k1=20.0, evaluation__bm25_b=0.0, **few)
   config.stage1 = tiny.make_config(
       finished, workdir=str(tmp_path / 'first'), **few)
   tiny.run(train.TrainJob, config, tmp_path / 'work')
@@ -531,7 +532,10 @@ def test_untouched_and_hybrid_are_rows_by_switch(finished, tmp_path, capsys):
 
 
 def _searches_as_the_hybrid(root, work, run, capsys):
-  """`job=search` ranks and scores as the row does, with the table it made."""
+  """`job=search` ranks and scores as the row does, with the table it made.
+
+  So it does whatever its own k1 and b of BM25 are.
+  """
   query, _, first, _, score, _ = run.split('\n')[0].split()
   text = next(json.loads(line)['text'] for line
               in (root / 'data' / 'queries.jsonl').open()

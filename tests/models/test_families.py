@@ -88,7 +88,8 @@ def test_the_kind_of_a_folder_and_what_is_refused(tmp_path):
       assert str(caught.value) == (
           f'{folder}: holds {kind.name}, and {wanted.needed}')
   assert kinds.check(str(tmp_path), kinds.ENCODER) is None
-  assert by_name.missing(places[kinds.ENSEMBLE]) is None
+  assert by_name.missing(places[kinds.ENSEMBLE]).endswith(
+      ': is an ensemble, and one model is needed here; name one of its members')
   assert 'a dual encoder is needed' in by_name.missing(places[kinds.RERANKER])
   assert 'writes no questions' in by_name.missing_generator(
       places[kinds.RERANKER])

@@ -8,6 +8,7 @@ import pytest
 
 from neg_contrast import errors
 from neg_contrast.artifacts import artifact
+from neg_contrast.evaluation import reranking
 from neg_contrast.models import given, loading
 from neg_contrast.settings import config as config_lib
 from tests import tiny
@@ -169,11 +170,20 @@ def test_a_tokenizer_is_its_files(root, tmp_path):
 @pytest.mark.parametrize(('kind', 'holds'), [
     (given.Checkpoint, 'generator'), (given.RerankerStart, 'generator'),
     (given.RerankerStart, 'encoder'), (given.GeneratorStart, 'encoder'),
-    (given.Tokenizer, 'reranker'),
+    (given.Tokenizer, 'reranker'), (given.RerankerStart, 'ensemble'),
 ])
 def test_workdirs_of_other_kinds_lack(tmp_path, kind, holds):
   (tmp_path / f'{holds}.json').write_text('{}')
   assert kind(str(tmp_path)).lacks().startswith(f'{tmp_path}: holds ')
+
+
+@pytest.mark.parametrize('kind', [
+    given.Checkpoint, given.Tokenizer, reranking.PairModel])
+def test_an_ensemble_is_no_model(tmp_path, kind):
+  (tmp_path / 'ensemble.json').write_text('{}')
+  assert kind(str(tmp_path)).lacks() == (
+      f'{tmp_path}: is an ensemble, and one model is needed here; name one of '
+      'its members')
 
 
 def test_random_weights_write_no_questions(tmp_path):

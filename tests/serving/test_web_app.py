@@ -73,7 +73,7 @@ def test_hybrids_are_those_of_the_retriever(served):
   found = served[1]
   sparse = bm25_search.Bm25Search(config_lib.EvaluationConfig(), found._dataset)
   together = hybrid.HybridRetriever(
-      found, sparse, hybrid.Tuned((1.0, 4.0), 6))
+      found, sparse, hybrid.Tuned((1.0, 4.0), 6, 0.9, 0.4))
   answer = answering.Answerer(
       found, found._dataset.prepared.passages, LIMITS.most_depth,
       together=together)

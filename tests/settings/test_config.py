@@ -149,6 +149,7 @@ def test_cells_and_what_they_hold():
     ({'evaluation.answer_ks': (0,)}, 'answer_ks=0: must be at least 1'),
     ({'optim.weight_decay': 0.1}, 'needs optim.optimizer=adamw'),
     ({'ensemble.members': ('a', 'a')}, 'names each once'),
+    ({'evaluation.dims': (4, 4)}, 'evaluation.dims=(4, 4): names each once'),
     ({'ensemble.members': ('a',), 'ensemble.weights': (0.5,)}, 'add up to 1'),
     ({'benchmark.mini_batch': 2}, 'benchmark.versus in training'),
     ({'nce.percents': (101,)}, 'lie between 0 and 100'),

@@ -78,4 +78,6 @@ def load(
 def _bm25(
     config: config_lib.Config, index: corpus_index.CorpusIndex
 ) -> bm25_search.Bm25:
-  return bm25_search.bm25_of(config.evaluation, index.vectors.data)
+  """As the weights were tuned with it."""
+  tuned = of_checkpoint(config)
+  return bm25_search.Bm25(index.vectors.data, tuned.k1, tuned.b)

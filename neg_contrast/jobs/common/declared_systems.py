@@ -44,9 +44,8 @@ class Systems:
     Args:
       split: empty: the test split; so in the other methods.
     """
-    test = self.config.data.test_split
-    return judged.Judged(self.gold, split or test, self.config.evaluation,
-                         split in ('', test))
+    return judged.Judged(self.gold, split or self.config.data.test_split,
+                         self.config.evaluation, is_apart=True)
 
   def vectors(self, model: artifact.Artifact) -> corpus_vectors.Embeddings:
     """The vectors of the corpus by a model."""

@@ -1,6 +1,11 @@
 """Configs that leave nothing to compare are refused before anything runs."""
 
+from collections.abc import Sequence
+
 from neg_contrast import errors
+from neg_contrast.evaluation import metrics
+from neg_contrast.evaluation.metrics import metric
+from neg_contrast.jobs.common import declared_cells
 from neg_contrast.settings import config as config_lib
 
 EVALUATED = ('train', 'train_reranker', 'evaluate', 'rerank', 'ensemble')
@@ -19,18 +24,72 @@ def check_rows(config: config_lib.Config) -> None:
         raise errors.SettingError(f'study.{key}', name, 'is none of the cells: '
                                   + ', '.join(sorted(names)))
   baseline, rows = config.compare.baseline, config.study.rows
-  systems = config.compare.systems
-  possible = {*names, *systems, *(
-      f'{name}: {system}' for name in names for system in systems)}
-  if baseline and baseline not in possible:
-    raise errors.SettingError(
-        'compare.baseline', baseline, 'is none of the rows: '
-        + ', '.join([*sorted(names), *systems]))
   if baseline in names and rows and baseline not in rows:
     raise errors.SettingError(
         'compare.baseline', baseline, 'is left out by '
         f'{errors.key("study.rows")}; add it there, or name one of '
         + ', '.join(rows))
+
+
+def check_compared(
+    settings: config_lib.CompareConfig, cells: Sequence[declared_cells.Cell]
+) -> None:
+  """Refuses a baseline or a metric that a table will not have.
+
+  Args:
+    settings: names them.
+    cells: all runs of the study or sweep.
+
+  Raises:
+    SettingError: `compare.baseline` is no row; or a run does not measure one of
+      `compare.metrics`, or what others of its table measure.
+  """
+  tables: dict[str, list[declared_cells.Cell]] = {}
+  for cell in cells:
+    tables.setdefault(cell.group, []).append(cell)
+  for table in tables.values():
+    _check_baseline(settings, sorted({cell.row for cell in table}))
+    _check_metrics(settings, table)
+
+
+def _check_baseline(
+    settings: config_lib.CompareConfig, rows: Sequence[str]
+) -> None:
+  systems = settings.systems
+  possible = ('', *rows, *systems, *(
+      f'{row}: {system}' for row in rows for system in systems))
+  if settings.baseline not in possible:
+    raise settings.error(
+        'baseline', f'is none of the rows: {"; ".join([*rows, *systems])}')
+
+
+def _check_metrics(
+    settings: config_lib.CompareConfig, cells: Sequence[declared_cells.Cell]
+) -> None:
+  wanted = settings.metrics or tuple(dict.fromkeys(
+      name for cell in cells for name in cell.config.evaluation.metrics
+  ))
+  for cell in cells:
+    measured = _measured(cell.config)
+    for name in wanted:
+      if name not in measured:
+        with cell.within():
+          key = errors.key('evaluation.metrics')
+        raise settings.error(
+            'metrics', f'{cell.workdir.name} does not measure {name}; add it '
+            f'to {key}, or name some of {", ".join(measured)}')
+
+
+def _measured(config: config_lib.Config) -> tuple[str, ...]:
+  """Metrics of a run, some only where its split has what they need."""
+  evaluation = config.evaluation
+  has_candidates = config.job in ('rerank', 'train_reranker')
+  return (
+      *evaluation.metrics,
+      *(f'answer_accuracy@{k}' for k in evaluation.answer_ks),
+      *((f'accuracy@{evaluation.depth}',
+         *metrics.names_with(metric.CANDIDATES)) if has_candidates else ()),
+  )
 
 
 def check_cell(config: config_lib.Config) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Int
 
 from neg_contrast import errors
-from neg_contrast.artifacts import folders
+from neg_contrast.artifacts import folders, places
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import examples
 from neg_contrast.evaluation import runs
@@ -95,7 +95,7 @@ class Run(strategy.Strategy):
 
   @property
   def _paths(self) -> list[pathlib.Path]:
-    return list(map(pathlib.Path, self.task.runs))
+    return list(map(places.path, self.task.runs))
 
   def lacks(self):
     """The first file that is not there."""

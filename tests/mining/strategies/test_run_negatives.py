@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from neg_contrast import errors
-from neg_contrast.artifacts import plan
+from neg_contrast.artifacts import bucket_path, folders, plan
 from neg_contrast.evaluation import trec
 from neg_contrast.mining import mined_pool
 from neg_contrast.mining import mining_task as task_lib
+from neg_contrast.mining.strategies import run_negatives
 from neg_contrast.models import given
 from neg_contrast.negatives import pool as pool_lib
 from neg_contrast.settings import config as config_lib
@@ -43,6 +44,24 @@ def mine(tmp_path):
     return negatives.load()
 
   return make
+
+
+def test_a_run_may_lie_in_a_bucket(tmp_path, monkeypatch):
+  place = 'gs://bucket/run.trec'
+  (tmp_path / 'copy').write_text('q Q0 d 1 1 tag\n')
+  is_there = lambda there: monkeypatch.setattr(
+      bucket_path.BucketPath, 'is_file', lambda self: there)
+  monkeypatch.setattr(bucket_path.fetched, 'current',
+                      lambda address: tmp_path / 'copy')
+  strategy = run_negatives.Run(task_lib.Task(
+      corpora.data_of(tmp_path, 'beir:any'), 'train', 4, tmp_path / 'mined',
+      tokenizer=given.Tokenizer('minilm'), runs=(place,)))
+  is_there(False)
+  assert strategy.lacks() == f'{place}: no such file'
+  is_there(True)
+  assert strategy.lacks() is None
+  assert strategy.settings() == {
+      'runs': [folders.sha256_file(tmp_path / 'copy')]}
 
 
 def dropped(pool):
