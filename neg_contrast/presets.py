@@ -18,6 +18,9 @@ DATA_KEYS = (
 )
 """Keys that configs within another have from it, where the data is one."""
 
+_PREFIX_KEYS = ('data.query_prefix', 'data.passage_prefix')
+"""Of them, those that a generator does not read."""
+
 MODEL_KEYS = tuple(f'model.{name}' for name in (
     'init', 'layers', 'shared', 'pooling', 'projection_dim', 'normalize',
     'query_length', 'passage_length', 'query_prefix', 'passage_prefix',
@@ -343,7 +346,7 @@ def set_first(
     stage1: the config of stage 1.
     is_same_data: whether it reads the data of stage 2.
   """
-  keys = MODEL_KEYS + (DATA_KEYS if is_same_data else ())
+  keys = MODEL_KEYS + (DATA_KEYS + _PREFIX_KEYS if is_same_data else ())
   config.stage1 = follow(stage1, config, keys)
 
 

@@ -181,6 +181,16 @@ def test_rows_of_studies_follow_them(path):
       *names, *parsed.compare.systems} - {'trained'}
 
 
+@pytest.mark.parametrize('name', ['nq_stage2', 'squad_stage2'])
+def test_stage_1_has_the_prefixes_of_the_data_set(name):
+  config = load(ROOT / 'configs' / f'{name}.py')
+  config.data.query_prefix, config.data.passage_prefix = 'query: ', 'text: '
+  first = config_lib.parse(config).stage1
+  assert first.data.query_prefix == 'query: '
+  assert first.data.passage_prefix == 'text: '
+  assert first.generator.data.query_prefix is None  # It writes queries.
+
+
 def test_a_study_starts_from_its_warm_start():
   config = load(ROOT / 'configs' / 'study_negatives.py')
   config.cells.strategies.warm_start.optim.steps = 7

@@ -373,23 +373,22 @@ class Data(artifact.Artifact):
     if not self.is_made():
       return None
     dataset = self.load()
-    roles = ('passage',) if role == 'corpus' else ('query', 'passage')
-    contents = {**contents_of(dataset.prepared, role),
-                **dataset.own_prefixes(*roles)}
+    contents = contents_of(dataset, role)
     if role != 'corpus' and dataset.own_passages is not None:
       return {**contents, 'drop_own_passage': True}
     return contents
 
 
-def contents_of(prepared: prepared_lib.Prepared, role: str) -> dict[str, str]:
-  """The fingerprints of what a role reads.
+def contents_of(dataset: Dataset, role: str) -> dict[str, Any]:
+  """The fingerprints of what a role reads, and own prefixes of that.
 
   Passages are `corpus`, they and queries are `texts`, and all is any other.
   """
   keys = {'corpus': ('corpus',), 'texts': ('corpus', 'queries')}.get(role)
-  if keys is None:
-    return {'data': prepared.fingerprint}
-  return {key: prepared.manifest[f'{key}_fingerprint'] for key in keys}
+  roles = ('passage',) if role == 'corpus' else ('query', 'passage')
+  return {**({'data': dataset.prepared.fingerprint} if keys is None else {
+      key: dataset.prepared.manifest[f'{key}_fingerprint'] for key in keys
+  }), **dataset.own_prefixes(*roles)}
 
 
 def data_of(config: config_lib.DataConfig) -> Data:

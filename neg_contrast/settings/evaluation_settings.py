@@ -56,9 +56,17 @@ class EvaluationConfig(keys.Section):
       (), each=keys.at_least(1), counts=False
   )
   answer_rule: str = keys.key(
-      'string', keys.one_of('string', 'regex'), counts=False
+      'string', keys.one_of('string', 'regex'), counts=keys.Where(
+          'changed, and `criterion` is `answer_accuracy@k`', lambda evaluation:
+          evaluation.answer_rule != 'string' and evaluation.eval_steps
+          and evaluation.criterion.startswith('answer_accuracy')
+      )
   )
-  depth: int = keys.key(100, keys.from_to(1, 10**6), counts=False)
+  depth: int = keys.key(100, keys.from_to(1, 10**6), counts=keys.Where(
+      'changed, and `criterion` has no cut', lambda evaluation:
+      evaluation.depth != 100 and evaluation.eval_steps
+      and '@' not in evaluation.criterion
+  ))
   by_document: bool = keys.key(False, counts=False)
   runs: tuple[str, ...] = keys.key((), counts=False)
   dpr_results: bool = keys.key(False, counts=False)

@@ -113,7 +113,7 @@ class Pairs(artifact.Cached):
     """As those of the gold data, whose place they take."""
     if not self.is_made():
       return None
-    return dataset_lib.contents_of(self.load().prepared, role)
+    return dataset_lib.contents_of(self.load(), role)
 
 
 @dataclasses.dataclass(frozen=True)

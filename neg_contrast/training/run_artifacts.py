@@ -15,6 +15,7 @@ from neg_contrast.artifacts import (
 from neg_contrast.data import feature_store
 from neg_contrast.data.side_features import feature_kinds
 from neg_contrast.models import by_name, loading
+from neg_contrast.negatives import sources
 from neg_contrast.retrieval import bm25_search
 from neg_contrast.training import (
   encoder_run,
@@ -119,12 +120,19 @@ class EncoderRun(Run):
 
   def settings(self) -> dict[str, Any]:
     """Those that are declared to count, and the files of its features."""
+    settings = {**super().settings(), **self._table()}
     features = feature_kinds.parse_all(self.config.model.features)
     if not features:
-      return super().settings()
-    return {**super().settings(), **feature_store.contents_of(
+      return settings
+    return {**settings, **feature_store.contents_of(
         self.data.load().prepared, features
     )}
+
+  def _table(self) -> dict[str, str]:
+    """How vectors are kept that steps search, where it is not in float32."""
+    stored = self.config.index.embedding_dtype
+    is_searched = sources.in_steps(self.config.negatives)
+    return {'stored': stored} if is_searched and stored == 'bfloat16' else {}
 
   def _features(self) -> str:
     features = self.config.model.features

@@ -102,6 +102,16 @@ def test_the_plan_has_verdicts_before_the_pairs(root):
   assert 'pairs that ' in plan.describe([declared])
 
 
+def test_a_prefix_of_the_data_set_makes_other_verdicts(root):
+  identities = []
+  for prefix in (None, 'word1 word2', ''):
+    verdicts = declare(parse(root, data__query_prefix=prefix)).verdicts
+    plan.run([verdicts])
+    identities.append(verdicts.identity)
+  assert identities[0]['needs']['pairs'] != identities[1]['needs']['pairs']
+  assert len({str(identity) for identity in identities}) == 3
+
+
 def test_labels_are_those_of_the_judge(root, caplog):
   config = parse(root)
   with caplog.at_level(logging.INFO):

@@ -35,7 +35,7 @@ def make_config(root, weights=(3, 1), sets=None, **overrides):
   if not (root / 'second').exists():
     write_second(root / 'second')
   config = tiny.make_config(root, **{
-      'data__source': '', 'data__batch_size': 8,
+      'data__source': '', 'data__batch_size': 8, 'data__tune_fraction': 0.1,
       'negatives__sources': ('bm25:1', 'corpus:1'), 'negatives__depth': 6,
       'negatives__pool_size': 4, 'negatives__mined_dir': str(root / 'mined'),
       'optim__steps': 12, 'evaluation__eval_steps': 6, **overrides,
@@ -199,6 +199,10 @@ SMALL = 'config.mixture.sets.small'
     ({'sets': {'small': {'tune_split': 'train'}}},
      f"{SMALL}.tune_split='train': is also data.train_split"),
     ({'data__source': 'beir:d'}, "config.data.source='beir:d': and config.mix"),
+    ({'data__query_prefix': 'query: '}, "config.data.query_prefix='query: ': "
+     'and config.mixture.sets both name data; give it to sets, as '
+     'config.mixture.sets.NAME.query_prefix'),
+    ({'data__tune_fraction': 0.3}, 'config.data.tune_fraction=0.3: and config'),
     ({'negatives__sources': ('shared_corpus:2',)}, 'config.negatives.sources='),
     ({'negatives__sources': ('sampled:2',)}, 'config.negatives.sources='),
     ({'negatives__refresh_steps': 2}, 'config.negatives.refresh_steps=2: is'),

@@ -51,6 +51,20 @@ def finished(tmp_path_factory):
   return root
 
 
+@pytest.mark.parametrize(('changes', 'is_other'), [
+    ({'index__embedding_dtype': 'bfloat16'}, True),
+    ({'index__block_rows': 7}, False),
+])
+def test_how_searched_vectors_are_kept_counts(finished, changes, is_other):
+  config = tiny.make_config(finished, **LTRE, **changes)
+  job = train.TrainJob(config_lib.parse(config), finished / 'work')
+  if is_other:
+    with pytest.raises(errors.UserError, match=r"stored: None .*'bfloat16'"):
+      job.run.is_made()
+  else:
+    assert job.run.is_made()
+
+
 def test_queries_alone_are_trained(finished):
   began = by_name.load_start(config_lib.parse(
       tiny.make_config(finished, **LTRE)).model, 0)

@@ -233,3 +233,18 @@ def test_sections_import_only_how_keys_are_declared():
     assert modules <= {
         'neg_contrast.settings.keys', 'neg_contrast.settings.source_list',
         'neg_contrast.errors'}
+
+
+@pytest.mark.parametrize(('evaluation', 'key', 'counts'), [
+    ({'criterion': 'mrr', 'depth': 40}, 'depth', True),
+    ({'criterion': 'macro_map', 'depth': 40}, 'depth', True),
+    ({'criterion': 'mrr', 'depth': 40, 'eval_steps': 0}, 'depth', False),
+    ({'criterion': 'mrr', 'depth': 100}, 'depth', False),  # As it ever was.
+    ({'criterion': 'mrr@10', 'depth': 40}, 'depth', False),
+    ({'criterion': 'answer_accuracy@5', 'answer_rule': 'regex'}, 'answer_rule',
+     True),
+    ({'criterion': 'accuracy@5', 'answer_rule': 'regex'}, 'answer_rule', False),
+])
+def test_what_a_criterion_depends_on_counts(evaluation, key, counts):
+  made = config_lib.EvaluationConfig(**{'eval_steps': 3, **evaluation})
+  assert (key in keys.counting(made)) == counts

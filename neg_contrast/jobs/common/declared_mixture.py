@@ -104,9 +104,11 @@ def check(config: config_lib.Config) -> None:
   Raises:
     UserError: names the key and the remedy.
   """
-  if config.data.source:
-    raise config.error('data.source', f'and {errors.key("mixture.sets")} both '
-                       'name data; make this one of the sets, or leave it out')
+  for name in _OF_DATA:
+    if getattr(config.data, name) != getattr(config_lib.DataConfig(), name):
+      raise config.error(
+          f'data.{name}', f'and {errors.key("mixture.sets")} both name data; '
+          f'give it to sets, as {errors.key(f"mixture.sets.NAME.{name}")}')
   _check_unfinished(config)
   if not any(one.test_split for one in (config.mixture.sets or {}).values()):
     raise errors.SettingError(
