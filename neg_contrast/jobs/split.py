@@ -26,13 +26,13 @@ class SplitJob:
   def __init__(self, config: config_lib.Config, workdir: pathlib.Path):
     """Reads nothing yet."""
     data = config.data
+    k1, b = config.evaluation.bm25_k1, config.evaluation.bm25_b
     self._passages = passages.Passages(
         dataset_lib.data_of(data), workdir, data.passage_words,
         data.passage_tokens,
         given.Tokenizer(config.checkpoint) if data.passage_tokens else None,
-        data.passage_judgements, nearest_text.NearestText(
-            config.evaluation.bm25_k1, config.evaluation.bm25_b
-        ), data.train_split,
+        data.passage_judgements, nearest_text.NearestText(k1, b),
+        data.train_split, k1, b,
     )
 
   def targets(self) -> list[artifact.Artifact]:
