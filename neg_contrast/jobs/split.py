@@ -2,7 +2,7 @@
 
 import pathlib
 
-from neg_contrast.artifacts import artifact, folders
+from neg_contrast.artifacts import arrays, artifact, folders
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import passages
 from neg_contrast.jobs.common import checks, next_command
@@ -40,8 +40,13 @@ class SplitJob:
     return [self._passages]
 
   def finish(self) -> None:
-    """Says how much there is and how to use it."""
+    """Says how much there is and how to use it.
+
+    Raises:
+      UserError: a file is damaged.
+    """
     folder = self._passages.folder
+    arrays.check_folder(folder)
     made = folders.read_json(folder / folders.MANIFEST)['counts']
     print(f'\n{made["documents"]} documents, {made["passages"]} passages, '
           f'{made["blank"]} documents without text')
