@@ -124,6 +124,7 @@ def kept(
   values = arrays.load_array(
       folder / _VALUES, (_rows(prepared, role), feature.columns), feature.dtype
   )
+  arrays.map_file(folder / _VOCABULARY).check()
   return side_feature.Kept(
       values, tuple(folders.read_json(folder / _VOCABULARY))
   )

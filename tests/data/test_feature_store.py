@@ -69,6 +69,18 @@ def test_fields_become_rows(write):
   assert feature_store.table_of(prepared, 'passage', (), False) is None
 
 
+@pytest.mark.parametrize('name', ['values.npy', 'vocabulary.json'])
+def test_damage_is_told(write, name):
+  prepared = write()
+  kept(prepared, 'passage', 'place:categorical')
+  path = next(prepared.folder.rglob(f'features/passage-*/{name}'))
+  data = path.read_bytes()
+  path.write_bytes(data.replace(b'Oslo', b'Osla') if name[-4:] == 'json' else
+                   data[:-1] + bytes([data[-1] ^ 1]))
+  with pytest.raises(errors.UserError, match=f'{name}: damaged'):
+    kept(prepared, 'passage', 'place:categorical')
+
+
 def test_values_are_kept_until_files_change(write, monkeypatch):
   prepared = write()
   first = kept(prepared, 'passage', 'price:numeric')
