@@ -22,6 +22,11 @@ def check(config: config_lib.Config) -> None:
     if getattr(config.data, key):
       raise config.error(f'data.{key}', 'is for encoders and rerankers; a '
                          'generator learns from texts as they are')
+  for key in 'query_prefix', 'passage_prefix':
+    if getattr(config.data, key) is not None:
+      raise config.error(f'data.{key}', 'is for encoders and rerankers; a '
+                         'generator puts model.passage_prefix before passages, '
+                         'and nothing before questions')
   if config.loss.example_weights == examples.GRADED:
     raise config.error('loss.example_weights', 'is for encoders and rerankers; '
                        'to a generator all examples count alike')
