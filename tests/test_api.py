@@ -419,12 +419,22 @@ def test_split_job_makes_a_corpus(root, tmp_path):
       document.id: document.text for document in documents.passages}
   assert output.splitlines()[-1].endswith(
       f' --workdir={tmp_path}-trained --plan')
-  written = (tmp_path / 'corpus' / 'corpus.jsonl').stat().st_mtime_ns
+  path = tmp_path / 'corpus' / 'corpus.jsonl'
+  written = path.stat().st_mtime_ns
   run_job(split.SplitJob(config, tmp_path), tmp_path)
-  assert (tmp_path / 'corpus' / 'corpus.jsonl').stat().st_mtime_ns == written
+  assert path.stat().st_mtime_ns == written
+  made, other = (
+      split.SplitJob(make_config(root, job='split', data__passage_words=5,
+                                 evaluation__bm25_b=b), tmp_path).targets()[0]
+      for b in (0.4, 0.5))
+  assert made.is_made() and not other.is_made()  # It chooses the nearest.
+  with open(path, 'r+b') as f:
+    f.truncate(100)
+  with pytest.raises(errors.UserError, match='corpus.jsonl: damaged'):
+    run_job(split.SplitJob(config, tmp_path), tmp_path)
   by_tokens = make_config(root, job='split', data__passage_tokens=5)
   run_job(split.SplitJob(by_tokens, tmp_path), tmp_path)
-  assert (tmp_path / 'corpus' / 'corpus.jsonl').stat().st_mtime_ns > written
+  assert path.stat().st_mtime_ns > written
 
 
 def evaluate_job(root, workdir, **kwargs):

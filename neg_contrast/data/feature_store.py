@@ -14,8 +14,8 @@ from absl import logging
 
 from neg_contrast import errors
 from neg_contrast.artifacts import arrays, folders
+from neg_contrast.data import preparation, records, sources
 from neg_contrast.data import prepared as prepared_lib
-from neg_contrast.data import records, sources
 from neg_contrast.data.side_features import feature_table, side_feature
 
 _FORMAT = folders.Format('a feature of texts', 1)
@@ -124,6 +124,7 @@ def kept(
   values = arrays.load_array(
       folder / _VALUES, (_rows(prepared, role), feature.columns), feature.dtype
   )
+  arrays.map_file(folder / _VOCABULARY).check()
   return side_feature.Kept(
       values, tuple(folders.read_json(folder / _VOCABULARY))
   )
@@ -149,8 +150,14 @@ def contents_of(
 
 def _files_of(prepared: prepared_lib.Prepared) -> str:
   return folders.sha256_json(
-      [fact['sha256'] for fact in prepared.manifest.get('files', ())]
+      list(map(_digest, prepared.manifest.get('files', ())))
   )
+
+
+def _digest(fact: dict[str, Any]) -> Any:
+  """Of a file's bytes: the sha256, or what its bucket says of them by name."""
+  return fact.get('sha256') or {
+      key: value for key, value in fact.items() if key not in preparation.SEEN}
 
 
 def _fingerprint(prepared, role, feature) -> str:

@@ -15,6 +15,7 @@ from neg_contrast.data import beam_documents, cut_documents
 from neg_contrast.data import dataset as dataset_lib
 
 NEAREST, DOCUMENT = 'nearest', 'document'
+_ALL = 'all'
 
 
 def are_nearest(source: str) -> bool:
@@ -49,6 +50,8 @@ class Passages(artifact.Named):
       `nearest` one, or `all`; or the one in `train_split` and all elsewhere
       (`document`).
     nearest: (question, texts of passages) -> place of the nearest.
+    bm25_k1: constant of BM25, by which `nearest` chooses.
+    bm25_b: the other one.
   """
 
   kind = 'passages'
@@ -59,11 +62,13 @@ class Passages(artifact.Named):
   words: int
   tokens: int
   tokenizer: artifact.Artifact | None
-  judgements: str = 'all'
+  judgements: str = _ALL
   nearest: Callable[[str, Sequence[str]], int] | None = dataclasses.field(
       default=None, compare=False
   )
   train_split: str = 'train'
+  bm25_k1: float = 0.9
+  bm25_b: float = 0.4
 
   @property
   def folder(self) -> pathlib.Path:
@@ -85,7 +90,13 @@ class Passages(artifact.Named):
     return {**({'words': self.words} if self.tokenizer is None else
                {'tokens': self.tokens}), 'judgements': self.judgements,
             **({'train_split': self.train_split}
-               if self.judgements == DOCUMENT else {})}
+               if self.judgements == DOCUMENT else {}),
+            **({} if self.judgements == _ALL else self._unusual_constants())}
+
+  def _unusual_constants(self) -> dict[str, float]:
+    """Those of BM25 that are not the default."""
+    return {key: getattr(self, key) for key in ('bm25_k1', 'bm25_b')
+            if getattr(self, key) != getattr(Passages, key)}
 
   def write(self, scratch: pathlib.Path, manifest: dict[str, Any]) -> None:
     """Cuts all documents, and carries judgements along."""

@@ -12,7 +12,8 @@ from neg_contrast.artifacts import folders, places
 from neg_contrast.data import corpus_writer, records, sources
 from neg_contrast.data import prepared as prepared_lib
 
-_SEEN = 'path', 'size', 'mtime_ns'  # Of a file, without reading it.
+SEEN = 'path', 'size', 'mtime_ns'
+"""Facts about a file, without reading it; others are a digest of its bytes."""
 
 
 def is_prepared(
@@ -129,13 +130,13 @@ def _file_facts(
 
   Of one with the path, size and time of a known file nothing is read again.
   """
-  facts_of = {tuple(fact[key] for key in _SEEN): fact for fact in known}
+  facts_of = {tuple(fact[key] for key in SEEN): fact for fact in known}
   facts = []
   for path in source.files:
     stat = path.stat()
     seen = places.resolved(path), stat.st_size, stat.st_mtime_ns
     facts.append(facts_of.get(seen) or {
-        **dict(zip(_SEEN, seen, strict=True)),
+        **dict(zip(SEEN, seen, strict=True)),
         **(places.digest(path) or {'sha256': folders.sha256_file(path)}),
     })
   return facts

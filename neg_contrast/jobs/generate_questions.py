@@ -3,7 +3,7 @@
 import pathlib
 from typing import Any
 
-from neg_contrast.artifacts import artifact, folders
+from neg_contrast.artifacts import arrays, artifact, folders
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import synthetic_pairs
 from neg_contrast.jobs.common import checks, declared_pairs
@@ -28,16 +28,21 @@ class GenerateQuestionsJob:
     self._questions = declared_pairs.questions(
         config, self._data, declared_pairs.generator(config)
     )
+    self._files = beir_questions.BeirQuestions(self._questions, workdir)
 
   def targets(self) -> list[artifact.Artifact]:
     """The files, and what `finish` reads."""
     return [
-        self._data, self._questions.written, self._questions,
-        beir_questions.BeirQuestions(self._questions, self._workdir),
+        self._data, self._questions.written, self._questions, self._files,
     ]
 
   def finish(self) -> None:
-    """Says what came out, how fast, and how it compares with gold."""
+    """Says what came out, how fast, and how it compares with gold.
+
+    Raises:
+      UserError: a file is damaged.
+    """
+    arrays.check_folder(self._files.folder)
     counts = self._questions.counts()
     compared = gold_comparison.compare_with_gold(
         self._data.load().prepared, self._config.data.train_split,

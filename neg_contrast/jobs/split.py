@@ -2,7 +2,7 @@
 
 import pathlib
 
-from neg_contrast.artifacts import artifact, folders
+from neg_contrast.artifacts import arrays, artifact, folders
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import passages
 from neg_contrast.jobs.common import checks, next_command
@@ -26,13 +26,13 @@ class SplitJob:
   def __init__(self, config: config_lib.Config, workdir: pathlib.Path):
     """Reads nothing yet."""
     data = config.data
+    k1, b = config.evaluation.bm25_k1, config.evaluation.bm25_b
     self._passages = passages.Passages(
         dataset_lib.data_of(data), workdir, data.passage_words,
         data.passage_tokens,
         given.Tokenizer(config.checkpoint) if data.passage_tokens else None,
-        data.passage_judgements, nearest_text.NearestText(
-            config.evaluation.bm25_k1, config.evaluation.bm25_b
-        ), data.train_split,
+        data.passage_judgements, nearest_text.NearestText(k1, b),
+        data.train_split, k1, b,
     )
 
   def targets(self) -> list[artifact.Artifact]:
@@ -40,8 +40,13 @@ class SplitJob:
     return [self._passages]
 
   def finish(self) -> None:
-    """Says how much there is and how to use it."""
+    """Says how much there is and how to use it.
+
+    Raises:
+      UserError: a file is damaged.
+    """
     folder = self._passages.folder
+    arrays.check_folder(folder)
     made = folders.read_json(folder / folders.MANIFEST)['counts']
     print(f'\n{made["documents"]} documents, {made["passages"]} passages, '
           f'{made["blank"]} documents without text')

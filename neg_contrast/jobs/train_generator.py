@@ -3,7 +3,7 @@
 import pathlib
 
 from neg_contrast import errors
-from neg_contrast.artifacts import artifact, checkpoints, folders
+from neg_contrast.artifacts import arrays, artifact, checkpoints, folders
 from neg_contrast.data import examples
 from neg_contrast.jobs.common import checks, declared_pairs
 from neg_contrast.settings import config as config_lib
@@ -22,6 +22,11 @@ def check(config: config_lib.Config) -> None:
     if getattr(config.data, key):
       raise config.error(f'data.{key}', 'is for encoders and rerankers; a '
                          'generator learns from texts as they are')
+  for key in 'query_prefix', 'passage_prefix':
+    if getattr(config.data, key) is not None:
+      raise config.error(f'data.{key}', 'is for encoders and rerankers; a '
+                         'generator puts model.passage_prefix before passages, '
+                         'and nothing before questions')
   if config.loss.example_weights == examples.GRADED:
     raise config.error('loss.example_weights', 'is for encoders and rerankers; '
                        'to a generator all examples count alike')
@@ -40,13 +45,19 @@ class TrainGeneratorJob:
     """Reads nothing yet."""
     self._config, self._workdir = config, workdir
     self._run = declared_pairs.generator_run(config, workdir)
+    self._export = generator_runs.T5Folder(self._run)
 
   def targets(self) -> list[artifact.Artifact]:
     """The training and the folder."""
-    return [self._run, generator_runs.T5Folder(self._run)]
+    return [self._run, self._export]
 
   def finish(self) -> None:
-    """Writes and prints the numbers, and the last questions."""
+    """Writes and prints the numbers, and the last questions.
+
+    Raises:
+      UserError: a file of the T5 folder is damaged.
+    """
+    arrays.check_folder(self._export.folder)
     with checkpoints.reading(self._workdir) as opened:
       progress = opened.progress(opened.selected_step())
     folders.write_json(self._workdir / folders.MANIFEST, {

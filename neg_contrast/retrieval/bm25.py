@@ -142,7 +142,8 @@ class Bm25Index:
       for term in wanted:
         frequency, df = counts[term], int(holding[term])
         idf = math.log1p((formula.passages - df + 0.5) / (df + 0.5))
-        scores[-1] += idf * frequency / (frequency + norm)
+        if frequency:  # The norm may be 0, too.
+          scores[-1] += idf * frequency / (frequency + norm)
     return scores
 
   def _locate(self, terms: np.ndarray) -> list[tuple[np.ndarray, np.ndarray]]:

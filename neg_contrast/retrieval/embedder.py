@@ -46,17 +46,10 @@ def vectors_identity(
 
   Scores of pairs do too, and on the queries.
   """
-  dtype = model_lib.compute_dtype(settings.model)
-  computed = attention.choose(
-      model.spec.transformer, settings.model.attention, settings.row_length,
-      dtype,
-      sharding.make_local_mesh(settings.mesh),
-  )
   return {
       'corpus': dataset.prepared.manifest['corpus_fingerprint'],
       'model': model.fingerprint,
-      'dtype': str(np.dtype(dtype)),
-      **({} if computed == 'xla' else {'attention': computed}),
+      **computed(settings, model),
       'chunk_tokens': settings.chunk_tokens,
       'row_length': settings.row_length,
       **dataset.own_prefixes('passage'),
@@ -64,6 +57,21 @@ def vectors_identity(
           dataset.prepared, getattr(model, 'side_features', ())
       ),
   }
+
+
+def computed(
+    settings: encoding.EncodingSettings,
+    model: loading.Model | reranker.Reranker,
+) -> dict[str, str]:
+  """The `dtype` a model computes in; and `attention`, if XLA does it not."""
+  dtype = model_lib.compute_dtype(settings.model)
+  kernel = attention.choose(
+      model.spec.transformer, settings.model.attention, settings.row_length,
+      dtype,
+      sharding.make_local_mesh(settings.mesh),
+  )
+  return {'dtype': str(np.dtype(dtype)),
+          **({} if kernel == 'xla' else {'attention': kernel})}
 
 
 class Embedder(vectors.Vectors):

@@ -31,5 +31,6 @@ class NearestText:
     counts = np.array([[np.count_nonzero(one == term) for one in found[1:]]
                        for term in found[0]]).reshape(-1, len(texts))
     idf = formula.idf(np.count_nonzero(counts, axis=1))
-    gains = counts / (counts + formula.norms(lengths))
+    gains = np.divide(counts, counts + formula.norms(lengths),
+                      out=np.zeros(counts.shape), where=counts > 0)
     return int(np.argmax(idf.astype(np.float64) @ gains))

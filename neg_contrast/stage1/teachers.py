@@ -12,9 +12,15 @@ from jaxtyping import Float, Int
 
 from neg_contrast import errors
 from neg_contrast.artifacts import artifact
+from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import records
-from neg_contrast.models import by_name, given
-from neg_contrast.retrieval import bm25_search, encoding, text_encoder
+from neg_contrast.models import by_name, given, loading
+from neg_contrast.retrieval import (
+  bm25_search,
+  embedder,
+  encoding,
+  text_encoder,
+)
 from neg_contrast.stage1.pretexts import words
 
 
@@ -122,12 +128,14 @@ class ModelTeacher(artifact.InMemory):
   Attributes:
     model: loads as one.
     encoding: how it computes.
+    data: whose prefixes stand in the place of the model's.
   """
 
   kind = 'model teacher'
   name = 'teacher'
   model: given.Checkpoint
   encoding: encoding.EncodingSettings
+  data: dataset_lib.Data
 
   def describe(self) -> str:
     """Whose scores."""
@@ -137,17 +145,39 @@ class ModelTeacher(artifact.InMemory):
     """The model."""
     return {'model': self.model}
 
+  def inputs(self) -> dict[str, artifact.Artifact]:
+    """The data, too, of which its prefixes alone count."""
+    return {**super().inputs(), 'data': self.data}
+
+  def settings(self) -> dict[str, Any]:
+    """How it computes, where that is not float32 by XLA; and prefixes.
+
+    Raises:
+      UserError: as `read`.
+    """
+    computed = embedder.computed(self.encoding, self._checked())
+    if computed['dtype'] == 'float32':
+      del computed['dtype']
+    return {**computed, **self._prefixes}
+
   def read(self) -> _Model:
     """The model on this process's devices.
 
     Raises:
       UserError: a text has several vectors.
     """
-    model = by_name.check_one_vector(
+    encoder = text_encoder.TextEncoder(self._checked(), self.encoding)
+    return _Model(encoder.with_prefixes(self._prefixes))
+
+  @property
+  def _prefixes(self) -> dict[str, str]:
+    return self.data.load().own_prefixes('query', 'passage')
+
+  def _checked(self) -> loading.Model:
+    return by_name.check_one_vector(
         self.model.load(),
         f'{errors.key("synthetic.salience_checkpoint")} takes',
     )
-    return _Model(text_encoder.TextEncoder(model, self.encoding))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -11,7 +11,7 @@ from neg_contrast.data import examples, id_table, preparation, records, sources
 from neg_contrast.data.formats import files
 from neg_contrast.jobs import mine
 from neg_contrast.negatives import pool as pool_lib
-from tests import tiny
+from tests import bucket, tiny
 
 PASSAGES = [{'id': name, 'title': '', 'text': f'text of {name}'}
             for name in 'abcdef'] + [{'_id': 7, 'title': 'Ünï', 'text': ''}]
@@ -255,6 +255,17 @@ def test_a_table_of_passages(tmp_path):
   corpus = preparation.prepare(
       f'clicks:{path}?documents={table}', tmp_path / 'out', False)
   assert len(corpus.passages) == 7
+
+
+def test_logs_in_a_bucket(tmp_path):
+  path = write(tmp_path / 'logs' / 'train.jsonl')
+  with bucket.running(tmp_path / 'cache'):
+    bucket.upload(path.parent, f'{bucket.BUCKET}/logs')
+    corpus = f'{bucket.BUCKET}/logs/corpus.jsonl'
+    for place in (f'{bucket.BUCKET}/logs', f'{path}?documents={corpus}'):
+      assert judged(f'clicks:{place}') == {'train': WANTED}
+      prepared = preparation.prepare(f'clicks:{place}', tmp_path / 'out', False)
+      assert len(prepared.passages) == 7
 
 
 def test_passages_that_were_not_clicked_are_given_negatives(tmp_path):

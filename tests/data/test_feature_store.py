@@ -7,8 +7,10 @@ import numpy as np
 import pytest
 
 from neg_contrast import errors
+from neg_contrast.artifacts import buckets
 from neg_contrast.data import feature_store, preparation
 from neg_contrast.data.side_features import feature_kinds
+from tests import bucket
 
 PASSAGES = [
     {'_id': 'a', 'text': 'one', 'metadata': {'place': 'Łódź', 'price': 3}},
@@ -67,6 +69,40 @@ def test_fields_become_rows(write):
       prepared, 'passage', feature_kinds.parse_all(['price:numeric']), False)
   assert table.values(np.array([1]))['price-numeric'].tolist() == [[1, 1.5]]
   assert feature_store.table_of(prepared, 'passage', (), False) is None
+
+
+def test_a_source_in_a_bucket_has_features(write, tmp_path, monkeypatch):
+  near = write()
+  monkeypatch.setattr(buckets, '_TRUSTED_SECONDS', 0)
+  prices = feature_kinds.parse_all(['price:numeric'])
+  with bucket.running(tmp_path / 'cache'):
+    def far(rows):
+      (tmp_path / 'data' / 'corpus.jsonl.gz').write_bytes(
+          gzip.compress(lines_of(rows).encode(), mtime=0))
+      bucket.upload(tmp_path / 'data', f'{bucket.BUCKET}/data')
+      return preparation.prepare(
+          f'beir:{bucket.BUCKET}/data', tmp_path / 'far', False)
+
+    prepared = far(PASSAGES)
+    values = kept(prepared, 'passage', 'price:numeric').values
+    np.testing.assert_array_equal(
+        values, kept(near, 'passage', 'price:numeric').values)
+    before = feature_store.contents_of(prepared, prices)
+    assert feature_store.contents_of(far(PASSAGES), prices) == before
+    prepared = far([{**row, 'price': 9} for row in PASSAGES])
+    assert feature_store.contents_of(prepared, prices) != before
+
+
+@pytest.mark.parametrize('name', ['values.npy', 'vocabulary.json'])
+def test_damage_is_told(write, name):
+  prepared = write()
+  kept(prepared, 'passage', 'place:categorical')
+  path = next(prepared.folder.rglob(f'features/passage-*/{name}'))
+  data = path.read_bytes()
+  path.write_bytes(data.replace(b'Oslo', b'Osla') if name[-4:] == 'json' else
+                   data[:-1] + bytes([data[-1] ^ 1]))
+  with pytest.raises(errors.UserError, match=f'{name}: damaged'):
+    kept(prepared, 'passage', 'place:categorical')
 
 
 def test_values_are_kept_until_files_change(write, monkeypatch):

@@ -154,3 +154,17 @@ def test_judgements_come_along(tmp_path):
   made.build()
   assert read('train') == head + 'q1\ta#1\t2\nq1\tb#1\t0\nq1\tb#2\t0\n'
   assert read('test') == head + 'q2\tb#1\t1\nq2\tb#2\t1\n'
+
+
+def test_what_chooses_the_nearest_counts(tmp_path):
+  data = make(tmp_path).data
+  of = lambda rule, **constants: passages.Passages(
+      data, tmp_path / 'work', 2, 0, None, rule, **constants).identity
+  for rule in ('nearest', 'document'):
+    usual = of(rule)
+    assert 'bm25_k1' not in usual['settings']
+    assert of(rule, bm25_k1=0.9, bm25_b=0.4) == usual
+    settings = of(rule, bm25_k1=50.0, bm25_b=0.0)['settings']
+    assert settings == {
+        **usual['settings'], 'bm25_k1': 50.0, 'bm25_b': 0.0}
+  assert of('all', bm25_k1=50.0) == of('all')

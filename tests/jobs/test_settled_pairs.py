@@ -145,18 +145,38 @@ def test_salient_spans_by_bm25_have_the_best_score_of_a_word(root):
     assert scores[spans.index(ours)] == pytest.approx(max(scores), rel=1e-6)
 
 
-def test_salient_spans_by_a_model_have_the_best_product(root):
-  config = parse(root, 'salient_spans', synthetic__per_passage=1,
-                 synthetic__salience='dual_encoder',
-                 synthetic__salience_checkpoint=str(root / 'model'))
+def by_a_model(root, **overrides):
+  return parse(root, 'salient_spans', **{
+      'synthetic__per_passage': 1, 'synthetic__salience': 'dual_encoder',
+      'synthetic__salience_checkpoint': str(root / 'model'), **overrides})
+
+
+@pytest.mark.parametrize(('query', 'passage'), [
+    (None, None), ('word1 word2 word3 ', 'word4 ')])
+def test_salient_spans_by_a_model_have_the_best_product(root, query, passage):
+  config = by_a_model(
+      root, data__query_prefix=query, data__passage_prefix=passage)
   made, positives, _ = make(config)
   model = api.load_encoder(str(root / 'model'))
-  for row, passage, spans in drawn(config, made):
-    passage_vec = model.encode_passages([passage])[0]
-    scores = model.encode_queries(spans) @ passage_vec
+  for row, text, spans in drawn(config, made):
+    passage_vec = model.encode_passages(
+        [((passage or '') + text.title, text.text)])[0]
+    scores = model.encode_queries(
+        [(query or '') + span for span in spans]) @ passage_vec
     ours, = (query for query, rows in positives.items() if row in rows)
     assert scores[spans.index(ours)] == pytest.approx(scores.max(), abs=1e-5)
   assert len(positives) == 24
+
+
+def test_how_a_model_computes_counts_where_it_is_not_the_default(root):
+  teacher = lambda **overrides: declare(by_a_model(root, **overrides)).teacher
+  usual = teacher().identity
+  assert usual['settings'] == {}
+  assert teacher(model__dtype='float32').identity == usual
+  assert teacher(model__dtype='bfloat16').identity == {
+      **usual, 'settings': {'dtype': 'bfloat16'}}
+  assert teacher(data__query_prefix='word1 ').identity == {
+      **usual, 'settings': {'query_prefix': 'word1 '}}
 
 
 def test_titles_choose_others_and_other_folders(root):

@@ -401,6 +401,26 @@ def test_a_model_makes_the_round_trip(root, asked, tmp_path):
   assert run(job, config, workdir) == ['questions']  # `finish` counts them.
 
 
+@pytest.mark.parametrize(('made', 'name'), [
+    ('generator', f'{generator_runs.FOLDER}/model.safetensors'),
+    ('asked/a', f'{beir_questions.FOLDER}/gen-queries.jsonl'),
+    ('asked/a', f'{beir_questions.FOLDER}/gen-qrels/train.tsv'),
+])
+def test_damaged_output_is_told(root, asked, tmp_path, made, name):
+  workdir, job, config = tmp_path / 'work', *{
+      'generator': (train_generator.TrainGeneratorJob, make_generator(root)),
+      'asked/a': (generate_questions.GenerateQuestionsJob, make_questions(
+          root, synthetic__dir=str(asked / 'whole')))}[made]
+  shutil.copytree(root / made, workdir)
+  assert run(job, config, workdir) == []
+  data = bytearray((workdir / name).read_bytes())
+  data[len(data) // 2] ^= 1
+  for damaged in data, data[: len(data) // 2]:
+    (workdir / name).write_bytes(damaged)
+    with pytest.raises(errors.UserError, match=f'{name}: damaged.*Remove'):
+      run(job, config, workdir)
+
+
 def test_pairs_stand_in_the_place_of_data(root, tmp_path):
   config = make_config(root, synthetic__pairs='crops',
                        synthetic__dir=str(tmp_path))

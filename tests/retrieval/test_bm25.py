@@ -190,6 +190,10 @@ def test_texts_that_are_no_passages_have_the_scores_of_their_words():
   longer = 'cat dog unheard zebras'  # Unknown words do not lengthen it.
   assert index.score_texts('cat sun', [longer]) == (
       index.score_texts('cat sun unknown', ['cat dog']))
+  for config in {'k1': 0}, {'b': 1}:  # A text without a term adds 0 to 0.
+    index = index_of(CORPUS, **config)
+    assert index.score_texts('cat', ['', 'cat'])[0] == 0
+    assert index.score_texts('cat', ['', 'cat'])[1] > 0
 
 
 @pytest.mark.skipif(not SQUAD.exists(), reason='the real data is not here')

@@ -23,3 +23,11 @@ def nearest():
 ])
 def test_nearest(nearest, question, texts, want):
   assert nearest(question, texts) == want
+
+
+@pytest.mark.parametrize(('k1', 'b'), [(0, 0.4), (0.9, 1), (0, 0)])
+def test_passages_whose_norm_is_0(k1, b):
+  nearest = nearest_text.NearestText(k1, b)
+  texts = ['', 'word rare', 'word', 'rare']  # All else counts for nothing.
+  assert nearest('rare word', texts) == 1
+  assert nearest('word', texts[::-1]) == 1

@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from neg_contrast import errors
+from neg_contrast.artifacts import places
 from neg_contrast.data import records
 from neg_contrast.data.formats import (
   click_rows,
@@ -101,11 +102,11 @@ class Clicks:
       UserError: a file or a column is missing, or an option unknown.
     """
     path, _, asked = place.partition('?')
-    spec, folder = f'clicks:{place}', pathlib.Path(path)
+    spec, folder = f'clicks:{place}', places.path(path)
     self._invalid, self._options = invalid, _parse(spec, asked)
     beside = folder if folder.is_dir() else folder.parent
     self._corpus = (
-        pathlib.Path(self._options.documents) if self._options.documents
+        places.path(self._options.documents) if self._options.documents
         else files.plain_or_gzip(beside / _CORPUS)
     )
     kind = column_tables.kind_of(self._corpus)

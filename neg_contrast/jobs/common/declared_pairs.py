@@ -122,12 +122,12 @@ def training_data(
     )
   return pretext_pairs.PretextPairs(
       gold, config.synthetic, config.seed, given.Tokenizer(config.model.init),
-      _teacher(config, index),
+      _teacher(config, gold, index),
   )
 
 
 def _teacher(
-    config: config_lib.Config, index: bm25_search.Bm25
+    config: config_lib.Config, gold: dataset_lib.Data, index: bm25_search.Bm25
 ) -> artifact.Artifact | None:
   """What chooses among candidates of a pretext; None: nothing does."""
   settings = config.synthetic
@@ -139,7 +139,7 @@ def _teacher(
     return teachers.TitleTeacher()
   return teachers.ModelTeacher(
       given.Checkpoint(settings.salience_checkpoint, config.seed),
-      settings_of_rooms.encoding(config),
+      settings_of_rooms.encoding(config), gold,
   )
 
 
