@@ -19,7 +19,7 @@ DATA_KEYS = (
 """Keys that configs within another have from it, where the data is one."""
 
 _PREFIX_KEYS = ('data.query_prefix', 'data.passage_prefix')
-"""Of them, those that a generator does not read."""
+"""Likewise, but for a generator, which reads texts as they are."""
 
 MODEL_KEYS = tuple(f'model.{name}' for name in (
     'init', 'layers', 'shared', 'pooling', 'projection_dim', 'normalize',

@@ -181,6 +181,18 @@ def test_rows_of_studies_follow_them(path):
       *names, *parsed.compare.systems} - {'trained'}
 
 
+def test_written_queries_are_a_row_where_they_are_named():
+  path = ROOT / 'configs' / 'study_adaptation.py'
+  assert 'written' not in load(path).cells.pairs
+  config = load(path, 'written=asked')
+  config.data.train_split = 'mine'
+  cells = config_lib.parse(config).cells['pairs']
+  assert cells['written'].data.train_split == 'asked'
+  assert cells['title'].data.train_split == 'mine'
+  assert not cells['written'].synthetic.pairs
+  assert cells['written'].stage1 == cells['title'].stage1
+
+
 @pytest.mark.parametrize('name', ['nq_stage2', 'squad_stage2'])
 def test_stage_1_has_the_prefixes_of_the_data_set(name):
   config = load(ROOT / 'configs' / f'{name}.py')

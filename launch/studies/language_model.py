@@ -13,7 +13,8 @@
 asks it for a query of each of so many passages, and makes a BEIR folder of them
 and of what it keeps, whose split `written` is what it wrote. SmolLM2 (Allal et
 al., 2025; Apache 2.0) is one of 135 million parameters that the Python package
-index has; any causal model of transformers will do.
+index has; models of transformers whose parts have the names of Llama's will do.
+Neither is resumed: an interruption loses a quarter of an hour.
 
 Both need PyTorch and transformers of tests/requirements.txt: no part of
 neg_contrast reads a language model.
@@ -46,6 +47,10 @@ def main() -> None:
   args = _parse_arguments()
   torch.manual_seed(0)
   try:
+    if args.out.exists():
+      raise errors.UserError(f'{args.out}: is there already; name another')
+    if not args.model.exists():
+      raise errors.UserError(f'{args.model}: no such model')
     args.run(args)
   except errors.UserError as e:
     print(f'error: {e}', file=sys.stderr)
@@ -96,6 +101,8 @@ def _collate(
 def _write(args: argparse.Namespace) -> None:
   source = beir.Beir(str(args.folder), records.InvalidRecords(skip=False))
   passages = list(source.passages())
+  for split in args.keep:
+    _check_split(source, args.folder, split)
   tokenizer, model = _load(args.model)
   model = model.to(torch.bfloat16)
   order = torch.randperm(len(passages))[: args.passages].tolist()
@@ -114,7 +121,7 @@ def _write(args: argparse.Namespace) -> None:
     lines = [json.dumps({'_id': f'written-{number}', 'text': query})
              for number, (_, query) in enumerate(written)]
     (scratch / 'queries.jsonl').write_text(
-        (args.folder / 'queries.jsonl').read_text('utf-8')
+        (args.folder / 'queries.jsonl').read_text('utf-8').rstrip('\n') + '\n'
         + ''.join(f'{line}\n' for line in lines), 'utf-8')
     (scratch / 'qrels' / 'written.tsv').write_text(
         'query-id\tcorpus-id\tscore\n' + ''.join(
@@ -160,12 +167,19 @@ def _gold(part: str, count: int) -> list[tuple[str, str]]:
   source = beir.Beir(folder, records.InvalidRecords(skip=False))
   passages = {p.id: _text(p.title, p.text) for p in source.passages()}
   queries = {q.id: q.text for q in source.queries()}
+  _check_split(source, folder, split)
   judged = [j for j in source.judgements(split) if j.grade > 0]
   order = torch.randperm(len(judged)).tolist()
   if len(order) < count:
     order *= -(-count // len(order))
   return [(passages[judged[row].passage_id], queries[judged[row].query_id])
           for row in order[:count]]
+
+
+def _check_split(source: beir.Beir, folder: Any, split: str) -> None:
+  if split not in source.splits:
+    raise errors.UserError(
+        f'{folder}: no split {split!r}; there are {", ".join(source.splits)}')
 
 
 def _load(path: pathlib.Path) -> tuple[Any, Any]:

@@ -59,7 +59,7 @@ class EvaluationConfig(keys.Section):
       'string', keys.one_of('string', 'regex'), counts=keys.Where(
           'changed, and `criterion` is `answer_accuracy@k`', lambda evaluation:
           evaluation.answer_rule != 'string' and evaluation.eval_steps
-          and evaluation.criterion.startswith('answer_accuracy')
+          and 'answer_accuracy' in evaluation.criterion
       )
   )
   depth: int = keys.key(100, keys.from_to(1, 10**6), counts=keys.Where(

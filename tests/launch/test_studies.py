@@ -78,6 +78,8 @@ def test_a_language_model_writes_queries(tmp_path):
   data, model = tmp_path / 'data', tmp_path / 'model'
   tiny.write_beir(data)
   write_language_model(model)
+  queries = data / 'queries.jsonl'
+  queries.write_text(queries.read_text().rstrip())  # Its last line ends so.
   said = run_script(
       'language_model', 'tune', tmp_path / 'writer', model, f'{data}:train',
       '--steps=30', '--batch=8', '--learning_rate=0.01')

@@ -243,6 +243,8 @@ def test_sections_import_only_how_keys_are_declared():
     ({'criterion': 'mrr@10', 'depth': 40}, 'depth', False),
     ({'criterion': 'answer_accuracy@5', 'answer_rule': 'regex'}, 'answer_rule',
      True),
+    ({'criterion': 'macro_answer_accuracy@5', 'answer_rule': 'regex'},
+     'answer_rule', True),
     ({'criterion': 'accuracy@5', 'answer_rule': 'regex'}, 'answer_rule', False),
 ])
 def test_what_a_criterion_depends_on_counts(evaluation, key, counts):
