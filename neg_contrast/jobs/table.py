@@ -2,6 +2,7 @@
 
 import dataclasses
 import pathlib
+from collections.abc import Sequence
 
 from neg_contrast import errors
 from neg_contrast.artifacts import artifact, atomic
@@ -20,6 +21,7 @@ from neg_contrast.jobs.common import (
   declared_rankings,
   reporting,
   settings_of_rooms,
+  study_checks,
 )
 from neg_contrast.report import paper_grid, tables
 from neg_contrast.retrieval import bm25_search, corpus_vectors
@@ -68,10 +70,9 @@ class TableJob:
     compute the same programs, each of which is compiled once.
 
     Raises:
-      UserError: a metric is not known.
+      UserError: a metric is not known, or a run does not measure a column.
     """
-    metrics.check_names(self._config.evaluation.metrics)
-    metrics.check_names(self._config.table.metrics, 'table.metrics')
+    self._check_metrics()
     compiled.keep(self._workdir)
     targets: list[artifact.Artifact] = [self._data]
     for key, job in self._cells.items():
@@ -113,6 +114,26 @@ class TableJob:
     print('\n' + '\n'.join(map(tables.markdown, made)))
     reporting.write_report(self._workdir, self._config, dataset,
                            tables=tuple(map(tables.html, made)))
+
+  def _check_metrics(self) -> None:
+    columns = self._config.table.metrics
+    metrics.check_names(columns, 'table.metrics')
+    self._check_measured(self._config, columns)
+    columns = columns or self._config.evaluation.metrics
+    for key, config in self._configs.items():
+      with _within(key):
+        self._check_measured(config, columns)
+
+  @staticmethod
+  def _check_measured(
+      config: config_lib.Config, columns: Sequence[str]
+  ) -> None:
+    names = config.evaluation.metrics
+    metrics.check_names(names)
+    for column in columns:
+      if column not in study_checks.measured(config):
+        raise config.evaluation.error(
+            'metrics', f'lacks {column}, a column of the table; add it')
 
   def _cell(self, key: tuple[str, str]) -> train.TrainJob:
     with _within(key):

@@ -245,6 +245,25 @@ def test_metrics_must_be_known(finished, tmp_path):
       job.targets()
 
 
+def test_every_row_measures_the_columns(finished, tmp_path):
+  config = make_table(finished)
+  config.table.metrics = ('mrr@10',)
+  table.TableJob(config_lib.parse(config), tmp_path).targets()
+  for at, names, told in (
+      (config.cells.none.bm25, ('accuracy@1',),
+       r"config\.cells\.none\.bm25\.evaluation\.metrics=\('accuracy@1',\): "
+       'lacks mrr@10, a column of the table; add it'),
+      (config.cells.none.bm25, ('nope@3', 'mrr@10'),
+       r"config\.cells\.none\.bm25\.evaluation\.metrics: no metric 'nope@3'"),
+      (config, ('accuracy@1',), r'config\.evaluation\.metrics=.* lacks mrr@10'),
+  ):
+    at.evaluation.metrics = names
+    job = table.TableJob(config_lib.parse(config), tmp_path)
+    with pytest.raises(errors.UserError, match=told):
+      job.targets()
+    at.evaluation.metrics = ('accuracy@1', 'mrr@10')
+
+
 def test_no_split_of_the_table_is_tuned_on(finished, tmp_path):
   splits = {'data__test_split': 'train', 'data__tune_split': 'test'}
   config = make_cell(finished, 'random', job='table', **splits)

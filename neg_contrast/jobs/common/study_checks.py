@@ -70,18 +70,18 @@ def _check_metrics(
       name for cell in cells for name in cell.config.evaluation.metrics
   ))
   for cell in cells:
-    measured = _measured(cell.config)
+    ran = measured(cell.config)
     for name in wanted:
-      if name not in measured:
+      if name not in ran:
         with cell.within():
           key = errors.key('evaluation.metrics')
         raise settings.error(
             'metrics', f'{cell.workdir.name} does not measure {name}; add it '
-            f'to {key}, or name some of {", ".join(measured)}')
+            f'to {key}, or name some of {", ".join(ran)}')
 
 
-def _measured(config: config_lib.Config) -> tuple[str, ...]:
-  """Metrics of a run, some only where its split has what they need."""
+def measured(config: config_lib.Config) -> tuple[str, ...]:
+  """Names of a run's metrics, some only where its split has what they need."""
   evaluation = config.evaluation
   has_candidates = config.job in ('rerank', 'train_reranker')
   return (
