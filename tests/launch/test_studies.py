@@ -10,6 +10,7 @@ import subprocess
 import sys
 
 import numpy as np
+import pytest
 import transformers
 
 from neg_contrast.data import dataset, records
@@ -95,6 +96,28 @@ def test_a_language_model_writes_queries(tmp_path):
   assert 15 <= len({j.passage_id for j in written}) == len(written) <= 20
   assert set(' '.join(texts[j.query_id] for j in written).split()) <= {
       *tiny.WORDS}
+
+
+def test_a_language_model_refuses(tmp_path, monkeypatch, capsys):
+  data, model, out = tmp_path / 'data', tmp_path / 'model', tmp_path / 'out'
+  tiny.write_beir(data)
+  write_language_model(model)
+  (out / 'mine').mkdir(parents=True)
+  fresh, gone = tmp_path / 'fresh', tmp_path / 'gone'
+  capsys.readouterr()
+  for arguments, told in (
+      (('tune', out, model, f'{data}:train'), 'is there already'),
+      (('tune', fresh, gone, f'{data}:train'), f'{gone}: no such model'),
+      (('tune', fresh, model, f'{data}:dev'), "no split 'dev'; there are"),
+      (('write', fresh, model, data, '--keep', 'dev'), "no split 'dev'"),
+      (('write', fresh, model, gone), 'corpus.jsonl'),
+  ):
+    monkeypatch.setattr(sys, 'argv', ['-', *map(str, arguments)])
+    with pytest.raises(SystemExit) as stop:
+      runpy.run_path(str(STUDIES / 'language_model.py'), run_name='__main__')
+    said = capsys.readouterr().err
+    assert stop.value.code == 2 and told in said and said.count('\n') == 1
+  assert list(out.iterdir()) == [out / 'mine'] and not fresh.exists()
 
 
 def test_documents_are_set_apart(tmp_path):
