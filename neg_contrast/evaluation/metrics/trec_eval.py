@@ -50,11 +50,16 @@ class TrecEval(metric.Metric):
 def _measure(
     ranking: metric.Ranking, measures: set[str]
 ) -> Mapping[str, Mapping[str, float]]:
-  """Query → measure → value, for the queries that both sides have."""
+  """Query → measure → value, for the queries that both sides have.
+
+  Known negatives have grade 0: these measures tell no grades below 1 apart, and
+  trec_eval keeps some negative numbers for itself, of which it may crash.
+  """
   import pytrec_eval
 
   evaluator = pytrec_eval.RelevanceEvaluator(
-      {query: dict(judged) for query, judged in ranking.judgements.items()},
+      {query: {passage: max(grade, 0) for passage, grade in judged.items()}
+       for query, judged in ranking.judgements.items()},
       measures,
       ranking.relevance_level,
   )

@@ -113,6 +113,24 @@ def test_ndcg_gains_are_grades_whatever_the_level():
     assert scores.mean['mrr'] == 1 / level
 
 
+def test_negative_grades_are_zero_to_trec_eval(monkeypatch):
+  """It crashed of -2 now and then, with the whole process."""
+  import pytrec_eval
+
+  evaluator = pytrec_eval.RelevanceEvaluator
+
+  def checked(judgements, *rest):
+    assert min(min(judged.values()) for judged in judgements.values()) == 0
+    return evaluator(judgements, *rest)
+
+  monkeypatch.setattr(pytrec_eval, 'RelevanceEvaluator', checked)
+  run = {query: [('b', 2.0), ('a', 1.0)] for query in ('q0', 'q')}
+  qrels = {'q0': {'a': 1, 'b': -1}, 'q': {'a': -2}}
+  assert evaluate(qrels, run, ['map', 'ndcg@2']).per_query == {
+      'map': {'q0': 0.5, 'q': 0},
+      'ndcg@2': {'q0': pytest.approx(1 / math.log2(3)), 'q': 0}}
+
+
 @pytest.mark.parametrize('rank', range(1, 60))
 def test_mrr_is_cut_at_k(rank):
   run = {'q': [(f'{i}', -float(i)) for i in range(1, 61)]}
