@@ -4,6 +4,7 @@ The tune split is made here too, where the data has none.
 """
 
 import dataclasses
+import functools
 import hashlib
 from collections.abc import Sequence
 
@@ -113,7 +114,7 @@ class Examples:
     cuts: `[examples, 3] int32`: which part of the positive is meant, see
       `inputs.cut`; None: the whole passages.
     weights: `[examples] float32`, above 0, how much each counts in a loss;
-      None: they count alike.
+      None: each has 1.
   """
 
   query_rows: Int[np.ndarray, ' examples']
@@ -125,11 +126,19 @@ class Examples:
   def __len__(self) -> int:
     return len(self.query_rows)
 
+  @functools.cached_property
+  def count_alike(self) -> bool:
+    """Whether all have the same weight, which then means nothing."""
+    return self.weights is None or bool(
+        (self.weights == self.weights[0]).all())
+
   def weights_of(
       self, numbers: Integer[np.ndarray, ' some']
   ) -> Float[np.ndarray, ' some'] | None:
-    """`weights` of some examples."""
-    return None if self.weights is None else self.weights[numbers]
+    """`weights` of some examples; None: all examples count alike."""
+    if self.weights is None or self.count_alike:
+      return None
+    return self.weights[numbers]
 
   def relabelled(
       self, pairs: Int[np.ndarray, 'pairs 2'],
@@ -197,7 +206,7 @@ def make_examples(
       positive_rows=judgements.passage_rows[trained],
       positive_groups=known_positives(prepared),
       cuts=None if cuts is None else cuts[trained],
-      weights=None if weights is None else _unless_equal(weights[trained]),
+      weights=None if weights is None else weights[trained],
   )
 
 
@@ -210,13 +219,6 @@ def _weights(
     return given
   grades = judgements.grades.astype(np.float32)
   return grades if given is None else grades * given
-
-
-def _unless_equal(
-    weights: Float[np.ndarray, ' examples']
-) -> Float[np.ndarray, ' examples'] | None:
-  """Weights that are all the same mean nothing; then None."""
-  return None if (weights == weights[0]).all() else weights
 
 
 def joined_weights(

@@ -82,7 +82,7 @@ class GeneratorTraining(run.Training):
     pairs = examples.make_examples(
         self._dataset.prepared, self._dataset.train_and_tune[0]
     )
-    if pairs.weights is not None and (
+    if not pairs.count_alike and (
         self._config.loss.example_weights != examples.EQUAL
     ):
       logging.warning(

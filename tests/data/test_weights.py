@@ -142,8 +142,8 @@ def test_grades_are_weights_where_that_is_asked_for(tmp_path):
   assert make(weigh='graded').weights.tolist() == [2, 1]
   one = prepare(tmp_path, 'query-id\tcorpus-id\tscore\nq1\ta\t2\nq1\t7\t2\n',
                 name='one')
-  assert examples.make_examples(
-      one, one.judgements('test'), weigh='graded').weights is None  # All alike.
+  alike = examples.make_examples(one, one.judgements('test'), weigh='graded')
+  assert alike.count_alike and alike.weights_of(np.arange(2)) is None
 
 
 def test_nothing_is_left_to_train_on(tmp_path):
@@ -157,6 +157,10 @@ def test_what_a_judge_adds_has_weight_one(tmp_path):
   made = examples.make_examples(corpus, corpus.judgements('test'))
   more = made.relabelled(np.array([[0, 2]], np.int32), corpus.passage_groups)
   assert more.weights.tolist() == [0.5, 3, 1]
+  heavy = dataclasses.replace(made, weights=np.float32([5, 5]))
+  assert heavy.relabelled(
+      np.array([[0, 2]], np.int32), corpus.passage_groups
+  ).weights_of(np.arange(3)).tolist() == [5, 5, 1]
   plain = dataclasses.replace(made, weights=None)
   assert plain.relabelled(
       np.array([[0, 2]], np.int32), corpus.passage_groups).weights is None
@@ -168,6 +172,21 @@ def test_joined_sets_without_weights_have_one():
   heavy = dataclasses.replace(some, weights=np.array([3, 0.5], np.float32))
   assert examples.joined_weights([some, some]) is None
   assert examples.joined_weights([some, heavy]).tolist() == [1, 1, 3, 0.5]
+
+
+def test_a_set_of_equal_weights_keeps_them_among_others(tmp_path):
+  """Alone they mean nothing; beside the weights of other sets they do."""
+  def make(name, first, second):
+    corpus = prepare(
+        tmp_path, f'{HEADER}q1\ta\t1\t{first}\nq1\t7\t1\t{second}\n', name=name)
+    return examples.make_examples(corpus, corpus.judgements('test'))
+
+  heavy, other, light = make('a', 5, 5), make('b', 1, 2), make('c', 1, 1)
+  assert heavy.weights_of(np.arange(2)) is None
+  for some, want in (([heavy, other], [5, 5, 1, 2]),
+                     ([light, heavy], [1, 1, 5, 5])):
+    assert examples.joined_weights(some).tolist() == want
+  assert light.weights is None
 
 
 def test_unique_keeps_the_first_weight():
