@@ -9,9 +9,10 @@ The result is workdirs/passages/corpus/corpus.jsonl, to be read as
 `beir:workdirs/passages/corpus`: ids are `<document>#<number>`, each passage has
 the title of its document, and `metadata.document_id` names it.
 
-Questions and judgements of the source come along, in `queries.jsonl` and
-`qrels/`: of a document that answers a question the passage that is nearest to
-it by BM25 does, or all of them (`--config.data.passage_judgements=all`).
+Questions and judgements of the source come along, with their weights, in
+`queries.jsonl` and `qrels/`: of a document that answers a question the passage
+that is nearest to it by BM25 does, or all of them
+(`--config.data.passage_judgements=all`).
 
 Passages have 100 words (`--config.data.passage_words`); the last of a document
 has what is left. With `--config.data.passage_tokens=N` and a

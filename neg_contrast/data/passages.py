@@ -7,12 +7,15 @@ import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
 from absl import logging
+from jaxtyping import Float
 
 from neg_contrast import beams, errors, progress
 from neg_contrast.artifacts import artifact, folders, places
 from neg_contrast.data import beam_documents, cut_documents
 from neg_contrast.data import dataset as dataset_lib
+from neg_contrast.data import prepared as prepared_lib
 
 NEAREST, DOCUMENT = 'nearest', 'document'
 _ALL = 'all'
@@ -87,11 +90,20 @@ class Passages(artifact.Named):
 
   def settings(self) -> dict[str, Any]:
     """The length of a passage, and what becomes of judgements."""
+    weighted = self._weighted()
     return {**({'words': self.words} if self.tokenizer is None else
                {'tokens': self.tokens}), 'judgements': self.judgements,
             **({'train_split': self.train_split}
                if self.judgements == DOCUMENT else {}),
-            **({} if self.judgements == _ALL else self._unusual_constants())}
+            **({} if self.judgements == _ALL else self._unusual_constants()),
+            **({'weighted': weighted} if weighted else {})}
+
+  def _weighted(self) -> list[str]:
+    """The splits that are written with weights; earlier versions had none."""
+    prepared = self.data.load().prepared
+    counts = prepared.manifest['counts']['judgements']
+    return [split for split in counts if counts[split]
+            and _weights_of(prepared.judgements(split)) is not None]
 
   def _unusual_constants(self) -> dict[str, float]:
     """Those of BM25 that are not the default."""
@@ -120,7 +132,16 @@ class Passages(artifact.Named):
   def _carry(self, scratch, cut, counts) -> None:
     """Writes questions, and judgements of the passages of their documents."""
     prepared = self.data.load().prepared
-    if not prepared.splits:
+    judged = {split: prepared.judgements(split) for split in prepared.splits}
+    unjudged = {split: len(some.unjudged) for split, some in judged.items()
+                if len(some.unjudged)}
+    if unjudged:
+      logging.warning(
+          '%s: a BEIR folder has no place for queries that have answers alone; '
+          'they are left out: %s', self.folder,
+          ', '.join(f'{n} of {split}' for split, n in unjudged.items()))
+    judged = {split: some for split, some in judged.items() if len(some.grades)}
+    if not judged:
       return
     with open(scratch / 'queries.jsonl', 'w', encoding='utf-8') as f:
       for query in prepared.queries:
@@ -133,30 +154,36 @@ class Passages(artifact.Named):
         }, ensure_ascii=False) + '\n')
     (scratch / 'qrels').mkdir()
     counts |= {'judgements': 0, 'lost_judgements': 0}
-    for split in prepared.splits:
-      judged = prepared.judgements(split)
-      takes_nearest = self.judgements == NEAREST or (
-          self.judgements == DOCUMENT and split == self.train_split)
+    for split, some in judged.items():
       with open(scratch / 'qrels' / f'{split}.tsv', 'w', encoding='utf-8') as f:
-        f.write('query-id\tcorpus-id\tscore\n')
-        for query_row, row, grade in zip(
-            judged.query_rows.tolist(), judged.passage_rows.tolist(),
-            judged.grades.tolist(), strict=True,
-        ):
-          query = prepared.queries[query_row]
-          document = prepared.passages[row]
-          spans = cut(document.text)
-          numbers = self._fitting(query.text, document.text, spans,
-                                  takes_nearest and grade > 0)
-          counts['judgements'] += len(numbers)
-          counts['lost_judgements'] += not spans
-          f.writelines(
-              f'{query.id}\t{cut_documents.passage_id(document.id, number)}'
-              f'\t{grade}\n' for number in numbers
-          )
+        self._write_judgements(f, split, some, cut, counts)
     if counts['lost_judgements']:
       logging.warning('%s: %d judgements of documents without text are left '
                       'out', self.folder, counts['lost_judgements'])
+
+  def _write_judgements(self, f, split, judged, cut, counts) -> None:
+    """Writes those of a split, with their weights if it has any."""
+    prepared, weights = self.data.load().prepared, _weights_of(judged)
+    takes_nearest = self.judgements == NEAREST or (
+        self.judgements == DOCUMENT and split == self.train_split)
+    f.write('query-id\tcorpus-id\tscore'
+            + ('\n' if weights is None else '\tweight\n'))
+    for number, (query_row, row, grade) in enumerate(zip(
+        judged.query_rows.tolist(), judged.passage_rows.tolist(),
+        judged.grades.tolist(), strict=True,
+    )):
+      query = prepared.queries[query_row]
+      document = prepared.passages[row]
+      spans = cut(document.text)
+      fitting = self._fitting(query.text, document.text, spans,
+                              takes_nearest and grade > 0)
+      counts['judgements'] += len(fitting)
+      counts['lost_judgements'] += not spans
+      end = '' if weights is None else f'\t{weights[number]!s}'
+      f.writelines(
+          f'{query.id}\t{cut_documents.passage_id(document.id, part)}'
+          f'\t{grade}{end}\n' for part in fitting
+      )
 
   def _fitting(self, question, text, spans, takes_nearest) -> list[int]:
     """The numbers of a document's passages that its judgement is of."""
@@ -172,3 +199,14 @@ class Passages(artifact.Named):
         self.words, self.tokens,
         None if self.tokenizer is None else self.tokenizer.load(),
     )
+
+
+def _weights_of(
+    judged: prepared_lib.Judgements,
+) -> Float[np.ndarray, ' judgements'] | None:
+  """`[judgements] float32`; 0: not trained on; None: all are 1."""
+  weights = np.ones(len(judged.grades), np.float32)
+  if judged.weights is not None:
+    weights = judged.weights
+  weights = np.where(judged.is_example | (judged.grades <= 0), weights, 0)
+  return weights if (weights != 1).any() else None

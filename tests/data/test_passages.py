@@ -1,10 +1,13 @@
 """The corpus that documents are cut into: its lines, counts and identity."""
 
 import json
+import logging
 import shutil
 
+import numpy as np
+
 from neg_contrast.artifacts import artifact, folders
-from neg_contrast.data import passages
+from neg_contrast.data import examples, passages
 from neg_contrast.models import given
 from tests import corpora, tiny
 
@@ -154,6 +157,83 @@ def test_judgements_come_along(tmp_path):
   made.build()
   assert read('train') == head + 'q1\ta#1\t2\nq1\tb#1\t0\nq1\tb#2\t0\n'
   assert read('test') == head + 'q2\tb#1\t1\nq2\tb#2\t1\n'
+
+
+def trained_on(data):
+  """(query, weight) of the examples of the split `train`."""
+  prepared = data.load().prepared
+  made = examples.make_examples(prepared, prepared.judgements('train'))
+  weights = made.weights_of(np.arange(len(made)))
+  return [(prepared.queries[row].text, 1 if weights is None else weights[i])
+          for i, row in enumerate(made.query_rows.tolist())]
+
+
+def split_of(tmp_path, data):
+  """Passages of two words, and the data that they are."""
+  data.build()
+  made = passages.Passages(data, tmp_path / 'work', 2, 0, None)
+  made.build()
+  again = corpora.data_of(tmp_path, f'beir:{made.folder}')
+  again.build()
+  return made, again
+
+
+def test_weights_come_along(tmp_path):
+  """With 0 a positive is known, and not trained on."""
+  texts = {name: f'{name}1 {name}2' for name in 'abcd'}
+  source = corpora.write_beir(
+      tmp_path / 'data', texts, {f'q{name}': name for name in texts},
+      test={'qa': {'a': 2, 'b': 0}}, train={'qa': {'a': 1}})
+  data = corpora.data_of(tmp_path, source)
+  data.build()
+  plain = passages.Passages(data, tmp_path / 'work', 2, 0, None).identity
+  qrels = tmp_path / 'data' / 'qrels' / 'train.tsv'
+  qrels.write_text('query-id\tcorpus-id\tscore\tweight\n'
+                   'qa\ta\t1\t5\nqb\tb\t1\t0\nqc\tc\t1\t.1\nqd\td\t0\t7\n')
+  artifact.forget()
+  made, again = split_of(tmp_path, data)
+  read = lambda split: (made.folder / 'qrels' / f'{split}.tsv').read_text()
+  assert read('train') == (
+      'query-id\tcorpus-id\tscore\tweight\n'
+      'qa\ta#1\t1\t5.0\nqb\tb#1\t1\t0.0\nqc\tc#1\t1\t0.1\nqd\td#1\t0\t1.0\n')
+  assert read('test') == (
+      'query-id\tcorpus-id\tscore\nqa\ta#1\t2\nqa\tb#1\t0\n')
+  assert trained_on(again) == trained_on(data) == [
+      ('a', 5), ('c', np.float32(.1))]
+  # What was cut by a version that dropped them is cut again.
+  assert 'weighted' not in plain['settings']
+  assert made.identity['settings']['weighted'] == ['train']
+
+
+def test_the_first_positive_is_trained_on_and_answers_are_left_out(
+    tmp_path, caplog):
+  """As DPR has them; BEIR has no place for queries with answers alone."""
+  folder = tmp_path / 'dpr'
+  folder.mkdir()
+  (folder / 'psgs.tsv').write_text(
+      'id\ttext\ttitle\n1\tone two\tA\n2\tthree four\tB\n')
+  (folder / 'nq-test.qa.csv').write_text("who\t['w1']\nwhat\t['w2']\n")
+  training = folder / 'biencoder-nq-train.json'
+  training.write_text(json.dumps([{
+      'question': 'q?', 'answers': ['one'],
+      'positive_ctxs': [{'passage_id': '1'}, {'passage_id': '2'}],
+      'hard_negative_ctxs': []}]))
+  data = corpora.data_of(tmp_path, f'dpr:{folder}')
+  with caplog.at_level(logging.WARNING):
+    made, again = split_of(tmp_path, data)
+  assert [one for one in caplog.messages if 'answers alone' in one] == [
+      f'{made.folder}: a BEIR folder has no place for queries that have answers '
+      'alone; they are left out: 2 of test-qa']
+  assert [one.name for one in (made.folder / 'qrels').iterdir()] == [
+      'train.tsv']
+  assert trained_on(again) == trained_on(data) == [('q?', 1)]
+  prepared = again.load().prepared
+  assert prepared.judgements('train').grades.tolist() == [1, 1]  # Both known.
+  training.unlink()
+  artifact.forget()
+  made, again = split_of(tmp_path, data)  # Nothing is judged.
+  assert not (made.folder / 'queries.jsonl').exists()
+  assert again.load().prepared.splits == ()
 
 
 def test_what_chooses_the_nearest_counts(tmp_path):
