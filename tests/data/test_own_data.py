@@ -120,6 +120,31 @@ def test_splits_and_grades_of_columns(tmp_path):
                              ('b', '', 'x'): 1}
 
 
+@pytest.mark.parametrize('name', ['train ', ' \ttrain', '  '])
+def test_blanks_around_a_split_are_no_part_of_it(tmp_path, name):
+  path = write(tmp_path / 'faq.jsonl', [
+      {'question': 'a', 'text': 'x', 'split': 'train'},
+      {'question': 'b', 'text': 'y', 'split': name}], 'jsonl')
+  prepared = prepare(f'jsonl:{path}', tmp_path / 'out')
+  assert prepared.splits == ('train',)
+  assert len(prepared.judgements('train').queries) == 2
+
+
+@pytest.mark.parametrize('name', ['train/a', '../train', 'a\0b', '\ud800',
+                                  'ü' * 101])
+def test_a_split_that_can_name_no_file(tmp_path, name):
+  path = write(tmp_path / 'faq.jsonl', [
+      {'question': 'a', 'text': 'x', 'split': 'train'},
+      {'question': 'b', 'text': 'y', 'split': name}], 'jsonl')
+  with pytest.raises(errors.UserError, match=(
+      'faq.jsonl:2: column "split" holds .*, which can\'t be part of the '
+      'name of a file')):
+    prepare(f'jsonl:{path}', tmp_path / 'out')
+  prepared = prepare(f'jsonl:{path}', tmp_path / 'out', skip=True)
+  assert prepared.manifest['counts']['skipped'] == {'broken_record': 1}
+  assert prepared.splits == ('train',)
+
+
 @pytest.fixture
 def folder(tmp_path):
   """Documents in files, one below another."""

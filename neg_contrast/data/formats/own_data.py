@@ -40,6 +40,7 @@ _COLUMNS: Mapping[str, tuple[str, ...]] = {
 """What a column holds -> names that it is known by, the option's own first."""
 
 _TEST_SHARE = 0.2
+_SPLIT_BYTES = 200  # Of the 255 of a file's name.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -189,9 +190,10 @@ class OwnData:
       _passage(row, self._columns, where)
     self._grade(row)
     _weight(row, self._columns)
+    name = files.content_id(question)
+    self._split_of(name, row)
     value = row.get(self._columns.get('answer', ''))
     answers = value if isinstance(value, list) else [value] if value else []
-    name = files.content_id(question)
     return records.Query(
         name, question, tuple(pairs.as_texts(answers, 'answer')), where
     )
@@ -211,7 +213,7 @@ class OwnData:
 
   def _split_of(self, name: str, row: dict[str, Any]) -> str:
     if 'split' in self._columns:
-      return str(row.get(self._columns['split']) or 'train')
+      return _split(row, self._columns['split'])
     is_apart = files.place_of_id(name) < self._options.test
     return 'test' if is_apart else 'train'
 
@@ -351,6 +353,21 @@ def _weight(row: dict[str, Any], columns: Mapping[str, str]) -> float:
     raise pairs.Unusable(f'column "{columns["weight"]}" holds {value!r:.40}, '
                          'not a number')
   return weight
+
+
+def _split(row: dict[str, Any], column: str) -> str:
+  """What the column says, without blanks around it; `train` if nothing.
+
+  Raises:
+    Unusable: no file can have it in its name.
+  """
+  value = row.get(column)
+  name = str(value or '').strip() or 'train'
+  if ('/' in name or not name.isprintable()
+      or len(name.encode()) > _SPLIT_BYTES):
+    raise pairs.Unusable(f'column "{column}" holds {value!r:.40}, which can\'t '
+                         'be part of the name of a file')
+  return name
 
 
 def _document(row: dict[str, Any], column: str) -> str:
