@@ -63,7 +63,10 @@ def prepare(
         _update_folder(spec, source, invalid, folder, known)
   except PermissionError as e:
     raise errors.UserError(f'{spec}: {e.filename}: {e.strerror}') from None
-  return prepared_lib.Prepared(folder)
+  prepared = prepared_lib.Prepared(folder)
+  # It may have been prepared by a relative path, from another folder.
+  prepared.manifest['spec'] = spec
+  return prepared
 
 
 def _update_folder(spec, source, invalid, folder, known) -> None:

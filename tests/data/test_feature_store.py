@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -91,6 +92,27 @@ def test_a_source_in_a_bucket_has_features(write, tmp_path, monkeypatch):
     assert feature_store.contents_of(far(PASSAGES), prices) == before
     prepared = far([{**row, 'price': 9} for row in PASSAGES])
     assert feature_store.contents_of(prepared, prices) != before
+
+
+def test_a_source_prepared_by_a_relative_path(write, tmp_path, monkeypatch):
+  """It is read by the path that it has now; another one may lie at the old."""
+  write()
+  shutil.rmtree(tmp_path / 'prepared')
+  monkeypatch.chdir(tmp_path)
+  first = preparation.prepare('beir:data', tmp_path / 'prepared', False)
+  elsewhere = tmp_path / 'elsewhere'
+  shutil.copytree(tmp_path / 'data', elsewhere / 'data')
+  with gzip.open(elsewhere / 'data' / 'corpus.jsonl.gz', 'wt') as f:
+    f.write(lines_of([{**row, 'price': 9} for row in PASSAGES]))
+  monkeypatch.chdir(elsewhere)
+  spec = f'beir:{tmp_path / "data"}'
+  again = preparation.prepare(spec, tmp_path / 'prepared', False)
+  assert again.folder == first.folder
+  assert again.fingerprint == first.fingerprint
+  prices = kept(again, 'passage', 'price:numeric')
+  assert prices.values[:, 1].tolist() == [3, 1.5, -2]
+  with pytest.raises(errors.UserError, match=f'{spec}: no split "dev"'):
+    again.judgements('dev')
 
 
 @pytest.mark.parametrize('name', ['values.npy', 'vocabulary.json'])
