@@ -82,9 +82,12 @@ delete() {  # With the TPU that belongs to it.
 }
 
 install() {  # No host can be asked to know a repository: they get a bundle.
-  local bundle
+  # A commit that no branch or tag leads to, as origin/feature, needs a ref.
+  local bundle ref=refs/tpu/$name
   bundle=$(git rev-parse --git-dir)/$name.bundle
-  call git bundle create --quiet "$bundle" HEAD --branches --tags &&
+  call git update-ref "$ref" "$commit" &&
+    call git bundle create --quiet "$bundle" HEAD "$ref" --branches --tags &&
+    call git update-ref -d "$ref" &&
     tpus tpu-vm scp "$bundle" "$name:neg_contrast.bundle" --worker=all &&
     call rm "$bundle" &&
     on all "git init --quiet neg_contrast && cd neg_contrast &&\

@@ -203,6 +203,25 @@ def test_one_run_at_a_time(fake):
   assert len(lines_of(fake / 'runs.jsonl')) == 2
 
 
+def test_a_revision_that_no_branch_leads_to(fake):
+  """A branch of a remote; the hosts get it, and nothing stays behind here."""
+  git = lambda *words, folder='code': subprocess.run(
+      ['git', '-c', 'user.name=a', '-c', 'user.email=a@b', *words],
+      cwd=fake / folder, check=True, capture_output=True, text=True
+  ).stdout.strip()
+  git('commit', '--quiet', '--allow-empty', '--message=feature')
+  feature = git('rev-parse', 'HEAD')
+  git('update-ref', 'refs/remotes/origin/feature', 'HEAD')
+  git('reset', '--quiet', '--hard', 'HEAD~1')
+  refs = git('show-ref')
+  result = tpu(fake, 'install', '--revision=origin/feature')
+  assert result.returncode == 0, result.stderr
+  for host in range(2):
+    assert git('rev-parse', 'HEAD', folder=f'host-{host}/neg_contrast') == (
+        feature)
+  assert git('show-ref') == refs
+
+
 def test_commands_in_the_folder_of_the_code(fake):
   tpu(fake, 'install')
   result = tpu(fake, 'ssh', '--worker=1', flags=['bash', '-c', 'pwd; echo "$0"',
@@ -257,9 +276,9 @@ def test_commands_of_the_guide(fake):
                 *shlex.split(commands[0][1])).stdout
   shown = re.findall('^    ((?:gcloud compute tpus|git |rm |#).*)', guide,
                      re.MULTILINE)
-  assert len(shown) == 11
+  assert len(shown) == 13
   for line in shown:
-    begin, _, end = line.partition(' ... ')
+    begin, _, end = line.partition(' ...')
     assert begin in printed and end in printed
 
 
