@@ -36,7 +36,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
 from neg_contrast import errors
 from neg_contrast.artifacts import folders
 from neg_contrast.data import records
-from neg_contrast.data.formats import beir
+from neg_contrast.data.formats import beir, files, line_blocks
 
 _PASSAGE, _QUERY = 128, 24
 """Tokens."""
@@ -116,20 +116,25 @@ def _write(args: argparse.Namespace) -> None:
     print(f'{start + len(rows)}/{len(order)}  {queries[0]}', flush=True)
   with folders.writing(args.out, {'written': len(written)}) as scratch:
     (scratch / 'qrels').mkdir()
-    (scratch / 'corpus.jsonl').symlink_to(
-        (args.folder / 'corpus.jsonl').resolve())
-    lines = [json.dumps({'_id': f'written-{number}', 'text': query})
-             for number, (_, query) in enumerate(written)]
+    _link(args.folder / 'corpus.jsonl', scratch)
+    queries = files.plain_or_gzip(args.folder / 'queries.jsonl')
+    lines = [line for _, line in line_blocks.numbered_lines(queries)]
+    lines += [json.dumps({'_id': f'written-{number}', 'text': query})
+              for number, (_, query) in enumerate(written)]
     (scratch / 'queries.jsonl').write_text(
-        (args.folder / 'queries.jsonl').read_text('utf-8').rstrip('\n') + '\n'
-        + ''.join(f'{line}\n' for line in lines), 'utf-8')
+        ''.join(f'{line}\n' for line in lines), 'utf-8')
     (scratch / 'qrels' / 'written.tsv').write_text(
         'query-id\tcorpus-id\tscore\n' + ''.join(
             f'written-{number}\t{passage}\t1\n'
             for number, (passage, _) in enumerate(written)), 'utf-8')
     for split in args.keep:
-      (scratch / 'qrels' / f'{split}.tsv').symlink_to(
-          (args.folder / 'qrels' / f'{split}.tsv').resolve())
+      _link(args.folder / 'qrels' / f'{split}.tsv', scratch / 'qrels')
+
+
+def _link(file: pathlib.Path, folder: pathlib.Path) -> None:
+  """Links a file, or where only that is there the gzipped one."""
+  file = files.plain_or_gzip(file)
+  (folder / file.name).symlink_to(file.resolve())
 
 
 def _ask(tokenizer: Any, model: Any, texts: list[str]) -> list[str]:

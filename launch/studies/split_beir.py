@@ -28,6 +28,7 @@ from neg_contrast import errors
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import examples
 from neg_contrast.data import prepared as prepared_lib
+from neg_contrast.data.formats import files
 from neg_contrast.settings import config as config_lib
 
 
@@ -70,9 +71,20 @@ def by_document(
 def by_query(
     judged: prepared_lib.Judgements, parts: dict[str, float]
 ) -> dict[str, prepared_lib.Judgements]:
-  """The judgements of so many random queries for each part."""
+  """The judgements of so many random queries for each part.
+
+  Raises:
+    UserError: a part is no whole number of queries, or there are too few.
+  """
+  sizes, given = list(parts.values()), len(judged.queries)
+  if not all(size >= 1 and size == int(size) for size in sizes) or (
+      sum(sizes) > given):
+    asked = ' '.join(f'{name}={size:g}' for name, size in parts.items())
+    raise errors.UserError(
+        f'--queries {asked}: parts are whole numbers from 1, and the split has '
+        f'{given} queries')
   order = np.random.default_rng(0).permutation(judged.queries)
-  ends = np.cumsum([int(count) for count in parts.values()])
+  ends = np.cumsum(np.array(sizes, int))
   return {
       name: judged.select(np.isin(judged.query_rows, rows))
       for name, rows in zip(parts, np.split(order[: ends[-1]], ends[:-1]),
@@ -127,8 +139,9 @@ def write(
   """Links corpus and queries, and writes the judgements of each part."""
   (out / 'qrels').mkdir(parents=True, exist_ok=True)
   for name in ('corpus.jsonl', 'queries.jsonl'):
-    if not (out / name).exists():
-      (out / name).symlink_to((folder / name).resolve())
+    file = files.plain_or_gzip(folder / name)
+    if not (out / file.name).exists():
+      (out / file.name).symlink_to(file.resolve())
   for split, part in parts.items():
     write_judgements(out / 'qrels' / f'{split}.tsv', prepared, part)
 

@@ -1,6 +1,7 @@
 """launch/studies: the scripts that divide and join data for studies."""
 
 import dataclasses
+import gzip
 import json
 import os
 import pathlib
@@ -75,6 +76,37 @@ def test_beir_folders_are_divided_and_joined(tmp_path):
       'parts-d11p3')
 
 
+def zip_file(path):
+  path.with_name(f'{path.name}.gz').write_bytes(gzip.compress(
+      path.read_bytes()))
+  path.unlink()
+
+
+def test_a_gzipped_corpus_is_linked(tmp_path):
+  data, parts = tmp_path / 'data', tmp_path / 'parts'
+  tiny.write_beir(data)
+  zip_file(data / 'corpus.jsonl')
+  run_script('split_beir', parts, data, '--split=train', '--queries', 'train=7')
+  source = beir.Beir(str(parts), records.InvalidRecords(skip=False))
+  assert len(list(source.passages())) == 48
+
+
+@pytest.mark.parametrize('parts', [
+    ('train=30', 'tune=6', 'spare=1'), ('train=0.5',), ('train=7', 'tune=0')])
+def test_too_few_queries_are_refused(tmp_path, monkeypatch, capsys, parts):
+  tiny.write_beir(tmp_path / 'data')
+  monkeypatch.setattr(sys, 'argv', [
+      '-', str(tmp_path / 'out'), str(tmp_path / 'data'), '--split=train',
+      '--queries', *parts])
+  with pytest.raises(SystemExit) as stop:
+    runpy.run_path(str(STUDIES / 'split_beir.py'), run_name='__main__')
+  said = capsys.readouterr().err.splitlines()
+  assert stop.value.code == 2 and said[-1] == (
+      f'error: --queries {" ".join(parts)}: parts are whole numbers from 1, and '
+      'the split has 36 queries')
+  assert not (tmp_path / 'out').exists()
+
+
 def test_a_language_model_writes_queries(tmp_path):
   data, model = tmp_path / 'data', tmp_path / 'model'
   tiny.write_beir(data)
@@ -86,11 +118,13 @@ def test_a_language_model_writes_queries(tmp_path):
       '--steps=30', '--batch=8', '--learning_rate=0.01')
   losses = [float(line.split()[-1]) for line in said.splitlines()]
   assert len(losses) == 30 and np.mean(losses[-5:]) < np.mean(losses[:5]) - 1
-  out = tmp_path / 'out'
+  out, tested = tmp_path / 'out', judged(data, 'test')
+  for name in ('corpus.jsonl', 'queries.jsonl', 'qrels/test.tsv'):
+    zip_file(data / name)
   run_script('language_model', 'write', out, tmp_path / 'writer', data,
              '--passages=20', '--keep', 'test')
-  assert judged(out, 'test') == judged(data, 'test')
   source = beir.Beir(out, records.InvalidRecords(skip=False))
+  assert {j.query_id for j in source.judgements('test')} == tested
   texts = {q.id: q.text for q in source.queries()}
   written = list(source.judgements('written'))
   assert 15 <= len({j.passage_id for j in written}) == len(written) <= 20
