@@ -117,8 +117,8 @@ def _write(args: argparse.Namespace) -> None:
   with folders.writing(args.out, {'written': len(written)}) as scratch:
     (scratch / 'qrels').mkdir()
     _link(args.folder / 'corpus.jsonl', scratch)
-    queries = files.plain_or_gzip(args.folder / 'queries.jsonl')
-    lines = [line for _, line in line_blocks.numbered_lines(queries)]
+    given = files.plain_or_gzip(args.folder / 'queries.jsonl')
+    lines = [line for _, line in line_blocks.numbered_lines(given)]
     lines += [json.dumps({'_id': f'written-{number}', 'text': query})
               for number, (_, query) in enumerate(written)]
     (scratch / 'queries.jsonl').write_text(

@@ -222,8 +222,8 @@ def test_the_first_positive_is_trained_on_and_answers_are_left_out(
   with caplog.at_level(logging.WARNING):
     made, again = split_of(tmp_path, data)
   assert [one for one in caplog.messages if 'answers alone' in one] == [
-      f'{made.folder}: a BEIR folder has no place for queries that have answers '
-      'alone; they are left out: 2 of test-qa']
+      f'{made.folder}: a BEIR folder has no place for queries that have '
+      'answers alone; they are left out: 2 of test-qa']
   assert [one.name for one in (made.folder / 'qrels').iterdir()] == [
       'train.tsv']
   assert trained_on(again) == trained_on(data) == [('q?', 1)]

@@ -102,8 +102,8 @@ def test_too_few_queries_are_refused(tmp_path, monkeypatch, capsys, parts):
     runpy.run_path(str(STUDIES / 'split_beir.py'), run_name='__main__')
   said = capsys.readouterr().err.splitlines()
   assert stop.value.code == 2 and said[-1] == (
-      f'error: --queries {" ".join(parts)}: parts are whole numbers from 1, and '
-      'the split has 36 queries')
+      f'error: --queries {" ".join(parts)}: parts are whole numbers from 1, '
+      'and the split has 36 queries')
   assert not (tmp_path / 'out').exists()
 
 
