@@ -2,6 +2,7 @@
 
 import importlib
 import sys
+from typing import NamedTuple
 
 import pytest
 
@@ -10,6 +11,7 @@ from neg_contrast.data import dataset, preparation, records, sources
 from neg_contrast.settings import config as config_lib
 
 ir_datasets = pytest.importorskip('ir_datasets')
+base = pytest.importorskip('ir_datasets.formats.base')
 
 
 @pytest.fixture
@@ -68,6 +70,68 @@ def test_it_is_read_again_when_a_file_changes(library):
   assert data.is_made()
   (library / 'test.qrels').write_text('q3 0 d2 1\n')
   assert not data.is_made()
+
+
+class _Document(NamedTuple):
+  doc_id: str
+  title: str
+  text: str
+
+  def default_text(self):
+    return f'{self.title} {self.text}'
+
+
+class _Page(NamedTuple):
+  doc_id: str
+  title: str
+  body: bytes
+
+  def default_text(self):
+    return self.body.decode()
+
+
+class _Documents(base.BaseDocs):
+  def __init__(self, *documents):
+    self._documents = documents
+
+  def docs_iter(self):
+    return iter(self._documents)
+
+  def docs_cls(self):
+    return type(self._documents[0])
+
+  def docs_path(self, force=True):
+    return __file__
+
+
+@pytest.mark.parametrize('document, passage', [
+    (_Document('d1', 'Only a title', ''), ('Only a title', '')),
+    (_Document('d1', 'T', 'text'), ('T', 'text')),
+    (_Page('d1', 'T', b'T of a page'), ('', 'T of a page')),
+])
+def test_documents_of_other_fields(library, document, passage):
+  train = ir_datasets.load('ours/train')
+  handlers = train.queries_handler(), train.qrels_handler()
+  ir_datasets.registry.register('fields', ir_datasets.Dataset(
+      _Documents(document), *handlers))
+  source = sources.open_source(
+      'ir_datasets:fields', records.InvalidRecords(True))
+  [found] = source.passages()
+  assert (found.title, found.text) == passage
+
+
+def test_queries_of_parts_with_equal_ids(library):
+  (library / 'test.tsv').write_text('q1\tthird?\n')
+  (library / 'test.qrels').write_text('q1 0 d3 1\n')
+  with pytest.raises(errors.UserError, match='query "q1" of test is another '
+                     'than that of train; read each part alone: '
+                     'ir_datasets:ours/PART'):
+    preparation.prepare('ir_datasets:ours', library / 'out', True)
+  prepared = preparation.prepare('ir_datasets:ours/test', library / 'out', True)
+  assert known(prepared, 'test') == {('third?', 'x'): 1}
+  (library / 'test.tsv').write_text('q1\tfirst\n')  # The same one again.
+  prepared = preparation.prepare('ir_datasets:ours', library / 'out', False)
+  assert known(prepared, 'test') == {('first', 'x'): 1}
 
 
 @pytest.mark.parametrize('name, said', [

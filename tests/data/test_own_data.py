@@ -120,6 +120,32 @@ def test_splits_and_grades_of_columns(tmp_path):
                              ('b', '', 'x'): 1}
 
 
+def test_keys_that_later_lines_have(tmp_path):
+  path = write(tmp_path / 'faq.jsonl', [
+      {'question': 'a', 'text': 'x'},
+      {'question': 'a', 'text': 'y', 'grade': 0},
+      {'question': 'b', 'text': 'z', 'title': 'T', 'weight': 5, 'split': 'dev',
+       'answer': 'w', 'grade': None}], 'jsonl')
+  prepared = prepare(f'jsonl:{path}', tmp_path / 'out')
+  assert known(prepared) == {('a', '', 'x'): 1, ('a', '', 'y'): 0,
+                             ('b', 'T', 'z'): 1}
+  assert set(prepared.splits) == {'dev', 'train'}
+  assert prepared.judgements('dev').weights.tolist() == [5]
+  assert [one.answers for one in prepared.queries] == [(), ('w',)]
+
+
+def test_empty_grades_and_weights_and_columns_that_are_none(tmp_path):
+  path = tmp_path / 'faq.csv'
+  path.write_text('question,text,label,weight\na,x,,\na,y,0, \nb,z,2,3\n')
+  assert known(prepare(f'csv:{path}?test=0', tmp_path / 'out')) == {
+      ('a', '', 'x'): 1, ('a', '', 'y'): 0, ('b', '', 'z'): 2}
+  path.write_text('question,text,label\na,x,greeting\n')
+  refused(f'csv:{path}', r'faq.csv:2: column "label" holds .greeting., not a '
+          r'whole number; \?grade= reads none', tmp_path / 'out')
+  assert known(prepare(f'csv:{path}?grade=', tmp_path / 'out')) == {
+      ('a', '', 'x'): 1}
+
+
 @pytest.fixture
 def folder(tmp_path):
   """Documents in files, one below another."""

@@ -46,10 +46,12 @@ class Pairs(abc.ABC):
   """A source of items; a corpus file, if there is one, holds the passages.
 
   A question without positives is left out, unless it names its split. A passage
-  that is a positive of an item is not its negative too.
+  that is a positive of a question in any of its items is not its negative too.
   """
 
   only_first_trains = False
+  has_numbers = False
+  """Whether questions are called by their number: then each has one item."""
 
   def __init__(
       self,
@@ -89,6 +91,7 @@ class Pairs(abc.ABC):
 
   def judgements(self, split: str) -> Iterator[records.Judgement]:
     """Positives with grade 1, negatives with grade 0."""
+    right = set() if self.has_numbers else self._positives(split)
     for item in self._items(files.unheard(), split):
       if not item.positives:
         continue
@@ -96,10 +99,16 @@ class Pairs(abc.ABC):
       for number, passage in enumerate(item.positives):
         yield records.Judgement(name, passage, 1, where,
                                 not (number and self.only_first_trains))
-      positives = set(item.positives)
+      own = set(item.positives)
       for passage in item.negatives:
-        if passage not in positives:
+        if passage not in own and hash((name, passage)) not in right:
           yield records.Judgement(name, passage, 0, where)
+
+  def _positives(self, split: str) -> set[int]:
+    """Hashes of (question, positive); of a million they take 60 MB."""
+    return {hash((item.query.id, passage))
+            for item in self._items(files.unheard(), split)
+            for passage in item.positives}
 
   def _items(
       self, invalid: records.InvalidRecords, split: str = ''
