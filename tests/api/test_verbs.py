@@ -170,6 +170,8 @@ def test_batch_search_is_search_one_by_one(trained):
   assert retriever.find_each([], 3) == []
   with pytest.raises(TypeError, match="expected: \\['word1'\\]"):
     retriever.find_each('word1')
+  with pytest.raises(TypeError):
+    retriever.find_each({'q1': 'word1'})
   with pytest.raises(ValueError, match='the query is blank'):
     retriever.find_each(['word1', ' '])
   with pytest.raises(ValueError, match='depth is 0'):
