@@ -291,7 +291,9 @@ def _parse_flags(argv: Sequence[str]) -> list[str]:
     while cause.args and isinstance(cause.args[0], Exception):
       cause = cause.args[0]  # The text of the outer is the repr of this.
     message = cause.args[0] if isinstance(cause, KeyError) else cause
-    raise errors.UserError(f'config: {message}') from None
+    said = unknown_keys.say_plainly(str(message), known)
+    raise errors.UserError(
+        said if said != str(message) else f'config: {message}') from None
 
 
 def _check_config_file(arguments: Sequence[str]) -> None:
