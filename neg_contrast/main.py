@@ -6,6 +6,7 @@ command goes on where an interrupted one stopped. On several hosts it is started
 once on each.
 """
 
+import copy
 import errno
 import functools
 import logging as standard_logging
@@ -40,6 +41,7 @@ from neg_contrast.jobs.common import (
 from neg_contrast.settings import config as config_lib
 from neg_contrast.settings import config_files, rooted, unknown_keys
 
+_OURS = str(pathlib.Path(__file__).parent)
 _CONFIG = config_flags.DEFINE_config_file(
     'config', None,
     'Config file or name of one that comes with the package, with an argument '
@@ -225,9 +227,15 @@ class _Once:
 
 
 class _Lines(standard_logging.Formatter):
-  """Time and message, of bounded length; warnings stand out."""
+  """Time and message, of bounded length; warnings stand out.
+
+  A library that logs a traceback raises it as well, in the thread that waits.
+  """
 
   def format(self, record: standard_logging.LogRecord) -> str:
+    if record.exc_info and not record.pathname.startswith(_OURS):
+      record = copy.copy(record)
+      record.exc_info = record.exc_text = None
     time = self.formatTime(record, '%H:%M:%S')
     text = terminal.clean(terminal.bounded(super().format(record)))
     if record.levelno >= standard_logging.WARNING:
@@ -241,10 +249,9 @@ def _log_plainly(stream: Any) -> None:
   handler.python_handler.stream = stream
   handler.setFormatter(_Lines('%(message)s'))
   logging.set_verbosity(logging.INFO)
-  ours = str(pathlib.Path(__file__).parent)
   handler.addFilter(  # Libraries speak up when something is wrong.
       lambda record: record.levelno >= standard_logging.WARNING
-      or record.pathname.startswith(ours)
+      or record.pathname.startswith(_OURS)
   )
   handler.addFilter(  # Of an interruption `_run` says all.
       lambda record: not (record.exc_info and isinstance(

@@ -56,7 +56,7 @@ def of_training(sizes: Sizes) -> list[str]:
     found.append(
         f'optim.warmup_steps={sizes.warmup_steps} of {sizes.steps:,} steps: '
         'the learning rate rises for most of the training. A tenth is usual: '
-        f'{sizes.steps // 10}'
+        f'{max(1, sizes.steps // 10)}'
     )
   few = sizes.tune_queries
   if few is not None and few < FEW_TUNE:

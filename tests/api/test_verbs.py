@@ -178,6 +178,22 @@ def test_batch_search_is_search_one_by_one(trained):
     trained.search(['word1'], 0)
 
 
+def test_objects_of_iterators(root, trained):
+  queries, passages, judgements = small_data.objects()
+  again = api.train(
+      ({'id': name, 'text': text} for name, text in queries.items()), passages,
+      judgements, workdir=trained.workdir, **small_data.settings(root))
+  assert again.source == trained.source
+
+
+def test_negatives_alone_are_nothing_to_evaluate_by(trained):
+  queries, passages, _ = small_data.objects()
+  judged = {next(iter(queries)): {next(iter(passages)): 0}}
+  with pytest.raises(errors.UserError, match='all grades of the split "test" '
+                     'are 0 or less'):
+    api.evaluate(trained, queries, passages, judged)
+
+
 def test_search_in_objects(root, trained):
   _, passages, _ = small_data.objects()
   found = api.search(['word1 word2'], trained, passages, depth=3,
