@@ -6,6 +6,7 @@ command goes on where an interrupted one stopped. On several hosts it is started
 once on each.
 """
 
+import _thread
 import copy
 import errno
 import functools
@@ -15,6 +16,7 @@ import pathlib
 import re
 import signal
 import sys
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -313,7 +315,16 @@ def _check_config_file(arguments: Sequence[str]) -> None:
         config_files.check(pathlib.Path(path), argument if colon else None)
 
 
+def _interrupt_again(unraisable: Any) -> None:
+  """Who asks while a callback runs, which can't raise, is heard after it."""
+  if isinstance(unraisable.exc_value, KeyboardInterrupt):
+    threading.Timer(0.05, _thread.interrupt_main).start()
+  else:
+    sys.__unraisablehook__(unraisable)
+
+
 def _run() -> None:
+  sys.unraisablehook = _interrupt_again
   try:
     with terminal.screens():
       _run_on_screens()

@@ -59,6 +59,17 @@ def test_a_traceback_that_a_library_logs_is_a_line():
     assert ('Traceback' in str(said)) == is_whole
 
 
+def test_an_interruption_in_a_callback_is_heard_after_it(monkeypatch):
+  class Interrupted:
+    def __del__(self):
+      raise KeyboardInterrupt
+
+  monkeypatch.setattr(sys, 'unraisablehook', main._interrupt_again)
+  with pytest.raises(KeyboardInterrupt):
+    Interrupted()
+    time.sleep(30)
+
+
 def in_terminal(code, **env):
   """Everything that a terminal of 80 columns receives."""
   pid, master = pty.fork()
