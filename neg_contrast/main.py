@@ -6,6 +6,8 @@ command goes on where an interrupted one stopped. On several hosts it is started
 once on each.
 """
 
+import _thread
+import copy
 import errno
 import functools
 import logging as standard_logging
@@ -14,6 +16,7 @@ import pathlib
 import re
 import signal
 import sys
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -40,6 +43,7 @@ from neg_contrast.jobs.common import (
 from neg_contrast.settings import config as config_lib
 from neg_contrast.settings import config_files, rooted, unknown_keys
 
+_OURS = str(pathlib.Path(__file__).parent)
 _CONFIG = config_flags.DEFINE_config_file(
     'config', None,
     'Config file or name of one that comes with the package, with an argument '
@@ -225,9 +229,15 @@ class _Once:
 
 
 class _Lines(standard_logging.Formatter):
-  """Time and message, of bounded length; warnings stand out."""
+  """Time and message, of bounded length; warnings stand out.
+
+  A library that logs a traceback raises it as well, in the thread that waits.
+  """
 
   def format(self, record: standard_logging.LogRecord) -> str:
+    if record.exc_info and not record.pathname.startswith(_OURS):
+      record = copy.copy(record)
+      record.exc_info = record.exc_text = None
     time = self.formatTime(record, '%H:%M:%S')
     text = terminal.clean(terminal.bounded(super().format(record)))
     if record.levelno >= standard_logging.WARNING:
@@ -241,10 +251,9 @@ def _log_plainly(stream: Any) -> None:
   handler.python_handler.stream = stream
   handler.setFormatter(_Lines('%(message)s'))
   logging.set_verbosity(logging.INFO)
-  ours = str(pathlib.Path(__file__).parent)
   handler.addFilter(  # Libraries speak up when something is wrong.
       lambda record: record.levelno >= standard_logging.WARNING
-      or record.pathname.startswith(ours)
+      or record.pathname.startswith(_OURS)
   )
   handler.addFilter(  # Of an interruption `_run` says all.
       lambda record: not (record.exc_info and isinstance(
@@ -291,7 +300,9 @@ def _parse_flags(argv: Sequence[str]) -> list[str]:
     while cause.args and isinstance(cause.args[0], Exception):
       cause = cause.args[0]  # The text of the outer is the repr of this.
     message = cause.args[0] if isinstance(cause, KeyError) else cause
-    raise errors.UserError(f'config: {message}') from None
+    said = unknown_keys.say_plainly(str(message), known)
+    raise errors.UserError(
+        said if said != str(message) else f'config: {message}') from None
 
 
 def _check_config_file(arguments: Sequence[str]) -> None:
@@ -304,7 +315,16 @@ def _check_config_file(arguments: Sequence[str]) -> None:
         config_files.check(pathlib.Path(path), argument if colon else None)
 
 
+def _interrupt_again(unraisable: Any) -> None:
+  """Who asks while a callback runs, which can't raise, is heard after it."""
+  if isinstance(unraisable.exc_value, KeyboardInterrupt):
+    threading.Timer(0.05, _thread.interrupt_main).start()
+  else:
+    sys.__unraisablehook__(unraisable)
+
+
 def _run() -> None:
+  sys.unraisablehook = _interrupt_again
   try:
     with terminal.screens():
       _run_on_screens()

@@ -1,6 +1,7 @@
 """What reaches a terminal, and what a pipe gets instead."""
 
 import io
+import logging
 import os
 import pty
 import re
@@ -12,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from neg_contrast import errors, progress, terminal
+from neg_contrast import errors, main, progress, terminal
 from neg_contrast.data import records
 from neg_contrast.jobs.common import shown_hits
 from neg_contrast.retrieval import finding
@@ -42,6 +43,31 @@ def go(argv):
 with terminal.screens():
   main.app.run(go, argv=['x'])
 '''
+
+
+def test_a_traceback_that_a_library_logs_is_a_line():
+  try:
+    raise ValueError('no space')
+  except ValueError:
+    told = sys.exc_info()
+  lines = main._Lines('%(message)s')
+  for path, is_whole in (('/x/orbax/future.py', False), (main.__file__, True)):
+    record = logging.LogRecord('absl', logging.ERROR, path, 1, 'failed', (),
+                               told)
+    said = lines.format(record).splitlines()
+    assert 'failed' in said[0] and (len(said) > 1) == is_whole
+    assert ('Traceback' in str(said)) == is_whole
+
+
+def test_an_interruption_in_a_callback_is_heard_after_it(monkeypatch):
+  class Interrupted:
+    def __del__(self):
+      raise KeyboardInterrupt
+
+  monkeypatch.setattr(sys, 'unraisablehook', main._interrupt_again)
+  with pytest.raises(KeyboardInterrupt):
+    Interrupted()
+    time.sleep(30)
 
 
 def in_terminal(code, **env):

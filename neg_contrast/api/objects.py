@@ -83,6 +83,11 @@ def _write(folder: pathlib.Path, texts: Mapping[str, list[str]]) -> None:
         f.writelines(lines)
 
 
+def held(given: Any) -> Any:
+  """Objects that can be read twice: what an iterator gives, as a list."""
+  return list(given) if isinstance(given, Iterator) else given
+
+
 def set_apart(
     queries: Any, judgements: Any, share: float
 ) -> tuple[Mapping[str, Any], Mapping[str, Any]]:

@@ -63,6 +63,7 @@ def train(
   Raises:
     UserError: an object is not understood, or a setting is wrong.
   """
+  queries = objects.held(queries)
   if isinstance(test, (int, float)):
     judgements, test = objects.set_apart(queries, judgements, test)
   splits = {'train': judgements, 'test': test}
@@ -112,6 +113,7 @@ def mine(
   Raises:
     UserError: as `train`.
   """
+  queries, judgements = objects.held(queries), objects.held(judgements)
   splits = {'train': judgements}
   if test:
     splits = dict(zip(('train', 'test'),

@@ -16,8 +16,16 @@ from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import peek as peek_lib
 from neg_contrast.data import sources, thin_data
 from neg_contrast.evaluation import evaluations, judged
-from neg_contrast.models import by_name, given, glance, hub
+from neg_contrast.models import (
+  by_name,
+  dual_encoder,
+  given,
+  glance,
+  hub,
+  loading,
+)
 from neg_contrast.training import (
+  encoder_run,
   run_artifacts,
   run_record,
   run_settings,
@@ -185,6 +193,9 @@ class _Look:
           run_record.RunRecord(run.workdir).check_settings, run.settings()
       ))
     self._tried(run, functools.partial(_check_mesh, run.config))
+    seen = self._glances.get(cast(given.Checkpoint, run.start))
+    if seen is not None and isinstance(seen.shape, dual_encoder.EncoderSpec):
+      self._tried(run, functools.partial(_check_shape, run.config, seen.shape))
 
   def _look_at_sizes(self, run: run_artifacts.Run) -> None:
     """Whether there is enough data, and how much of it is cut."""
@@ -202,6 +213,7 @@ class _Look:
         run_settings.total_steps(run.config, count),
         tune.queries.number if tune else None,
         run.config.evaluation.may_stop_early,
+        run.config.optim.warmup_steps,
     ))
     if seen is not None and seen.tokenizer is not None:
       lengths = plan_costs.lengths_of(found, seen)
@@ -258,3 +270,16 @@ def _check_mesh(config: run_settings.RunSettings) -> None:
     UserError: names the key.
   """
   sharded_step.check(config, sharding.make_mesh(config.mesh))
+
+
+def _check_shape(
+    config: run_settings.RunSettings, spec: dual_encoder.EncoderSpec
+) -> None:
+  """Refuses widths and adapters that a model of a shape has not.
+
+  Raises:
+    UserError: names the key.
+  """
+  encoder_run.matryoshka_dims(config.loss, spec)
+  if config.model.lora_rank:
+    run_settings.adapters_of(config, {'encoder': loading.shape_of(spec)})

@@ -10,6 +10,7 @@ from typing import Any
 
 from neg_contrast import progress
 from neg_contrast.artifacts import artifact, places
+from neg_contrast.artifacts import checkpoints as checkpoints_lib
 from neg_contrast.benchmarks import device_speed, expense
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import peek as peek_lib
@@ -212,9 +213,20 @@ def _logged_seconds(needed) -> tuple[float, str] | None:
     return None
   last = list(itertools.islice(reversed(steps), 50))
   each = statistics_lib.median(one['step_seconds'] for one in last)
-  left = record.read()['total_steps'] - steps[-1]['step']
+  done = min(steps[-1]['step'], _saved_step(runs[0].workdir))
+  left = record.read()['total_steps'] - done
   return left * each, (f'the log of {runs[0].workdir}: {each:.2g} s a step, '
-                       f'{steps[-1]["step"]:,} steps done')
+                       f'{done:,} steps done')
+
+
+def _saved_step(workdir: pathlib.Path) -> int:
+  """The step that a training goes on from."""
+  if not (workdir / checkpoints_lib.FOLDER).exists():
+    return 0
+  checkpoints = checkpoints_lib.Checkpoints(workdir)
+  step = checkpoints.latest_step()
+  checkpoints.close()
+  return step or 0
 
 
 def _hidden(shape: Any) -> int:

@@ -290,16 +290,19 @@ def split_by_document(
   of_query = np.full(len(prepared.queries), np.iinfo(np.int64).min)
   of_query[queries] = documents[judgements.passage_rows[positive][first]]
   names, first_rows = np.unique(documents, return_index=True)
+  count = len(np.unique(of_query[queries]))
   ids = prepared.passage_ids
   chosen = [name for name, row in zip(names, first_rows, strict=True)
             if _fraction(ids[row]) < fraction]
   is_tune = np.isin(of_query[judgements.query_rows], chosen)
   parts = judgements.select(~is_tune), judgements.select(is_tune)
-  if not all((part.grades > 0).any() for part in parts):
+  has_some = [bool((part.grades > 0).any()) for part in parts]
+  if not all(has_some):
     raise errors.UserError(
-        f'{errors.key("data.tune_fraction")}={fraction}: of {len(names)} '
-        f'documents it leaves {len(chosen)} for tuning, and training or tuning '
-        f'would be empty. Change it, or name a {errors.key("data.tune_split")}'
+        f'{errors.key("data.tune_fraction")}={fraction}: of {count} documents '
+        f'with positives it leaves {count * has_some[1]} for tuning, '
+        'and training or tuning would be empty. Change it, or name a '
+        + errors.key('data.tune_split')
     )
   return parts
 

@@ -21,6 +21,7 @@ class Sizes:
     steps: of the training.
     tune_queries: that it is tuned and stopped by; None: it is not.
     is_stopped: whether it may stop early by them.
+    warmup_steps: of the learning rate.
   """
 
   examples: int
@@ -28,6 +29,7 @@ class Sizes:
   steps: int
   tune_queries: int | None = None
   is_stopped: bool = False
+  warmup_steps: int = 0
 
 
 def of_training(sizes: Sizes) -> list[str]:
@@ -49,6 +51,12 @@ def of_training(sizes: Sizes) -> list[str]:
         f'{sizes.steps:,} steps pass {passes:.0f} times over '
         f'{sizes.examples:,} examples: it learns them by heart. 1 to 10 passes '
         f'are usual (optim.epochs, optim.steps){stop}'
+    )
+  if 2 * sizes.warmup_steps > sizes.steps:
+    found.append(
+        f'optim.warmup_steps={sizes.warmup_steps} of {sizes.steps:,} steps: '
+        'the learning rate rises for most of the training. A tenth is usual: '
+        f'{max(1, sizes.steps // 10)}'
     )
   few = sizes.tune_queries
   if few is not None and few < FEW_TUNE:

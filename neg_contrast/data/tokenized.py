@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import itertools
 import pathlib
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -311,7 +312,17 @@ def tokenize_in_memory(
     prefix: str,
     title_end: str = '',
 ) -> TokenizedTexts:
-  """Tokenizes a few (title, text) pairs; other arguments as `tokenize`."""
+  """Tokenizes a few (title, text) pairs; other arguments as `tokenize`.
+
+  Raises:
+    ValueError: one holds half of a surrogate pair, as json can.
+  """
+  for text in itertools.chain.from_iterable(texts):
+    try:
+      text.encode()
+    except UnicodeEncodeError as e:
+      raise ValueError(
+          f'{text!a:.60} is no valid Unicode ({e.reason})') from None
   joined = _joined(tokenizer, prefix)
   titles, bodies = (
       zip(*(joined(*pair) for pair in texts), strict=True) if texts

@@ -5,6 +5,7 @@ import dataclasses
 import pathlib
 from typing import Any
 
+from neg_contrast import errors
 from neg_contrast.artifacts import artifact, folders
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import prepared as prepared_lib
@@ -45,11 +46,18 @@ class Judged:
     """Those of the split.
 
     Raises:
-      UserError: there is no such split; or tuning has seen its queries.
+      UserError: there is no such split; it has negatives alone; or tuning has
+        seen its queries.
     """
     dataset = self.dataset
-    return (dataset.apart(self.split) if self.is_apart
-            else dataset.prepared.judgements(self.split))
+    found = (dataset.apart(self.split) if self.is_apart
+             else dataset.prepared.judgements(self.split))
+    if len(found.grades) and not (found.grades > 0).any():
+      raise errors.UserError(
+          f'{dataset.prepared.manifest["spec"]}: all grades of the split '
+          f'"{self.split}" are 0 or less, known negatives; without positives '
+          'every metric is 0')
+    return found
 
   def open(self) -> rankings.Evaluation:
     """What ranks and scores them; raises as `judgements`."""

@@ -76,11 +76,10 @@ def find_each(
     depth: passages wanted of each.
 
   Raises:
-    TypeError: a single text is given.
+    TypeError: no list of texts is given.
     ValueError: a query is blank, or depth is not positive.
   """
-  if isinstance(queries, str):
-    raise TypeError(f'a list of queries is expected: [{queries!r:.40}]')
+  queries = vectors.listed(queries)
   if depth < 1:
     raise ValueError(f'depth is {depth}; it must be at least 1')
   texts = [vectors.text_of(query) for query in queries]

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from neg_contrast import scoring, sharding
-from neg_contrast.data import feature_store, records, tokenized
+from neg_contrast.data import feature_store, tokenized
 from neg_contrast.models import by_name as model_lib
 from neg_contrast.models import dual_encoder, loading
 from neg_contrast.retrieval import encoding, vectors
@@ -103,13 +103,13 @@ class TextEncoder(vectors.Encoder):
     are cut to the model's query length.
 
     Raises:
-      TypeError: a single text or (title, text) is given, not a list.
+      TypeError: no list of texts is given.
       UserError: a feature can't be used.
     """
-    _refuse_text(queries)
     return self.encode('query', self._tokenize('query', [
-        vectors.WithFeatures(one, {}) if isinstance(one, str) else one
-        for one in queries
+        one if isinstance(one, vectors.WithFeatures)
+        else vectors.WithFeatures(vectors.text_of(one), {})
+        for one in vectors.listed(queries)
     ]))
 
   def encode_passages(
@@ -118,12 +118,11 @@ class TextEncoder(vectors.Encoder):
     """`[passages, features] float32` embeddings of titles and texts.
 
     Raises:
-      TypeError: a single text or (title, text) is given, not a list.
+      TypeError: no list of passages is given.
       UserError: a feature can't be used.
     """
-    _refuse_text(passages)
     return self.encode('passage', self._tokenize('passage', list(
-        map(_with_features, passages)
+        map(vectors.passage_of, vectors.listed(passages))
     )))
 
   def encode(
@@ -190,18 +189,3 @@ class TextEncoder(vectors.Encoder):
     return jax.device_put(
         params, sharding.parameter_shardings(params, self._mesh)
     )
-
-
-def _refuse_text(texts: Any) -> None:
-  if isinstance(texts, (str, bytes, tuple)):  # (title, text) is one passage.
-    raise TypeError(f'a list of texts is expected: [{texts!r:.40}]')
-
-
-def _with_features(passage: vectors.PassageLike) -> vectors.WithFeatures:
-  if isinstance(passage, vectors.WithFeatures):
-    return passage
-  if isinstance(passage, str):
-    return vectors.WithFeatures(passage, {})
-  title, text = ((passage.title, passage.text) if isinstance(
-      passage, records.Passage) else passage)
-  return vectors.WithFeatures(text, {}, title)

@@ -8,7 +8,7 @@ they are there: `Embedder` with one model, `FusedVectors` with several.
 
 import abc
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import Any
 
 import jax.numpy as jnp
@@ -36,14 +36,16 @@ class WithFeatures:
   title: str = ''
 
 
-PassageLike = str | tuple[str, str] | records.Passage | WithFeatures
-"""A text, a (title, text), a passage of a corpus, or a text with features."""
+PassageLike = (
+    str | tuple[str, str] | Mapping[str, str] | records.Passage | WithFeatures)
+"""A text, a (title, text) or {'title': title, 'text': text}, a passage of a
+corpus, or a text with features."""
 QueryLike = str | WithFeatures
 """A text, by itself or with features."""
 
 
-def text_of(query: QueryLike) -> str:
-  """The words of a query.
+def text_of(query: Any) -> str:
+  """The words of a `QueryLike`.
 
   Raises:
     TypeError: it is something else.
@@ -54,6 +56,44 @@ def text_of(query: QueryLike) -> str:
     raise TypeError(f'a query is a text, not {type(query).__name__}: '
                     f'{query!r:.40}')
   return query
+
+
+def listed(texts: Any) -> list[Any]:
+  """Texts as a list.
+
+  Raises:
+    TypeError: they are a single text or (title, text), or have no order.
+  """
+  if isinstance(texts, Mapping):
+    raise TypeError('a list of texts is expected, not a dict: '
+                    'list(texts.values())')
+  # (title, text) is one passage.
+  if isinstance(texts, (str, bytes, tuple, Set)) or not isinstance(
+      texts, Iterable):
+    raise TypeError(f'a list of texts is expected: [{texts!r:.40}]')
+  return list(texts)
+
+
+def passage_of(passage: Any) -> WithFeatures:
+  """The title, text and features of a `PassageLike`.
+
+  Raises:
+    TypeError: it is something else.
+  """
+  match passage:
+    case WithFeatures():
+      return passage
+    case str(text):
+      return WithFeatures(text, {})
+    case records.Passage(title=str(title), text=str(text)):
+      return WithFeatures(text, {}, title)
+    case {'text': str(text), **more} if more.keys() <= {'title'}:
+      return WithFeatures(text, {}, more.get('title') or '')
+    case [str(title), str(text)]:
+      return WithFeatures(text, {}, title)
+  raise TypeError("a passage is a text, a (title, text) or {'title': title, "
+                  f"'text': text}}, not {type(passage).__name__}: "
+                  f'{passage!r:.40}')
 
 
 class Encoder(abc.ABC):

@@ -18,7 +18,7 @@ class OptimConfig(keys.Section):
     head_learning_rate: the peak for a reranker's layers above the transformer
       (score layer and pooler), in the place of `learning_rate`; 0: the same.
       A new score layer learns little in some hundred steps of 1e-5.
-    schedule: `constant`, or `linear` or `cosine` decay to 0 at the last step.
+    schedule: `constant`, or `linear` or `cosine` decay towards 0.
     warmup_steps: steps of linear rise from 0.
     weight_decay: rate of `adamw`; not applied to biases and norms.
     clip_norm: largest global gradient norm; 0: no clipping.

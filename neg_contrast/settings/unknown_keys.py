@@ -21,6 +21,12 @@ _NO_VALUE = tuple((re.compile(rf'(flag .*): {said}', re.DOTALL), remedy)
     (r'invalid literal for int\(\) .*', 'a whole number'),
     (r'could not convert string to float: .*', 'a number'),
 ))
+_SECTION = re.compile(
+    r"(flag --config\.([^=]+)=.*): Failed to parse '.*' as a ConfigDict: .*",
+    re.DOTALL)
+_LACKED = re.compile(
+    r'Override (\S+) can not be applied because field "(\w+)" is None, .*',
+    re.DOTALL)
 _INNER = re.compile(r'(?:(?:stage1|generator|cells\.[^.]+\.[^.]+)\.)*')
 
 
@@ -31,11 +37,13 @@ def hint(key: str, known: Iterable[str]) -> str:
     key: with its section, and with the configs that it lies in.
     known: keys that there are in its place, named alike.
   """
-  inner = _inner(key)
+  inner, known = _inner(key), [*known]
+  if inner and not any(name.startswith(inner) for name in known):
+    return f'; {_lack(inner[:-1])}'
   gone = _GONE.get(key[len(inner):])
   if gone:
     return f'; {gone}'
-  close = _nearest(key, [*known])
+  close = _nearest(key, known)
   return f'; did you mean {close[0]}?' if close not in ([], [key]) else ''
 
 
@@ -74,6 +82,14 @@ def say_plainly(message: str, known: Sequence[str]) -> str:
   for pattern, remedy in _NO_VALUE:
     if match := pattern.fullmatch(message):
       return f'{match[1]}: write {remedy}'
+  if match := _SECTION.fullmatch(message):
+    inside = next((name for name in known
+                   if name.startswith(f'{match[2]}.')), '')
+    return f'{match[1]}: ' + (
+        f'it holds keys, such as --config.{inside}=VALUE' if inside else
+        'it is a config, which the config file sets')
+  if match := _LACKED.fullmatch(message):
+    return f'config.{match[1]}: {_lack(match[2])}'
   match = _UNKNOWN.fullmatch(message)
   if match is None or '.' not in match[1]:
     return message
@@ -81,6 +97,13 @@ def say_plainly(message: str, known: Sequence[str]) -> str:
   alike = difflib.get_close_matches(key, known, 1)
   is_config = alike and difflib.get_close_matches(start, ['config'])
   return message + (f'; did you mean --config.{alike[0]}?' if is_config else '')
+
+
+def _lack(name: str) -> str:
+  """That a config holds no other one of a name."""
+  argument = '' if name.startswith('cells') else (
+      f', or an argument of its file, where it takes one: FILE:{name}=NAME')
+  return f'this config has no {name}; choose one that has{argument}'
 
 
 def _nearest(key: str, known: Sequence[str]) -> list[str]:

@@ -130,7 +130,7 @@ class Training(recipe.Recipe):
     for line in thin_data.of_training(thin_data.Sizes(
         ready.examples, self._config.data.batch_size, ready.total_steps,
         self._tune_queries if evaluation.eval_steps else None,
-        evaluation.may_stop_early,
+        evaluation.may_stop_early, self._config.optim.warmup_steps,
     )):
       logging.warning('%s', line)
     start = getattr(self._given.start, 'checkpoint', '')

@@ -170,10 +170,28 @@ def test_batch_search_is_search_one_by_one(trained):
   assert retriever.find_each([], 3) == []
   with pytest.raises(TypeError, match="expected: \\['word1'\\]"):
     retriever.find_each('word1')
+  with pytest.raises(TypeError):
+    retriever.find_each({'q1': 'word1'})
   with pytest.raises(ValueError, match='the query is blank'):
     retriever.find_each(['word1', ' '])
   with pytest.raises(ValueError, match='depth is 0'):
     trained.search(['word1'], 0)
+
+
+def test_objects_of_iterators(root, trained):
+  queries, passages, judgements = small_data.objects()
+  again = api.train(
+      ({'id': name, 'text': text} for name, text in queries.items()), passages,
+      judgements, workdir=trained.workdir, **small_data.settings(root))
+  assert again.source == trained.source
+
+
+def test_negatives_alone_are_nothing_to_evaluate_by(trained):
+  queries, passages, _ = small_data.objects()
+  judged = {next(iter(queries)): {next(iter(passages)): 0}}
+  with pytest.raises(errors.UserError, match='all grades of the split "test" '
+                     'are 0 or less'):
+    api.evaluate(trained, queries, passages, judged)
 
 
 def test_search_in_objects(root, trained):

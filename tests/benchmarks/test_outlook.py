@@ -8,7 +8,7 @@ import shutil
 import huggingface_hub
 import pytest
 
-from neg_contrast import errors, jobs
+from neg_contrast import errors, jobs, listeners
 from neg_contrast.artifacts import plan
 from neg_contrast.benchmarks import outlook
 from neg_contrast.data.formats import hf
@@ -280,17 +280,45 @@ def test_a_broken_tokenizer_of_a_generator_fails(config, tmp_path):
 
 
 def test_an_interrupted_training_is_reckoned_by_its_log(config, tmp_path):
-  tiny.train_only(tmp_path, tmp_path / 'run', optim__steps=4,
-                  negatives__sources=())
-  for folder in (tmp_path / 'run' / 'checkpoints').glob('[0-9]*'):
-    shutil.rmtree(folder)
-  log = tmp_path / 'run' / 'log.jsonl'
-  lines = log.read_text().splitlines(keepends=True)
-  log.write_text(''.join(lines[:2]))
+  def stop(step, record):
+    if step == 3:
+      raise KeyboardInterrupt
+
+  with pytest.raises(KeyboardInterrupt), listeners.listening(
+      listeners.Listener(on_step=stop)):
+    tiny.train_only(
+        tmp_path, tmp_path / 'run', optim__steps=4, negatives__sources=(),
+        checkpointing__save_steps=2)
   config.evaluation.eval_steps = 0
-  costs = look(config, tmp_path / 'run').costs
-  assert 'of training are left, by the log of' in costs[-1]
-  assert '2 steps done' in costs[-1]
+  config.checkpointing.save_steps = 2
+  for steps in (2, 0):  # It goes on from a checkpoint, and not from its log.
+    costs = look(config, tmp_path / 'run').costs
+    assert 'of training are left, by the log of' in costs[-1]
+    assert f' {steps} steps done' in costs[-1]
+    for folder in (tmp_path / 'run' / 'checkpoints').glob('[0-9]*'):
+      shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize('overrides, said', [
+    ({'model__lora_rank': 400}, r'config\.model\.lora_rank=400: is above 16'),
+    ({'model__lora_rank': 2, 'model__lora_targets': ('foo',)},
+     r"config\.model\.lora_targets=\('foo',\)"),
+    ({'loss__matryoshka': (8, 999)}, 'which is 16 and is always trained'),
+])
+def test_what_does_not_fit_the_model_is_a_problem(tmp_path, overrides, said):
+  config = tiny.make_config(tmp_path, optim__steps=4, negatives__sources=(),
+                            **overrides)
+  [problem] = look(config, tmp_path / 'run').problems
+  assert re.search(said, problem)
+
+
+def test_a_long_warm_up_is_told(config, tmp_path):
+  config.optim.steps = 20
+  for steps, is_told in ((10, False), (11, True)):
+    config.optim.warmup_steps = steps
+    notes = look(config, tmp_path / 'run').notes
+    assert any('optim.warmup_steps=11 of 20 steps' in note
+               for note in notes) == is_told
 
 
 def test_several_data_sets_are_counted_together(tmp_path):

@@ -131,8 +131,20 @@ def test_equal_texts_are_a_document_where_none_is_known(tmp_path):
 def test_an_empty_part_is_an_error(tmp_path, fraction):
   prepared = write_documents(tmp_path / 'one', range(30))
   with pytest.raises(errors.UserError, match=r'config\.data\.tune_fraction=.*'
-                     'of 30 documents it leaves (0|30) for tuning'):
+                     'of 30 documents with positives it leaves (0|30) for'):
     split_ids(prepared, fraction)
+
+
+def test_documents_that_no_query_asks_for_are_not_counted(tmp_path):
+  source = tmp_path / 'data'
+  corpora.write_beir(
+      source, {f'p{n}': f'text {n // 10}' for n in range(40)},
+      {f'q{n}': f'query {n}' for n in range(10)},
+      train={f'q{n}': {f'p{n}': 1, f'p{n + 20}': 0} for n in range(10)})
+  prepared = preparation.prepare(f'beir:{source}', tmp_path / 'out', False)
+  with pytest.raises(errors.UserError,
+                     match='of 1 documents with positives it leaves [01] for'):
+    split_ids(prepared, 0.5)
 
 
 def test_a_query_goes_with_its_first_positive(tmp_path):

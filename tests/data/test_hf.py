@@ -12,6 +12,7 @@ from neg_contrast import errors
 from neg_contrast.data import dataset, preparation, records, sources
 from neg_contrast.data.formats import hf
 from neg_contrast.settings import config as config_lib
+from tests import bucket
 from tests.api import hub_server
 
 
@@ -98,6 +99,75 @@ def test_three_tables(tmp_path, judged, columns):
   assert known(prepared) == {
       'train': {('one', 'a'): 1}, 'test': {('two', 'b'): 2, ('two', 'a'): 0}}
   assert prepared.passages[0].title == 'T'
+
+
+def test_grades_of_rows(tmp_path):
+  rows = [{'query': 'q', 'passage': text, 'label': label, 'score': -3.5}
+          for text, label in (('a', 1), ('b', 0), ('c', 2), ('a', 0),
+                              ('d', None))]
+  write(tmp_path / 'x/train.parquet', rows)
+  graded = {('q', 'a'): 1, ('q', 'b'): 0, ('q', 'c'): 2, ('q', 'd'): 1}
+  assert known(prepare(f'hf:{tmp_path / "x"}', tmp_path / 'out')) == {
+      'train': graded}
+  assert known(prepare(f'hf:{tmp_path / "x"}?grade=', tmp_path / 'out')) == {
+      'train': dict.fromkeys(graded, 1)}
+  with pytest.raises(errors.UserError, match='row 1: column "score" holds '
+                     r'-3.5, not a whole number; \?grade= reads none'):
+    prepare(f'hf:{tmp_path / "x"}?grade=score', tmp_path / 'out')
+
+
+def test_an_id_is_that_of_one_question(tmp_path):
+  write(tmp_path / 'x/train.parquet', [
+      {'id': 0, 'query': 'one', 'text': 'a'},
+      {'id': 0, 'query': 'one', 'text': 'b'},
+      {'id': 1, 'query': 'two', 'text': 'c'}])
+  write(tmp_path / 'x/test.parquet', [{'id': 1, 'query': 'three', 'text': 'd'}])
+  spec = f'hf:{tmp_path / "x"}'
+  with pytest.raises(errors.UserError, match='row 3: query id "1" was there '
+                     r'before, with another question; \?id=&query_id= reads'):
+    prepare(spec, tmp_path / 'out')
+  first = {('one', 'a'): 1, ('one', 'b'): 1}
+  prepared = prepare(spec, tmp_path / 'out', skip=True)
+  assert known(prepared) == {'train': first, 'test': {('three', 'd'): 1}}
+  assert prepared.query_ids.row_of('0') is not None
+  assert prepared.manifest['counts']['skipped'] == {'duplicate_id': 1}
+  assert known(prepare(f'{spec}?id=', tmp_path / 'out')) == {
+      'train': {**first, ('two', 'c'): 1}, 'test': {('three', 'd'): 1}}
+
+
+def test_files_may_have_other_columns(tmp_path):
+  write(tmp_path / 'x/dev.parquet', [{'query': 'q1', 'passage': 'a'}])
+  write(tmp_path / 'x/train.parquet', [
+      {'question': 'q2', 'passage': 'b', 'negative': 'c',
+       'hard_negative_1': 'd', 'answers': ['x']}])
+  prepared = prepare(f'hf:{tmp_path / "x"}', tmp_path / 'out')
+  assert known(prepared) == {
+      'dev': {('q1', 'a'): 1},
+      'train': {('q2', 'b'): 1, ('q2', 'c'): 0, ('q2', 'd'): 0}}
+  assert prepared.queries[1].answers == ('x',)
+
+
+def test_a_folder_in_a_bucket(pairs, tmp_path):
+  with bucket.running(tmp_path / 'cache'):
+    bucket.upload(pairs, f'{bucket.BUCKET}/nq')
+    prepared = prepare(f'hf:{bucket.BUCKET}/nq?text=answer', tmp_path / 'out')
+    assert known(prepared) == known(
+        prepare(f'hf:{pairs}?text=answer', tmp_path / 'out'))
+
+
+def test_tables_without_ids(tmp_path):
+  write(tmp_path / 'b/corpus/0.parquet', [
+      {'_id': None, 'text': 'a'}, {'_id': '0', 'text': 'b'}])
+  write(tmp_path / 'b/queries/0.parquet', [{'_id': 0, 'text': 'one'}])
+  write(tmp_path / 'b/qrels/test.parquet', [
+      {'query-id': 0, 'corpus-id': '0', 'score': 1},
+      {'query-id': 0, 'corpus-id': None, 'score': 1}])
+  spec = f'hf:{tmp_path / "b"}'
+  with pytest.raises(errors.UserError, match='row 1: column "_id" is empty'):
+    prepare(spec, tmp_path / 'out')
+  prepared = prepare(spec, tmp_path / 'out', skip=True)
+  assert known(prepared) == {'test': {('one', 'b'): 1}}
+  assert prepared.manifest['counts']['skipped'] == {'broken_record': 2}
 
 
 def test_rows_that_can_not_be_read(pairs, tmp_path):

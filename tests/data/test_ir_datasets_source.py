@@ -2,6 +2,7 @@
 
 import importlib
 import sys
+from typing import NamedTuple
 
 import pytest
 
@@ -68,6 +69,53 @@ def test_it_is_read_again_when_a_file_changes(library):
   assert data.is_made()
   (library / 'test.qrels').write_text('q3 0 d2 1\n')
   assert not data.is_made()
+
+
+class _Document(NamedTuple):
+  doc_id: str
+  title: str
+  text: str
+
+  def default_text(self):
+    return f'{self.title} {self.text}'
+
+
+class _Page(NamedTuple):
+  doc_id: str
+  title: str
+  body: bytes
+
+  def default_text(self):
+    return self.body.decode()
+
+
+@pytest.mark.parametrize('document, passage', [
+    (_Document('d1', 'Only a title', ''), ('Only a title', '')),
+    (_Document('d1', 'T', 'text'), ('T', 'text')),
+    (_Page('d1', 'T', b'T of a page'), ('', 'T of a page')),
+])
+def test_documents_of_other_fields(library, monkeypatch, document, passage):
+  monkeypatch.setattr(
+      ir_datasets.load('ours/train').docs_handler(), 'docs_iter',
+      lambda: iter([document]))
+  source = sources.open_source(
+      'ir_datasets:ours/train', records.InvalidRecords(True))
+  [found] = source.passages()
+  assert (found.title, found.text) == passage
+
+
+def test_queries_of_parts_with_equal_ids(library):
+  (library / 'test.tsv').write_text('q1\tthird?\n')
+  (library / 'test.qrels').write_text('q1 0 d3 1\n')
+  with pytest.raises(errors.UserError, match='query "q1" of test is another '
+                     'than that of train; read each part alone: '
+                     'ir_datasets:ours/PART'):
+    preparation.prepare('ir_datasets:ours', library / 'out', True)
+  prepared = preparation.prepare('ir_datasets:ours/test', library / 'out', True)
+  assert known(prepared, 'test') == {('third?', 'x'): 1}
+  (library / 'test.tsv').write_text('q1\tfirst\n')  # The same one again.
+  prepared = preparation.prepare('ir_datasets:ours', library / 'out', False)
+  assert known(prepared, 'test') == {('first', 'x'): 1}
 
 
 @pytest.mark.parametrize('name, said', [

@@ -137,12 +137,38 @@ def test_a_split_that_can_name_no_file(tmp_path, name):
       {'question': 'a', 'text': 'x', 'split': 'train'},
       {'question': 'b', 'text': 'y', 'split': name}], 'jsonl')
   with pytest.raises(errors.UserError, match=(
-      'faq.jsonl:2: column "split" holds .*, which can\'t be part of the '
-      'name of a file')):
+      'faq.jsonl:2: key "split" holds .*, which can\'t be part of the name of '
+      'a file')):
     prepare(f'jsonl:{path}', tmp_path / 'out')
   prepared = prepare(f'jsonl:{path}', tmp_path / 'out', skip=True)
   assert prepared.manifest['counts']['skipped'] == {'broken_record': 1}
   assert prepared.splits == ('train',)
+
+
+def test_keys_that_later_lines_have(tmp_path):
+  path = write(tmp_path / 'faq.jsonl', [
+      {'question': 'a', 'text': 'x'},
+      {'question': 'a', 'text': 'y', 'grade': 0},
+      {'question': 'b', 'text': 'z', 'title': 'T', 'weight': 5, 'split': 'dev',
+       'answer': 'w', 'grade': None}], 'jsonl')
+  prepared = prepare(f'jsonl:{path}', tmp_path / 'out')
+  assert known(prepared) == {('a', '', 'x'): 1, ('a', '', 'y'): 0,
+                             ('b', 'T', 'z'): 1}
+  assert set(prepared.splits) == {'dev', 'train'}
+  assert prepared.judgements('dev').weights.tolist() == [5]
+  assert [one.answers for one in prepared.queries] == [(), ('w',)]
+
+
+def test_empty_grades_and_weights_and_columns_that_are_none(tmp_path):
+  path = tmp_path / 'faq.csv'
+  path.write_text('question,text,label,weight\na,x,,\na,y,0, \nb,z,2,3\n')
+  assert known(prepare(f'csv:{path}?test=0', tmp_path / 'out')) == {
+      ('a', '', 'x'): 1, ('a', '', 'y'): 0, ('b', '', 'z'): 2}
+  path.write_text('question,text,label\na,x,greeting\n')
+  refused(f'csv:{path}', r'faq.csv:2: column "label" holds .greeting., not a '
+          r'whole number; \?grade= reads none', tmp_path / 'out')
+  assert known(prepare(f'csv:{path}?grade=', tmp_path / 'out')) == {
+      ('a', '', 'x'): 1}
 
 
 @pytest.fixture

@@ -673,17 +673,20 @@ def test_broken_flag_embedding_is_named_or_skipped(tmp_path, row, message):
   assert corpus.splits == ('all',)
 
 
-def test_flag_embedding_empty_texts_and_contradictions(tmp_path):
+def test_flag_embedding_empty_texts_and_repeated_queries(tmp_path):
   path = write(tmp_path / 'train.jsonl', lines(
       [{'query': 'q', 'pos': ['a'], 'neg': [' ']}]))
   with pytest.raises(errors.UserError,
                      match='train.jsonl:1: passage ".*" has no title or text'):
     prepare(f'flag_embedding:{path}', tmp_path)
-  write(path, lines([{'query': 'q', 'pos': ['a'], 'neg': ['b', 'a']},
-                     {'query': 'q', 'pos': ['b']}]))
-  with pytest.raises(errors.UserError,
-                     match='train.jsonl:2: .* judged before, with another'):
-    prepare(f'flag_embedding:{path}', tmp_path)
+  write(path, lines([{'query': 'q', 'pos': ['a'], 'neg': ['b', 'a', 'c']},
+                     {'query': 'q', 'pos': ['b'], 'neg': ['a']}]))
+  corpus = prepare(f'flag_embedding:{path}', tmp_path)
+  judged = corpus.judgements('train')
+  # A positive of one item is no negative of another.
+  assert {(corpus.passages[row].text, grade) for row, grade in zip(
+      judged.passage_rows.tolist(), judged.grades.tolist(), strict=True
+  )} == {('a', 1), ('b', 1), ('c', 0)}
 
 
 def test_flag_embedding_files_that_lack_or_are_something_else(tmp_path):

@@ -104,12 +104,17 @@ def test_a_column_of_own_data(tmp_path):
   assert judged.judgements('train').weights.tolist() == [2, 0.5]
 
 
+@pytest.mark.parametrize('weight', [None, float('nan'), ' '])
+def test_an_empty_cell_is_weight_one(tmp_path, weight):
+  spec = write_table(tmp_path / 'faq.jsonl', weight=weight)
+  judged = preparation.prepare(spec, tmp_path / 'out', False)
+  assert judged.judgements('train').weights.tolist() == [2, 1]
+
+
 @pytest.mark.parametrize(('weight', 'message'), [
     (-1, 'is -1.0; weights are'), ('nan', 'is nan; weights are'),
     ('much', "column \"weight\" holds 'much', not a number"),
     ('1_0', "column \"weight\" holds '1_0', not a number"),
-    (None, 'column "weight" holds None, not a number'),
-    (float('nan'), 'column "weight" holds None, not a number'),
     (True, 'column "weight" holds True, not a number'),
 ])
 def test_a_column_that_holds_something_else(tmp_path, weight, message):

@@ -226,7 +226,7 @@ def test_names_are_of_folders(finished):
     ({'source': 'nope:/x'}, f'{SMALL}.source="nope:/x": unknown scheme'),
     ({'train_split': 'nix'}, 'second: no split "nix"'),
     ({'tune_split': '', 'tune_fraction': 1e-9},
-     f'{SMALL}.tune_fraction=1e-09: of 5 documents it leaves 0 for tuning'),
+     f'{SMALL}.tune_fraction=1e-09: of 4 documents with positives it leaves 0'),
     ({'train_split': 'grades'}, 'second: no judgement of the training split'),
 ])
 def test_a_set_that_can_not_be_trained_on(tmp_path, finished, small, message):

@@ -8,7 +8,7 @@ import pytest
 
 from neg_contrast.data import records, tokenized
 from neg_contrast.models import given
-from neg_contrast.retrieval import encoding, text_encoder
+from neg_contrast.retrieval import encoding, text_encoder, vectors
 from neg_contrast.settings import config as config_lib
 from tests import tiny
 
@@ -85,6 +85,9 @@ def test_passages_have_titles(encoder):
   same(found[0], found[1])
   assert np.abs(found[1] - found[2]).max() > 1e-3
   same(encoder.encode_passages([('', words(4, 5))]), found[2:])
+  same(encoder.encode_passages([
+      {'title': words(3), 'text': words(4, 5)}, {'text': words(4, 5)}]),
+       found[1:])
 
 
 @pytest.mark.parametrize('text', ['word1', ('word1', 'word2')])
@@ -92,6 +95,38 @@ def test_one_text_is_no_list(encoder, text):
   for encode in (encoder.encode_queries, encoder.encode_passages):
     with pytest.raises(TypeError, match='a list of texts is expected'):
       encode(text)
+
+
+@pytest.mark.parametrize('one', [
+    None, 3, float('nan'), ('a', 'b', 'c'), {'title': 'word1'},
+    {'text': 'word1', 'body': 'word2'}, {'word1', 'word2'}, ['word1', None]])
+def test_what_is_no_text_is_refused(encoder, one):
+  for encode in (encoder.encode_queries, encoder.encode_passages):
+    with pytest.raises(TypeError):
+      encode([one])
+  with pytest.raises(TypeError, match='a query is a text, not '):
+    vectors.text_of(one)
+  with pytest.raises(TypeError, match=r'a passage is a text, a \(title, text'):
+    vectors.passage_of(one)
+
+
+@pytest.mark.parametrize('texts, said', [
+    ({'q1': 'word1'}, r'not a dict: list\(texts\.values'),
+    ({'word1', 'word2'}, 'a list of texts is expected'),
+    (None, r'a list of texts is expected: \[None\]'),
+])
+def test_what_is_no_list_is_refused(encoder, texts, said):
+  for encode in (encoder.encode_queries, encoder.encode_passages):
+    with pytest.raises(TypeError):
+      encode(texts)
+  with pytest.raises(TypeError, match=said):
+    vectors.listed(texts)
+
+
+def test_half_of_a_surrogate_pair(encoder):
+  for encode in (encoder.encode_queries, encoder.encode_passages):
+    with pytest.raises(ValueError, match='ud800x. is no valid Unicode'):
+      encode(['\ud800x'])
 
 
 def test_no_texts_have_no_vectors(encoder):

@@ -24,6 +24,15 @@ def test_a_flag_of_no_key(flag, said):
     unknown_keys.check_flags(['main', '--workdir=x', flag], _KNOWN)
 
 
+@pytest.mark.parametrize('key', [
+    'stage1.optim.steps', 'generator.model.init', 'cells.a.b.optim.steps'])
+def test_a_key_of_a_config_that_is_not_there(key):
+  outer = key.removesuffix('.optim.steps').removesuffix('.model.init')
+  with pytest.raises(errors.UserError, match=rf'config\.{key}=3: no such key; '
+                     rf'this config has no {outer}; choose one'):
+    config.set_key(config.base_config(), key, 3)
+
+
 def test_flags_of_keys_are_left_alone():
   unknown_keys.check_flags([
       'main', '--config=configs/x.py', '--config.optim.steps=3',
@@ -51,6 +60,16 @@ def test_a_json_of_before_says_so():
      'flag --config.a=x: write a whole number'),
     ("flag --config.a=x: could not convert string to float: 'x'",
      'flag --config.a=x: write a number'),
+    ("flag --config.data=x: Failed to parse 'x' as a ConfigDict: ValueError('"
+     "malformed node or string: <ast.Name object at 0x7f>')",
+     'flag --config.data=x: it holds keys, such as --config.data.source=VALUE'),
+    ("flag --config.stage1=None: Failed to parse 'None' as a ConfigDict: `None`"
+     " is not a dict.",
+     'flag --config.stage1=None: it is a config, which the config file sets'),
+    ('Override stage1.optim.steps can not be applied because field "stage1" is '
+     'None, and its type "<class>" is not a dataclass.',
+     'config.stage1.optim.steps: this config has no stage1; choose one that '
+     'has, or an argument of its file, where it takes one: FILE:stage1=NAME'),
     ("Unknown command line flag 'confg.data.sorce'",
      "Unknown command line flag 'confg.data.sorce'; did you mean "
      '--config.data.source?'),

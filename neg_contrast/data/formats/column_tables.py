@@ -81,15 +81,16 @@ class _Jsonl:
   """Objects, one a line."""
 
   def columns(self, path: pathlib.Path) -> list[str]:
-    """The keys of the first object."""
-    _, row = next(self.rows(path, files.unheard()), ('', None))
-    if row is None:
+    """The keys of all objects: of any, some may be left out."""
+    rows = self.rows(path, files.unheard())
+    names = {name: None for _, row in rows for name in row}
+    if not names:
       raise errors.UserError(
           f'{path}: no line is a json object. Jsonl has one a line: an array, '
           'or a file that is printed over many lines, is made so by jq -c '
           '\'.[]\' FILE or jq -c . FILE'
       )
-    return list(row)
+    return list(names)
 
   def rows(self, path: pathlib.Path, invalid: records.InvalidRecords) -> Rows:
     """The objects."""

@@ -34,7 +34,7 @@ class Dpr(pairs.Pairs):
   is the corpus; without one, the contexts are.
   """
 
-  only_first_trains = True
+  only_first_trains = has_numbers = True
 
   def __init__(self, place: str, invalid: records.InvalidRecords):
     """Lists the files.

@@ -90,5 +90,6 @@ def _texts(
 
 
 FORMAT = records.SourceFormat(
-    'flag_embedding:data/rows', FlagEmbedding, keys=('pos',)
+    'flag_embedding:data/rows', FlagEmbedding, keys=('pos',),
+    reading=2,  # A positive of any item of a query is no negative.
 )

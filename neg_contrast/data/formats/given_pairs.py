@@ -23,6 +23,7 @@ MOST_WORDS = 512
 """Words that are kept of what may be very long: of a mention's context on
 either side, and of a page that stands for an entity. A word has a token at
 least, and no BERT reads more than 512."""
+_SPLIT_BYTES = 200  # Of the 255 of a file's name.
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -46,10 +47,12 @@ class Pairs(abc.ABC):
   """A source of items; a corpus file, if there is one, holds the passages.
 
   A question without positives is left out, unless it names its split. A passage
-  that is a positive of an item is not its negative too.
+  that is a positive of a question in any of its items is not its negative too.
   """
 
   only_first_trains = False
+  has_numbers = False
+  """Whether questions are called by their number: then each has one item."""
 
   def __init__(
       self,
@@ -89,6 +92,7 @@ class Pairs(abc.ABC):
 
   def judgements(self, split: str) -> Iterator[records.Judgement]:
     """Positives with grade 1, negatives with grade 0."""
+    right = set() if self.has_numbers else self._positives(split)
     for item in self._items(files.unheard(), split):
       if not item.positives:
         continue
@@ -96,10 +100,16 @@ class Pairs(abc.ABC):
       for number, passage in enumerate(item.positives):
         yield records.Judgement(name, passage, 1, where,
                                 not (number and self.only_first_trains))
-      positives = set(item.positives)
+      own = set(item.positives)
       for passage in item.negatives:
-        if passage not in positives:
+        if passage not in own and hash((name, passage)) not in right:
           yield records.Judgement(name, passage, 0, where)
+
+  def _positives(self, split: str) -> set[int]:
+    """Hashes of (question, positive); of a million they take 60 MB."""
+    return {hash((item.query.id, passage))
+            for item in self._items(files.unheard(), split)
+            for passage in item.positives}
 
   def _items(
       self, invalid: records.InvalidRecords, split: str = ''
@@ -257,6 +267,21 @@ def need_id(row: dict[str, Any], key: str) -> str:
   name = get_id(row, key)
   if not name:
     raise Unusable(f'key "{key}" is missing or empty; keys are {sorted(row)}')
+  return name
+
+
+def get_split(row: dict[str, Any], key: str) -> str:
+  """The split under the key, without blanks around it; `train` if it is empty.
+
+  Raises:
+    Unusable: it can't be part of the name of a file.
+  """
+  value = row.get(key)
+  name = str(value or '').strip() or 'train'
+  if ('/' in name or not name.isprintable()
+      or len(name.encode()) > _SPLIT_BYTES):
+    raise Unusable(f'key "{key}" holds {value!r:.40}, which can\'t be part of '
+                   'the name of a file')
   return name
 
 

@@ -127,27 +127,35 @@ class IrDatasets:
     """All documents: fields `title` and `text`, or all text there is."""
     with _reading(self._name):
       for number, doc in enumerate(self._set.docs_iter(), 1):
-        title = getattr(doc, 'title', '') or ''
-        text = next((value for field in ('text', 'body', 'abstract') if (
-            value := getattr(doc, field, None))), None)
         yield records.Passage(
-            str(doc.doc_id), title,
-            doc.default_text() if text is None else text,
+            str(doc.doc_id), *_title_and_text(doc),
             where=f'ir_datasets:{self._name}: document {number}',
         )
 
   def queries(self) -> Iterator[records.Query]:
-    """Those of all parts, each once."""
-    seen = set()
+    """Those of all parts, each once.
+
+    Raises:
+      UserError: two parts have other queries under one id.
+    """
+    seen: dict[str, tuple[str, str]] = {}
     with _reading(self._name):
       for split, part in self._parts.items():
         for number, query in enumerate(part.queries_iter(), 1):
-          if query.query_id not in seen:
-            seen.add(query.query_id)
-            yield records.Query(
-                str(query.query_id), query.default_text(),
-                where=f'ir_datasets:{self._name}: {split}, query {number}',
-            )
+          name, text = str(query.query_id), query.default_text()
+          if name in seen:
+            first, known = seen[name]
+            if known != text:
+              raise errors.UserError(
+                  f'ir_datasets:{self._name}: query "{name}" of {split} is '
+                  f'another than that of {first}; read each part alone: '
+                  f'ir_datasets:{self._name}/PART')
+            continue
+          seen[name] = split, text
+          yield records.Query(
+              name, text,
+              where=f'ir_datasets:{self._name}: {split}, query {number}',
+          )
 
   def judgements(self, split: str) -> Iterator[records.Judgement]:
     """Those of a part."""
@@ -157,6 +165,16 @@ class IrDatasets:
             str(one.query_id), str(one.doc_id), int(one.relevance),
             f'ir_datasets:{self._name}: {split}, judgement {number}',
         )
+
+
+def _title_and_text(doc: Any) -> tuple[str, str]:
+  """Fields of a document; or no title, and all text there is."""
+  title, texts = (getattr(doc, 'title', '') or ''), [
+      getattr(doc, field) or '' for field in ('text', 'body', 'abstract')
+      if hasattr(doc, field)]
+  if texts and all(isinstance(one, str) for one in (title, *texts)):
+    return title, next(filter(None, texts), '')
+  return '', doc.default_text()
 
 
 def _path(one: Any, what: str) -> pathlib.Path | None:
@@ -196,5 +214,6 @@ def fetch(name: str) -> None:
 
 
 FORMAT = records.SourceFormat(
-    'ir_datasets:beir/scifact', IrDatasets, is_here=is_here, fetch=fetch
+    'ir_datasets:beir/scifact', IrDatasets, is_here=is_here, fetch=fetch,
+    reading=2,  # Titles of documents without text stand once.
 )

@@ -40,7 +40,6 @@ _COLUMNS: Mapping[str, tuple[str, ...]] = {
 """What a column holds -> names that it is known by, the option's own first."""
 
 _TEST_SHARE = 0.2
-_SPLIT_BYTES = 200  # Of the 255 of a file's name.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,9 +97,8 @@ class OwnData:
             f'({", ".join("." + name for name in column_tables.KINDS)})'
         )
       self._listed = documents, listed
-      columns = self._look(documents, listed)
       for name in ('id', 'text'):
-        if name not in columns:
+        if name not in self._of_documents:
           raise self._lack(documents, listed, name)
       own = (documents,)
     self.files = (*own, self._table)
@@ -120,10 +118,9 @@ class OwnData:
     if self._documents is not None:
       yield from self._documents.passages()
     elif self._listed is not None:
-      path, kind = self._listed
-      columns = self._look(path, kind)
+      columns = self._of_documents
       yield from pairs.read_each(
-          column_tables.rows(path, kind, self._invalid),
+          column_tables.rows(*self._listed, self._invalid),
           lambda row, where: _passage(row, columns, where, columns['id']),
           self._invalid,
       )
@@ -142,11 +139,9 @@ class OwnData:
     found: dict[str, records.Query] = {}
     for query in pairs.read_each(self._rows(self._invalid), self._query,
                                  self._invalid):
-      known = found.get(query.id)
-      if known is not None:
-        answers = tuple(dict.fromkeys((*known.answers, *query.answers)))
-        query = dataclasses.replace(known, answers=answers)
-      found[query.id] = query
+      known = found.get(query.id, query)
+      answers = tuple(dict.fromkeys((*known.answers, *query.answers)))
+      found[query.id] = dataclasses.replace(known, answers=answers)
     if not found:
       why = f'skipped: {self._invalid}' if self._invalid.counts else 'no rows'
       raise errors.UserError(f'{self._table}: no question can be used; {why}')
@@ -195,8 +190,7 @@ class OwnData:
     value = row.get(self._columns.get('answer', ''))
     answers = value if isinstance(value, list) else [value] if value else []
     return records.Query(
-        name, question, tuple(pairs.as_texts(answers, 'answer')), where
-    )
+        name, question, tuple(pairs.as_texts(answers, 'answer')), where)
 
   def _grade(self, row: dict[str, Any]) -> int:
     """1, or what the column says.
@@ -204,16 +198,17 @@ class OwnData:
     Raises:
       Unusable: that is no whole number.
     """
-    value = row.get(self._columns.get('grade', ''), 1)
-    grade = files.parse_grade(str(value))
+    value = _given(row, self._columns, 'grade')
+    grade = 1 if value is None else files.parse_grade(str(value))
     if grade is None:
       raise pairs.Unusable(f'column "{self._columns["grade"]}" holds '
-                           f'{value!r:.40}, not a whole number')
+                           f'{value!r:.40}, not a whole number; ?grade= reads '
+                           'none')
     return grade
 
   def _split_of(self, name: str, row: dict[str, Any]) -> str:
     if 'split' in self._columns:
-      return _split(row, self._columns['split'])
+      return pairs.get_split(row, self._columns['split'])
     is_apart = files.place_of_id(name) < self._options.test
     return 'test' if is_apart else 'train'
 
@@ -221,12 +216,17 @@ class OwnData:
   def _names(self) -> document_names.DocumentNames:
     if self._listed is not None:
       return document_names.DocumentNames(functools.partial(
-          _ids, *self._listed, self._look(*self._listed)['id']))
+          _ids, *self._listed, self._of_documents['id']))
     found = self._documents.files if self._documents is not None else ()
     folder = places.path(self._options.documents)
     names = [one.relative_to(folder).as_posix() for one in found]
     return document_names.DocumentNames(
         names.__iter__, folder.name if found else None)
+
+  @functools.cached_property
+  def _of_documents(self) -> dict[str, str]:
+    """What columns of a table of documents hold -> their names there."""
+    return self._look(*self._listed) if self._listed else {}
 
   def _look(self, path: pathlib.Path, kind: str) -> dict[str, str]:
     """What columns of a table hold -> their names there."""
@@ -236,11 +236,11 @@ class OwnData:
       asked = self._options.columns.get(holds)
       if asked in names:
         columns[holds] = asked
-      elif asked is not None and path == self._table and holds != 'id':
+      elif asked and path == self._table and holds != 'id':
         raise errors.UserError(
             f'{path}: no column "{asked}"; its columns are {", ".join(names)}'
         )
-      elif found := _called(known, names):
+      elif asked != '' and (found := _called(known, names)):
         columns[holds] = found[0]
     return columns
 
@@ -288,7 +288,7 @@ class OwnDataWithFeatures(OwnData):
   def _name_of_passage(self, row: dict[str, Any]) -> str:
     if self._listed is None:
       return _passage(row, self._columns, '').id
-    return _document(row, self._look(*self._listed)['id'])
+    return _document(row, self._of_documents['id'])
 
 
 def _parse(spec: str, asked: str) -> _Options:
@@ -299,7 +299,7 @@ def _parse(spec: str, asked: str) -> _Options:
   """
   documents, test, columns = '', _TEST_SHARE, {}
   for one in filter(None, asked.split('&')):
-    key, _, value = one.partition('=')
+    key, equals, value = one.partition('=')
     if key == 'documents':
       documents = value
     elif key == 'test':
@@ -310,7 +310,7 @@ def _parse(spec: str, asked: str) -> _Options:
       if not 0 <= test < 1:
         raise errors.UserError(f'{spec}: test={value} is a share of the '
                                'questions, from 0 to below 1')
-    elif key in _COLUMNS and value:
+    elif key in _COLUMNS and equals:
       columns[key] = value
     else:
       raise errors.UserError(
@@ -341,33 +341,26 @@ def _passage(
   return records.Passage(name, title, content, where=where)
 
 
+def _given(
+    row: Mapping[str, Any], columns: Mapping[str, str], holds: str
+) -> Any:
+  """The value of a column; None: there is no such column, or it is empty."""
+  value = row.get(columns.get(holds, ''))
+  return None if isinstance(value, str) and not value.strip() else value
+
+
 def _weight(row: dict[str, Any], columns: Mapping[str, str]) -> float:
   """1, or what the column says.
 
   Raises:
     Unusable: that is no number.
   """
-  value = row.get(columns.get('weight', ''), 1)
-  weight = files.parse_weight(str(value))
+  value = _given(row, columns, 'weight')
+  weight = 1.0 if value is None else files.parse_weight(str(value))
   if weight is None:
     raise pairs.Unusable(f'column "{columns["weight"]}" holds {value!r:.40}, '
                          'not a number')
   return weight
-
-
-def _split(row: dict[str, Any], column: str) -> str:
-  """What the column says, without blanks around it; `train` if nothing.
-
-  Raises:
-    Unusable: no file can have it in its name.
-  """
-  value = row.get(column)
-  name = str(value or '').strip() or 'train'
-  if ('/' in name or not name.isprintable()
-      or len(name.encode()) > _SPLIT_BYTES):
-    raise pairs.Unusable(f'column "{column}" holds {value!r:.40}, which can\'t '
-                         'be part of the name of a file')
-  return name
 
 
 def _document(row: dict[str, Any], column: str) -> str:
@@ -392,7 +385,8 @@ def _format(kind: str, place: str) -> records.SourceFormat:
       functools.partial(OwnDataWithFeatures, kind)
   )
   return records.SourceFormat(  # Documents may be a folder of text files.
-      f'{kind}:{place}', opened, has_features=True, reading=text.READING
+      f'{kind}:{place}', opened, has_features=True,
+      reading=text.READING + 1,  # 1: columns of all lines, empty cells.
   )
 
 

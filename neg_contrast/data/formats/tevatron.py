@@ -88,5 +88,6 @@ class Tevatron(pairs.Pairs):
 
 
 FORMAT = records.SourceFormat(
-    'tevatron:data/rows', Tevatron, keys=('docid', _POSITIVE_IDS)
+    'tevatron:data/rows', Tevatron, keys=('docid', _POSITIVE_IDS),
+    reading=2,  # A positive of any item of a query is no negative.
 )
