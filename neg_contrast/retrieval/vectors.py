@@ -87,8 +87,10 @@ def passage_of(passage: Any) -> WithFeatures:
       return WithFeatures(text, {})
     case records.Passage(title=str(title), text=str(text)):
       return WithFeatures(text, {}, title)
-    case {'text': str(text), **more} if more.keys() <= {'title'}:
-      return WithFeatures(text, {}, more.get('title') or '')
+    case {'text': str(text), **rest} if not rest:
+      return WithFeatures(text, {})
+    case {'title': str(title), 'text': str(text), **rest} if not rest:
+      return WithFeatures(text, {}, title)
     case [str(title), str(text)]:
       return WithFeatures(text, {}, title)
   raise TypeError("a passage is a text, a (title, text) or {'title': title, "
