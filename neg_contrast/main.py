@@ -43,7 +43,7 @@ from neg_contrast.jobs.common import (
 from neg_contrast.settings import config as config_lib
 from neg_contrast.settings import config_files, rooted, unknown_keys
 
-_OURS = str(pathlib.Path(__file__).parent)
+_PACKAGE = str(pathlib.Path(__file__).parent)
 _CONFIG = config_flags.DEFINE_config_file(
     'config', None,
     'Config file or name of one that comes with the package, with an argument '
@@ -231,15 +231,18 @@ class _Once:
 class _Lines(standard_logging.Formatter):
   """Time and message, of bounded length; warnings stand out.
 
-  A library that logs a traceback raises it as well, in the thread that waits.
+  Of a traceback that a library logs, the last line stays.
   """
 
   def format(self, record: standard_logging.LogRecord) -> str:
-    if record.exc_info and not record.pathname.startswith(_OURS):
+    reason = ''
+    if record.exc_info and not record.pathname.startswith(_PACKAGE):
+      error = record.exc_info[1]
+      reason = f': {type(error).__name__}: {error}'
       record = copy.copy(record)
       record.exc_info = record.exc_text = None
     time = self.formatTime(record, '%H:%M:%S')
-    text = terminal.clean(terminal.bounded(super().format(record)))
+    text = terminal.clean(terminal.bounded(super().format(record) + reason))
     if record.levelno >= standard_logging.WARNING:
       text = terminal.styled(text, terminal.YELLOW)
     return f'{terminal.styled(time, terminal.DIM)}  {text}'
@@ -253,7 +256,7 @@ def _log_plainly(stream: Any) -> None:
   logging.set_verbosity(logging.INFO)
   handler.addFilter(  # Libraries speak up when something is wrong.
       lambda record: record.levelno >= standard_logging.WARNING
-      or record.pathname.startswith(_OURS)
+      or record.pathname.startswith(_PACKAGE)
   )
   handler.addFilter(  # Of an interruption `_run` says all.
       lambda record: not (record.exc_info and isinstance(
@@ -316,7 +319,7 @@ def _check_config_file(arguments: Sequence[str]) -> None:
 
 
 def _interrupt_again(unraisable: Any) -> None:
-  """Who asks while a callback runs, which can't raise, is heard after it."""
+  """Delivers a Ctrl-C that arrived inside a callback, which can't raise it."""
   if isinstance(unraisable.exc_value, KeyboardInterrupt):
     threading.Timer(0.05, _thread.interrupt_main).start()
   else:

@@ -55,7 +55,8 @@ def test_a_traceback_that_a_library_logs_is_a_line():
     record = logging.LogRecord('absl', logging.ERROR, path, 1, 'failed', (),
                                told)
     said = lines.format(record).splitlines()
-    assert 'failed' in said[0] and (len(said) > 1) == is_whole
+    assert 'failed' in said[0] and 'ValueError: no space' in said[-1]
+    assert (len(said) > 1) == is_whole
     assert ('Traceback' in str(said)) == is_whole
 
 

@@ -223,10 +223,8 @@ def _saved_step(workdir: pathlib.Path) -> int:
   """The step that a training goes on from."""
   if not (workdir / checkpoints_lib.FOLDER).exists():
     return 0
-  checkpoints = checkpoints_lib.Checkpoints(workdir)
-  step = checkpoints.latest_step()
-  checkpoints.close()
-  return step or 0
+  with checkpoints_lib.reading(workdir) as checkpoints:
+    return checkpoints.latest_step() or 0
 
 
 def _hidden(shape: Any) -> int:

@@ -90,13 +90,17 @@ class Passages(artifact.Named):
 
   def settings(self) -> dict[str, Any]:
     """The length of a passage, and what becomes of judgements."""
-    weighted = self._weighted()
+    counts = self.data.load().prepared.manifest['counts']
+    weighted, left_out = self._weighted(), [
+        split for split, count in counts['judgements'].items()
+        if not count and counts['unjudged'][split]]
     return {**({'words': self.words} if self.tokenizer is None else
                {'tokens': self.tokens}), 'judgements': self.judgements,
             **({'train_split': self.train_split}
                if self.judgements == DOCUMENT else {}),
             **({} if self.judgements == _ALL else self._unusual_constants()),
-            **({'weighted': weighted} if weighted else {})}
+            **({'weighted': weighted} if weighted else {}),
+            **({'left_out': left_out} if left_out else {})}
 
   def _weighted(self) -> list[str]:
     """The splits that are written with weights; earlier versions had none."""

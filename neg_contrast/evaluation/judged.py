@@ -50,14 +50,15 @@ class Judged:
         seen its queries.
     """
     dataset = self.dataset
-    found = (dataset.apart(self.split) if self.is_apart
-             else dataset.prepared.judgements(self.split))
-    if len(found.grades) and not (found.grades > 0).any():
+    judgements = (dataset.apart(self.split) if self.is_apart
+                  else dataset.prepared.judgements(self.split))
+    grades = judgements.grades
+    if len(grades) and not (grades > 0).any() and not self.config.answer_ks:
       raise errors.UserError(
           f'{dataset.prepared.manifest["spec"]}: all grades of the split '
           f'"{self.split}" are 0 or less, known negatives; without positives '
           'every metric is 0')
-    return found
+    return judgements
 
   def open(self) -> rankings.Evaluation:
     """What ranks and scores them; raises as `judgements`."""

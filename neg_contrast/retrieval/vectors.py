@@ -62,7 +62,7 @@ def listed(texts: Any) -> list[Any]:
   """Texts as a list.
 
   Raises:
-    TypeError: they are a single text or (title, text), or have no order.
+    TypeError: they are a single text or (title, text), a dict, or a set.
   """
   if isinstance(texts, Mapping):
     raise TypeError('a list of texts is expected, not a dict: '
@@ -70,7 +70,8 @@ def listed(texts: Any) -> list[Any]:
   # (title, text) is one passage.
   if isinstance(texts, (str, bytes, tuple, Set)) or not isinstance(
       texts, Iterable):
-    raise TypeError(f'a list of texts is expected: [{texts!r:.40}]')
+    raise TypeError(f'a list of texts is expected, such as [{texts!r:.40}], '
+                    f'not {type(texts).__name__}')
   return list(texts)
 
 

@@ -83,10 +83,12 @@ def say_plainly(message: str, known: Sequence[str]) -> str:
     if match := pattern.fullmatch(message):
       return f'{match[1]}: write {remedy}'
   if match := _SECTION.fullmatch(message):
-    inside = next((name for name in known
-                   if name.startswith(f'{match[2]}.')), '')
+    inner = _inner(match[2])
+    section = match[2][len(inner):]
+    inside = next((name for name in known if name.startswith(f'{section}.')),
+                  '')
     return f'{match[1]}: ' + (
-        f'it holds keys, such as --config.{inside}=VALUE' if inside else
+        f'it holds keys, such as --config.{inner}{inside}=VALUE' if inside else
         'it is a config, which the config file sets')
   if match := _LACKED.fullmatch(message):
     return f'config.{match[1]}: {_lack(match[2])}'
@@ -100,7 +102,7 @@ def say_plainly(message: str, known: Sequence[str]) -> str:
 
 
 def _lack(name: str) -> str:
-  """That a config holds no other one of a name."""
+  """Says that a config holds none of this name, and the remedy."""
   argument = '' if name.startswith('cells') else (
       f', or an argument of its file, where it takes one: FILE:{name}=NAME')
   return f'this config has no {name}; choose one that has{argument}'

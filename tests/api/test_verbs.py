@@ -168,7 +168,7 @@ def test_batch_search_is_search_one_by_one(trained):
   assert_alike(retriever.find_each(texts, 7),
                [retriever.find(text, 7) for text in texts])
   assert retriever.find_each([], 3) == []
-  with pytest.raises(TypeError, match="expected: \\['word1'\\]"):
+  with pytest.raises(TypeError, match="such as \\['word1'\\], not str"):
     retriever.find_each('word1')
   with pytest.raises(TypeError):
     retriever.find_each({'q1': 'word1'})

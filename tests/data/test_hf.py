@@ -135,6 +135,40 @@ def test_an_id_is_that_of_one_question(tmp_path):
       'train': {**first, ('two', 'c'): 1}, 'test': {('three', 'd'): 1}}
 
 
+def test_columns_that_no_file_has_are_refused(tmp_path):
+  write(tmp_path / 'x/train.parquet', [
+      {'query': 'q', 'passage': 'a', 'score': 0}])
+  spec = f'hf:{tmp_path / "x"}'
+  with pytest.raises(errors.UserError, match='has no column scroe; its columns '
+                     'are query, passage, score. Say which holds the grade'):
+    prepare(f'{spec}?grade=scroe', tmp_path / 'out')
+  assert known(prepare(f'{spec}?grade=score', tmp_path / 'out')) == {
+      'train': {('q', 'a'): 0}}
+
+
+def test_a_split_without_texts_can_be_skipped(tmp_path):
+  write(tmp_path / 'x/train.parquet', [{'query': 'q', 'text': 'a'}])
+  write(tmp_path / 'x/test.parquet', [{'query': 'other'}])
+  spec = f'hf:{tmp_path / "x"}'
+  with pytest.raises(errors.UserError, match='test.parquet: row 1: column '
+                     '"text" is empty'):
+    prepare(spec, tmp_path / 'out')
+  prepared = prepare(spec, tmp_path / 'out', skip=True)
+  assert len(prepared.judgements('train').grades) == len(prepared.queries) == 1
+
+
+def test_opening_a_folder_in_a_bucket_fetches_nothing(pairs, tmp_path):
+  with bucket.running(tmp_path / 'cache') as stand_in:
+    bucket.upload(pairs, f'{bucket.BUCKET}/nq')
+    stand_in.asked.clear()
+    source = sources.open_source(
+        f'hf:{bucket.BUCKET}/nq?text=answer', records.InvalidRecords(True))
+    fetched = lambda: [path for _, path in stand_in.asked
+                       if 'alt=media' in path]
+    assert not fetched()
+    assert list(source.passages()) and fetched()
+
+
 def test_files_may_have_other_columns(tmp_path):
   write(tmp_path / 'x/dev.parquet', [{'query': 'q1', 'passage': 'a'}])
   write(tmp_path / 'x/train.parquet', [

@@ -11,7 +11,12 @@ from pyarrow import parquet
 
 from neg_contrast import errors
 from neg_contrast.data import preparation, records, sources
-from neg_contrast.data.formats import column_tables, own_data
+from neg_contrast.data.formats import (
+    column_tables,
+    files,
+    own_columns,
+    own_data,
+)
 
 ROWS = [
     {'question': 'wer, wo?', 'text': 'eine "Antwort"\nin zwei Zeilen',
@@ -137,8 +142,7 @@ def test_a_split_that_can_name_no_file(tmp_path, name):
       {'question': 'a', 'text': 'x', 'split': 'train'},
       {'question': 'b', 'text': 'y', 'split': name}], 'jsonl')
   with pytest.raises(errors.UserError, match=(
-      'faq.jsonl:2: key "split" holds .*, which can\'t be part of the name of '
-      'a file')):
+      'faq.jsonl:2: column "split" holds .*: splits are printable names')):
     prepare(f'jsonl:{path}', tmp_path / 'out')
   prepared = prepare(f'jsonl:{path}', tmp_path / 'out', skip=True)
   assert prepared.manifest['counts']['skipped'] == {'broken_record': 1}
@@ -157,6 +161,63 @@ def test_keys_that_later_lines_have(tmp_path):
   assert set(prepared.splits) == {'dev', 'train'}
   assert prepared.judgements('dev').weights.tolist() == [5]
   assert [one.answers for one in prepared.queries] == [(), ('w',)]
+
+
+def test_keys_of_the_first_line_go_first(tmp_path):
+  rows = [{'question': 'a', 'text': 'x', 'relevance': 0},
+          {'question': 'a', 'text': 'y', 'relevance': 1},
+          {'question': 'b', 'text': 'z', 'relevance': 1, 'score': 1}]
+  path = write(tmp_path / 'faq.jsonl', rows, 'jsonl')
+  assert known(prepare(f'jsonl:{path}?test=0', tmp_path / 'out')) == {
+      ('a', '', 'x'): 0, ('a', '', 'y'): 1, ('b', '', 'z'): 1}
+
+
+def test_keys_that_come_too_late_are_refused(tmp_path, monkeypatch):
+  monkeypatch.setattr(own_columns, '_LINES', 2)
+  rows = [{'question': f'q{n}', 'text': 'x'} for n in range(3)]
+  path = write(tmp_path / 'faq.jsonl', [*rows, {
+      'question': 'q4', 'text': 'y', 'label': 0, 'comment': 'any'}], 'jsonl')
+  refused(f'jsonl:{path}', r'faq.jsonl:4: key "label" is in none of the first '
+          r'2 lines.* read none by \?grade=', tmp_path / 'out')
+  assert known(prepare(f'jsonl:{path}?grade=', tmp_path / 'out'))[
+      'q4', '', 'y'] == 1
+  pages = write(tmp_path / 'pages.jsonl', [
+      {'id': n, 'text': 'x'} for n in range(2)] + [
+          {'id': 2, 'text': 'x', 'title': 'T'}], 'jsonl')
+  table = write(tmp_path / 'asked.jsonl', [
+      {'question': 'q', 'document': '0'}], 'jsonl')
+  refused(f'jsonl:{table}?documents={pages}', 'pages.jsonl:3: key "title" is',
+          tmp_path / 'out')
+
+
+def test_a_table_is_looked_at_from_its_beginning(tmp_path, monkeypatch):
+  path = write(tmp_path / 'faq.jsonl', [
+      {'question': f'q{n}', 'text': 'x'} for n in range(30)], 'jsonl')
+  monkeypatch.setattr(own_columns, '_LINES', 3)
+  read = []
+  json_lines = files.json_lines
+  monkeypatch.setattr(files, 'json_lines', lambda *args: (
+      read.append(one) or one for one in json_lines(*args)))
+  sources.open_source(f'jsonl:{path}', records.InvalidRecords(False))
+  assert len(read) < 10
+
+
+def test_answers_that_are_blank_are_none(tmp_path):
+  path = tmp_path / 'faq.csv'
+  path.write_text('question,text,answer\na,x, \nb,y,z\n')
+  prepared = prepare(f'csv:{path}', tmp_path / 'out')
+  assert sorted(one.answers for one in prepared.queries) == [(), ('z',)]
+
+
+@pytest.mark.parametrize('kind, grades', [
+    ('csv', ('1.0', '0.0', '')), ('parquet', (1.0, 0.0, None)),
+    ('jsonl', (True, False, None))])
+def test_grades_that_are_written_as_other_numbers(tmp_path, kind, grades):
+  path = write(tmp_path / f'faq.{kind}', [
+      {'question': 'a', 'text': f't{n}', 'grade': grade}
+      for n, grade in enumerate(grades)], kind)
+  assert known(prepare(f'{kind}:{path}?test=0', tmp_path / 'out')) == {
+      ('a', '', 't0'): 1, ('a', '', 't1'): 0, ('a', '', 't2'): 1}
 
 
 def test_empty_grades_and_weights_and_columns_that_are_none(tmp_path):

@@ -175,6 +175,21 @@ def test_dpr_files_of_one_split_are_counted_on(tmp_path):
   assert corpus.manifest['counts']['queries'] == 5
 
 
+def test_dpr_questions_of_several_items(tmp_path):
+  context = lambda name: {'title': '', 'text': f'text {name}',
+                          'passage_id': name}
+  rows = [{'question_id': 'q1', 'question': 'a', 'answers': [],
+           'positive_ctxs': [context(right)], 'negative_ctxs': [],
+           'hard_negative_ctxs': [context(wrong)]}
+          for right, wrong in (('1', '2'), ('2', '3'))]
+  write(tmp_path / 'train.json', json.dumps(rows))
+  corpus = prepare(f'dpr:{tmp_path}', tmp_path)
+  judged = corpus.judgements('train')
+  assert {(bytes(corpus.passage_ids[row]), grade) for row, grade in zip(
+      judged.passage_rows.tolist(), judged.grades.tolist(), strict=True
+  )} == {(b'1', 1), (b'2', 1), (b'3', 0)}
+
+
 def test_dpr_contexts_without_ids(tmp_path):
   context = {'title': 'A', 'text': 'same'}
   items = [{'question': f'q{n}', 'answers': [], 'positive_ctxs': [

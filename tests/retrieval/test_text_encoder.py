@@ -113,7 +113,8 @@ def test_what_is_no_text_is_refused(encoder, one):
 @pytest.mark.parametrize('texts, said', [
     ({'q1': 'word1'}, r'not a dict: list\(texts\.values'),
     ({'word1', 'word2'}, 'a list of texts is expected'),
-    (None, r'a list of texts is expected: \[None\]'),
+    (None, r'is expected, such as \[None\], not NoneType'),
+    (('a', 'b'), r"such as \[\('a', 'b'\)\], not tuple"),
 ])
 def test_what_is_no_list_is_refused(encoder, texts, said):
   for encode in (encoder.encode_queries, encoder.encode_passages):

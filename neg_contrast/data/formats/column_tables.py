@@ -7,6 +7,7 @@ import contextlib
 import dataclasses
 import itertools
 import pathlib
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
@@ -14,6 +15,7 @@ from neg_contrast import errors
 from neg_contrast.data import records
 from neg_contrast.data.formats import files, given_pairs
 
+_WHOLE = re.compile(r'(?<=\d)\.0+$')
 Rows = Iterator[tuple[str, dict[str, Any]]]
 """(`file:line`, values by column)."""
 
@@ -21,8 +23,8 @@ Rows = Iterator[tuple[str, dict[str, Any]]]
 class Kind(Protocol):
   """How tables of a kind are read."""
 
-  def columns(self, path: pathlib.Path) -> list[str]:
-    """The names of the columns."""
+  def columns(self, path: pathlib.Path, lines: int) -> list[str]:
+    """The names of the columns, where each line names them those of some."""
     ...
 
   def rows(self, path: pathlib.Path, invalid: records.InvalidRecords) -> Rows:
@@ -43,8 +45,9 @@ class _Separated:
   delimiter: str
   other: str = ''
 
-  def columns(self, path: pathlib.Path) -> list[str]:
+  def columns(self, path: pathlib.Path, lines: int = 1) -> list[str]:
     """The fields of the first line."""
+    del lines  # One names all.
     where, header = self._header(path, self._delimiter_of(path))
     names = [name.strip() for name in header]
     if not all(names) or len(set(names)) < len(names):
@@ -80,9 +83,9 @@ class _Separated:
 class _Jsonl:
   """Objects, one a line."""
 
-  def columns(self, path: pathlib.Path) -> list[str]:
-    """The keys of all objects: of any, some may be left out."""
-    rows = self.rows(path, files.unheard())
+  def columns(self, path: pathlib.Path, lines: int) -> list[str]:
+    """The keys of the first objects, in the order in which they come."""
+    rows = itertools.islice(self.rows(path, files.unheard()), lines)
     names = {name: None for _, row in rows for name in row}
     if not names:
       raise errors.UserError(
@@ -103,8 +106,9 @@ class _Jsonl:
 class _Parquet:
   """Parquet, by pyarrow, which is no requirement."""
 
-  def columns(self, path: pathlib.Path) -> list[str]:
+  def columns(self, path: pathlib.Path, lines: int) -> list[str]:
     """Those of the schema."""
+    del lines
     with _parquet_file(path) as table:
       return list(table.schema_arrow.names)
 
@@ -169,8 +173,14 @@ def rows(
   return KINDS[kind].rows(path, invalid)
 
 
-def columns(path: pathlib.Path, kind: str) -> list[str]:
-  """The names of a table's columns; raises as `rows`."""
+def columns(path: pathlib.Path, kind: str, lines: int = 1) -> list[str]:
+  """The names of a table's columns; raises as `rows`.
+
+  Args:
+    path: as for `rows`.
+    kind: likewise.
+    lines: of jsonl, whose objects may leave keys out, how many are looked at.
+  """
   if path.is_dir():
     raise errors.UserError(
         f'{path}: a folder, where a table is wanted. Name its file; documents '
@@ -178,4 +188,34 @@ def columns(path: pathlib.Path, kind: str) -> list[str]:
     )
   if not path.is_file():
     raise errors.UserError(f'{path}: no such file')
-  return KINDS[kind].columns(path)
+  return KINDS[kind].columns(path, lines)
+
+
+def texts_of(value: Any, column: str) -> list[str]:
+  """One text or several; blank ones and null are none.
+
+  Raises:
+    Unusable: there is something else.
+  """
+  values = value if isinstance(value, list) else (
+      [] if value is None else [value])
+  return [one for one in given_pairs.as_texts(values, column) if one.strip()]
+
+
+def grade_of(value: Any, column: str) -> int:
+  """A grade, 1 where there is none.
+
+  Tables of numbers write whole ones as 1.0 where a cell of the column is empty.
+
+  Raises:
+    Unusable: it is no whole number.
+  """
+  text = '' if value is None or value != value else str(value).strip()
+  if isinstance(value, bool):
+    text = str(int(value))
+  grade = files.parse_grade(_WHOLE.sub('', text)) if text else 1
+  if grade is None:
+    raise given_pairs.Unusable(
+        f'column "{column}" holds {value!r:.40}, not a whole number; ?grade= '
+        'reads none')
+  return grade

@@ -34,7 +34,7 @@ class Dpr(pairs.Pairs):
   is the corpus; without one, the contexts are.
   """
 
-  only_first_trains = has_numbers = True
+  only_first_trains = True
 
   def __init__(self, place: str, invalid: records.InvalidRecords):
     """Lists the files.
@@ -182,4 +182,5 @@ def _answered(
 FORMAT = records.SourceFormat(
     'dpr:data/nq', Dpr, names=('psgs*.tsv', '*.qa.csv', 'biencoder-*'),
     keys=('positive_ctxs',),
+    reading=2,  # A positive of any item of a query is no negative.
 )

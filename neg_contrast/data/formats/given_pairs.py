@@ -51,8 +51,6 @@ class Pairs(abc.ABC):
   """
 
   only_first_trains = False
-  has_numbers = False
-  """Whether questions are called by their number: then each has one item."""
 
   def __init__(
       self,
@@ -63,6 +61,7 @@ class Pairs(abc.ABC):
     """Takes files of passages alone, and files of items."""
     self._corpus, self._questions = tuple(corpus), tuple(questions)
     self._invalid = invalid
+    self._repeated: set[str] = set()  # Questions of several items.
     self.files = (*self._corpus, *self._questions)
 
   @property
@@ -86,13 +85,19 @@ class Pairs(abc.ABC):
 
   def queries(self) -> Iterator[records.Query]:
     """All questions; faults of items are reported here."""
+    seen, repeated = set[str](), set[str]()
     for item in self._items(self._invalid):
       if item.positives or item.query.split:
         yield item.query
+      (repeated if item.query.id in seen else seen).add(item.query.id)
+    self._repeated = repeated
 
   def judgements(self, split: str) -> Iterator[records.Judgement]:
-    """Positives with grade 1, negatives with grade 0."""
-    right = set() if self.has_numbers else self._positives(split)
+    """Positives with grade 1, negatives with grade 0.
+
+    Which questions have several items, `queries` finds: it is read before.
+    """
+    right = self._positives(split)
     for item in self._items(files.unheard(), split):
       if not item.positives:
         continue
@@ -106,10 +111,11 @@ class Pairs(abc.ABC):
           yield records.Judgement(name, passage, 0, where)
 
   def _positives(self, split: str) -> set[int]:
-    """Hashes of (question, positive); of a million they take 60 MB."""
-    return {hash((item.query.id, passage))
-            for item in self._items(files.unheard(), split)
-            for passage in item.positives}
+    """Hashes of (question, positive) of questions with several items."""
+    return set() if not self._repeated else {
+        hash((item.query.id, passage))
+        for item in self._items(files.unheard(), split)
+        if item.query.id in self._repeated for passage in item.positives}
 
   def _items(
       self, invalid: records.InvalidRecords, split: str = ''
@@ -277,11 +283,13 @@ def get_split(row: dict[str, Any], key: str) -> str:
     Unusable: it can't be part of the name of a file.
   """
   value = row.get(key)
-  name = str(value or '').strip() or 'train'
+  name = '' if value is None else str(value).strip()
+  name = name or 'train'
   if ('/' in name or not name.isprintable()
       or len(name.encode()) > _SPLIT_BYTES):
-    raise Unusable(f'key "{key}" holds {value!r:.40}, which can\'t be part of '
-                   'the name of a file')
+    raise Unusable(f'column "{key}" holds {value!r:.40}: splits are printable '
+                   'names without "/", at most '
+                   f'{_SPLIT_BYTES} bytes long')
   return name
 
 

@@ -11,6 +11,7 @@ NanoBEIR have them.
 
 import pathlib
 import re
+from typing import TypeVar
 
 from neg_contrast import errors
 from neg_contrast.artifacts import places
@@ -18,6 +19,7 @@ from neg_contrast.data import hub_snapshots, records
 from neg_contrast.data.formats import files, hf_columns, hf_pairs, hf_tables
 
 Splits = dict[str, list[pathlib.Path]]  # Name -> files.
+_Source = TypeVar('_Source', hf_pairs.QuestionPairs, hf_tables.ThreeTables)
 _CONFIG = 'config'
 _CORPUS, _QUERIES, _JUDGEMENTS = 'corpus', 'queries', ('qrels', 'default')
 _CONVERTED = 'refs/convert/parquet'  # Where the hub keeps them of any data set.
@@ -36,16 +38,16 @@ def open_hf(place: str, invalid: records.InvalidRecords) -> records.Source:
     UserError: it can't be had, or its columns are not known.
   """
   name, _, asked = place.partition('?')
-  options = _parse(place, asked)
-  tables = _tables(locate(name), place)
+  options, folder = _parse(place, asked), locate(name)
+  tables = _tables(folder, place)
   config = options.pop(_CONFIG, '')
   judged = next((one for one in _JUDGEMENTS if one in tables), '')
   if {_CORPUS, _QUERIES} <= tables.keys() and judged and not config:
     corpus, queries = (
         [path for some in tables[name].values() for path in some]
         for name in (_CORPUS, _QUERIES))
-    return hf_tables.ThreeTables(
-        place, corpus, queries, tables[judged], options, invalid)
+    return _looked_at(hf_tables.ThreeTables(
+        place, corpus, queries, tables[judged], options, invalid), folder)
   if not config and len(tables) == 1:
     [config] = tables
   if config not in tables:
@@ -53,7 +55,15 @@ def open_hf(place: str, invalid: records.InvalidRecords) -> records.Source:
         f'hf:{place}: has the configurations {", ".join(sorted(tables))}; '
         f'name one of them: hf:{name}?{_CONFIG}={min(tables)}'
     )
-  return hf_pairs.QuestionPairs(place, tables[config], options, invalid)
+  return _looked_at(hf_pairs.QuestionPairs(
+      place, tables[config], options, invalid), folder)
+
+
+def _looked_at(source: _Source, folder: pathlib.Path) -> _Source:
+  """A source whose columns are known, where that downloads nothing."""
+  if not places.is_remote(folder):
+    _ = source.columns
+  return source
 
 
 def locate(name: str) -> pathlib.Path:

@@ -1,12 +1,13 @@
 """Columns of the hub's tables, by their usual names or by those asked for."""
 
+import dataclasses
 import pathlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from neg_contrast import errors
 from neg_contrast.data import records
-from neg_contrast.data.formats import column_tables, files
+from neg_contrast.data.formats import column_tables
 from neg_contrast.data.formats import given_pairs as pairs
 
 USUAL: Mapping[str, tuple[str, ...]] = {
@@ -23,40 +24,73 @@ USUAL: Mapping[str, tuple[str, ...]] = {
 """What a column holds -> names that it is known by."""
 
 
+@dataclasses.dataclass(frozen=True)
+class Columns:
+  """Those of a file.
+
+  Attributes:
+    holds: what a column holds -> its name.
+    names: of all.
+  """
+
+  holds: Mapping[str, str]
+  names: Sequence[str]
+
+
 def find(
-    place: str, path: pathlib.Path, options: Mapping[str, str], *needed: str,
+    paths: Iterable[pathlib.Path], options: Mapping[str, str],
     usual: Mapping[str, tuple[str, ...]] = USUAL,
-) -> dict[str, str]:
-  """What columns of a file hold -> their names there.
+) -> dict[pathlib.Path, Columns]:
+  """File -> what its columns hold.
 
   Args:
-    place: of the data set, as the user says it.
-    path: the file.
+    paths: of the files.
     options: what it holds -> the name that the user gives; empty: none.
-    *needed: what some column must hold.
     usual: what it holds -> names that it is known by.
 
   Raises:
-    UserError: a needed one is not known; says which there are.
+    UserError: a file can't be read.
   """
-  names = column_tables.columns(path, 'parquet')
   found = {}
-  for holds, known in usual.items():
-    asked = options.get(holds)
-    if asked and asked.partition('/')[0] in names:
-      found[holds] = asked
-    elif asked is None and (some := [
-        one for one in known if one in names and one not in options.values()
-    ]):
-      found[holds] = some[0]
-  for holds in needed:
-    if holds not in found:
+  for path in paths:
+    names = column_tables.columns(path, 'parquet')
+    holds = {}
+    for one, known in usual.items():
+      asked = options.get(one)
+      if asked and asked.partition('/')[0] in names:
+        holds[one] = asked
+      elif asked is None and (some := [
+          name for name in known
+          if name in names and name not in options.values()
+      ]):
+        holds[one] = some[0]
+    found[path] = Columns(holds, names)
+  return found
+
+
+def check(
+    place: str, found: Mapping[pathlib.Path, Columns],
+    options: Mapping[str, str], needed: Iterable[str],
+) -> None:
+  """Refuses files none of which has a column that is needed, or asked for.
+
+  Args:
+    place: of the data set, as the user says it.
+    found: by `find`.
+    options: as there; empty: none are checked.
+    needed: what a column must hold.
+
+  Raises:
+    UserError: names it, and the columns that there are.
+  """
+  path, names = next((path, one.names) for path, one in found.items())
+  for holds in dict.fromkeys((*needed, *filter(options.get, options))):
+    if not any(holds in one.holds for one in found.values()):
       raise errors.UserError(
           f'hf:{place}: {path} has no column {options.get(holds) or holds}; '
           f'its columns are {", ".join(names)}. Say which holds the {holds}: '
           f'hf:{place}{"&" if "?" in place else "?"}{holds}=COLUMN'
       )
-  return found
 
 
 class Row:
@@ -81,19 +115,18 @@ class Row:
     """The same of what must be there."""
     texts = self.texts(holds)
     if not texts:
-      raise pairs.Unusable(f'column "{self._columns[holds]}" is empty')
+      raise pairs.Unusable(
+          f'column "{self._columns.get(holds, holds)}" is empty')
     return texts
 
   def texts_under(self, column: str) -> list[str]:
     """The texts of a column by its name."""
-    value = self._under(column)
-    values = value if isinstance(value, list) else (
-        [] if value is None else [value])
-    return [text for text in pairs.as_texts(values, column) if text.strip()]
+    return column_tables.texts_of(self._under(column), column)
 
   def question(self) -> str:
     """The text of the question, which must be there."""
-    value, column = self.of('question'), self._columns['question']
+    value = self.of('question')
+    column = self._columns.get('question', 'question')
     if isinstance(value, str) and value.strip():
       return value
     raise pairs.Unusable(f'column "{column}" is empty' if not value else
@@ -109,21 +142,14 @@ class Row:
     """An id that must be there."""
     name = self.id(holds)
     if not name:
-      raise pairs.Unusable(f'column "{self._columns[holds]}" is empty')
+      raise pairs.Unusable(
+          f'column "{self._columns.get(holds, holds)}" is empty')
     return name
 
   def grade(self) -> int:
     """1 where there is none."""
-    value = self.of('grade')
-    if isinstance(value, bool) or (
-        isinstance(value, float) and value.is_integer()):
-      value = int(value)
-    grade = 1 if value is None else files.parse_grade(str(value))
-    if grade is None:
-      raise pairs.Unusable(f'column "{self._columns["grade"]}" holds '
-                           f'{value!r:.40}, not a whole number; ?grade= reads '
-                           'none')
-    return grade
+    return column_tables.grade_of(
+        self.of('grade'), self._columns.get('grade', ''))
 
   def _under(self, column: str) -> Any:
     """The value under `column`, or of `column/inner`."""

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from neg_contrast.data import records
-from neg_contrast.data.formats import column_tables, files, hf_columns
+from neg_contrast.data.formats import files, hf_columns
 
 _USUAL = {**hf_columns.USUAL, 'grade': ('grade', 'relevance', 'label')}
 """Without `score`: beside texts that is mostly a margin, or votes."""
@@ -38,26 +38,30 @@ class QuestionPairs:
       self, place: str, splits: Mapping[str, Sequence[pathlib.Path]],
       options: Mapping[str, str], invalid: records.InvalidRecords,
   ):
-    """Looks at the columns.
+    """Looks at nothing yet.
 
     Args:
       place: of the data set, as the user says it.
       splits: name -> files.
       options: what a column holds -> the name that the user gives.
       invalid: hears of records that can't be used.
+    """
+    self._place, self._options = place, options
+    self._files, self._invalid = splits, invalid
+    self.splits = tuple(splits)
+    self.files = tuple(path for some in splits.values() for path in some)
+
+  @functools.cached_property
+  def columns(self) -> dict[str, hf_columns.Columns]:
+    """Those of each split, by its first file.
 
     Raises:
       UserError: a column is not known.
     """
-    self._files, self._invalid = splits, invalid
-    self.splits = tuple(splits)
-    self.files = tuple(path for some in splits.values() for path in some)
-    self._columns = {
-        path: hf_columns.find(place, path, options, 'question', 'text',
-                              usual=_USUAL) for path in self.files}
-    self._numbered = {path: [] if 'negative' in options else [
-        name for name in column_tables.columns(path, 'parquet')
-        if _NUMBERED.fullmatch(name)] for path in self.files}
+    found = hf_columns.find(
+        (some[0] for some in self._files.values()), self._options, _USUAL)
+    hf_columns.check(self._place, found, self._options, ('question', 'text'))
+    return {split: found[some[0]] for split, some in self._files.items()}
 
   def passages(self) -> Iterator[records.Passage]:
     """Those of all rows."""
@@ -107,7 +111,7 @@ class QuestionPairs:
   def _questions(self) -> dict[str, str]:
     """Id -> the first question that has it, where questions have ids."""
     found: dict[str, str] = {}
-    if any({'id', 'query_id'} & {*one} for one in self._columns.values()):
+    if any({'id', 'query_id'} & {*one.holds} for one in self.columns.values()):
       for row in self._readable(self.splits, files.unheard()):
         found.setdefault(row.query.id, row.query.text)
     return found
@@ -116,11 +120,13 @@ class QuestionPairs:
       self, splits: Iterable[str], invalid: records.InvalidRecords
   ) -> Iterator[_Question]:
     for split in splits:
+      columns = self.columns[split]
+      numbered = [] if 'negative' in self._options else [
+          name for name in columns.names if _NUMBERED.fullmatch(name)]
       for path in self._files[split]:
         yield from hf_columns.read(
-            path, self._columns[path],
-            functools.partial(_question, negatives=self._numbered[path]),
-            invalid)
+            path, columns.holds,
+            functools.partial(_question, negatives=numbered), invalid)
 
 
 def _question(

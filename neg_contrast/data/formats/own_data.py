@@ -11,60 +11,29 @@ import contextlib
 import dataclasses
 import functools
 import pathlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from neg_contrast import errors
 from neg_contrast.artifacts import places
 from neg_contrast.data import records
 from neg_contrast.data.formats import (
-    column_tables,
-    document_names,
-    files,
-    text,
+  column_tables,
+  document_names,
+  files,
+  own_columns,
+  text,
 )
 from neg_contrast.data.formats import given_pairs as pairs
-
-_COLUMNS: Mapping[str, tuple[str, ...]] = {
-    'question': ('question', 'query'),
-    'document': ('document', 'document_id', 'doc_id', 'passage_id', 'file',
-                 'filename', 'path'),
-    'text': ('text', 'passage', 'positive', 'content', 'body', 'answer'),
-    'title': ('title',),
-    'answer': ('answer', 'answers'),
-    'grade': ('grade', 'score', 'label', 'relevance'),
-    'weight': ('weight',),
-    'split': ('split',),
-    'id': ('id', '_id', 'document', 'document_id', 'doc_id'),
-}
-"""What a column holds -> names that it is known by, the option's own first."""
-
-_TEST_SHARE = 0.2
-
-
-@dataclasses.dataclass(frozen=True)
-class _Options:
-  """What stands after the ? of a place.
-
-  Attributes:
-    documents: a folder or table; empty: rows hold their texts.
-    test: share of the questions that become the split `test`, where no column
-      names splits.
-    columns: what it holds -> name, as far as the user says.
-  """
-
-  documents: str = ''
-  test: float = _TEST_SHARE
-  columns: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
 
 class OwnData:
   """A table of (question, document) or (question, text).
 
-  Columns are known by the names of `_COLUMNS`, or by those that the place gives
-  (`?question=Frage`). A question that stands in several rows has several
-  positives; `grade` 0 is a known negative. Without a column `split` a fifth of
-  the questions, by a hash of their words, is the split `test`
+  Columns are known by the names of `own_columns.USUAL`, or by those that the
+  place gives (`?question=Frage`). A question that stands in several rows has
+  several positives; `grade` 0 is a known negative. Without a column `split` a
+  fifth of the questions, by a hash of their words, is the split `test`
   (`?test=0.1` for a tenth), and the others are `train`.
   """
 
@@ -78,8 +47,9 @@ class OwnData:
     table, _, asked = place.partition('?')
     self._spec, self._kind, self._invalid = spec, kind, invalid
     self._table = places.path(table)
-    self._options = _parse(spec, asked)
-    self._columns = self._look(self._table, kind)
+    self._options = own_columns.parse(spec, asked)
+    self._columns = own_columns.find(
+        self._table, kind, self._options.columns, True)
     self._need('question')
     self._documents: text.Text | None = None
     self._listed: tuple[pathlib.Path, str] | None = None
@@ -121,7 +91,8 @@ class OwnData:
       columns = self._of_documents
       yield from pairs.read_each(
           column_tables.rows(*self._listed, self._invalid),
-          lambda row, where: _passage(row, columns, where, columns['id']),
+          lambda row, where: _listed(
+              row, columns, where, self._options.columns),
           self._invalid,
       )
     else:
@@ -187,24 +158,15 @@ class OwnData:
     _weight(row, self._columns)
     name = files.content_id(question)
     self._split_of(name, row)
-    value = row.get(self._columns.get('answer', ''))
-    answers = value if isinstance(value, list) else [value] if value else []
-    return records.Query(
-        name, question, tuple(pairs.as_texts(answers, 'answer')), where)
+    own_columns.check_late(row, self._columns, self._options.columns)
+    return records.Query(name, question, tuple(column_tables.texts_of(
+        own_columns.given(row, self._columns, 'answer'), 'answer')), where)
 
   def _grade(self, row: dict[str, Any]) -> int:
-    """1, or what the column says.
-
-    Raises:
-      Unusable: that is no whole number.
-    """
-    value = _given(row, self._columns, 'grade')
-    grade = 1 if value is None else files.parse_grade(str(value))
-    if grade is None:
-      raise pairs.Unusable(f'column "{self._columns["grade"]}" holds '
-                           f'{value!r:.40}, not a whole number; ?grade= reads '
-                           'none')
-    return grade
+    """1, or what the column says; else `Unusable`."""
+    return column_tables.grade_of(
+        own_columns.given(row, self._columns, 'grade'),
+        self._columns.get('grade', ''))
 
   def _split_of(self, name: str, row: dict[str, Any]) -> str:
     if 'split' in self._columns:
@@ -226,23 +188,8 @@ class OwnData:
   @functools.cached_property
   def _of_documents(self) -> dict[str, str]:
     """What columns of a table of documents hold -> their names there."""
-    return self._look(*self._listed) if self._listed else {}
-
-  def _look(self, path: pathlib.Path, kind: str) -> dict[str, str]:
-    """What columns of a table hold -> their names there."""
-    names = column_tables.columns(path, kind)
-    columns = {}
-    for holds, known in _COLUMNS.items():
-      asked = self._options.columns.get(holds)
-      if asked in names:
-        columns[holds] = asked
-      elif asked and path == self._table and holds != 'id':
-        raise errors.UserError(
-            f'{path}: no column "{asked}"; its columns are {", ".join(names)}'
-        )
-      elif asked != '' and (found := _called(known, names)):
-        columns[holds] = found[0]
-    return columns
+    return {} if self._listed is None else own_columns.find(
+        *self._listed, self._options.columns, False)
 
   def _need(self, holds: str) -> None:
     if holds not in self._columns:
@@ -253,9 +200,9 @@ class OwnData:
     other = ('; or name the documents: ?documents=FOLDER'
              if holds == 'text' and not self._options.documents else '')
     return errors.UserError(
-        f'{path}: no column called {" or ".join(_COLUMNS[holds])}; its columns '
-        f'are {", ".join(names) or "not to be read"}. Name the one: '
-        f'"{self._spec}{"&" if "?" in self._spec else "?"}{holds}=COLUMN"'
+        f'{path}: no column called {" or ".join(own_columns.USUAL[holds])}; '
+        f'its columns are {", ".join(names) or "not to be read"}. Name the '
+        f'one: "{self._spec}{"&" if "?" in self._spec else "?"}{holds}=COLUMN"'
         f'{other}'
     )
 
@@ -291,40 +238,6 @@ class OwnDataWithFeatures(OwnData):
     return _document(row, self._of_documents['id'])
 
 
-def _parse(spec: str, asked: str) -> _Options:
-  """The options after the ?.
-
-  Raises:
-    UserError: one is not known.
-  """
-  documents, test, columns = '', _TEST_SHARE, {}
-  for one in filter(None, asked.split('&')):
-    key, equals, value = one.partition('=')
-    if key == 'documents':
-      documents = value
-    elif key == 'test':
-      try:
-        test = float(value)
-      except ValueError:
-        test = -1
-      if not 0 <= test < 1:
-        raise errors.UserError(f'{spec}: test={value} is a share of the '
-                               'questions, from 0 to below 1')
-    elif key in _COLUMNS and equals:
-      columns[key] = value
-    else:
-      raise errors.UserError(
-          f'{spec}: "{one}" is none of documents=PLACE, test=SHARE, '
-          + ', '.join(f'{name}=COLUMN' for name in _COLUMNS)
-      )
-  return _Options(documents, test, columns)
-
-
-def _called(known: Iterable[str], names: Iterable[str]) -> list[str]:
-  """Columns by the names that are known, in their order, whatever the case."""
-  return [name for one in known for name in names if name.lower() == one]
-
-
 def _ids(path: pathlib.Path, kind: str, column: str) -> Iterator[str]:
   rows = column_tables.rows(path, kind, files.unheard())
   return (name for _, name in document_names.named(rows, column))
@@ -341,12 +254,13 @@ def _passage(
   return records.Passage(name, title, content, where=where)
 
 
-def _given(
-    row: Mapping[str, Any], columns: Mapping[str, str], holds: str
-) -> Any:
-  """The value of a column; None: there is no such column, or it is empty."""
-  value = row.get(columns.get(holds, ''))
-  return None if isinstance(value, str) and not value.strip() else value
+def _listed(
+    row: dict[str, Any], columns: Mapping[str, str], where: str,
+    asked: Mapping[str, str],
+) -> records.Passage:
+  """A row of a table of documents; else `Unusable`."""
+  own_columns.check_late(row, columns, asked, ('title',))
+  return _passage(row, columns, where, columns['id'])
 
 
 def _weight(row: dict[str, Any], columns: Mapping[str, str]) -> float:
@@ -355,7 +269,7 @@ def _weight(row: dict[str, Any], columns: Mapping[str, str]) -> float:
   Raises:
     Unusable: that is no number.
   """
-  value = _given(row, columns, 'weight')
+  value = own_columns.given(row, columns, 'weight')
   weight = 1.0 if value is None else files.parse_weight(str(value))
   if weight is None:
     raise pairs.Unusable(f'column "{columns["weight"]}" holds {value!r:.40}, '
