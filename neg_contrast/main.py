@@ -6,7 +6,6 @@ command goes on where an interrupted one stopped. On several hosts it is started
 once on each.
 """
 
-import _thread
 import copy
 import errno
 import functools
@@ -321,7 +320,8 @@ def _check_config_file(arguments: Sequence[str]) -> None:
 def _interrupt_again(unraisable: Any) -> None:
   """Delivers a Ctrl-C that arrived inside a callback, which can't raise it."""
   if isinstance(unraisable.exc_value, KeyboardInterrupt):
-    threading.Timer(0.05, _thread.interrupt_main).start()
+    threading.Timer(0.05, signal.pthread_kill, (
+        threading.main_thread().ident, signal.SIGINT)).start()
   else:
     sys.__unraisablehook__(unraisable)
 

@@ -325,7 +325,7 @@ def test_bad_arguments(root):
     load_retriever(root, index__table_rows=0)
   with pytest.raises(errors.UserError, match='corpus.jsonl'):
     api.load_retriever(str(root / 'model'), 'beir:nowhere')
-  with pytest.raises(TypeError, match="expected: \\['a text'\\]"):
+  with pytest.raises(TypeError, match="such as \\['a text'\\], not str"):
     load_retriever(root).vectors.encoder.encode_queries('a text')
   with pytest.raises(ValueError, match='depth is 0'):
     load_retriever(root).find('word1', 0)
