@@ -172,6 +172,12 @@ def test_keys_of_the_first_line_go_first(tmp_path):
       ('a', '', 'x'): 0, ('a', '', 'y'): 1, ('b', '', 'z'): 1}
 
 
+def test_an_empty_first_object_is_told_as_it_is(tmp_path):
+  path = tmp_path / 'faq.jsonl'
+  path.write_text('{}\n')
+  refused(f'jsonl:{path}', 'no column called question', tmp_path / 'out')
+
+
 def test_keys_that_come_too_late_are_refused(tmp_path, monkeypatch):
   monkeypatch.setattr(own_columns, '_LINES', 2)
   rows = [{'question': f'q{n}', 'text': 'x'} for n in range(3)]

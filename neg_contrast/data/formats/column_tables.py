@@ -24,7 +24,7 @@ class Kind(Protocol):
   """How tables of a kind are read."""
 
   def columns(self, path: pathlib.Path, lines: int) -> list[str]:
-    """The names of the columns, where each line names them those of some."""
+    """The names of the columns; of so many lines, if each names its own."""
     ...
 
   def rows(self, path: pathlib.Path, invalid: records.InvalidRecords) -> Rows:
@@ -85,15 +85,14 @@ class _Jsonl:
 
   def columns(self, path: pathlib.Path, lines: int) -> list[str]:
     """The keys of the first objects, in the order in which they come."""
-    rows = itertools.islice(self.rows(path, files.unheard()), lines)
-    names = {name: None for _, row in rows for name in row}
-    if not names:
+    rows = [*itertools.islice(self.rows(path, files.unheard()), lines)]
+    if not rows:
       raise errors.UserError(
           f'{path}: no line is a json object. Jsonl has one a line: an array, '
           'or a file that is printed over many lines, is made so by jq -c '
           '\'.[]\' FILE or jq -c . FILE'
       )
-    return list(names)
+    return list(dict.fromkeys(name for _, row in rows for name in row))
 
   def rows(self, path: pathlib.Path, invalid: records.InvalidRecords) -> Rows:
     """The objects."""

@@ -91,7 +91,7 @@ class OwnData:
       columns = self._of_documents
       yield from pairs.read_each(
           column_tables.rows(*self._listed, self._invalid),
-          lambda row, where: _listed(
+          lambda row, where: _document_of(
               row, columns, where, self._options.columns),
           self._invalid,
       )
@@ -254,7 +254,7 @@ def _passage(
   return records.Passage(name, title, content, where=where)
 
 
-def _listed(
+def _document_of(
     row: dict[str, Any], columns: Mapping[str, str], where: str,
     asked: Mapping[str, str],
 ) -> records.Passage:
@@ -300,7 +300,7 @@ def _format(kind: str, place: str) -> records.SourceFormat:
   )
   return records.SourceFormat(  # Documents may be a folder of text files.
       f'{kind}:{place}', opened, has_features=True,
-      reading=text.READING + 1,  # 1: columns of all lines, empty cells.
+      reading=text.READING + 1,  # 1: keys of later lines, empty cells.
   )
 
 
