@@ -3,6 +3,8 @@
 3,000 cases and more. What a case found once stays here as an example.
 """
 
+import sys
+
 import hypothesis
 import numpy as np
 import pytest
@@ -337,16 +339,29 @@ TYPED = st.one_of(fuzz.WILD_TEXT, fuzz.WILD_NUMBER.map(str), st.sampled_from([
     'True', 'None', '()', '(1,', "('a',)", '1,2', 'a,b', '{}', "{'a': 1}"]))
 
 
+def parse_flag(flag):
+  main.flags.FLAGS.unparse_flags()
+  for name in [name for name in main.flags.FLAGS
+               if name.startswith('config.')]:
+    delattr(main.flags.FLAGS, name)
+  argv = ['main', '--config=quickstart', flag]
+  with pytest.MonkeyPatch.context() as patch:
+    patch.setattr(sys, 'argv', argv)  # Where overrides are looked for.
+    main._parse_flags(argv)
+
+
 @cases(120)
 @hypothesis.given(st.sampled_from([*KEYS, 'optim.step', 'x', '']), TYPED)
 def test_flags(key, value):
-  def read():
-    main.flags.FLAGS.unparse_flags()
-    for name in [name for name in main.flags.FLAGS
-                 if name.startswith('config.')]:
-      delattr(main.flags.FLAGS, name)
-    main._parse_flags(
-        ['main', '--config=quickstart', f'--config.{key}={value}']
-    )
+  try_to(lambda: parse_flag(f'--config.{key}={value}'))
 
-  try_to(read)
+
+@pytest.mark.parametrize('flag, said', [
+    ('generator.optim.steps=1', 'config.generator.optim.steps: this config has '
+     'no generator; choose one'),
+    ('optim=adam', 'it holds keys, such as --config.optim.'),
+])
+def test_what_the_library_says_of_flags_is_known(flag, said):
+  """Its own words, as it is installed: `unknown_keys` reads them."""
+  with pytest.raises(errors.UserError, match=said):
+    parse_flag(f'--config.{flag}')
