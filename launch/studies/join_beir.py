@@ -1,6 +1,6 @@
 """Joins BEIR folders into one, whose split `train` is what is named of them.
 
-    python launch/join_beir.py workdirs/wikipedia \
+    python launch/studies/join_beir.py workdirs/wikipedia \
         ../shared/data/squadshifts-new_wiki:split-train,split-dev \
         ../shared/data/squad-v1.1-dev:split-train
 
@@ -8,6 +8,7 @@ Ids get the name of their folder in front, so that none meet.
 """
 
 import argparse
+import dataclasses
 import json
 import pathlib
 import sys
@@ -16,22 +17,42 @@ from typing import Any
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
 
+from neg_contrast import errors
 from neg_contrast.artifacts import folders
 from neg_contrast.data import records
-from neg_contrast.data.formats import beir
+from neg_contrast.data.formats import beir, qrels
 
 
 def main() -> None:
-  """Writes corpus, queries and judgements."""
+  """Writes the folder."""
   parser = argparse.ArgumentParser(
       description=__doc__, formatter_class=argparse.RawTextHelpFormatter
   )
   parser.add_argument('out', type=pathlib.Path)
   parser.add_argument('parts', nargs='+', metavar='FOLDER:SPLIT,SPLIT')
   args = parser.parse_args()
-  parts = [_read(part) for part in args.parts]
-  manifest: dict[str, Any] = {'parts': args.parts}
-  with folders.writing(args.out, manifest) as scratch:
+  try:
+    write(args.out, args.parts)
+  except errors.UserError as e:
+    print(f'error: {e}', file=sys.stderr)
+    sys.exit(2)
+
+
+def write(out: pathlib.Path, given: list[str]) -> None:
+  """Writes corpus, queries and judgements.
+
+  Raises:
+    UserError: a file of a folder can't be read, two folders have one name, or a
+      split is not there.
+  """
+  parts = [_read(part) for part in given]
+  names = [name for name, _, _ in parts]
+  if len({*names}) < len(names):
+    raise errors.UserError(
+        f'folders {", ".join(names)}: ids get their names in front, so that '
+        'each needs one of its own; rename or link one')
+  manifest: dict[str, Any] = {'parts': given}
+  with folders.writing(out, manifest) as scratch:
     (scratch / 'qrels').mkdir()
     _dump(scratch / 'corpus.jsonl', (
         {'_id': f'{name}-{p.id}', 'title': p.title, 'text': p.text,
@@ -43,19 +64,21 @@ def main() -> None:
         {'_id': f'{name}-{q.id}', 'text': q.text, 'answers': q.answers}
         for name, source, _ in parts for q in source.queries()
     ))
-    with open(scratch / 'qrels' / 'train.tsv', 'w', encoding='utf-8') as f:
-      f.write('query-id\tcorpus-id\tscore\n')
-      for name, source, splits in parts:
-        for split in splits:
-          f.writelines(
-              f'{name}-{j.query_id}\t{name}-{j.passage_id}\t{j.grade}\n'
-              for j in source.judgements(split)
-          )
+    qrels.write(scratch / 'qrels' / 'train.tsv', (
+        dataclasses.replace(j, query_id=f'{name}-{j.query_id}',
+                            passage_id=f'{name}-{j.passage_id}')
+        for name, source, splits in parts for split in splits
+        for j in source.judgements(split)
+    ))
 
 
 def _read(part: str) -> tuple[str, beir.Beir, list[str]]:
   folder, _, splits = part.rpartition(':')
   source = beir.Beir(folder, records.InvalidRecords(skip=False))
+  for split in splits.split(','):
+    if split not in source.splits:
+      raise errors.UserError(f'{part}: {folder} has no split {split!r}; it has '
+                             + ', '.join(source.splits))
   return pathlib.Path(folder).resolve().name, source, splits.split(',')
 
 

@@ -36,7 +36,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
 from neg_contrast import errors
 from neg_contrast.artifacts import folders
 from neg_contrast.data import records
-from neg_contrast.data.formats import beir, files, line_blocks
+from neg_contrast.data.formats import beir, files, line_blocks, qrels
 
 _PASSAGE, _QUERY = 128, 24
 """Tokens."""
@@ -123,10 +123,9 @@ def _write(args: argparse.Namespace) -> None:
               for number, (_, query) in enumerate(written)]
     (scratch / 'queries.jsonl').write_text(
         ''.join(f'{line}\n' for line in lines), 'utf-8')
-    (scratch / 'qrels' / 'written.tsv').write_text(
-        'query-id\tcorpus-id\tscore\n' + ''.join(
-            f'written-{number}\t{passage}\t1\n'
-            for number, (passage, _) in enumerate(written)), 'utf-8')
+    qrels.write(scratch / 'qrels' / 'written.tsv', (
+        records.Judgement(f'written-{number}', passage, 1)
+        for number, (passage, _) in enumerate(written)))
     for split in args.keep:
       _link(args.folder / 'qrels' / f'{split}.tsv', scratch / 'qrels')
 

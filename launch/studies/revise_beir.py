@@ -16,6 +16,7 @@ make of the hidden ones.
 """
 
 import argparse
+import dataclasses
 import json
 import pathlib
 import sys
@@ -29,7 +30,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
 from neg_contrast import errors
 from neg_contrast.artifacts import folders
 from neg_contrast.data import answers, records
-from neg_contrast.data.formats import beir
+from neg_contrast.data.formats import beir, qrels
 from neg_contrast.stage1 import sentences
 
 
@@ -72,7 +73,7 @@ def write(args: argparse.Namespace) -> None:
             for split in (args.train, args.test)}
   added = {
       split: [
-          records.Judgement(j.query_id, f'{j.passage_id}~', j.grade)
+          dataclasses.replace(j, passage_id=f'{j.passage_id}~')
           for j in some if j.grade > 0 and j.passage_id in revisions
           and answers.has_answer(
               revisions[j.passage_id], answers_of[j.query_id])
@@ -97,9 +98,7 @@ def write(args: argparse.Namespace) -> None:
         for query in queries
     ))
     for name, some in files.items():
-      lines = (f'{j.query_id}\t{j.passage_id}\t{j.grade}\n' for j in some)
-      (scratch / name).write_text(
-          'query-id\tcorpus-id\tscore\n' + ''.join(lines), encoding='utf-8')
+      qrels.write(scratch / name, some)
   with_hidden, in_all = (len({j.query_id for j in some if j.grade > 0})
                          for some in (hidden, judged[args.train]))
   print(f'{len(revisions)} revisions of {len(passages)} passages; '

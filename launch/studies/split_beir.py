@@ -26,9 +26,9 @@ sys.path.insert(0, str(pathlib.Path(__file__).parents[2]))
 
 from neg_contrast import errors
 from neg_contrast.data import dataset as dataset_lib
-from neg_contrast.data import examples
+from neg_contrast.data import examples, records
 from neg_contrast.data import prepared as prepared_lib
-from neg_contrast.data.formats import files
+from neg_contrast.data.formats import files, qrels
 from neg_contrast.settings import config as config_lib
 
 
@@ -121,13 +121,15 @@ def write_judgements(
 ) -> None:
   """A file of BEIR's `qrels`."""
   path.parent.mkdir(parents=True, exist_ok=True)
-  path.write_text('\n'.join(['query-id\tcorpus-id\tscore', *(
-      f'{prepared.query_ids[query].decode()}\t'
-      f'{prepared.passage_ids[passage].decode()}\t{grade}'
-      for query, passage, grade in zip(
-          part.query_rows, part.passage_rows, part.grades, strict=True
+  qrels.write(path, (
+      records.Judgement(
+          prepared.query_ids[query].decode(),
+          prepared.passage_ids[passage].decode(), grade, weight=weight,
+      ) for query, passage, grade, weight in zip(
+          part.query_rows, part.passage_rows, part.grades,
+          part.training_weights, strict=True,
       )
-  ), '']))
+  ))
 
 
 def write(

@@ -14,7 +14,7 @@ from typing import Any
 from neg_contrast import errors
 from neg_contrast.artifacts import folders
 from neg_contrast.data import records
-from neg_contrast.data.formats import files
+from neg_contrast.data.formats import files, qrels
 
 Row = dict[str, Any]
 FOLDER = 'objects'
@@ -53,13 +53,13 @@ def write(
   """
   corpus = _rows('passages', passages, _passage)
   asked = _rows('queries', queries, _query)
-  qrels = {name: _judgements(name, judged, asked, corpus)
-           for name, judged in (splits or {}).items()}
+  judged = {name: _judgements(name, some, asked, corpus)
+           for name, some in (splits or {}).items()}
   texts = {'corpus.jsonl': _json_lines(corpus)}
   if asked:
     texts['queries.jsonl'] = _json_lines(asked)
-  for name, lines in qrels.items():
-    texts[f'qrels/{name}.tsv'] = ['query-id\tcorpus-id\tscore\n', *lines]
+  for name, lines in judged.items():
+    texts[f'qrels/{name}.tsv'] = [qrels.header(), *lines]
   digest = hashlib.sha256()
   for name, lines in texts.items():
     digest.update(f'{name}\0'.encode())
@@ -304,7 +304,7 @@ def _judgements(
       if passage not in passages:
         raise errors.UserError(f'{where}: no such passage as {passage!r:.40}; '
                                f'passages are {_some(passages) or "not given"}')
-      lines.append(f'{query}\t{passage}\t{_grade(where, grade)}\n')
+      lines.append(qrels.line(query, passage, _grade(where, grade)))
   if not lines:
     raise errors.UserError(f'{what}: there are none')
   return lines

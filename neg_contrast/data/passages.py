@@ -7,15 +7,13 @@ import pathlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
 from absl import logging
-from jaxtyping import Float
 
 from neg_contrast import beams, errors, progress
 from neg_contrast.artifacts import artifact, folders, places
 from neg_contrast.data import beam_documents, cut_documents
 from neg_contrast.data import dataset as dataset_lib
-from neg_contrast.data import prepared as prepared_lib
+from neg_contrast.data.formats import qrels
 
 NEAREST, DOCUMENT = 'nearest', 'document'
 _ALL = 'all'
@@ -107,7 +105,7 @@ class Passages(artifact.Named):
     prepared = self.data.load().prepared
     counts = prepared.manifest['counts']['judgements']
     return [split for split in counts if counts[split]
-            and _weights_of(prepared.judgements(split)) is not None]
+            and (prepared.judgements(split).training_weights != 1).any()]
 
   def _unusual_constants(self) -> dict[str, float]:
     """Those of BM25 that are not the default."""
@@ -167,15 +165,15 @@ class Passages(artifact.Named):
 
   def _write_judgements(self, f, split, judged, cut, counts) -> None:
     """Writes those of a split, with their weights if it has any."""
-    prepared, weights = self.data.load().prepared, _weights_of(judged)
+    prepared, weights = self.data.load().prepared, judged.training_weights
     takes_nearest = self.judgements == NEAREST or (
         self.judgements == DOCUMENT and split == self.train_split)
-    f.write('query-id\tcorpus-id\tscore'
-            + ('\n' if weights is None else '\tweight\n'))
-    for number, (query_row, row, grade) in enumerate(zip(
+    has_weights = (weights != 1).any()
+    f.write(qrels.header(has_weights))
+    for query_row, row, grade, weight in zip(
         judged.query_rows.tolist(), judged.passage_rows.tolist(),
-        judged.grades.tolist(), strict=True,
-    )):
+        judged.grades.tolist(), weights, strict=True,
+    ):
       query = prepared.queries[query_row]
       document = prepared.passages[row]
       spans = cut(document.text)
@@ -183,10 +181,10 @@ class Passages(artifact.Named):
                               takes_nearest and grade > 0)
       counts['judgements'] += len(fitting)
       counts['lost_judgements'] += not spans
-      end = '' if weights is None else f'\t{weights[number]!s}'
       f.writelines(
-          f'{query.id}\t{cut_documents.passage_id(document.id, part)}'
-          f'\t{grade}{end}\n' for part in fitting
+          qrels.line(query.id, cut_documents.passage_id(document.id, part),
+                     grade, weight if has_weights else None)
+          for part in fitting
       )
 
   def _fitting(self, question, text, spans, takes_nearest) -> list[int]:
@@ -203,14 +201,3 @@ class Passages(artifact.Named):
         self.words, self.tokens,
         None if self.tokenizer is None else self.tokenizer.load(),
     )
-
-
-def _weights_of(
-    judged: prepared_lib.Judgements,
-) -> Float[np.ndarray, ' judgements'] | None:
-  """`[judgements] float32`; 0: not trained on; None: all are 1."""
-  weights = np.ones(len(judged.grades), np.float32)
-  if judged.weights is not None:
-    weights = judged.weights
-  weights = np.where(judged.is_example | (judged.grades <= 0), weights, 0)
-  return weights if (weights != 1).any() else None

@@ -66,6 +66,14 @@ class Judgements:
     """`[queries] int32`, all queries of the split, ascending."""
     return np.union1d(self.query_rows, self.unjudged)
 
+  @property
+  def training_weights(self) -> Float[np.ndarray, ' judgements']:
+    """`[judgements] float32`; 0 of a positive that is not trained on."""
+    weights = np.ones(len(self.grades), np.float32)
+    if self.weights is not None:
+      weights = self.weights
+    return np.where(self.is_example | (self.grades <= 0), weights, 0)
+
   def select(self, keep: Bool[np.ndarray, ' judgements']) -> 'Judgements':
     """Those where `keep` is True, without unjudged queries."""
     return Judgements(

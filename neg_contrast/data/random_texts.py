@@ -15,6 +15,7 @@ from jaxtyping import Float, Int
 from neg_contrast import errors
 from neg_contrast.artifacts import arrays, folders
 from neg_contrast.data import tokenizer as tokenizer_lib
+from neg_contrast.data.formats import qrels
 
 SPLIT = 'train'
 """The judgements of all queries but one, which is in `TUNE`."""
@@ -165,10 +166,10 @@ def write(
     known = rng.integers(1, 1 + min(_MOST_KNOWN, passages), queries + 1)
     for split, rows in ((SPLIT, range(queries)), (TUNE, [queries])):
       with open(scratch / 'qrels' / f'{split}.tsv', 'w') as f:
-        f.write('query-id\tcorpus-id\tscore\n')
+        f.write(qrels.header())
         for row in rows:
           for passage in set(rng.integers(0, passages, known[row]).tolist()):
-            f.write(f'q{row}\tp{passage}\t1\n')
+            f.write(qrels.line(f'q{row}', f'p{passage}', 1))
 
 
 def _write_lines(path: pathlib.Path, rows: Iterator[dict[str, str]]) -> None:

@@ -9,6 +9,7 @@ from absl import logging
 
 from neg_contrast.artifacts import artifact
 from neg_contrast.data import synthetic_pairs
+from neg_contrast.data.formats import qrels
 from neg_contrast.stage1 import question_shards
 
 FOLDER = 'beir'  # Of a workdir.
@@ -48,15 +49,15 @@ class BeirQuestions(artifact.Named):
     with (
         open(scratch / 'gen-queries.jsonl', 'w', encoding='utf-8') as queries,
         open(scratch / 'gen-qrels' / 'train.tsv', 'w',
-             encoding='utf-8') as qrels,
+             encoding='utf-8') as judged,
     ):
-      qrels.write('query-id\tcorpus-id\tscore\n')
+      judged.write(qrels.header())
       for count, pair in enumerate(
           synthetic_pairs.read_pairs(self.questions.files())
       ):
         name = f'gen-{count}'
         queries.write(json.dumps({'_id': name, 'text': pair['query']},
                                  ensure_ascii=False) + '\n')
-        qrels.write(f'{name}\t{pair["passage_id"]}\t1\n')
+        judged.write(qrels.line(name, pair['passage_id'], 1))
     manifest['questions'] = count + 1
     logging.info('%s: %d questions', self.folder, count + 1)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from neg_contrast import errors
 from neg_contrast.data import preparation, records, sources
-from neg_contrast.data.formats import files, json_reader
+from neg_contrast.data.formats import files, json_reader, qrels
 
 STRICT = records.InvalidRecords(skip=False)
 
@@ -199,7 +199,7 @@ def test_a_first_line_of_tabs_is_no_header(tmp_path, first):
   path = tmp_path / 'test.tsv'
   path.write_bytes(first + b'\nq\td\t1\n')
   with pytest.raises(errors.UserError, match=r'test.tsv:1: the header line'):
-    list(files.judgements(path, STRICT))
+    list(qrels.read(path, STRICT))
 
 
 @pytest.mark.parametrize('indent', [1, 2])

@@ -76,6 +76,44 @@ def test_beir_folders_are_divided_and_joined(tmp_path):
       'parts-d11p3')
 
 
+def test_folders_that_are_made_keep_weights(tmp_path):
+  """One that is 0 says that a positive is not trained on."""
+  data = tmp_path / 'data'
+  tiny.write_beir(data)
+  path = data / 'qrels' / 'train.tsv'
+  head, *lines = path.read_text().splitlines()
+  path.write_text('\n'.join([
+      f'{head}\tweight', *(f'{line}\t{number / 4}'
+                           for number, line in enumerate(lines)), '']))
+  given = path.read_text().splitlines()[1:]
+  run_script('split_beir', tmp_path / 'parts', data, '--split=train',
+             '--queries', 'train=7')
+  parts = (tmp_path / 'parts' / 'qrels' / 'train.tsv').read_text().splitlines()
+  assert parts[0].endswith('\tscore\tweight')
+  positives = {line for line in parts[1:] if line.split('\t')[2] != '0'}
+  assert positives < {*given} and len(positives) >= 7
+  run_script('join_beir', tmp_path / 'joined', f'{data}:train')
+  joined = (tmp_path / 'joined' / 'qrels' / 'train.tsv').read_text()
+  assert joined.replace('data-', '').splitlines()[1:] == given
+
+
+@pytest.mark.parametrize('folders, told', [
+    (('data:train,tests',), "data has no split 'tests'; it has "),
+    (('data:train', 'data:test'), 'folders data, data: ids get their names'),
+    (('missing:train',), 'corpus.jsonl'),
+])
+def test_what_can_not_be_joined_is_told(
+    tmp_path, monkeypatch, capsys, folders, told):
+  tiny.write_beir(tmp_path / 'data')
+  monkeypatch.setattr(sys, 'argv', [
+      '-', str(tmp_path / 'out'), *(f'{tmp_path}/{name}' for name in folders)])
+  with pytest.raises(SystemExit) as stop:
+    runpy.run_path(str(STUDIES / 'join_beir.py'), run_name='__main__')
+  said = capsys.readouterr().err.splitlines()
+  assert stop.value.code == 2 and told in said[-1]
+  assert said[-1].startswith('error: ') and not (tmp_path / 'out').exists()
+
+
 def zip_file(path):
   path.with_name(f'{path.name}.gz').write_bytes(gzip.compress(
       path.read_bytes()))

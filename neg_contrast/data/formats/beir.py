@@ -8,7 +8,7 @@ from typing import Any
 from neg_contrast import errors
 from neg_contrast.artifacts import places
 from neg_contrast.data import records
-from neg_contrast.data.formats import files, line_blocks
+from neg_contrast.data.formats import files, line_blocks, qrels
 from neg_contrast.data.formats import given_pairs as pairs
 
 _QRELS = ('.tsv', '.trec')
@@ -44,14 +44,14 @@ class Beir:
                 if (found := _PREFIXED.fullmatch(path.name))}
     for prefix in ('', *sorted(prefixes)):
       queries = files.plain_or_gzip(folder / f'{prefix}queries.jsonl')
-      qrels = files.listing(folder / f'{prefix}qrels', *_QRELS)
+      judged = files.listing(folder / f'{prefix}qrels', *_QRELS)
       if queries.is_file():
         self._queries.append(queries)
-      if qrels and not queries.is_file():
+      if judged and not queries.is_file():
         lacking.append(queries)
-      if queries.is_file() and not qrels:
+      if queries.is_file() and not judged:
         lacking.append(folder / f'{prefix}qrels' / '<split>.tsv')
-      for path in qrels:
+      for path in judged:
         split = prefix + files.plain_name(path).rpartition('.')[0]
         if split in self._qrels:
           raise errors.UserError(
@@ -112,7 +112,7 @@ class Beir:
 
   def judgements(self, split: str) -> Iterator[records.Judgement]:
     """The lines of a qrels file."""
-    return files.judgements(self._qrels[split], self._invalid)
+    return qrels.read(self._qrels[split], self._invalid)
 
 
 def _passage(row: Any, where: str) -> records.Passage:

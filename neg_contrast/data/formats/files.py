@@ -7,7 +7,7 @@ import itertools
 import json
 import pathlib
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 from neg_contrast import errors
@@ -21,7 +21,6 @@ _SPLITS = {
 }
 # Nine digits fit the int32 that grades are stored in.
 _GRADE = re.compile(r'[+-]?[0-9]{1,9}')
-_SCORES = ('score', 'grade', 'relevance', 'rel', 'label')
 _OPENINGS = ('{', '[', '[{')  # Lines of json that people read.
 _START = 1 << 16  # Bytes that tell what a json file holds.
 # Of a row between quotes: a quote that is not closed swallows no more.
@@ -224,74 +223,6 @@ def quoted_rows(
       invalid.report('broken_record', where, f'{e} (is a quote not closed?)')
     else:
       yield where, fields
-
-
-def judgements(
-    path: pathlib.Path, invalid: records.InvalidRecords
-) -> Iterator[records.Judgement]:
-  """The lines of a qrels file: TREC's four columns, or after a header BEIR's.
-
-  A header that ends in "weight" tells that each line ends in a weight.
-
-  Raises:
-    UserError: the file can't be read, or its first line is neither.
-  """
-  parse: _Parse = _trec
-  columns = 'query, 0, passage and a whole-number grade'
-  for place, (number, line) in enumerate(line_blocks.numbered_lines(path)):
-    where, found = f'{path}:{number}', parse(line)
-    if found:
-      yield records.Judgement(*found[:3], where, weight=found[3])
-    elif place:
-      invalid.report('broken_record', where,
-                     f'expected {columns}, found {line[:80]!r}')
-    elif parsed := _parser_of(line.casefold().split()):
-      parse, columns = parsed
-    else:
-      raise errors.UserError(
-          f'{where}: the header line is missing, or {columns} between tabs. '
-          'Put "query-id<TAB>corpus-id<TAB>score" first'
-      )
-
-
-_Judged = tuple[str, str, int, float]
-"""Query id, passage id, grade, weight."""
-_Parse = Callable[[str], _Judged | None]
-
-
-def _parser_of(header: Sequence[str]) -> tuple[_Parse, str] | None:
-  """What reads the lines behind a header of BEIR, and what it expects."""
-  if header and header[-1] in _SCORES:
-    return _beir, 'query-id, corpus-id and a whole-number score between tabs'
-  if header[-1:] == ['weight'] and {*header[-2:-1]} & {*_SCORES}:
-    return _weighted, ('query-id, corpus-id, a whole-number score and a weight '
-                       'between tabs')
-  return None
-
-
-def _trec(line: str) -> _Judged | None:
-  """Between tabs or, without them, spaces."""
-  fields = line.split('\t')
-  if len(fields) != 4:
-    fields = line.split()
-  if len(fields) != 4:
-    return None
-  grade = parse_grade(fields[3])
-  return None if grade is None else (fields[0], fields[2], grade, 1.0)
-
-
-def _beir(line: str) -> _Judged | None:
-  """Query id, passage id and grade between tabs."""
-  fields = line.split('\t')
-  grade = parse_grade(fields[2]) if len(fields) == 3 else None
-  return None if grade is None else (fields[0], fields[1], grade, 1.0)
-
-
-def _weighted(line: str) -> _Judged | None:
-  """As `_beir`, with a weight behind another tab."""
-  rest, _, last = line.rpartition('\t')
-  found, weight = _beir(rest), parse_weight(last)
-  return None if found is None or weight is None else (*found[:3], weight)
 
 
 def parse_weight(text: str) -> float | None:

@@ -9,7 +9,7 @@ from absl import logging
 from neg_contrast import errors
 from neg_contrast.artifacts import places
 from neg_contrast.data import records
-from neg_contrast.data.formats import files, line_blocks
+from neg_contrast.data.formats import files, line_blocks, qrels
 
 # Of a query, from the triples: a step draws one or two of them. There are 397
 # million triples, near a thousand a query.
@@ -46,20 +46,20 @@ class MsMarco:
       )
     self._collection = starting('collection.tsv')[:1]
     self._queries = starting('queries.')
-    qrels = starting('qrels.')
+    judged = starting('qrels.')
     by_text = starting('triples.')
     self._triples = starting('qidpidtriples.')
     self._is_text = bool(by_text) and not self._collection
     if self._is_text:
-      self._queries, qrels, self._triples = (), (), by_text
+      self._queries, judged, self._triples = (), (), by_text
     elif by_text:
       logging.warning(
           'msmarco:%s: not reading %s: its texts have no ids, and the '
           'collection is here. qidpidtriples.*.tsv says the same by id', place,
           ', '.join(file.name for file in by_text),
       )
-    self._qrels = {_split_of(file): file for file in qrels}
-    if len(self._qrels) < len(qrels):
+    self._qrels = {_split_of(file): file for file in judged}
+    if len(self._qrels) < len(judged):
       raise errors.UserError(
           f'msmarco:{place}: a split has two files of qrels, as .tsv and as '
           '.txt; remove one of each pair'
@@ -67,9 +67,9 @@ class MsMarco:
     lacking = []
     if not self._collection and not self._is_text:
       lacking.append('collection.tsv')
-    if (qrels or self._triples) and not (self._queries or self._is_text):
+    if (judged or self._triples) and not (self._queries or self._is_text):
       lacking.append('queries.<split>.tsv')
-    if self._queries and not (qrels or self._triples):
+    if self._queries and not (judged or self._triples):
       lacking.append('qrels.<split>.tsv')
     if lacking:
       raise errors.UserError(
@@ -78,7 +78,7 @@ class MsMarco:
           'qrels.<split>.tsv (collectionandqueries.tar.gz of MS MARCO), or '
           'collection.tsv alone, or triples.train.small.tsv alone'
       )
-    self.files = (*self._collection, *self._queries, *qrels, *self._triples)
+    self.files = (*self._collection, *self._queries, *judged, *self._triples)
 
   @property
   def splits(self) -> tuple[str, ...]:
@@ -125,7 +125,7 @@ class MsMarco:
     triples = [f for f in self._triples if files.split_of(f) == split]
     positives: set[str] = set()
     if split in self._qrels:
-      for judgement in files.judgements(self._qrels[split], self._invalid):
+      for judgement in qrels.read(self._qrels[split], self._invalid):
         if triples and judgement.grade > 0:
           positives.add(f'{judgement.query_id}\t{judgement.passage_id}')
         yield judgement
