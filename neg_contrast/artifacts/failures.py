@@ -2,6 +2,7 @@
 
 import contextlib
 import errno
+import os
 import pathlib
 import sqlite3
 import tempfile
@@ -65,3 +66,29 @@ def try_to_write(folder: pathlib.Path) -> None:
   folder.mkdir(parents=True, exist_ok=True)
   if not places.is_remote(folder):
     tempfile.TemporaryFile(dir=folder).close()
+
+
+def check_can_be_made(folder: pathlib.Path) -> None:
+  """Refuses a folder whose first parent that there is takes none; makes none.
+
+  Raises:
+    UserError: it can't be created or written to.
+  """
+  if places.is_remote(folder):
+    return
+  there = next(one for one in (folder, *folder.absolute().parents)
+               if one.exists())
+  if not there.is_dir():
+    raise not_writable(folder, f'{there} is a file')
+  if not os.access(there, os.W_OK | os.X_OK):
+    raise not_writable(folder, f'{there} takes no files')
+
+
+def not_writable(folder: pathlib.Path, why: str) -> errors.UserError:
+  """The error for a folder that can't be made, or takes no files."""
+  return errors.UserError(
+      f'{folder}: not a folder that can be written to ({why}). '
+      f'Choose another with {errors.flag("workdir")}, '
+      f'--{errors.key("data.prepared_dir")} or '
+      f'--{errors.key("negatives.mined_dir")}'
+  )

@@ -322,12 +322,7 @@ def make_folder(folder: pathlib.Path) -> None:
   try:
     failures.try_to_write(folder)
   except OSError as e:
-    raise errors.UserError(
-        f'{folder}: not a folder that can be written to ({e.strerror}). '
-        f'Choose another with {errors.flag("workdir")}, '
-        f'--{errors.key("data.prepared_dir")} or '
-        f'--{errors.key("negatives.mined_dir")}'
-    ) from None
+    raise failures.not_writable(folder, e.strerror) from None
 
 
 def sha256_file(path: pathlib.Path) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
 from neg_contrast import errors, sharding
-from neg_contrast.artifacts import artifact, plan
+from neg_contrast.artifacts import artifact, failures, places, plan
 from neg_contrast.benchmarks import expense, made_up, plan_costs
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import peek as peek_lib
@@ -117,6 +117,7 @@ class _Look:
 
   def look(self, with_costs: bool = True) -> Outlook:
     """Looks at everything; costs are measured."""
+    self._look_at_folders()
     for one in self._of(given.Checkpoint):
       self._look_at_model(one)
     for run in self._of(run_artifacts.Run):
@@ -157,6 +158,20 @@ class _Look:
         if isinstance(one, dataset_lib.Data)
         and not isinstance(one, made_up.MadeUpData)
     ))
+
+  def _look_at_folders(self) -> None:
+    """Whether what is made can be written where it belongs."""
+    found = [
+        *(one.workdir for one in self._of(run_artifacts.Run)),
+        *(one.folder.parent for one in self._of(artifact.Named)),
+        *(one.config.prepared_dir for one in self._of(dataset_lib.Data)),
+    ]
+    for folder in dict.fromkeys(found):
+      try:
+        failures.check_can_be_made(places.path(folder))
+      except errors.UserError as e:
+        self._seen.problems.append(str(e))
+        return  # Of others the cause is most often the same.
 
   def _look_at_model(self, one: given.Checkpoint) -> None:
     """Whether it can be had, and settings fit it."""

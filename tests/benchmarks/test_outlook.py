@@ -355,3 +355,13 @@ def test_a_split_that_lacks_ends_a_plan_before_it_is_trained(config, tmp_path):
   config.data.test_split = 'test'
   plan.run(targets[:1], check=outlook.Splits(jobs.make_job(
       config_lib.parse(config), tmp_path / 'run').targets()).check)
+
+
+def test_a_folder_that_can_not_be_made_fails(config, tmp_path):
+  (tmp_path / 'taken').write_text('')
+  [problem] = look(config, tmp_path / 'taken').problems
+  assert f'{tmp_path / "taken"} is a file). Choose another with' in problem
+  config.data.prepared_dir = str(tmp_path / 'taken' / 'prepared')
+  [problem] = look(config, tmp_path / 'run').problems
+  assert 'taken is a file). Choose another' in problem
+  assert not (tmp_path / 'run').exists()
