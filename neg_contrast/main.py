@@ -19,6 +19,11 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
+if __name__ == '__main__' and (
+    signal.getsignal(signal.SIGINT) is signal.default_int_handler):
+  # While modules are read, Ctrl-C ends it without a word: nothing is begun.
+  signal.signal(signal.SIGINT, signal.SIG_DFL)
+
 try:
   from absl import app, flags, logging
   from ml_collections import config_flags
@@ -366,4 +371,6 @@ def _run_on_screens() -> None:
 
 
 if __name__ == '__main__':
+  if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
   _run()

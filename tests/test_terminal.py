@@ -3,10 +3,12 @@
 import io
 import logging
 import os
+import pathlib
 import pty
 import re
 import select
 import signal
+import subprocess
 import sys
 import time
 
@@ -76,6 +78,20 @@ def test_an_interruption_in_a_callback_is_heard_after_it(monkeypatch):
   finally:
     signal.signal(signal.SIGINT, before)
   assert time.monotonic() - began < 30
+
+
+def test_an_interruption_while_modules_are_read_says_nothing(tmp_path):
+  """The first seconds of a command: there is no state that one could tell."""
+  program = subprocess.Popen(
+      [sys.executable, '-m', 'neg_contrast.main', '--config=quickstart',
+       f'--workdir={tmp_path / "work"}'],
+      cwd=processes.ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+  maps = pathlib.Path(f'/proc/{program.pid}/maps')
+  while 'jaxlib' not in maps.read_text() and program.poll() is None:
+    time.sleep(0.01)
+  program.send_signal(signal.SIGINT)
+  assert program.communicate() == (b'', b'')
+  assert program.returncode == -signal.SIGINT
 
 
 def in_terminal(code, **env):
