@@ -84,7 +84,7 @@ def check_can_be_made(folder: pathlib.Path) -> None:
     raise not_writable(folder, f'{there} takes no files')
 
 
-def not_writable(folder: pathlib.Path, why: str) -> errors.UserError:
+def not_writable(folder: pathlib.Path, why: Any) -> errors.UserError:
   """The error for a folder that can't be made, or takes no files."""
   return errors.UserError(
       f'{folder}: not a folder that can be written to ({why}). '
