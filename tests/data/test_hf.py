@@ -116,6 +116,15 @@ def test_grades_of_rows(tmp_path):
     prepare(f'hf:{tmp_path / "x"}?grade=score', tmp_path / 'out')
 
 
+def test_names_of_columns_are_known_in_any_case(tmp_path):
+  """As those of a user's tables."""
+  write(tmp_path / 'x/train.parquet', [
+      {'Question': 'q', 'Context': 'c', 'Label': 0},
+      {'Question': 'q', 'Context': 'd', 'Label': 2}])
+  assert known(prepare(f'hf:{tmp_path / "x"}', tmp_path / 'out')) == {
+      'train': {('q', 'c'): 0, ('q', 'd'): 2}}
+
+
 def test_an_id_is_that_of_one_question(tmp_path):
   write(tmp_path / 'x/train.parquet', [
       {'id': 0, 'query': 'one', 'text': 'a'},

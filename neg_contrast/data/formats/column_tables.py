@@ -8,7 +8,7 @@ import dataclasses
 import itertools
 import pathlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from neg_contrast import errors
@@ -218,3 +218,8 @@ def grade_of(value: Any, column: str) -> int:
         f'column "{column}" holds {value!r:.40}, not a whole number; ?grade= '
         'reads none')
   return grade
+
+
+def called(known: Iterable[str], names: Sequence[str]) -> list[str]:
+  """The names of columns that are known ones in any case, in their order."""
+  return [name for one in known for name in names if name.lower() == one]

@@ -172,5 +172,5 @@ def _tables(folder: pathlib.Path, place: str) -> dict[str, Splits]:
 
 FORMAT = records.SourceFormat(
     'hf:mteb/scifact', open_hf, is_here=is_here, fetch=fetch, problem=problem,
-    reading=2,  # Grades of rows; columns by split; ids of one question.
+    reading=3,  # Names of columns in any case.
 )

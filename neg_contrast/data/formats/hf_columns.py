@@ -59,10 +59,9 @@ def find(
       asked = options.get(one)
       if asked and asked.partition('/')[0] in names:
         holds[one] = asked
-      elif asked is None and (some := [
-          name for name in known
-          if name in names and name not in options.values()
-      ]):
+      elif asked is None and (some := column_tables.called(known, [
+          name for name in names if name not in options.values()
+      ])):
         holds[one] = some[0]
     found[path] = Columns(holds, names)
   return found

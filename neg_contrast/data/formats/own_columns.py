@@ -101,7 +101,8 @@ def find(
           f'{path}: no column "{name}"; its columns are {", ".join(names)}'
       )
     elif name != '' and (
-        found := _called(known, first) or _called(known, names)):
+        found := column_tables.called(known, first)
+        or column_tables.called(known, names)):
       columns[holds] = found[0]
   return columns
 
@@ -138,8 +139,3 @@ def given(
   """The value of a column; None: there is no such column, or it is empty."""
   value = row.get(columns.get(holds, ''))
   return None if isinstance(value, str) and not value.strip() else value
-
-
-def _called(known: Iterable[str], names: Iterable[str]) -> list[str]:
-  """Columns by the names that are known, in their order, whatever the case."""
-  return [name for one in known for name in names if name.lower() == one]
