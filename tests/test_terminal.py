@@ -85,7 +85,9 @@ def test_an_interruption_while_modules_are_read_says_nothing(tmp_path):
   program = subprocess.Popen(
       [sys.executable, '-m', 'neg_contrast.main', '--config=quickstart',
        f'--workdir={tmp_path / "work"}'],
-      cwd=processes.ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+      cwd=processes.ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+      # What runs in the background may have been told to ignore it.
+      preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
   maps = pathlib.Path(f'/proc/{program.pid}/maps')
   while 'jaxlib' not in maps.read_text() and program.poll() is None:
     time.sleep(0.01)
