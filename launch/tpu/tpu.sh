@@ -85,9 +85,13 @@ install() {  # No host can be asked to know a repository: they get a bundle.
   # A commit that no branch or tag leads to, as origin/feature, needs a ref.
   local bundle ref=refs/tpu/$name
   bundle=$(git rev-parse --git-dir)/$name.bundle
-  call git update-ref "$ref" "$commit" &&
-    call git bundle create --quiet "$bundle" HEAD "$ref" --branches --tags &&
-    call git update-ref -d "$ref" &&
+  call git update-ref "$ref" "$commit" || return
+  if ! call git bundle create --quiet "$bundle" HEAD "$ref" --branches --tags
+  then
+    call git update-ref -d "$ref"
+    return 1
+  fi
+  call git update-ref -d "$ref" &&
     tpus tpu-vm scp "$bundle" "$name:neg_contrast.bundle" --worker=all &&
     call rm "$bundle" &&
     on all "git init --quiet neg_contrast && cd neg_contrast &&\

@@ -222,6 +222,15 @@ def test_a_revision_that_no_branch_leads_to(fake):
   assert git('show-ref') == refs
 
 
+def test_a_bundle_that_can_not_be_written_leaves_no_ref(fake):
+  code = fake / 'code'
+  (code / '.git' / 'nc.bundle').mkdir()  # As on a full disk: git fails.
+  assert tpu(fake, 'install').returncode == 1
+  refs = subprocess.run(['git', 'show-ref'], cwd=code, capture_output=True,
+                        text=True, check=True).stdout
+  assert 'refs/tpu' not in refs and not (fake / 'calls.jsonl').exists()
+
+
 def test_commands_in_the_folder_of_the_code(fake):
   tpu(fake, 'install')
   result = tpu(fake, 'ssh', '--worker=1', flags=['bash', '-c', 'pwd; echo "$0"',
