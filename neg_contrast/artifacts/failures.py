@@ -42,9 +42,7 @@ def not_written(path: pathlib.Path, reason: Any) -> errors.UserError:
   """The error for something that could not be written."""
   return errors.UserError(
       f'{path}: not written ({reason!s:.200}). Free some space, allow larger '
-      f'files (ulimit -f), or name another {errors.flag("workdir")}, '
-      f'--{errors.key("data.prepared_dir")} or '
-      f'--{errors.key("negatives.mined_dir")}'
+      f'files (ulimit -f), or name another {_places()}'
   )
 
 
@@ -88,7 +86,11 @@ def not_writable(folder: pathlib.Path, why: Any) -> errors.UserError:
   """The error for a folder that can't be made, or takes no files."""
   return errors.UserError(
       f'{folder}: not a folder that can be written to ({why}). '
-      f'Choose another with {errors.flag("workdir")}, '
-      f'--{errors.key("data.prepared_dir")} or '
-      f'--{errors.key("negatives.mined_dir")}'
+      f'Choose another with {_places()}'
   )
+
+
+def _places() -> str:
+  """What says where files are written."""
+  return (f'{errors.flag("workdir")}, --{errors.key("data.prepared_dir")} or '
+          f'--{errors.key("negatives.mined_dir")}')
