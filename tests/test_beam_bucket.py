@@ -88,17 +88,19 @@ def make_all(root):
 
 @pytest.fixture(scope='module')
 def far(disk, small, tmp_path_factory):
-  """The same in a bucket, by two workers; the folder of all caches.
+  """The same in a bucket, by workers of Beam; the folder of all caches.
 
-  A worker is killed while it reads the source, and now and then a connection
+  One of two is killed while it reads the source, and now and then a connection
   breaks while an object is read. Once the worker is dead, no pipeline needs a
-  process beside its workers.
+  process beside its workers, or two of these: what one wrote, that of the next
+  reads.
   """
   read, run = [], beams.run
 
   def go_on_without_helper():
     assert (caches / 'died').exists()
     beam_runs.without_helper(patch)
+    beams.choose('direct', beam_runs.ONE_PROCESS)  # A new one each time.
 
   def trouble(method, path):
     if not emulator.reads(method, path):
