@@ -1,6 +1,7 @@
 """The calibration of a cross-encoder, fitted on the tune split: a file."""
 
 import dataclasses
+import hashlib
 import pathlib
 from typing import Any
 
@@ -55,10 +56,15 @@ class FittedCalibration(artifact.Json):
             'candidates': self.candidates}
 
   def settings(self) -> dict[str, Any]:
-    """How the scores are computed."""
-    return embedder.vectors_identity(
-        self.encoding, self.candidates.judged.dataset, self.model.load()
-    )
+    """How the scores are computed, and of which queries."""
+    judged_queries = self.candidates.judged
+    rows = judged_queries.judgements.queries
+    return {
+        **embedder.vectors_identity(
+            self.encoding, judged_queries.dataset, self.model.load()
+        ),
+        'tune_queries': hashlib.sha256(rows.tobytes()).hexdigest(),
+    }
 
   def build(self) -> None:
     """Scores the pairs with all processes; the first writes the file."""

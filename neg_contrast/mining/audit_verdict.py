@@ -1,6 +1,7 @@
 """The verdict of an audit: what it rests on, flags, and the text."""
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -176,7 +177,7 @@ def _sureness(judging, facts) -> str:
             f'{"fair" if known >= _MOST else "weak"}.{few}')
   why = 'no answers are known' if known is None else (
       f'{known:.0%} of the positives hold their answers, and '
-      f'{facts["answer_in_twins"] or 0:.0%} of the twins'
+      f'{_part(facts["answer_in_twins"], 0)} of the twins'
   )
   return (f'Rests on the judge alone ({why}), whose accuracy@1 is '
           f'{judging.trust:.0%}: what it prefers to the positive counts as '
@@ -184,6 +185,12 @@ def _sureness(judging, facts) -> str:
           'not cover its mistakes. Sure: '
           f'{"weak" if judging.trust >= 0.5 else "very weak"}. A better '
           f'--config.checkpoint tells more.{few}')
+
+
+def _part(value, digits) -> str:
+  """A part in percent; of nothing there is none."""
+  is_known = value is not None and math.isfinite(value)
+  return f'{value:.{digits}%}' if is_known else 'none'
 
 
 def _remarks(facts) -> list[str]:
@@ -195,10 +202,9 @@ def _remarks(facts) -> list[str]:
   sides = facts['judge_against_answers']
   if facts['answer_in_positive'] is not None:
     lines.append('Of its top 20, what the judge prefers to the positive holds '
-                 'an answer in {:.1%} (chance {:.1%}), the rest in {:.1%} '
-                 '({:.1%}).'.format(*(sides[side][key] or 0 for side in
-                                      ('above', 'below') for key in
-                                      ('answer', 'chance'))))
+                 'an answer in {} (chance {}), the rest in {} ({}).'.format(
+                     *(_part(sides[side][key], 1) for side in
+                       ('above', 'below') for key in ('answer', 'chance'))))
   both = facts['verdicts_against_answers']
   if both:
     lines.append('False among the top 20, by verdicts and by answers: '

@@ -74,9 +74,13 @@ class GivenPool(pool_folder.PoolFolder):
     """Where it does not belong to the data at hand, a line each."""
     made, lines = pool.manifest, list[str]()
     identity = made['identity']
-    # A judge's pool is made from another; `given` may be a source as well.
-    while identity['needs'].get('given', {}).get('kind') == self.kind:
-      identity = identity['needs']['given']
+    # A judge's or a refreshed pool is made from another; `given` may be a
+    # source as well.
+    while below := [
+        identity['needs'][role] for role in ('given', 'mined')
+        if identity['needs'].get(role, {}).get('kind') == self.kind
+    ]:
+      identity = below[0]
     for source in made['sources']:
       there = identity['needs'][source]
       for role in ('texts', 'data'):

@@ -16,6 +16,7 @@ from neg_contrast.mining.false_negatives import (
   hits_beyond_chance,
   mean,
 )
+from neg_contrast.settings import source_list
 
 MARGINS = (None, 0.0, 0.05, 0.1)
 """Relative margins to choose from: they fit BM25 scores and dot products alike.
@@ -123,8 +124,10 @@ class _Chooser:
     self._scale, self._pool_size = scale, pool_size
     self._least_push = least_push
     self._made: dict[tuple[str, float | None, int], Estimate] = {}
+    # What a training draws without a pool is not filtered.
     self.drops = {name for name, evidence in sources.items()
-                  if hits_beyond_chance(evidence) >= SURE_HITS}
+                  if name not in source_list.DRAWN.names
+                  and hits_beyond_chance(evidence) >= SURE_HITS}
 
   def fault(self, name: str, margin: float | None, first: int) -> str:
     """Why a source can't serve; empty if it can."""

@@ -13,7 +13,10 @@ _QUERIES_AT_ONCE = 4096
 def format_verdicts(
     pool: pool_lib.Pool, verdicts: verdicts_lib.Verdicts
 ) -> str:
-  """Candidates of each source by probability, known positives apart."""
+  """Candidates of each source by probability, known positives apart.
+
+  A positive that several sources propose to a query counts once.
+  """
   below, above = verdicts.facts['below'], verdicts.facts['above']
   rows: list[Sequence[str]] = [('source', 'judged', f'below {below:g}',
                                 'between', f'above {above:g}', 'mean')]
@@ -26,8 +29,15 @@ def format_verdicts(
       is_positive = pool.dropped_by[lines] == pool_lib.code('positive')
       values = verdicts.probability[lines]
       counts += _counts(values[ours & ~is_positive], below, above)
-      known += _counts(values[ours & is_positive], below, above)
     rows.append((name, *_cells(counts)))
+  for begin in range(0, len(pool), _QUERIES_AT_ONCE):
+    part = slice(begin, begin + _QUERIES_AT_ONCE)
+    lines, columns = np.nonzero(
+        pool.dropped_by[part] == pool_lib.code('positive'))
+    pairs = np.stack([lines, pool.rows[part][lines, columns]], axis=1)
+    _, once = np.unique(pairs, axis=0, return_index=True)
+    values = verdicts.probability[part][lines[once], columns[once]]
+    known += _counts(values, below, above)
   rows.append(('known positives', *_cells(known)))
   widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
   return '\n'.join('  '.join([row[0].ljust(widths[0]), *(

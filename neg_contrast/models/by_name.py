@@ -176,6 +176,25 @@ def missing(checkpoint: str) -> str | None:
   return _missing(checkpoint, kinds.ENCODER)
 
 
+def missing_trained(checkpoint: str) -> str | None:
+  """As `missing`, of one that is used as it is, and no start of a training."""
+  lack = missing(checkpoint)
+  if lack is None and hub_name(checkpoint) is None:
+    try:
+      _refuse_classifier(checkpoint)
+    except errors.UserError as e:
+      return str(e)
+  return lack
+
+
+def _refuse_classifier(name: str) -> None:
+  if kinds.kind_of(name) is None and reranker.is_classifier(name):
+    raise errors.UserError(
+        f'{name}: is a cross-encoder, whose first layers are no dual encoder; '
+        'name a dual encoder here, and rank by this one with configs/rerank.py'
+    )
+
+
 def missing_generator(name: str) -> str | None:
   """As `missing`, of a question generator."""
   return _missing(name, kinds.GENERATOR)
@@ -282,6 +301,7 @@ def load_start(config: config_lib.ModelConfig, seed: int) -> loading.Model:
 
 def load_as_it_comes(name: str, seed: int) -> loading.Model:
   """A model that brings all its own settings; raises as `load_checkpoint`."""
+  _refuse_classifier(name)
   towers = () if is_workdir(name) else loading.load_towers(name, seed)
   return load_checkpoint(
       name, config_lib.ModelConfig(init=name, shared=len(towers) < 2), seed

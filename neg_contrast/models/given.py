@@ -45,6 +45,8 @@ class Checkpoint(artifact.Given):
 
   def lacks(self) -> str | None:
     """What is wrong with it, as far as a look at its place tells."""
+    if self.config is None:
+      return by_name.missing_trained(self.checkpoint)
     return by_name.missing(self.checkpoint)
 
   def fetch(self) -> None:

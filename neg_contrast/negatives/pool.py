@@ -154,7 +154,9 @@ def read(folder: pathlib.Path) -> Pool:
     UserError: there is none, it is of another format, or a file is damaged.
   """
   manifest = folders.read_manifest(folder)
-  if manifest is None or not ('sources' in manifest or 'kind' in manifest):
+  if manifest is None or manifest.get(
+      'kind', FORMAT.kind if 'sources' in manifest else ''
+  ) != FORMAT.kind:
     raise errors.UserError(
         f'{folder}: not a pool of negatives; configs/mine.py makes one'
     )

@@ -123,7 +123,9 @@ def schedule_of(
       save_steps=config.checkpointing.save_steps,
       log_steps=config.checkpointing.log_steps,
       batch_size=config.data.batch_size,
-      learning_rate=optimizer.make_schedule(config.optim, total_steps),
+      learning_rate=optimizer.make_schedule(
+          config.optim.schedule, optimizer.rates_of(config.optim, total_steps)
+      ),
       criterion=criterion,
       refresh_steps=refresh_steps,
       measure_steps=config.nce.log_steps,

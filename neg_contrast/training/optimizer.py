@@ -1,30 +1,65 @@
 """The optimizer of a config."""
 
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
 import optax
+from jaxtyping import Array, Float, Int
 
 from neg_contrast.settings import config as config_lib
 from neg_contrast.training import state as state_lib
 
 
-def make_schedule(
-    config: config_lib.OptimConfig, total_steps: int
-) -> optax.Schedule:
-  """Step -> learning rate: warm-up from 0, then constant, or decay to 0."""
-  rate = config.learning_rate
-  decay_steps = max(1, total_steps - config.warmup_steps)
-  after = {
-      'constant': optax.constant_schedule(rate),
-      'linear': optax.linear_schedule(rate, 0.0, decay_steps),
-      'cosine': optax.cosine_decay_schedule(rate, decay_steps),
-  }[config.schedule]
-  if not config.warmup_steps:
-    return after
-  warmup = optax.linear_schedule(0.0, rate, config.warmup_steps)
-  return optax.join_schedules([warmup, after], [config.warmup_steps])
+class Rates(NamedTuple):
+  """What a schedule is computed with: numbers, or what traces them.
+
+  A step is given them, so that trainings of other rates, or of more steps, are
+  the same program.
+
+  Attributes:
+    learning_rate: `[] float32`, the highest.
+    warmup_steps: `[] int32`, of the rise to it; 0: none.
+    decay_steps: `[] int32`, of those that follow, at least 1.
+  """
+
+  learning_rate: Float[Array, ''] | np.float32
+  warmup_steps: Int[Array, ''] | np.int32
+  decay_steps: Int[Array, ''] | np.int32
+
+
+def rates_of(config: config_lib.OptimConfig, total_steps: int) -> Rates:
+  """Those of a run of so many steps."""
+  return Rates(
+      np.float32(config.learning_rate), np.int32(config.warmup_steps),
+      np.int32(max(1, total_steps - config.warmup_steps)),
+  )
+
+
+def make_schedule(kind: str, rates: Rates) -> optax.Schedule:
+  """Step -> learning rate: warm-up from 0, then constant, or decay to 0.
+
+  Args:
+    kind: `constant`, `linear` or `cosine`: what comes after the warm-up.
+    rates: its numbers.
+  """
+  rate, warmup_steps, decay_steps = rates
+  decay = {
+      'constant': lambda done: 1.0,
+      'linear': lambda done: 1 - done,
+      'cosine': lambda done: 0.5 * (1 + jnp.cos(jnp.pi * done)),
+  }[kind]
+
+  def schedule(step):
+    rise = step / jnp.maximum(warmup_steps, 1)
+    done = jnp.clip((step - warmup_steps) / decay_steps, 0, 1)
+    return rate * jnp.where(step < warmup_steps, rise, decay(done))
+
+  return schedule
 
 
 def make_optimizer(
-    config: config_lib.OptimConfig, total_steps: int, frozen: str = ''
+    config: config_lib.OptimConfig, rates: Rates, frozen: str = ''
 ) -> optax.GradientTransformation:
   """Clipping, then Adam, AdamW or Adafactor.
 
@@ -37,11 +72,11 @@ def make_optimizer(
 
   Args:
     config: the settings.
-    total_steps: of the run.
+    rates: numbers of its schedule.
     frozen: a tower of a dual encoder that stays as it is, and has no moments;
       empty: none.
   """
-  schedule = make_schedule(config, total_steps)
+  schedule = make_schedule(config.schedule, rates)
   parts = []
   if config.clip_norm:
     parts.append(optax.clip_by_global_norm(config.clip_norm))

@@ -16,6 +16,7 @@ from neg_contrast.negatives import pool as pool_lib
 from neg_contrast.negatives import refresh, sources
 from neg_contrast.retrieval import embedder as embedder_lib
 from neg_contrast.retrieval import retriever as retriever_lib
+from neg_contrast.settings import source_list
 from neg_contrast.training import run
 
 
@@ -149,15 +150,20 @@ class PooledTraining(run.Training):
       return
     count = sum(entry.count for entry in negatives.listed)
     lines = pool.lines_of(np.unique(query_rows))
+    named = {name for entry in negatives.listed for name in entry.names}
+    is_named = np.array([source_list.POOL in named or name in named
+                         for name in pool.sources])
     sizes = np.concatenate([
-        np.where(some >= 0, pool.is_negative(some).sum(axis=1), 0)
+        np.where(some >= 0, (
+            pool.is_negative(some) & is_named[pool.source[some]]
+        ).sum(axis=1), 0)
         for some in np.array_split(lines, -(-len(lines) // 4096))
     ])
     if not sizes.any():
       raise errors.UserError(
-          'the pool holds no hard negative for any query of the training '
-          f'split; loosen the filters of {errors.key("negatives")}, or choose '
-          'other sources'
+          'the pool holds no hard negative of the sources that are named for '
+          'any query of the training split; loosen the filters of '
+          f'{errors.key("negatives")}, or choose other sources'
       )
     few = int((sizes < count).sum())
     if few:

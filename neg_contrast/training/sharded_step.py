@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import numpy as np
 import optax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
@@ -14,6 +15,43 @@ from neg_contrast.training import chunking, optimizer, run_settings
 from neg_contrast.training import memory as memory_lib
 from neg_contrast.training import state as state_lib
 from neg_contrast.training import step as step_lib
+
+
+class Program:
+  """A compiled step, and what it is given that is no part of it.
+
+  Trainings that differ in these numbers alone (seed, learning rate, steps) are
+  one program: of a sweep the first compiles it, and the others find it where
+  JAX keeps what it compiled.
+  """
+
+  def __init__(self, step: Any, numbers: Any, mesh: Mesh):
+    """Nothing is placed or compiled yet.
+
+    Args:
+      step: jitted `(state, batch, numbers) -> (state, metrics)`.
+      numbers: a tree of NumPy scalars, the same at every step.
+      mesh: where it runs.
+    """
+    self._step, self._numbers = step, numbers
+    self._lies = jax.tree.map(lambda _: sharding.replicated(mesh), numbers)
+
+  def __call__(self, state: state_lib.TrainState, batch: Any) -> Any:
+    """A step."""
+    return self._step(state, batch, self._placed)
+
+  def trace(self, state: Any, batch: Any) -> Any:
+    """What jitted functions give; of arrays or of ShapeDtypeStructs."""
+    return self._step.trace(state, batch, with_shardings(
+        self._numbers, self._lies))
+
+  def lower(self, state: Any, batch: Any) -> Any:
+    """The same."""
+    return self.trace(state, batch).lower()
+
+  @functools.cached_property
+  def _placed(self) -> Any:
+    return sharding.put(self._numbers, self._lies)
 
 
 class Steps:
@@ -51,18 +89,22 @@ class Steps:
     """
     self._config, self._mesh, self._rules = config, mesh, rules
     self._loss, self._memory = loss, memory
-    self.transform = optimizer.make_optimizer(
-        config.optim, total_steps, config.model.freeze
-    )
+    self._rates = optimizer.rates_of(config.optim, total_steps)
+    self.transform = self._optimizer(self._rates)
     self.adapters = run_settings.adapters_of(config, params)
     self.like = abstract_state(
         params, self.transform, mesh, rules, config.mesh.fsdp, memory,
         self.adapters,
     )
     self._whole = jax.eval_shape(lambda params: params, params)
-    self._made: dict[int, Any] = {}
+    self._made: dict[int, Program] = {}
 
-  def make(self, chunk_groups: int) -> Any:
+  def _optimizer(self, rates):
+    return optimizer.make_optimizer(
+        self._config.optim, rates, self._config.model.freeze
+    )
+
+  def make(self, chunk_groups: int) -> Program:
     """The jitted step, which takes and leaves the state where it lies.
 
     Args:
@@ -76,16 +118,24 @@ class Steps:
       loss = sharding.gather_when_used(
           loss, self._lies_whole(True), self._lies_whole(False)
       )
-    self._made[chunk_groups] = jax.jit(
-        step_lib.make_train_step(
-            loss, self.transform, self._config.seed, self._memory,
-            self.adapters,
-        ),
+
+    def train_step(state, batch, numbers):
+      return step_lib.make_train_step(
+          loss, self._optimizer(numbers['rates']), numbers['seed'],
+          self._memory, self.adapters,
+      )(state, batch)
+
+    made = jax.jit(
+        train_step,
         donate_argnums=0, out_shardings=(lies, sharding.replicated(self._mesh)),
         compiler_options=cpu.compiler_options(self._mesh, by_name.compute_dtype(
             self._config.model, self._mesh.devices.flat[0].platform
         )),
     )
+    self._made[chunk_groups] = Program(made, {
+        'rates': self._rates,
+        'seed': np.int64(self._config.seed).astype(np.int32),
+    }, self._mesh)
     return self._made[chunk_groups]
 
   def complete(self, params: Any, frozen: Any) -> Any:

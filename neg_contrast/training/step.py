@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 import optax
+from jaxtyping import Array, Int
 
 from neg_contrast import losses
 from neg_contrast.models import lora
@@ -13,7 +14,8 @@ from neg_contrast.training import state as state_lib
 
 
 def make_train_step(
-    loss_fn: losses.Loss, optimizer: optax.GradientTransformation, seed: int,
+    loss_fn: losses.Loss, optimizer: optax.GradientTransformation,
+    seed: int | Int[Array, ''],
     memory: memory_lib.Memory = memory_lib.NOTHING,
     adapters: lora.Adapters = lora.OFF,
 ) -> Callable[
@@ -27,7 +29,7 @@ def make_train_step(
   Args:
     loss_fn: what is minimised.
     optimizer: the optimizer.
-    seed: of the dropout keys; folded with the step.
+    seed: of the dropout keys; folded with the step. `[] int32` if it is traced.
     memory: what is remembered of earlier steps. With a queue batches get it as
       `memory`, and what the loss measures as `losses.REMEMBERED` goes into the
       queue.

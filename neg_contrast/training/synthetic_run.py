@@ -69,7 +69,9 @@ class Curves(artifact.Json):
     entropy = float(-jnp.sum(jnp.exp(log_pop) * log_pop))
     logging.info('population of %d labels: entropy %.3f nats, likeliest %.3f',
                  config.labels, entropy, float(jnp.exp(log_pop).max()))
-    transform = optimizer.make_optimizer(self.optim, steps)
+    transform = optimizer.make_optimizer(
+        self.optim, optimizer.rates_of(self.optim, steps)
+    )
     params = synthetic.init_params(config, jax.random.key(self.seed))
     current = state.init_state(params, transform)
     train = jax.jit(step.make_train_step(

@@ -1,6 +1,7 @@
 """Judged pools: laws, thresholds, resume, refusals, and training with them."""
 
 import json
+import re
 import shutil
 import time
 
@@ -317,6 +318,10 @@ def test_any_pool_is_judged(root, pool, tmp_path, capsys):
   printed = capsys.readouterr().out
   assert 'expected calibration error' in printed
   assert 'known positives' in printed and f'above {ABOVE:g}' in printed
+  known = {(line, int(row)) for line, rows in enumerate(pool.rows)
+           for row, code in zip(rows, pool.dropped_by[line], strict=True)
+           if code == pool_lib.code('positive')}
+  assert re.search(f'known positives +{len(known)} ', printed)
   assert 'Calibration' in (tmp_path / 'work' / 'report.html').read_text()
   judged = pool_lib.read(tmp_path / 'work' / 'pool')
   for name in ('rows', 'source', 'dropped_by'):
@@ -512,6 +517,12 @@ def test_a_judge_of_others_is_calibrated_here(root, tmp_path, monkeypatch):
   plan.run([fitted])
   made = fitted.load()
   assert (made['temperature'], made['bias']) == (2.0, -0.5)
+  other = test_mined_pool.declare(make_config(
+      root, **options, data__tune_fraction=0.6), tmp_path / 'work')
+  calibrated_by = other.judge.calibration
+  assert calibrated_by.path != fitted.path and not calibrated_by.is_made()
+  assert calibrated_by.settings()['tune_queries'] != (
+      fitted.settings()['tune_queries'])
   assert made['pairs'] == (ranking.rows >= 0).sum() == len(scores[0][0])
   assert made['positives'] == scores[0][1].sum() > 0
 

@@ -408,6 +408,29 @@ class TestRefusals:
     assert 'not a pool of negatives' in pool.lacks()
     assert not pool.is_made()
 
+  def test_a_folder_of_candidates_is_none(self, mined):
+    config, workdir = mined
+    folder = next((workdir.parent / 'mined' / 'candidates').glob('*/manifest*'))
+    pool = declare(self.given(config, folder.parent), workdir)
+    assert 'not a pool of negatives; configs/mine.py' in pool.lacks()
+
+
+def test_negatives_of_sources_that_are_not_named_do_not_count(tmp_path):
+  """`run` has positives alone, and `bm25` is in the pool, but not asked."""
+  run = tmp_path / 'run.trec'
+  sources = {'negatives__sources': ('bm25+run:2',),
+             'negatives__runs': (str(run),)}
+  config = make_config(tmp_path, **sources)
+  query, passage, _ = (tmp_path / 'data/qrels/train.tsv').read_text(
+      ).splitlines()[1].split('\t')
+  run.write_text(f'{query} Q0 {passage} 1 3.0 tag\n')
+  mined, _ = make_pool(config, tmp_path / 'work')
+  assert mined.pool.is_negative().any()
+  with pytest.raises(errors.UserError, match='no hard negative of the sources'):
+    tiny.train_only(
+        tmp_path, tmp_path / 'trained', negatives__sources=('run:2',),
+        negatives__pool=str(tmp_path / 'work' / 'pool'))
+
 
 def test_a_pool_with_known_negatives_can_be_given(tmp_path):
   config = make_config(tmp_path, negatives__sources=('given:1', 'bm25:1'))

@@ -83,6 +83,14 @@ def test_answers_are_dropped_where_they_are_no_chance():
   assert found.first_rank == 1  # What is left is good.
 
 
+def test_what_is_drawn_without_a_pool_is_not_filtered():
+  evidence, _ = make(false=top_ten(0.4), sensitivity=1.0, near=-0.17,
+                     chance=0.01)
+  found = recommend({'bm25': evidence, 'context': evidence},
+                    audit.Judging('answers', 1.0))
+  assert 'context' not in found.drop_answers
+
+
 def test_sources_that_cannot_serve_are_refused():
   good, _ = make()
   rare = dataclasses.replace(good, exists=good.exists & (

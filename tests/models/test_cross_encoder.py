@@ -11,7 +11,13 @@ from safetensors.numpy import save_file
 from neg_contrast import errors
 from neg_contrast.batches import packed, packing, text_pairs
 from neg_contrast.data import sequences as sequences_lib
-from neg_contrast.models import bert, cross_encoder, dual_encoder, reranker
+from neg_contrast.models import (
+  bert,
+  cross_encoder,
+  dual_encoder,
+  given,
+  reranker,
+)
 from neg_contrast.settings import config as config_lib
 from tests import tiny
 
@@ -170,6 +176,16 @@ def test_what_is_no_reranker_is_refused(tmp_path):
   assert not reranker.is_classifier(str(tmp_path / 'plain'))
   with pytest.raises(errors.UserError, match='up to 41 tokens'):
     reranker.from_pretrained(str(tmp_path / 'plain'), lengths(18, 24), 0)
+
+
+def test_a_cross_encoder_is_no_dual_encoder(tmp_path):
+  write_classifier(tmp_path)
+  model = given.Checkpoint(str(tmp_path))
+  assert 'is a cross-encoder, whose first layers are no' in model.lacks()
+  with pytest.raises(errors.UserError, match='rank by this one with configs/'):
+    model.read()
+  # A training may start from its layers.
+  assert given.Start(str(tmp_path), 0, lengths(16, 24)).lacks() is None
 
 
 def test_a_bert_gets_a_score_layer_by_seed(tmp_path):

@@ -152,6 +152,15 @@ def whole(tmp_path_factory):
   return made
 
 
+def test_a_refreshed_pool_can_be_given(whole, tmp_path):
+  pool = whole.root / 'whole' / refresh.FOLDER / '0000008'
+  tiny.train_only(
+      whole.root, tmp_path, optim__steps=1, data__groups=4,
+      negatives__sources=('pool:2',), negatives__pool=str(pool))
+  told, = test_train.losses_of(tmp_path).values()
+  assert np.isfinite(told)
+
+
 def test_pools_are_the_nearest_by_the_parameters_of_their_step(whole):
   root, params = whole.root, whole.params
   config = config_lib.parse(

@@ -165,8 +165,11 @@ def test_several_leave_after_the_step_that_they_agree_on(heard, monkeypatch):
 
 
 def test_schedules():
-  make = lambda **kw: optimizer.make_schedule(
-      config_lib.OptimConfig(learning_rate=0.1, **kw), 10)
+  def make(**kw):
+    config = config_lib.OptimConfig(learning_rate=0.1, **kw)
+    return optimizer.make_schedule(
+        config.schedule, optimizer.rates_of(config, 10))
+
   rates = lambda schedule: [round(float(schedule(s)), 5) for s in range(11)]
   assert rates(make()) == [0.1] * 11
   linear = rates(make(schedule='linear', warmup_steps=2))

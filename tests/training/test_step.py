@@ -6,8 +6,11 @@ import numpy as np
 import optax
 import pytest
 
+from neg_contrast.training import sharded_step
 from neg_contrast.training import state as state_lib
 from neg_contrast.training import step as step_lib
+from tests import tiny
+from tests.jobs import test_train
 
 
 def distance(params, batch, key):
@@ -77,3 +80,28 @@ def test_dropout_follows_from_seed_and_step(jit):
       jnp.int32(2), resumed.params, resumed.opt_state)
   step = jit(step_lib.make_train_step(noise, optimizer, 1))
   assert float(step(resumed, None)[1]['drawn']) == first[2]
+
+
+def test_seeds_rates_and_steps_are_no_part_of_the_program(
+    tmp_path, monkeypatch
+):
+  programs, losses = [], []
+  take = sharded_step.Program.__call__
+
+  def taken(self, state, batch):
+    text = self.lower(state, batch).as_text()
+    found = take(self, state, batch)
+    programs.append(text)
+    return found
+
+  monkeypatch.setattr(sharded_step.Program, '__call__', taken)
+  changes = ({}, {'seed': 1}, {'optim__learning_rate': 3e-3},
+             {'optim__steps': 4}, {'optim__warmup_steps': 1})
+  for number, change in enumerate(changes):
+    tiny.train_only(tmp_path, tmp_path / str(number), **{
+        'optim__steps': 3, 'optim__schedule': 'linear',
+        'checkpointing__log_steps': 1, **change})
+    told = test_train.losses_of(tmp_path / str(number))
+    losses.append(tuple(told.values())[:3])
+  assert len(set(programs)) == 1 and len(programs) == 16
+  assert len(set(losses)) == len(changes)

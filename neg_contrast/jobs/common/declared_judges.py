@@ -66,7 +66,7 @@ def _fitted(config, gold, model, encoding) -> artifact.Artifact:
   )
   code = folders.sha256_json([
       model.checkpoint, data.source, data.train_split, data.tune_split,
-      names, negatives.depth,
+      data.tune_fraction, data.document, names, negatives.depth,
   ])[:12]
   return calibrated.FittedCalibration(
       model, ranking, encoding, mined / _FOLDER / code

@@ -107,8 +107,19 @@ class Run(strategy.Strategy):
     return {'runs': [folders.sha256_file(path) for path in self._paths]}
 
   def proposer(self, task):
-    """Reads the files."""
+    """Reads the files.
+
+    Raises:
+      UserError: they rank nothing for any query that is mined for.
+    """
+    run, prepared = runs.read_runs(self._paths), task.dataset.prepared
+    if not any(prepared.query_ids[int(row)].decode() in run
+               for row in task.query_rows):
+      raise errors.UserError(
+          f'{errors.key("negatives.runs")}: {", ".join(map(str, self._paths))} '
+          f'ranks no query of the split "{self.task.split}" of '
+          f'{prepared.manifest["spec"]}; give runs of its queries'
+      )
     return strategy.Proposer(RunMiner(
-        runs.read_runs(self._paths), task.dataset, task.positives,
-        self.task.depth,
+        run, task.dataset, task.positives, self.task.depth,
     ))

@@ -109,3 +109,11 @@ def test_a_passage_of_another_corpus(mine, tmp_path):
   trec.write_run(tmp_path / 'other.trec', {'a': [('nowhere', 1.0)]}, 'tag')
   with pytest.raises(errors.UserError, match='passage "nowhere" is not in'):
     mine(runs=('other.trec',))
+
+
+def test_a_run_of_other_queries(mine, tmp_path):
+  trec.write_run(tmp_path / 'other.trec', {'x': [('p3', 1.0)]}, 'tag')
+  with pytest.raises(errors.UserError,
+                     match='other.trec ranks no query of the split "train"'):
+    mine(runs=('other.trec',))
+  assert dropped(mine(runs=('other.trec', 'run.trec'))) == dropped(mine())
