@@ -23,7 +23,7 @@ _PREFIX_KEYS = ('data.query_prefix', 'data.passage_prefix')
 
 MODEL_KEYS = tuple(f'model.{name}' for name in (
     'init', 'layers', 'shared', 'pooling', 'projection_dim', 'normalize',
-    'query_length', 'passage_length', 'query_prefix', 'passage_prefix',
+    'score', 'query_length', 'passage_length', 'query_prefix', 'passage_prefix',
     'mention_start', 'mention_end', 'title_end', 'dtype',
 ))
 """Keys that stage 1 has from stage 2, which goes on with its model."""

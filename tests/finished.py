@@ -13,14 +13,15 @@ METRICS = ('accuracy@1', 'mrr@10')
 
 def write(workdir: pathlib.Path, config=None, shift=0.0, *, system='trained',
           split='test', queries=40, metrics=METRICS, passages=48, seed=0,
-          state='fingerprint', log=()):
+          state='fingerprint', log=(), rules=()):
   """A run whose values by query are random numbers of a seed, plus a shift."""
   rng = np.random.default_rng(seed)
   names = [f'q"{n}' for n in range(queries)]
   values = {metric: dict(zip(names, rng.random(queries) + shift, strict=True))
             for metric in metrics}
   manifest = {
-      'identity': {'needs': {'data': {'data': state}}},
+      'identity': {'needs': {'data': {'data': state}},
+                   'settings': dict(rules)},
       'key': f'data/{split}/{system}', 'queries': queries,
       'passages': passages, 'index': {},
       'metrics': {metric: float(np.mean([*of.values()]))

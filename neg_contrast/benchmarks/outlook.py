@@ -296,5 +296,12 @@ def _check_shape(
     UserError: names the key.
   """
   encoder_run.matryoshka_dims(config.loss, spec)
+  dims = config.evaluation.dims
+  if dims and not (spec.score.is_dot and max(dims) < spec.dim):
+    raise config.evaluation.error(
+        'dims', f'are first features of one vector, which has {spec.dim}; name '
+        'fewer' if spec.score.is_dot else 'are of one vector of each text, and '
+        'model.score gives several; leave it out'
+    )
   if config.model.lora_rank:
     run_settings.adapters_of(config, {'encoder': loading.shape_of(spec)})

@@ -119,6 +119,7 @@ def compare(
   for run in runs:
     _check_metrics(run, metrics, runs)
   for run in runs[1:]:
+    _check_same_rules(run, runs[0], metrics)
     _check_same_queries(run, runs[0], metrics)
   baseline = settings.baseline or next(
       (row.name for row in rows if not row.is_shared), rows[0].name
@@ -180,6 +181,24 @@ def _check_metrics(
           f'{run.workdir}: has no {name}{where}; run its command again with '
           f'that in --config.evaluation.metrics, or choose others with '
           f'--{errors.key("compare.metrics")} (it has {", ".join(run.means)})'
+      )
+
+
+def _check_same_rules(
+    run: finished_runs.FinishedRun,
+    other: finished_runs.FinishedRun,
+    metrics: Sequence[str],
+) -> None:
+  """Refuses a metric that is of more passages, or other matches, in one run."""
+  for name in metrics:
+    rule = ('answer_rule' if name.startswith('answer') else
+            '' if '@' in name else 'depth')
+    ours, theirs = run.rules.get(rule), other.rules.get(rule)
+    if None not in (ours, theirs) and ours != theirs:
+      raise errors.UserError(
+          f'{run.workdir}: {name} was measured with '
+          f'{errors.key("evaluation")}.{rule}={ours}, and that of '
+          f'{other.workdir} with {theirs}; evaluate both alike'
       )
 
 

@@ -29,6 +29,7 @@ class FinishedRun:
     config: all keys of the run; None: nothing says them.
     revision: of the code that evaluated it; empty: not known.
     date: of the evaluation: year, month and day.
+    rules: how it was measured: `depth` and `answer_rule`, where that is known.
   """
 
   workdir: pathlib.Path
@@ -40,6 +41,7 @@ class FinishedRun:
   config: dict[str, Any] | None
   revision: str = ''
   date: str = ''
+  rules: dict[str, Any] = dataclasses.field(default_factory=dict)
 
   @property
   def seed(self) -> int | None:
@@ -66,6 +68,7 @@ def read(
                            'run the same command again')
   dataset = manifest['key'].rpartition('/')[0]
   data = manifest['identity'].get('needs', {}).get('data')
+  settings = manifest['identity'].get('settings', {})
   table = folder / per_query.FILE
   return FinishedRun(
       workdir, system, dataset, (manifest['passages'], data),
@@ -73,6 +76,7 @@ def read(
       _config(workdir),
       revision_of(manifest),
       date_of(folder / folders.MANIFEST),
+      {key: settings.get(key) for key in ('depth', 'answer_rule')},
   )
 
 

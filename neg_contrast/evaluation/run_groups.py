@@ -17,6 +17,7 @@ _IGNORED = ('mesh', 'checkpointing', 'table', 'benchmark', 'compare', 'study',
             'cells', 'query')  # None of them changes a model.
 _PLACES = ('workdir', 'prepared_dir', 'mined_dir', 'dir', 'how_to_get')
 _SEED = 'seed'
+_FIRST = {'stage1', 'generator'}  # Configs within a config.
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,8 +35,15 @@ class Row:
   is_shared: bool = False
 
 
-def group(runs: Sequence[finished_runs.FinishedRun]) -> list[Row]:
+def group(
+    runs: Sequence[finished_runs.FinishedRun], defaults: Mapping[str, Any]
+) -> list[Row]:
   """Rows of runs, in the order in which their first runs come.
+
+  Args:
+    runs: systems of finished runs.
+    defaults: all keys of a config, plain json values. A run of an older
+      revision had fewer.
 
   Raises:
     UserError: a training is there twice.
@@ -43,7 +51,7 @@ def group(runs: Sequence[finished_runs.FinishedRun]) -> list[Row]:
   kinds: dict[str, list[finished_runs.FinishedRun]] = {}
   for run in runs:
     kind = (str(run.workdir) if run.config is None
-            else repr(sorted(_flat(run.config).items())))
+            else repr(sorted(_changed(run.config, _flat(defaults)).items())))
     kinds.setdefault(kind, []).append(run)
   for of in kinds.values():
     _check_seeds(of)
@@ -57,7 +65,8 @@ def join(named: Iterable[tuple[str, finished_runs.FinishedRun]]) -> list[Row]:
 
   The first system of a row has the row's name, others have their own behind it.
   One of these that reached the same on every query in all rows that have it is
-  one row, under its name alone, before the others.
+  one row before the others, under its name alone; as `system NAME`, where a
+  row has that name.
 
   Args:
     named: (name of the row, run).
@@ -73,7 +82,8 @@ def join(named: Iterable[tuple[str, finished_runs.FinishedRun]]) -> list[Row]:
   shared = {system: runs[0] for system, runs in others.items()
             if all(_is_equal(run, runs[0]) for run in runs)}
   return [
-      *(Row(system, (run,), True) for system, run in shared.items()),
+      *(Row(f'system {system}' if system in first else system, (run,), True)
+        for system, run in shared.items()),
       *(Row(name if system == first[name] else f'{name}: {system}', tuple(runs))
         for (name, system), runs in rows.items()
         if system == first[name] or system not in shared),
@@ -136,14 +146,24 @@ def _folder(workdir: pathlib.Path, all_of: Sequence[pathlib.Path]) -> str:
 def _flat(config: Mapping[str, Any], prefix: str = '') -> dict[str, Any]:
   """The keys that make a run another one, but for its seed."""
   found: dict[str, Any] = {}
+  is_whole = {*prefix.split('.')} <= {*_FIRST, ''}
   for key, value in config.items():
-    if key in (*_IGNORED, *_PLACES, _SEED):
+    if is_whole and key in _IGNORED or (
+        key in (*_PLACES, _SEED) and not isinstance(value, dict)):
       continue
     if isinstance(value, dict):
       found |= _flat(value, f'{prefix}{key}.')
     else:
       found[prefix + key] = value
   return found
+
+
+def _changed(config, defaults) -> dict[str, Any]:
+  """Those that are not as by default."""
+  usual = lambda key: defaults.get('.'.join(
+      part for part in key.split('.') if part not in _FIRST), ...)
+  return {key: value for key, value in _flat(config).items()
+          if value != usual(key)}
 
 
 def _text(value: Any) -> str:

@@ -1,6 +1,7 @@
 """Compares finished runs: seeds put together, differences, tables, figures."""
 
 import dataclasses
+import json
 import pathlib
 
 from neg_contrast.artifacts import artifact
@@ -51,7 +52,7 @@ class CompareJob:
         for run in finished_runs.read_workdir(
             folder, settings.systems, settings.dataset
         )
-    ])
+    ], json.loads(json.dumps(config_lib.to_dict(config_lib.Config()))))
     names = settings.names or tuple(row.name for row in rows)
     if len(names) != len(rows) or len(set(names)) < len(names):
       raise settings.error('names', 'has to name each row, differently: '

@@ -88,7 +88,8 @@ class StudyJob:
   def finish(self) -> None:
     """Writes tables, figures and the page, and prints the tables.
 
-    Every run gets the files that its own command would leave.
+    Every run gets the files that its own command would leave, without the
+    evaluations of systems that are not compared.
     """
     for cell, job in zip(self._cells, self._jobs, strict=True):
       if cell.is_outdated():

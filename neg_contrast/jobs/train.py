@@ -32,6 +32,7 @@ def check(config: config_lib.Config) -> None:
   else:
     checks.check_source(config)
   checks.check_init(config)
+  negatives_checks.check_no_checkpoint(config)
   checks.check_same_model(config)
   declared_judged.check(config)
   if config.loss.label_smoothing:

@@ -32,11 +32,11 @@ def format_verdicts(
     rows.append((name, *_cells(counts)))
   for begin in range(0, len(pool), _QUERIES_AT_ONCE):
     part = slice(begin, begin + _QUERIES_AT_ONCE)
-    lines, columns = np.nonzero(
+    at, columns = np.nonzero(
         pool.dropped_by[part] == pool_lib.code('positive'))
-    pairs = np.stack([lines, pool.rows[part][lines, columns]], axis=1)
+    pairs = np.stack([at, pool.rows[part][at, columns]], axis=1)
     _, once = np.unique(pairs, axis=0, return_index=True)
-    values = verdicts.probability[part][lines[once], columns[once]]
+    values = verdicts.probability[part][at[once], columns[once]]
     known += _counts(values, below, above)
   rows.append(('known positives', *_cells(known)))
   widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

@@ -255,6 +255,8 @@ def _described(
       modules.folder / 'config_sentence_transformers.json'
   )
   prompts, own = settings.object('prompts'), settings.object(OWN_KEY)
+  usual = prompts.text(
+      str(settings.values.get('default_prompt_name') or ''), '')
   least = sentence_modules.SHORTEST
   return Pretrained(
       folder=modules.folder,
@@ -267,7 +269,7 @@ def _described(
       max_length=sentence_modules.max_length(modules, shape.max_positions),
       query_length=own.integer('query_length', None, least),
       passage_length=own.integer('passage_length', None, least),
-      query_prompt=own.text('query_prefix', prompts.text('query', '')),
+      query_prompt=own.text('query_prefix', prompts.text('query', usual)),
       passage_prompt=own.text('passage_prefix', prompts.text(
-          'document', prompts.text('passage', ''))),
+          'document', prompts.text('passage', usual))),
   )

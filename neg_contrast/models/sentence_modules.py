@@ -1,6 +1,7 @@
 """Reads the modules of sentence-transformers folders, without torch."""
 
 import dataclasses
+import json
 import pathlib
 from typing import Any
 
@@ -213,6 +214,9 @@ def max_length(modules: Modules, positions: int) -> int:
     own = json_objects.read_if_there(place / 'sentence_bert_config.json')
     if own.values:
       break
+  if own.values.get('do_lower_case') is True and not _lowers(modules):
+    raise own.error('do_lower_case=true: texts are to be written small, which '
+                    'the tokenizer does not do; that is not supported')
   key = 'max_seq_length'
   if not own.has(key):
     own = json_objects.read_if_there(
@@ -223,3 +227,12 @@ def max_length(modules: Modules, positions: int) -> int:
   if length < SHORTEST:
     raise own.error(f'{key}={length} leaves no room for a text')
   return min(length, positions)
+
+
+def _lowers(modules: Modules) -> bool:
+  """Whether the tokenizer writes all letters small."""
+  tokenizer, config = (json_objects.read_if_there(modules.transformer / name)
+                       for name in ('tokenizer.json', 'tokenizer_config.json'))
+  normalizer = json.dumps(tokenizer.values.get('normalizer'))
+  return (config.values.get('do_lower_case') is True
+          or '"Lowercase"' in normalizer or '"lowercase": true' in normalizer)

@@ -304,6 +304,7 @@ def test_an_interrupted_training_is_reckoned_by_its_log(config, tmp_path):
     ({'model__lora_rank': 2, 'model__lora_targets': ('foo',)},
      r"config\.model\.lora_targets=\('foo',\)"),
     ({'loss__matryoshka': (8, 999)}, 'which is 16 and is always trained'),
+    ({'evaluation__dims': (4, 16)}, 'of one vector, which has 16; name fewer'),
 ])
 def test_what_does_not_fit_the_model_is_a_problem(tmp_path, overrides, said):
   config = tiny.make_config(tmp_path, optim__steps=4, negatives__sources=(),

@@ -15,6 +15,7 @@ from neg_contrast.evaluation import calibration
 from neg_contrast.jobs import audit as audit_job
 from neg_contrast.mining import (
   audit_verdict,
+  false_negatives,
   label_share,
   pool_audit,
   recommendation,
@@ -249,3 +250,21 @@ def test_no_judge_is_an_error(tmp_path):
   config.job = 'audit'
   with pytest.raises(errors.UserError, match='config.checkpoint'):
     jobs.make_job(config_lib.parse(config), tmp_path)
+
+
+def test_what_is_not_known_is_no_number():
+  """Nothing on one side of the positive, and no twins."""
+  unknown = {'answer': float('nan'), 'chance': float('nan')}
+  facts = {
+      'queries': 500, 'answer_in_positive': 0.1,
+      'answer_in_twins': float('nan'), 'labelled': None,
+      'accuracy': {'model': {'@1': 0.7}},
+      'judge_against_answers': {
+          'above': unknown, 'below': {'answer': 0.25, 'chance': 0.125}},
+      'verdicts_against_answers': {}, 'random_above': 0.0,
+      'queries_with_twins': 0.0, 'copied_passages': 0.0}
+  found = recommendation.Recommendation((), 1, 0, None, (), {}, {}, {})
+  said = ' '.join(audit_verdict.sentences_of(
+      found, false_negatives.Judging('judge', trust=0.7), facts))
+  assert 'nan' not in said and 'and none of the twins' in said
+  assert 'an answer in none (chance none), the rest in 25.0% (12.5%)' in said

@@ -48,6 +48,23 @@ def test_a_config_that_suits_its_job(job):
   jobs.check(config_lib.parse(make_config(job)))
 
 
+def test_a_training_reads_no_checkpoint_but_for_what_needs_one():
+  assert 'name what the training is to start from as model.init' in refused(
+      make_config('train', checkpoint='workdirs/earlier'))
+  jobs.check(config_lib.parse(make_config(
+      'train', checkpoint='x', **{'negatives.sources': ('model:2',)})))
+
+
+def test_stage_1_has_the_score_of_stage_2():
+  config = make_config('train', **{'model.score': 'multi-4',
+                                   'model.pooling': 'cls'})
+  config.stage1 = make_config('train', **{'model.pooling': 'cls'})
+  config.stage1.workdir = 'w'
+  assert "model.score='multi-4': is None in config.stage1" in refused(config)
+  config.model.score = 'dual'
+  jobs.check(config_lib.parse(config))
+
+
 def test_unknown_job(tmp_path):
   config = config_lib.parse(make_config('find'))
   message = "config.job='find': must be one of train, evaluate, search, export"

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from neg_contrast import errors, jobs
-from neg_contrast.evaluation import confidence
+from neg_contrast.evaluation import confidence, finished_runs, run_groups
 from neg_contrast.jobs import compare
 from neg_contrast.settings import config as config_lib
 from tests import finished
@@ -95,6 +95,27 @@ def test_a_seed_counts_once(runs, tmp_path):
   assert [len(row['seeds']) for row in made['rows'].values()] == [2]
 
 
+def test_keys_that_an_older_revision_lacks_are_as_by_default(tmp_path):
+  known = json.loads(json.dumps(config_lib.to_dict(config_lib.Config())))
+  for seed in (0, 1):
+    config = {**known, 'seed': seed, 'stage1': {'optim': {'ema': 0.0}}}
+    if seed:
+      config['optim'] = {'learning_rate': known['optim']['learning_rate']}
+      del config['evaluation']['criterion'], config['stage1']['optim']
+    finished.write(tmp_path / f'run{seed}', config, seed)
+  made = run(tmp_path / 'w', tmp_path / 'run*')
+  assert [len(row['seeds']) for row in made['rows'].values()] == [2]
+
+
+def test_a_set_may_have_the_name_of_a_section(tmp_path):
+  for seed, weight in enumerate((1.0, 9.0)):
+    finished.write(tmp_path / f'run{seed}', finished.config_of(
+        seed, mixture={'sets': {'query': {'weight': weight}}}), seed)
+  made = run(tmp_path / 'w', tmp_path / 'run*')
+  assert list(made['rows']) == ['mixture.sets.query.weight=1',
+                                'mixture.sets.query.weight=9']
+
+
 def test_rows_have_the_names_that_are_given(runs, tmp_path):
   both = runs[0] / 'random-*', runs[0] / 'bm25-*'
   made = run(tmp_path / 'w', *both, names=('none', 'one'), baseline='one')
@@ -166,6 +187,35 @@ def test_systems_that_rows_share_are_one_row(tmp_path):
                                 'optim.steps=0: initial', 'optim.steps=1',
                                 'optim.steps=1: initial']
   assert made['baseline'] == 'optim.steps=0'
+
+
+def test_a_row_may_have_the_name_of_a_shared_system(tmp_path):
+  for n in range(2):
+    finished.write(tmp_path / f'run{n}', finished.config_of(n), n)
+    finished.write(tmp_path / f'run{n}', None, -1, system='bm25', seed=9)
+  rows = run_groups.join([
+      (name, one) for n, name in enumerate(('bm25', 'other'))
+      for one in finished_runs.read_workdir(
+          tmp_path / f'run{n}', ('trained', 'bm25'))])
+  assert [row.name for row in rows] == ['system bm25', 'bm25', 'other']
+
+
+def test_metrics_of_other_depths_are_not_compared(tmp_path):
+  metrics = ('accuracy@1', 'mrr', 'answer_accuracy@5')
+  write = lambda name, seed, **rules: finished.write(
+      tmp_path / name, finished.config_of(seed), metrics=metrics, rules=rules)
+  write('a', 0, depth=100, answer_rule='string')
+  write('b', 1, depth=20, answer_rule='regex')
+  write('old', 2)
+  compare = lambda *names, **settings: run(
+      tmp_path / 'work', *(tmp_path / name for name in names), **settings)
+  with pytest.raises(errors.UserError, match='b: mrr was measured with config.'
+                     'evaluation.depth=20, and that of .*a with 100; evaluate'):
+    compare('a', 'b', metrics=('mrr',))
+  with pytest.raises(errors.UserError, match='evaluation.answer_rule=regex'):
+    compare('a', 'b', metrics=('answer_accuracy@5',))
+  assert compare('a', 'b', metrics=('accuracy@1',))['rows']
+  assert compare('a', 'old', metrics=metrics)['rows']
 
 
 def test_an_evaluation_beside_a_training_that_has_it_too(tmp_path):

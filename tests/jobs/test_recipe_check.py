@@ -9,7 +9,7 @@ import pytest
 
 from neg_contrast import errors, jobs
 from neg_contrast.artifacts import folders
-from neg_contrast.evaluation import finished_runs
+from neg_contrast.evaluation import finished_runs, tampering
 from neg_contrast.jobs import ensemble, evaluate, nce_synthetic
 from neg_contrast.jobs.common import (
   recipe_check,
@@ -267,6 +267,17 @@ def test_metrics_that_were_changed(made, run, tmp_path, key, value):
   edit(run / 'metrics.json', change)
   refuse(recipe_of(made, run, file), f'metrics.json: {key} is {value}, and '
          '.* was measured: it was changed by hand. Run the same command')
+
+
+def test_what_a_training_tuned_has_no_evaluation(tmp_path):
+  values = {'data/test/trained/mrr': 0.5, 'data/tune/calibrated/ece': 0.1}
+  (tmp_path / 'metrics.json').write_text(json.dumps(values))
+  known = {'data/test/trained/mrr': 0.5}
+  tampering.check_metrics(tmp_path, known, known)
+  values['data/test/other/mrr'] = 0.9
+  (tmp_path / 'metrics.json').write_text(json.dumps(values))
+  with pytest.raises(errors.UserError, match='data/test/other/mrr is 0.9'):
+    tampering.check_metrics(tmp_path, known, known)
 
 
 def test_evaluations_that_were_changed(made, run, tmp_path):

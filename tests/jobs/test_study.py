@@ -225,6 +225,8 @@ def test_every_table_has_its_rows_and_its_baseline(swept, tmp_path):
     ('negatives=given,given', 'negatives=given: stands there twice'),
     ('seed=0 seed=1', 'seed: stands there twice; join'),
     ('seed=0,1;seed=1', '--sweep: seed=1: stands there twice'),
+    ('optim.learning_rate=1e-4,0.0001', '--sweep: optim.learning_rate=0.0001: '
+     'stands there twice'),
     ('negativs=given', '--sweep: negativs=given: config argument .*unknown key '
      '"negativs"; did you mean negatives.; this config takes kind'),
     ('seed=0 negatives=given,best', '--sweep: seed=0,negatives=best: .*'

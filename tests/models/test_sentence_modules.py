@@ -182,6 +182,32 @@ def test_what_is_refused(theirs, tmp_path, place, values, problem):
   assert '\n' not in str(caught.value)
 
 
+def test_a_prompt_that_is_usual_is_that_of_both(theirs, tmp_path):
+  folder = tmp_path / 'model'
+  shutil.copytree(theirs[1], folder)
+  path = folder / 'config_sentence_transformers.json'
+  values = json.loads(path.read_text())
+  prompts = {'find': 'find it: ', 'query': 'ask: '}
+  path.write_text(json.dumps(
+      values | {'prompts': prompts, 'default_prompt_name': 'find'}))
+  text = load(folder).text
+  assert (text.query_prefix, text.passage_prefix) == ('ask: ', 'find it: ')
+
+
+def test_letters_that_the_tokenizer_does_not_write_small(theirs, tmp_path):
+  folder = tmp_path / 'model'
+  shutil.copytree(theirs[1], folder)
+  for path in folder.rglob('sentence_bert_config.json'):
+    path.write_text(json.dumps({'do_lower_case': True}))
+  load(folder)  # The tokenizer does.
+  for path in folder.rglob('tokenizer*.json'):
+    values = json.loads(path.read_text())
+    path.write_text(json.dumps(
+        values | {'normalizer': None, 'do_lower_case': False}))
+  with pytest.raises(errors.UserError, match='do_lower_case=true: texts are'):
+    load(folder)
+
+
 @pytest.mark.parametrize('kinds', [
     ('Transformer', 'Dense', 'Pooling'), ('Transformer', 'Normalize', 'Dense'),
     ('Transformer', 'Pooling', 'Pooling'), ('Pooling',), (),

@@ -4,7 +4,7 @@ from neg_contrast import errors
 from neg_contrast.settings import config as config_lib
 
 _SAME_MODEL = (
-    'shared', 'layers', 'pooling', 'projection_dim', 'normalize',
+    'shared', 'layers', 'pooling', 'projection_dim', 'normalize', 'score',
     'query_length', 'passage_length', 'query_prefix', 'passage_prefix',
     'mention_start', 'mention_end', 'title_end',
 )  # Keys of stage 1's model that stage 2 can't change.
@@ -52,7 +52,7 @@ def check_same_model(config: config_lib.Config) -> None:
   for name in _SAME_MODEL:
     value = getattr(config.model, name)
     first = getattr(config.stage1.model, name)
-    if value is not None and first != value:
+    if value not in (None, first) and (value, first) != ('dual', None):
       raise config.error(
           f'model.{name}', f'is {first!r} in {errors.key("stage1")}, whose '
           'model this goes on with; set both'

@@ -87,12 +87,12 @@ def cells(
   found: dict[str, declared_cells.Cell] = {}
   for chosen in sweep_text.choices(text):
     name = sweep_text.name_of(chosen)
-    if name in found:
-      raise errors.UserError(f'--sweep: {name}: stands there twice')
     try:
       config = _config(chosen, source, name)
     except errors.UserError as e:
       raise errors.UserError(f'--sweep: {name}: {e}') from None
+    if any(cell.config == config for cell in found.values()):
+      raise errors.UserError(f'--sweep: {name}: stands there twice')
     row = sweep_text.name_of({
         key: value for key, value in chosen.items() if key != _SEED
     })
