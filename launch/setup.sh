@@ -4,7 +4,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-fetch() {  # fetch WHAT...: by uv, in a fifth of pip's time, or else by pip.
+fetch() {  # fetch WHAT...: by uv, twice as fast as pip, or else by pip.
   local pip=(.venv/bin/python -m pip --disable-pip-version-check) value
   # What is imported is compiled then, where Python may keep it: all of it takes
   # two minutes.
