@@ -1,6 +1,7 @@
 """Reads the modules of sentence-transformers folders, without torch."""
 
 import dataclasses
+import itertools
 import json
 import pathlib
 from typing import Any
@@ -17,6 +18,9 @@ SHORTEST = 3
 """Tokens of an input: [CLS], one of the text, [SEP]."""
 _ORDER = ('Transformer', 'Pooling', 'Dense', 'Normalize')
 _INPUT = 'sentence_embedding'
+# In the name of the settings of a Transformer; all but the first are old.
+_KINDS = ('bert', 'roberta', 'distilbert', 'camembert', 'albert', 'xlm-roberta',
+          'xlnet')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -210,8 +214,9 @@ def max_length(modules: Modules, positions: int) -> int:
   Raises:
     UserError: the folder says something that can't be.
   """
-  for place in (modules.transformer, modules.folder):
-    own = json_objects.read_if_there(place / 'sentence_bert_config.json')
+  for place, kind in itertools.product(
+      (modules.transformer, modules.folder), _KINDS):
+    own = json_objects.read_if_there(place / f'sentence_{kind}_config.json')
     if own.values:
       break
   if own.values.get('do_lower_case') is True and not _lowers(modules):

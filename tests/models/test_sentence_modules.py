@@ -194,6 +194,17 @@ def test_a_prompt_that_is_usual_is_that_of_both(theirs, tmp_path):
   assert (text.query_prefix, text.passage_prefix) == ('ask: ', 'find it: ')
 
 
+@pytest.mark.parametrize('kind', ['bert', 'xlm-roberta'])
+def test_settings_under_an_old_name(theirs, tmp_path, kind):
+  folder = tmp_path / 'model'
+  shutil.copytree(theirs[1], folder)
+  path, = folder.rglob('sentence_bert_config.json')
+  path.unlink()
+  path.with_name(f'sentence_{kind}_config.json').write_text(
+      json.dumps({'max_seq_length': 9, 'do_lower_case': False}))
+  assert pretrained.load_towers(str(folder))['shared'].max_length == 9
+
+
 def test_letters_that_the_tokenizer_does_not_write_small(theirs, tmp_path):
   folder = tmp_path / 'model'
   shutil.copytree(theirs[1], folder)
