@@ -155,7 +155,7 @@ def whole(tmp_path_factory):
 def test_a_refreshed_pool_can_be_given(whole, tmp_path):
   pool = whole.root / 'whole' / refresh.FOLDER / '0000008'
   tiny.train_only(
-      whole.root, tmp_path, optim__steps=1, data__groups=4,
+      whole.root, tmp_path, optim__steps=1, checkpointing__log_steps=1,
       negatives__sources=('pool:2',), negatives__pool=str(pool))
   told, = test_train.losses_of(tmp_path).values()
   assert np.isfinite(told)
