@@ -82,7 +82,6 @@ class SearchMiner:
     positives = self.positives[queries]
     found, own = self.search(queries, positives)
     own = own.max(axis=1)
-    own = np.where(np.isneginf(own), np.nan, own)  # None was searched.
     return Candidates(found.rows, found.scores, own.astype(np.float32))
 
 

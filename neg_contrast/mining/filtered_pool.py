@@ -96,7 +96,7 @@ class FilteredPool(pool_folder.PoolFolder, artifact.Named):
     """Ranked source -> queries that a margin leaves without negatives of it."""
     if not filters.has_margin(self.config) or self.config.margin_by == 'judge':
       return {}
-    counts = {name: int(np.isnan(of.positive_scores).sum())
+    counts = {name: int((~np.isfinite(of.positive_scores)).sum())
               for name, of in found.items() if strategies.is_ranked(name)}
     for name, count in counts.items():
       if count:

@@ -83,7 +83,7 @@ def drop(
         beliefs.probabilities, beliefs.positives[:, None], True
     )
   if has_margin(config) and is_scored:
-    drop_where('unscored', np.isnan(own))
+    drop_where('unscored', ~np.isfinite(own))  # -inf: was not searched.
     if config.margin is not None:
       drop_where('margin', scores > own - config.margin)
     if config.relative_margin is not None:

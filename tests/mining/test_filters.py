@@ -7,9 +7,7 @@ import pytest
 
 from neg_contrast.mining import candidates, filters
 from neg_contrast.negatives import pool as pool_lib
-from neg_contrast.retrieval import hits
 from neg_contrast.settings import config as config_lib
-from tests import tiny
 
 CODE = pool_lib.code
 
@@ -129,12 +127,7 @@ def test_repeated_against_a_loop():
 
 
 def test_a_positive_that_is_not_searched_has_no_score():
-  miner = candidates.SearchMiner(
-      lambda queries, positives: (
-          hits.Hits(np.array([[3, 4]], np.int32),
-                    np.array([[0.9, 0.8]], np.float32)),
-          np.array([[-np.inf]])),
-      tiny.positives([[0]]))
-  mined = miner.mine(np.array([0]))
-  assert np.isnan(mined.positive_scores).all()
-  assert drop('bm25', mined, settings(margin=0.0)) == [CODE('unscored')] * 2
+  for positive in (-np.inf, np.nan):
+    mined = found([3, 4], positive=positive)
+    assert drop('bm25', mined, settings(margin=0.0)) == [CODE('unscored')] * 2
+    assert drop('bm25', mined, settings()) == [0, 0]
