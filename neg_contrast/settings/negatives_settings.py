@@ -187,6 +187,10 @@ class NegativesConfig(source_list.NamedSources, keys.Section):
     if self.margin_by == 'judge' and not self.judge:
       raise self.error('margin_by', 'compares probabilities of a judge; name '
                        'one in negatives.judge')
+    margins = self.margin, self.relative_margin
+    if self.margin_by == 'judge' and margins == (None, None):
+      raise self.error('margin_by', 'is of a margin; set negatives.margin or '
+                       'negatives.relative_margin, such as 0.05')
     self._check_ranks()
 
   def _check_names(self) -> None:

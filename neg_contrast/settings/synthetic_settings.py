@@ -102,6 +102,10 @@ class SyntheticConfig(keys.Section):
     if self.round_trip_checkpoint and not self.round_trip_rank:
       raise self.error('round_trip_checkpoint', 'needs '
                        'synthetic.round_trip_rank, such as 1 or 20')
+    if self.round_trip_rank and self.pairs in PRETEXTS.names:
+      raise self.error('round_trip_rank', 'is of generated questions, and '
+                       f'synthetic.pairs={self.pairs} writes none; leave it '
+                       'out')
     self._check_teacher()
 
   def _check_teacher(self) -> None:

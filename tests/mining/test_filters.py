@@ -80,20 +80,22 @@ def test_a_judge_measures_margins_for_all_sources(source):
   """Scores of the source would drop other candidates, or none."""
   mined = found(range(5), [9, 8, 7, 6, 5], positive=7)
   said = np.array([[0.05, 0.6, 0.9, np.nan, 0.39]], np.float32)
-  config = settings(margin_by='judge', judge='a', judge_below=1.0,
-                    judge_above=1.0, pool_size=5, drop_answers=())
+  config = settings(judge='a', judge_below=1.0, judge_above=1.0, pool_size=5,
+                    drop_answers=())
 
   def codes(positive, **margins):
     return drop(source, mined, dataclasses.replace(config, **margins),
                 beliefs=filters.Beliefs(said, np.array([positive])))
 
+  judged = {'margin_by': 'judge'}
+
   near = CODE('relative_margin')
-  assert codes(0.8, relative_margin=0.5) == [0, near, near, 0, 0]
-  assert codes(0.8, margin=0.3) == [0, CODE('margin'), CODE('margin'), 0, 0]
+  assert codes(0.8, **judged, relative_margin=0.5) == [0, near, near, 0, 0]
+  assert codes(0.8, **judged, margin=0.3) == [
+      0, CODE('margin'), CODE('margin'), 0, 0]
   assert codes(0.8) == [0] * 5
-  assert codes(np.nan, margin=0.3) == [CODE('unscored')] * 5
-  by_retriever = dataclasses.replace(
-      config, margin_by='retriever', margin=1.0)
+  assert codes(np.nan, **judged, margin=0.3) == [CODE('unscored')] * 5
+  by_retriever = dataclasses.replace(config, margin=1.0)
   assert drop(source, mined, by_retriever, beliefs=filters.Beliefs(
       said, np.array([np.nan]))) == (
           [CODE('margin')] * 2 + [CODE('margin'), 0, 0]
