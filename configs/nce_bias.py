@@ -34,10 +34,11 @@ launch/studies/RESULTS.md has ours.
 Columns: `bias` as the paper has it; standard `error` of 500 draws as a part of
 the bias, in the scores; norm of the NCE gradient, and its cosine with that of
 the cross-entropy; NCE loss; `missed`: mass of the softmax over all labels that
-the candidates miss, which bounds the bias in the scores (neg_contrast/nce.py);
-`effective` number of negatives, 1 / Σ ρ², where ρ is the softmax over the
-negatives alone. p(known positives) and p(answer): mass on other positives of a
-query, and on other labels that hold its answer, which may be false negatives.
+the candidates miss, which bounds the bias in the scores
+(neg_contrast/bias/score_bias.py); `effective` number of negatives, 1 / Σ ρ²,
+where ρ is the softmax over the negatives alone. p(known positives) and
+p(answer): mass on other positives of a query, and on other labels that hold its
+answer, which may be false negatives.
 
 Any model and data: --config.model.init=WORKDIR (--config.model.shared and the
 lengths as it was trained), --config.data.source, --config.data.split. Without

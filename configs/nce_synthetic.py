@@ -17,13 +17,15 @@ small, that of random NCE does not. Three things the figure does not tell:
   `unbiased` in the table has none (two halves of the draws, multiplied; a minus
   means that the square came out below 0: nothing is left).
 * What remains of the bias of hard NCE is bounded by the mass that candidates
-  miss (neg_contrast/nce.py), so it vanishes only as far as five labels hold the
-  population. That is why the temperature is 0.0005 (entropy 0.69 nats) and not
-  0.001, which gives 1.48 with this seed, and a bias that ends at 2.3.
+  miss (neg_contrast/bias/score_bias.py), so it vanishes only as far as five
+  labels hold the population. That is why the temperature is 0.0005 (entropy
+  0.69 nats) and not 0.001, which gives 1.48 with this seed, and a bias that
+  ends at 2.3.
 * At p = pop exactly uniform negatives have no bias either: given the K
-  candidates, π is then the posterior of the gold (tests/test_nce.py). That of
-  random NCE remains because 128 labels an update keep the model beside the
-  population, where its gradient is blind to what it does wrong.
+  candidates, π is then the posterior of the gold
+  (tests/bias/test_score_bias.py). That of random NCE remains because 128 labels
+  an update keep the model beside the population, where its gradient is blind to
+  what it does wrong.
 
 What the paper leaves open is set as in its published code
 (github.com/WenzhengZhang/hard-nce-el, gradient-bias/main.py): the population is
