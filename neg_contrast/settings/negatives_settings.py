@@ -184,12 +184,10 @@ class NegativesConfig(source_list.NamedSources, keys.Section):
     if self.judge_relabel and not self.judge:
       raise self.error('judge_relabel', 'is of what a judge believes positive; '
                        'name one in negatives.judge')
-    if self.margin_by == 'judge' and not self.judge:
+    margins = {self.margin, self.relative_margin} - {None}
+    if self.margin_by == 'judge' and not (self.judge and margins):
       raise self.error('margin_by', 'compares probabilities of a judge; name '
-                       'one in negatives.judge')
-    margins = self.margin, self.relative_margin
-    if self.margin_by == 'judge' and margins == (None, None):
-      raise self.error('margin_by', 'is of a margin; set negatives.margin or '
+                       'one in negatives.judge, and set negatives.margin or '
                        'negatives.relative_margin, such as 0.05')
     self._check_ranks()
 
@@ -222,7 +220,5 @@ class NegativesConfig(source_list.NamedSources, keys.Section):
                        f'negatives.pool_size={self.pool_size}')
     last = self.last_rank or self.depth
     if not self.first_rank <= last <= self.depth:
-      raise self.error(
-          'last_rank', f'lies between first_rank={self.first_rank} and '
-          f'depth={self.depth}; or is 0'
-      )
+      raise self.error('last_rank', f'lies between first_rank='
+                       f'{self.first_rank} and depth={self.depth}; or is 0')

@@ -131,7 +131,7 @@ def test_cells_and_what_they_hold():
     ({'negatives.sources': ('run:2',)}, 'config.negatives.runs'),
     ({'negatives.depth': 50}, 'must be at least negatives.pool_size=100'),
     ({'negatives.judge': 'x', 'negatives.margin_by': 'judge'},
-     'config.negatives.margin_by=\'judge\': is of a margin; set'),
+     'negatives.judge, and set negatives.margin or negatives.relative'),
     ({'negatives.first_rank': 9, 'negatives.last_rank': 3},
      'config.negatives.last_rank=3: lies between first_rank=9 and depth=200'),
     ({'negatives.sources': ('bm25:101',)},
