@@ -122,7 +122,8 @@ class Stages:
 
   def pairs(self) -> None:
     """Pairs of stage 1."""
-    crops = dataclasses.replace(self.config.synthetic, pairs='crops')
+    crops = dataclasses.replace(
+        self.config.synthetic, pairs='crops', round_trip_rank=0)
     self._make(declared_pairs.training_data(
         dataclasses.replace(self.config, synthetic=crops), self.data))
 
