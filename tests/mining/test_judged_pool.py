@@ -487,6 +487,22 @@ def test_miners_have_no_teacher(root, tmp_path):
     assert 'distil_weight' not in miner.config.counted['loss']
 
 
+def test_miners_compare_in_batch_and_at_their_own_width(root, tmp_path):
+  config = make_config(
+      root, job='train', negatives__sources=('coarse:2',),
+      negatives__coarse_dim=5, negatives__judge='', optim__steps=1,
+      evaluation__eval_steps=0, loss__candidates='own',
+      loss__bidirectional=False, loss__matryoshka=(8,))
+  jobs.check(config)
+  negatives = test_mined_pool.declare(config, tmp_path)
+  miner, = (one for one in artifact.closure([negatives])
+            if isinstance(one, run_artifacts.EncoderRun))
+  plan.run([miner])
+  assert miner.training().is_trained()
+  loss = miner.config.loss
+  assert (loss.candidates, loss.matryoshka) == ('batch', ())
+
+
 def test_a_pool_that_nobody_judged_teaches_nothing(root, tmp_path):
   make(root, tmp_path / 'given', job='mine', negatives__judge='')
   config = make_config(

@@ -42,11 +42,14 @@ def of(
 
 
 def _miner_loss(config: config_lib.Config) -> config_lib.LossConfig:
-  """That of the training, without a teacher.
+  """That of the training, without a teacher and at the full width alone.
 
-  Of a reranker it is the default kind: its own is of pairs.
+  Of a reranker it is the default kind: its own is of pairs. A miner has no hard
+  negatives: where a training compares with these alone, it has the batch.
   """
-  names = ['distil', 'distil_weight']
+  names = ['distil', 'distil_weight', 'matryoshka']
+  if config.loss.candidates == 'own':
+    names += ['candidates', 'adjusted']
   if config.job == 'train_reranker':
     names += ['kind', 'hardest', 'margin', 'offset', 'positive_weight']
   plain = config_lib.LossConfig()
