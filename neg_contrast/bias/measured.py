@@ -6,6 +6,7 @@ from typing import Any
 
 from neg_contrast.artifacts import artifact, folders
 from neg_contrast.bias import labels, meter
+from neg_contrast.data import feature_store
 from neg_contrast.models import given
 from neg_contrast.negatives import sampling
 from neg_contrast.retrieval import bm25_search
@@ -58,6 +59,9 @@ class Meter(artifact.InMemory):
         'labels': self.config.labels, 'queries': self.config.queries,
         'bm25': [self.bm25.bm25_k1, self.bm25.bm25_b],
         'dtype': self._compute.dtype,
+        **feature_store.contents_of(
+            self.data.load().prepared, self.start.load().side_features
+        ),
     }
 
   def read(self) -> meter.BiasMeter:

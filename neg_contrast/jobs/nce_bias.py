@@ -7,8 +7,13 @@ from neg_contrast.artifacts import artifact, folders
 from neg_contrast.bias import bias_tables, measured
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.evaluation import summary
-from neg_contrast.jobs.common import checks, declared_runs
+from neg_contrast.jobs.common import (
+  checks,
+  declared_runs,
+  negatives_checks,
+)
 from neg_contrast.settings import config as config_lib
+from neg_contrast.settings import keys
 from neg_contrast.training import (
   label_space_run,
   label_space_runs,
@@ -21,6 +26,7 @@ def check(config: config_lib.Config) -> None:
   checks.check_source(config)
   checks.check_init(config)
   checks.check_steps(config)
+  negatives_checks.check_frozen(config)
 
 
 class NceBiasJob:
@@ -74,6 +80,11 @@ class NceBiasJob:
     config = self._config
     values = config_lib.to_dict(config)
     counted: dict[str, Any] = {'optim': values['optim']}
+    counts = keys.counting(config.model)
+    part = {name: counts[name] for name in counts
+            if name == 'freeze' or name.startswith('lora_')}
+    if part:  # The rest of the model is that of the start.
+      counted['model'] = part
     if point == label_space_run.RANDOM:
       counted['nce'] = {'negatives': config.nce.negatives}
     return label_space_runs.LabelSpaceRun(

@@ -121,7 +121,8 @@ class EncoderRun(Run):
   def settings(self) -> dict[str, Any]:
     """Those that are declared to count, and the files of its features."""
     settings = {**super().settings(), **self._table()}
-    features = feature_kinds.parse_all(self.config.model.features)
+    features = (feature_kinds.parse_all(self.config.model.features)
+                or self.start.load().side_features)  # A trained one brings them.
     if not features:
       return settings
     return {**settings, **feature_store.contents_of(

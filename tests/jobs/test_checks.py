@@ -120,6 +120,10 @@ def test_data_is_needed(job):
     ('train_generator', {'loss.example_weights': 'graded'},
      'config.loss.example_weights'),
     ('train_reranker', {'model.pooling': 'cls'}, 'is for dual encoders'),
+    *((job, {key: value}, f'config.{key}={value!r}: is for dual encoders')
+      for job in ('train_generator', 'train_reranker')
+      for key, value in (('model.shared', False), ('model.freeze', 'passage'),
+                         ('model.lora_rank', 2))),
     ('train_reranker', {'negatives.sources': ('corpus:2',)},
      "can't be trained on"),
     ('train_reranker', {'negatives.sources': ()}, 'have no hard negatives'),

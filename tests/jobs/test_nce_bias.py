@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from neg_contrast import errors, jobs, sharding
-from neg_contrast.artifacts import checkpoints
+from neg_contrast.artifacts import artifact, checkpoints
 from neg_contrast.bias import labels, measured
 from neg_contrast.bias import meter as meter_lib
 from neg_contrast.bias import synthetic as synthetic_lib
@@ -141,6 +141,26 @@ def test_an_interrupted_training_ends_the_same(biased):
   assert cut['random']['kinds'] == whole['random']['kinds']
   with pytest.raises(errors.UserError, match='other settings'):
     run_bias(root, 'cut', **few, seed=3)
+
+
+def test_other_parts_trained_are_another_training(tmp_path):
+  def made(**overrides):
+    config = config_lib.parse(bias_config(tmp_path, **overrides))
+    nce_bias.check(config)
+    job = nce_bias.NceBiasJob(config, tmp_path / 'parts')
+    run, = (one for one in artifact.closure(job.targets())
+            if one.name == 'train cross_entropy')
+    assert run.needs()['data'].load()
+    return run.identity
+
+  plain, frozen, adapted = (
+      made(), made(model__freeze='passage'), made(model__lora_rank=2))
+  assert 'model' not in plain['settings']
+  assert frozen['settings']['model'] == {'freeze': 'passage'}
+  assert adapted['settings']['model'] == {'lora_rank': 2}
+  with pytest.raises(errors.UserError, match=r'set model\.shared=False'):
+    nce_bias.check(config_lib.parse(bias_config(
+        tmp_path, model__shared=True, model__freeze='passage')))
 
 
 def test_labels_are_the_golds_and_hard_others(tmp_path):

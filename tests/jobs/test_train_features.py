@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 from neg_contrast import api, errors, jobs
+from neg_contrast.artifacts import artifact
+from neg_contrast.bias import measured
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data.side_features import categorical
 from neg_contrast.jobs import evaluate, export, mine, search, train
@@ -14,6 +16,7 @@ from neg_contrast.models import by_name
 from neg_contrast.negatives import pool as pool_lib
 from neg_contrast.retrieval import vectors
 from neg_contrast.settings import config as config_lib
+from neg_contrast.training import run_artifacts
 from tests import located, tiny
 
 FEW = {'optim__steps': 3, 'checkpointing__log_steps': 1}
@@ -185,6 +188,34 @@ def test_changed_features_are_another_training(corpus, few):
       tiny.plan.run([job.run])
   finally:
     path.write_bytes(before)
+
+
+@pytest.mark.parametrize('job', ['train', 'nce_bias'])
+def test_changed_features_are_another_training_of_a_start_that_has_them(
+    root, tmp_path, job
+):
+  """Which need not be named again."""
+  config = config_lib.parse(located.make_config(
+      root, job=job, model__init=str(root / 'work'), model__features=(),
+      optim__steps=1, nce__queries=4, nce__labels=9))
+  jobs.check(config)
+
+  def identities():
+    made = [one for one in artifact.closure(
+        jobs.make_job(config, tmp_path).targets()
+    ) if isinstance(one, (run_artifacts.EncoderRun, measured.Meter))]
+    tiny.plan.run([one.data for one in made])
+    return {one.name: one.identity for one in made}
+
+  path = root / 'located' / 'corpus.jsonl'
+  before, first = path.read_bytes(), identities()
+  try:
+    path.write_bytes(before.replace(b'Oslo', b'Bergen'))
+    for name, identity in identities().items():
+      assert identity != first[name]
+  finally:
+    path.write_bytes(before)
+  assert identities() == first
 
 
 def test_mining_reads_features(root, tmp_path):

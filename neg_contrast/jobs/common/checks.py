@@ -131,10 +131,13 @@ def check_tuning(config: config_lib.Config) -> None:
 
 
 def check_head(config: config_lib.Config) -> None:
-  """Refuses widths, LoRA and a rate of a head that the job does not train."""
-  for key, value in (('loss.matryoshka', config.loss.matryoshka),
-                     ('model.lora_rank', config.model.lora_rank)):
-    if value and config.job.startswith('train_'):
+  """Refuses widths, towers, LoRA and a head that the job does not train."""
+  model = config.model
+  for key, is_set in (('loss.matryoshka', bool(config.loss.matryoshka)),
+                      ('model.lora_rank', bool(model.lora_rank)),
+                      ('model.freeze', bool(model.freeze)),
+                      ('model.shared', not model.shared)):
+    if is_set and config.job.startswith('train_'):
       raise config.error(key, 'is for dual encoders (job=train), and this is '
                          f'job={config.job}; leave it out')
   if config.optim.head_learning_rate and config.job != 'train_reranker':
