@@ -26,12 +26,14 @@ class RunMiner:
     dataset: whose passages and queries these are.
     positives: groups of the known positives of all queries.
     depth: of the candidates.
+    worlds: whose passages may be candidates; None: of all, or there are none.
   """
 
   run: Mapping[str, Sequence[tuple[str, float]]]
   dataset: dataset_lib.Dataset
   positives: examples.Positives
   depth: int
+  worlds: frozenset[int] | None = None
 
   def mine(
       self, queries: Int[np.ndarray, ' queries']
@@ -65,7 +67,7 @@ class RunMiner:
       if len(rows) == self.depth and not math.isnan(positive):
         break
       row = self._row_of(name)
-      if row == own:
+      if row == own or not self._is_in_world(row):
         continue
       if math.isnan(positive) and int(prepared.passage_groups[row]) in known:
         positive = score
@@ -73,6 +75,10 @@ class RunMiner:
         rows.append(row)
         scores.append(score)
     return rows, scores, positive
+
+  def _is_in_world(self, row: int) -> bool:
+    return (self.worlds is None
+            or int(self.dataset.prepared.passage_worlds[row]) in self.worlds)
 
   def _row_of(self, name: str) -> int:
     prepared = self.dataset.prepared
@@ -103,11 +109,14 @@ class Run(strategy.Strategy):
     return next((lack for lack in missing if lack), None)
 
   def settings(self):
-    """The bytes of the files."""
-    return {'runs': [folders.sha256_file(path) for path in self._paths]}
+    """The bytes of the files, and whose passages of worlds are candidates."""
+    read = [folders.sha256_file(path) for path in self._paths]
+    has_worlds = bool(self.task.data.load().prepared.worlds)
+    return {'runs': read,
+            **({'worlds': 'of the queries'} if has_worlds else {})}
 
   def proposer(self, task):
-    """Reads the files.
+    """Reads the files; passages of other worlds than the queries' are left out.
 
     Raises:
       UserError: they rank nothing for any query that is mined for.
@@ -120,6 +129,9 @@ class Run(strategy.Strategy):
           f'ranks no query of the split "{self.task.split}" of '
           f'{prepared.manifest["spec"]}; give runs of its queries'
       )
+    worlds = None if task.among is None else frozenset(
+        prepared.query_worlds[task.query_rows].tolist()
+    )
     return strategy.Proposer(RunMiner(
-        run, task.dataset, task.positives, self.task.depth,
+        run, task.dataset, task.positives, self.task.depth, worlds,
     ))

@@ -12,7 +12,7 @@ from neg_contrast.mining.strategies import run_negatives
 from neg_contrast.models import given
 from neg_contrast.negatives import pool as pool_lib
 from neg_contrast.settings import config as config_lib
-from tests import corpora
+from tests import corpora, tiny
 
 PASSAGES = {f'p{n}': f'text {n}' for n in range(8)} | {'copy': 'TEXT  0'}
 RERANKED = {
@@ -23,12 +23,19 @@ RERANKED = {
 QRELS = {'a': {'p0': 1}, 'b': {'p1': 1, 'p2': 1}, 'c': {'p3': 1}}
 
 
+def flat_data(folder):
+  """A corpus without worlds, prepared."""
+  data = corpora.data_of(folder, corpora.write_beir(
+      folder / 'data', PASSAGES, dict.fromkeys(QRELS, 'a question'),
+      train=QRELS))
+  plan.run([data])
+  return data
+
+
 @pytest.fixture
 def mine(tmp_path):
   """Settings -> the pool of a reranker's run."""
-  data = corpora.data_of(tmp_path, corpora.write_beir(
-      tmp_path / 'data', PASSAGES, dict.fromkeys(QRELS, 'a question'),
-      train=QRELS))
+  data = flat_data(tmp_path)
   trec.write_run(tmp_path / 'run.trec', RERANKED, 'reranked')
 
   def make(runs=('run.trec',), **settings):
@@ -54,7 +61,7 @@ def test_a_run_may_lie_in_a_bucket(tmp_path, monkeypatch):
   monkeypatch.setattr(bucket_path.fetched, 'current',
                       lambda address: tmp_path / 'copy')
   strategy = run_negatives.Run(task_lib.Task(
-      corpora.data_of(tmp_path, 'beir:any'), 'train', 4, tmp_path / 'mined',
+      flat_data(tmp_path), 'train', 4, tmp_path / 'mined',
       tokenizer=given.Tokenizer('minilm'), runs=(place,)))
   is_there(False)
   assert strategy.lacks() == f'{place}: no such file'
@@ -117,3 +124,29 @@ def test_a_run_of_other_queries(mine, tmp_path):
                      match='other.trec ranks no query of the split "train"'):
     mine(runs=('other.trec',))
   assert dropped(mine(runs=('other.trec', 'run.trec'))) == dropped(mine())
+
+
+def test_passages_of_worlds_that_are_not_trained_on_are_left_out(tmp_path):
+  """A run over all worlds ranks passages of the test's, too."""
+  tiny.write_zeshel(tmp_path / 'worlds')
+  data = corpora.data_of(tmp_path, f'zeshel:{tmp_path / "worlds"}')
+  plan.run([data])
+  prepared = data.load().prepared
+  trained, others = (sorted(
+      name for split in splits for world in tiny.WORLDS[split]
+      for name in (f'{world}{d}' for d in range(6))
+  ) for splits in (('train',), ('val', 'test')))
+  ranked = [*others, *trained]
+  trec.write_run(tmp_path / 'run.trec', {
+      f'm-{name}': [(other, -float(rank)) for rank, other in enumerate(ranked)]
+      for name in trained
+  }, 'all')
+  task = task_lib.Task(data, 'train', 5, tmp_path / 'mined',
+                       tokenizer=given.Tokenizer('minilm'),
+                       runs=(str(tmp_path / 'run.trec'),))
+  strategy, opened = run_negatives.Run(task), task.open()
+  found = strategy.proposer(opened).miner.mine(opened.query_rows)
+  assert [[prepared.passage_ids[int(row)].decode() for row in rows]
+          for rows in found.rows] == [trained[:5]] * len(opened.query_rows)
+  assert np.isfinite(found.positive_scores).all()
+  assert strategy.settings()['worlds'] == 'of the queries'
