@@ -40,7 +40,7 @@ def root(tmp_path_factory):
 class Parts:
   """What drawing negatives is made of, for a model with random weights."""
 
-  def __init__(self, root, work, **overrides):
+  def __init__(self, root, work, run='', **overrides):
     self.config = config_lib.parse(
         tiny.make_config(root, **{**NCE, **overrides})
     )
@@ -56,7 +56,7 @@ class Parts:
         config.negatives, config.loss, config.seed, config.data.batch_size,
         self.dataset, self.pairs, None, {},
         sharding.make_local_mesh(config.mesh),
-        self.embed, work, count=config.negatives.per_query,
+        self.embed, work, run=run, count=config.negatives.per_query,
     ))
     self.params = state.dual_encoder_params(self.model.params, None)
 
@@ -170,6 +170,26 @@ def test_lost_negatives_are_told_of(root, tmp_path):
   parts = Parts(root, tmp_path)
   with pytest.raises(errors.UserError, match='sampled/00000: .* put them back'):
     parts.negatives.draw(0, np.arange(2), parts.pairs.query_rows[:2])
+
+
+def test_draws_of_another_training_are_not_taken(root, tmp_path):
+  """Of a workdir whose checkpoints were deleted, and no more."""
+  def rows(parts):
+    return parts.negatives.draw(
+        0, np.arange(5), parts.pairs.query_rows[:5]).rows
+
+  first = Parts(root, tmp_path / 'kept', run='a', negatives__hard_percent=0.0)
+  first.negatives.refresh(first.params, 0)
+  before = rows(first)
+  other = {'run': 'b', 'seed': 1, 'negatives__hard_percent': 0.0}
+  second, alone = (Parts(root, tmp_path / place, **other)
+                   for place in ('kept', 'alone'))
+  with pytest.raises(errors.UserError, match='put them back'):
+    rows(second)
+  for parts in (second, alone):
+    parts.negatives.refresh(parts.params, 0)
+  np.testing.assert_array_equal(rows(second), rows(alone))
+  assert (before != rows(second)).any()
 
 
 @pytest.mark.parametrize('score', SCORES)

@@ -67,8 +67,7 @@ class Sampled(source.Source):
       step: where an epoch begins.
     """
     folder = self._folder_of(step)
-    is_made = lambda: folders.read_manifest(folder, FORMAT) is not None
-    if hosts.on_first(is_made):
+    if hosts.on_first(lambda: self._manifest(step) is not None):
       return self._facts(step)
     began, embedder = time.monotonic(), None
     if self._sampling.hard:
@@ -83,7 +82,7 @@ class Sampled(source.Source):
     def write():
       hard = drawn['rows'][:, :self._sampling.hard]
       manifest = {
-          'step': step, 'scale': scale,
+          'step': step, 'scale': scale, 'run': self._material.run,
           refresh_lib.FACTS: None if embedder is None else {
               'passages': embedder.passages,
               'seconds': {'drawing': round(time.monotonic() - began, 3)},
@@ -116,17 +115,24 @@ class Sampled(source.Source):
     )
 
   def _facts(self, step: int) -> dict[str, Any] | None:
-    manifest = folders.read_manifest(self._folder_of(step), FORMAT)
+    manifest = self._manifest(step)
     assert manifest is not None
     return manifest.get(refresh_lib.FACTS)  # None, where all are random.
+
+  def _manifest(self, step: int) -> dict[str, Any] | None:
+    """Of this training's draws; None: there are none, or of another one."""
+    made = folders.read_manifest(self._folder_of(step), FORMAT)
+    run = self._material.run  # Those of earlier releases name none.
+    return made if made is not None and made.get('run', run) == run else None
 
   def _folder_of(self, step: int) -> pathlib.Path:
     return self._folder / f'{step // self.refresh_steps:05d}'
 
   @functools.lru_cache(maxsize=2)  # noqa: B019 - lives as long as a run.
   def _read(self, epoch: int) -> dict[str, np.ndarray]:
-    folder = self._folder_of(epoch * self.refresh_steps)
-    if folders.read_manifest(folder, FORMAT) is None:
+    step = epoch * self.refresh_steps
+    folder = self._folder_of(step)
+    if self._manifest(step) is None:
       raise errors.UserError(
           f'{folder}: the negatives that this epoch began with are not there, '
           'and the model that drew them is gone; put them back, or train in '
