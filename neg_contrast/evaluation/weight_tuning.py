@@ -47,10 +47,11 @@ def read_hybrid(workdir: pathlib.Path) -> hybrid.Tuned | None:
   if made is None or HYBRIDS[0] not in made['tuned']:
     return None
   identity = made['identity']
+  needs = identity['needs']
   return hybrid.Tuned(
       tuple(made['tuned'][HYBRIDS[0]]['weights']),
-      identity['settings']['hybrid_depth'],
-      **identity['needs']['bm25']['settings'],
+      identity['settings']['hybrid_depth'], **needs['bm25']['settings'],
+      model='' if 'member-1' in needs else needs['member-0'].get('model', ''),
   )
 
 

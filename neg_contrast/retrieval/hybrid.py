@@ -39,12 +39,14 @@ class Tuned:
     first: passages of BM25 that are ranked anew.
     k1: of BM25, as the weights were tuned with it.
     b: likewise.
+    model: fingerprint of the one that they were tuned for; empty: an ensemble.
   """
 
   weights: tuple[float, ...]
   first: int
   k1: float
   b: float
+  model: str = ''
 
 
 class HybridRetriever:

@@ -548,6 +548,13 @@ def _searches_as_the_hybrid(root, work, run, capsys):
   answer = capsys.readouterr().out
   assert f'  1. {float(score):.4f}  ' in answer and f'[{first}]' in answer
   assert not list((work.parent / 'search').rglob('*.npy'))
+  other = work.parent / 'other'  # Whose training did not tune these weights.
+  shutil.copytree(root / 'work', other)
+  shutil.copytree(work / 'weights', other / 'weights')
+  config.checkpoint = str(other)
+  with pytest.raises(errors.UserError, match='other/weights are of another '
+                     'model than that has now; train there again'):
+    search.SearchJob(config_lib.parse(config), work.parent / 'none').targets()
   config.checkpoint = str(root / 'work')
   with pytest.raises(errors.UserError, match=r'work has none\. Train with'):
     search.check(config_lib.parse(config))

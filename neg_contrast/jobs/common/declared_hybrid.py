@@ -58,9 +58,14 @@ def of_checkpoint(config: config_lib.Config) -> hybrid_lib.Tuned:
 def searched(
     config: config_lib.Config, index: corpus_index.CorpusIndex
 ) -> list[artifact.Artifact]:
-  """What is searched: the index, and BM25 if the config asks for hybrids."""
+  """What is searched: the index, and BM25 if the config asks for hybrids.
+
+  Raises:
+    UserError: weights are of another model than is searched with.
+  """
   if not config.evaluation.hybrid:
     return [index]
+  _check_model(config, index)
   return [_bm25(config, index), index]
 
 
@@ -73,6 +78,20 @@ def load(
   return hybrid_lib.HybridRetriever(
       index.load(), _bm25(config, index).load(), of_checkpoint(config)
   )
+
+
+def _check_model(
+    config: config_lib.Config, index: corpus_index.CorpusIndex
+) -> None:
+  """Refuses weights that an earlier training in the workdir has tuned."""
+  tuned, model = of_checkpoint(config), index.vectors.needs().get('model')
+  found = None if model is None else model.contents()
+  if found is not None and tuned.model not in ('', found['model']):
+    raise config.error(
+        'evaluation.hybrid', 'the weights of BM25 and model in '
+        f'{config.checkpoint}/{weight_tuning.FOLDER} are of another model than '
+        'that has now; train there again, which tunes them, or search without'
+    )
 
 
 def _bm25(
