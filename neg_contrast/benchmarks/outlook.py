@@ -24,6 +24,7 @@ from neg_contrast.models import (
   hub,
   loading,
 )
+from neg_contrast.retrieval import corpus_vectors
 from neg_contrast.training import (
   encoder_run,
   run_artifacts,
@@ -132,6 +133,8 @@ class _Look:
     for run in self._of(run_artifacts.Run):
       self._look_at_sizes(run)
     self._look_at_evaluations()
+    for narrow in self._of(corpus_vectors.FirstFeatures):
+      self._look_at_first_features(narrow)
     if with_costs and not self._seen.problems:
       self._seen.costs = plan_costs.describe(
           self._needed, self._peeks, self._glances
@@ -211,6 +214,13 @@ class _Look:
     seen = self._glances.get(cast(given.Checkpoint, run.start))
     if seen is not None and isinstance(seen.shape, dual_encoder.EncoderSpec):
       self._tried(run, functools.partial(_check_shape, run.config, seen.shape))
+
+  def _look_at_first_features(self, one: corpus_vectors.FirstFeatures) -> None:
+    """Whether vectors have so many."""
+    model: Any = one.vectors.model
+    seen = self._glances.get(getattr(model, 'start', model))
+    if seen is not None and isinstance(seen.shape, dual_encoder.EncoderSpec):
+      self._tried(one, functools.partial(one.check, seen.shape))
 
   def _look_at_sizes(self, run: run_artifacts.Run) -> None:
     """Whether there is enough data, and how much of it is cut."""
@@ -296,12 +306,10 @@ def _check_shape(
     UserError: names the key.
   """
   encoder_run.matryoshka_dims(config.loss, spec)
-  dims = config.evaluation.dims
-  if dims and not (spec.score.is_dot and max(dims) < spec.dim):
+  if config.evaluation.hybrid and not spec.score.is_dot:
     raise config.evaluation.error(
-        'dims', f'are first features of one vector, which has {spec.dim}; name '
-        'fewer' if spec.score.is_dot else 'are of one vector of each text, and '
-        'model.score gives several; leave it out'
+        'hybrid', 'is of one vector of each text, and the model has several; '
+        'leave it out'
     )
   if config.model.lora_rank:
     run_settings.adapters_of(config, {'encoder': loading.shape_of(spec)})

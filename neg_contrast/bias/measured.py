@@ -60,7 +60,7 @@ class Meter(artifact.InMemory):
         'bm25': [self.bm25.bm25_k1, self.bm25.bm25_b],
         'dtype': self._compute.dtype,
         **feature_store.contents_of(
-            self.data.load().prepared, self.start.load().side_features
+            self.data.load().prepared, self.start.side_features
         ),
     }
 

@@ -55,7 +55,7 @@ def check(config: config_lib.Config) -> None:
       check(inner)
   loss_table.make(config.loss)
   checks.check_models_before(config)
-  checks.check_head(config)
+  checks.check_kind_of_training(config)
   feature_checks.check(config)
   checks.check_tuning(config)
   checks.check_one_set(config)

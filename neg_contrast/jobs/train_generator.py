@@ -13,7 +13,6 @@ from neg_contrast.training import generator_runs, shown_questions
 def check(config: config_lib.Config) -> None:
   """Refuses a config that does not suit `job=train_generator`."""
   checks.check_source(config)
-  checks.check_no_bias_log(config)
   if config.model.chunk_groups:
     raise config.error('model.chunk_groups', 'is for dual encoders; a '
                        'generator takes less memory with a smaller '

@@ -25,7 +25,6 @@ from neg_contrast.training import reranker_runs
 def check(config: config_lib.Config) -> None:
   """Refuses a config that does not suit `job=train_reranker`."""
   checks.check_source(config)
-  checks.check_no_bias_log(config)
   checks.check_init(config)
   for name in ('pooling', 'projection_dim', 'normalize', 'score'):
     if getattr(config.model, name) is not None:

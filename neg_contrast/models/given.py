@@ -3,8 +3,9 @@
 import dataclasses
 from typing import Any
 
-from neg_contrast.artifacts import artifact
+from neg_contrast.artifacts import artifact, places
 from neg_contrast.data import tokenizer as tokenizer_lib
+from neg_contrast.data.side_features import side_feature
 from neg_contrast.models import (
   by_name,
   generator,
@@ -93,6 +94,16 @@ class Start(Checkpoint):
     """Downloads it, if nothing makes it."""
     if self.after is None:
       super().fetch()
+
+  @property
+  def side_features(self) -> tuple[side_feature.SideFeature, ...]:
+    """Beside text, of a model that is trained; its weights are not read."""
+    if self.after is not None:
+      return self.after.side_features  # type: ignore[attr-defined]
+    if not by_name.is_workdir(self.checkpoint):
+      return ()
+    spec, _, _ = loading.read_description(places.path(self.checkpoint))
+    return spec.side_features
 
   @property
   def is_projection_random(self) -> bool:

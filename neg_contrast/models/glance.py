@@ -52,8 +52,12 @@ def look(start: given.Checkpoint) -> Glance:
   )
   while isinstance(start, given.Start) and start.after is not None:
     start = start.after.start  # type: ignore[attr-defined]
-  if start.config is not None:  # What goes on from a model has its layers.
-    config = dataclasses.replace(config, layers=start.config.layers)
+  if start.config is not None:  # What goes on from a model has its parts.
+    config = dataclasses.replace(config, **{
+        field.name: getattr(start.config, field.name)
+        for field in dataclasses.fields(config)
+        if getattr(config, field.name) is None
+    })
   name = start.checkpoint
   if isinstance(start, given.GeneratorStart):
     return _generator(name, config)

@@ -8,7 +8,7 @@ from typing import Any
 
 from neg_contrast import beams, errors
 from neg_contrast.artifacts import artifact, places
-from neg_contrast.models import by_name, given
+from neg_contrast.models import by_name, dual_encoder, given
 from neg_contrast.retrieval import (
   embedder,
   encoding,
@@ -131,15 +131,25 @@ class FirstFeatures(artifact.InMemory):
       UserError: vectors are no wider, or a text has several.
     """
     vectors = self.vectors.load()
-    model = by_name.check_one_vector(
-        vectors.encoder.model, f'{errors.key("evaluation.dims")}: there is'
-    )
-    if self.dim >= model.spec.dim:
-      raise errors.UserError(
-          f'{errors.key("evaluation.dims")}={self.dim}: the vectors of '
-          f'{model.name} have {model.spec.dim} features; name fewer'
-      )
+    self.check(vectors.encoder.model.spec)
     return first_features.FirstFeatures(vectors, self.dim)
+
+  def check(self, spec: dual_encoder.EncoderSpec) -> None:
+    """Refuses a model whose vectors have no such first features.
+
+    Raises:
+      UserError: they are no wider, or a text has several.
+    """
+    key = f'{errors.key("evaluation.dims")}={self.dim}'
+    if not spec.score.is_dot:
+      raise errors.UserError(
+          f'{key}: is of one vector of each text, and the model has several; '
+          'leave it out'
+      )
+    if self.dim >= spec.dim:
+      raise errors.UserError(
+          f'{key}: the vectors have {spec.dim} features; name fewer'
+      )
 
 
 @dataclasses.dataclass(frozen=True)

@@ -3,7 +3,7 @@
 import abc
 import dataclasses
 import pathlib
-from typing import Any
+from typing import Any, cast
 
 from neg_contrast import errors
 from neg_contrast.artifacts import (
@@ -13,8 +13,8 @@ from neg_contrast.artifacts import (
   folders,
 )
 from neg_contrast.data import feature_store
-from neg_contrast.data.side_features import feature_kinds
-from neg_contrast.models import by_name, loading
+from neg_contrast.data.side_features import feature_kinds, side_feature
+from neg_contrast.models import by_name, given, loading
 from neg_contrast.negatives import sources
 from neg_contrast.retrieval import bm25_search
 from neg_contrast.training import (
@@ -121,13 +121,18 @@ class EncoderRun(Run):
   def settings(self) -> dict[str, Any]:
     """Those that are declared to count, and the files of its features."""
     settings = {**super().settings(), **self._table()}
-    features = (feature_kinds.parse_all(self.config.model.features)
-                or self.start.load().side_features)  # A trained one brings them.
+    features = self.side_features
     if not features:
       return settings
     return {**settings, **feature_store.contents_of(
         self.data.load().prepared, features
     )}
+
+  @property
+  def side_features(self) -> tuple[side_feature.SideFeature, ...]:
+    """Beside text; those of a trained start need not be named again."""
+    named = feature_kinds.parse_all(self.config.model.features)
+    return named or cast(given.Start, self.start).side_features
 
   def _table(self) -> dict[str, str]:
     """How vectors are kept that steps search, where it is not in float32."""

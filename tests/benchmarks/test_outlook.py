@@ -304,13 +304,41 @@ def test_an_interrupted_training_is_reckoned_by_its_log(config, tmp_path):
     ({'model__lora_rank': 2, 'model__lora_targets': ('foo',)},
      r"config\.model\.lora_targets=\('foo',\)"),
     ({'loss__matryoshka': (8, 999)}, 'which is 16 and is always trained'),
-    ({'evaluation__dims': (4, 16)}, 'of one vector, which has 16; name fewer'),
+    ({'evaluation__dims': (4, 16)},
+     r'config\.evaluation\.dims=16: the vectors have 16 features; name fewer'),
+    ({'job': 'evaluate', 'evaluation__dims': (4, 16)},
+     r'config\.evaluation\.dims=16: the vectors have 16 features; name fewer'),
 ])
 def test_what_does_not_fit_the_model_is_a_problem(tmp_path, overrides, said):
   config = tiny.make_config(tmp_path, optim__steps=4, negatives__sources=(),
                             **overrides)
+  if config.job == 'evaluate':
+    config.checkpoint, config.model.init = config.model.init, ''
   [problem] = look(config, tmp_path / 'run').problems
   assert re.search(said, problem)
+
+
+def test_what_does_not_fit_a_trained_start_is_a_problem(tmp_path):
+  """Which says itself how many vectors a text has."""
+  tiny.train_only(tmp_path, tmp_path / 'first', optim__steps=1,
+                  negatives__sources=(), model__score='multi-2')
+  config = tiny.make_config(
+      tmp_path, optim__steps=1, negatives__sources=(),
+      model__init=str(tmp_path / 'first'), evaluation__dims=(4,),
+      evaluation__hybrid=True)
+  dims, hybrid = sorted(look(config, tmp_path / 'run').problems)
+  assert dims.startswith('config.evaluation.dims=4: is of one vector of each')
+  assert hybrid.startswith('config.evaluation.hybrid=True: is of one vector')
+
+
+def test_widths_are_those_of_stage_1(tmp_path):
+  config = tiny.make_config(
+      tmp_path, optim__steps=1, negatives__sources=(), evaluation__dims=(8,))
+  config.stage1 = tiny.make_config(
+      tmp_path, optim__steps=1, negatives__sources=(), model__projection_dim=8,
+      workdir=str(tmp_path / 'first'))
+  [problem] = look(config, tmp_path / 'run').problems
+  assert 'dims=8: the vectors have 8 features; name fewer' in problem
 
 
 def test_a_long_warm_up_is_told(config, tmp_path):

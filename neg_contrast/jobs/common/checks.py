@@ -100,9 +100,8 @@ def check_checkpoint(config: config_lib.Config) -> None:
 def check_question_writer(config: config_lib.Config) -> None:
   """Refuses to write questions without a generator."""
   if config.generator is None and not config.checkpoint:
-    raise config.error('checkpoint', 'is needed: the workdir of a trained '
-                       'question generator, or a T5 folder that writes '
-                       'questions')
+    raise config.error('checkpoint', 'is needed: a trained question generator, '
+                       'or a T5 folder that writes questions')
 
 
 def check_no_answers(config: config_lib.Config) -> None:
@@ -111,13 +110,6 @@ def check_no_answers(config: config_lib.Config) -> None:
     raise config.error('synthetic.with_answer', 'is for generators that are '
                        'trained to be studied: passages of a corpus have no '
                        'answers to ask for')
-
-
-def check_no_bias_log(config: config_lib.Config) -> None:
-  """Refuses to measure gradient bias in a training that has none."""
-  if config.nce.log_steps:
-    raise config.error('nce.log_steps', 'is for dual encoders (job=train), and '
-                       f'this is job={config.job}; leave it out')
 
 
 def check_tuning(config: config_lib.Config) -> None:
@@ -130,13 +122,14 @@ def check_tuning(config: config_lib.Config) -> None:
                        'to take a part of the training documents')
 
 
-def check_head(config: config_lib.Config) -> None:
-  """Refuses widths, towers, LoRA and a head that the job does not train."""
-  model = config.model
-  for key, is_set in (('loss.matryoshka', bool(config.loss.matryoshka)),
-                      ('model.lora_rank', bool(model.lora_rank)),
-                      ('model.freeze', bool(model.freeze)),
-                      ('model.shared', not model.shared)):
+def check_kind_of_training(config: config_lib.Config) -> None:
+  """Refuses what belongs to a training of another kind."""
+  loss, model = config.loss, config.model
+  for key, is_set in (('loss.matryoshka', loss.matryoshka),
+                      ('model.lora_rank', model.lora_rank),
+                      ('model.freeze', model.freeze),
+                      ('model.shared', not model.shared),
+                      ('nce.log_steps', config.nce.log_steps)):
     if is_set and config.job.startswith('train_'):
       raise config.error(key, 'is for dual encoders (job=train), and this is '
                          f'job={config.job}; leave it out')
