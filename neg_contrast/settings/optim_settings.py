@@ -60,3 +60,8 @@ class OptimConfig(keys.Section):
     super().__post_init__()
     if self.weight_decay and self.optimizer != 'adamw':
       raise self.error('weight_decay', 'needs optim.optimizer=adamw')
+    for name in ('b1', 'b2', 'eps'):
+      if (self.optimizer == 'adafactor'
+          and getattr(self, name) != getattr(OptimConfig, name)):
+        raise self.error(name, 'is of Adam, and optim.optimizer=adafactor does '
+                         'not read it; leave it out')

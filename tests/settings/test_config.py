@@ -152,6 +152,8 @@ def test_cells_and_what_they_hold():
     ({'model.projection_dim': 2000000000}, 'lies between 0 and 65536'),
     ({'evaluation.answer_ks': (0,)}, 'answer_ks=0: must be at least 1'),
     ({'optim.weight_decay': 0.1}, 'needs optim.optimizer=adamw'),
+    *(({f'optim.{name}': 0.5, 'optim.optimizer': 'adafactor'}, 'is of Adam')
+      for name in ('b1', 'b2', 'eps')),
     ({'ensemble.members': ('a', 'a')}, 'names each once'),
     ({'evaluation.dims': (4, 4)}, 'evaluation.dims=(4, 4): names each once'),
     ({'ensemble.members': ('a',), 'ensemble.weights': (0.5,)}, 'add up to 1'),
