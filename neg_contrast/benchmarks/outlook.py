@@ -207,9 +207,7 @@ class _Look:
   def _look_at_workdir(self, run: run_artifacts.Run) -> None:
     """Whether another run lies there, and the devices suit the batch."""
     if not isinstance(run, run_artifacts.CachedRun):
-      self._tried(run, functools.partial(
-          run_record.RunRecord(run.workdir).check_settings, run.settings()
-      ))
+      self._tried(run, functools.partial(_check_record, run))
     self._tried(run, functools.partial(_check_mesh, run.config))
     seen = self._glances.get(cast(given.Checkpoint, run.start))
     if seen is not None and isinstance(seen.shape, dual_encoder.EncoderSpec):
@@ -286,6 +284,16 @@ class _Look:
     ]
     return peek_lib.look(data.config, tuple(dict.fromkeys(needed)),
                          tuned and data.config.train_split in needed)
+
+
+def _check_record(run: run_artifacts.Run) -> None:
+  """Refuses a workdir that holds another run, as far as that is known.
+
+  Raises:
+    UserError: names what differs.
+  """
+  if run.knows_settings():
+    run_record.RunRecord(run.workdir).check_settings(run.settings())
 
 
 def _check_mesh(config: run_settings.RunSettings) -> None:

@@ -76,6 +76,10 @@ class Run(artifact.Artifact):
     """Those that are declared to count."""
     return self.config.counted
 
+  def knows_settings(self) -> bool:
+    """Whether `settings` needs nothing that has to be made first."""
+    return True
+
   def lacks(self) -> str | None:
     """A workdir that all processes can write its checkpoints to."""
     return checkpoint_copies.written_by_several(self.workdir)
@@ -127,6 +131,10 @@ class EncoderRun(Run):
     return {**settings, **feature_store.contents_of(
         self.data.load().prepared, features
     )}
+
+  def knows_settings(self) -> bool:
+    """Whether the files of its features are known."""
+    return not self.side_features or self.data.is_made()
 
   @property
   def side_features(self) -> tuple[side_feature.SideFeature, ...]:

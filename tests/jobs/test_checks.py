@@ -180,6 +180,12 @@ def test_a_reranker_is_tuned_by_what_it_ranks_anew():
       'evaluation.criterion': 'normalized_accuracy'})))
 
 
+def test_the_miners_of_a_reranker_have_towers():
+  jobs.check(config_lib.parse(make_config('train_reranker', **{
+      'negatives.sources': ('coarse:1',), 'candidates': 'bm25',
+      'model.shared': False, 'model.freeze': 'passage'})))
+
+
 def test_stage1_is_for_trainings_of_the_same_model():
   config = make_config('mine')
   config.stage1 = make_config('train', workdir='w')

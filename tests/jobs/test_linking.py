@@ -15,7 +15,6 @@ from neg_contrast.mining import candidates
 from neg_contrast.models import by_name
 from neg_contrast.retrieval import embedder, hits, text_encoder
 from neg_contrast.settings import config as config_lib
-from neg_contrast.training import encoder_run, recipe
 from tests import bm25_texts, test_configs, tiny
 
 
@@ -179,9 +178,7 @@ def test_training_as_the_config_of_zeshel_does(evaluated, tmp_path):
       assert 0 <= values[f'zeshel/test/{system}/{metric}'] <= 1
   assert values['zeshel/test/trained/accuracy@64'] == 1  # All six are found.
   # Batches have marked mentions, and negatives of the training worlds.
-  batch_of, count = encoder_run.DualEncoderTraining(
-      settings_of_rooms.training(config_lib.parse(config)), tmp_path,
-      recipe.Given(made.gold, made.run.start))._make_batch()
+  batch_of, count = made.run.training()._make_batch()
   assert count == 12
   start, end = made.gold.load().tokenize(
       made.run.start.load(), 'query').marker_ids

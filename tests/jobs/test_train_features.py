@@ -8,6 +8,7 @@ import pytest
 
 from neg_contrast import api, errors, jobs
 from neg_contrast.artifacts import artifact
+from neg_contrast.benchmarks import outlook
 from neg_contrast.bias import measured
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data.side_features import categorical
@@ -18,6 +19,7 @@ from neg_contrast.retrieval import vectors
 from neg_contrast.settings import config as config_lib
 from neg_contrast.training import run_artifacts
 from tests import located, tiny
+from tests.jobs import test_mixture
 
 FEW = {'optim__steps': 3, 'checkpointing__log_steps': 1}
 
@@ -216,6 +218,33 @@ def test_changed_features_are_another_training_of_a_start_that_has_them(
   finally:
     path.write_bytes(before)
   assert identities() == first
+
+
+@pytest.mark.parametrize('is_named', [True, False])
+def test_a_plan_prepares_nothing(corpus, tmp_path, is_named):
+  """Though the files of features tell trainings apart."""
+  named = {'model__features': ('text:char3',)}
+  if not is_named:
+    train_few(corpus, tmp_path / 'start', mesh__data=1, **named)
+    named = {'model__features': (), 'model__init': str(tmp_path / 'start')}
+  config = located.make_config(
+      corpus, synthetic__pairs='inverse_cloze',
+      synthetic__dir=str(tmp_path / 'synthetic'),
+      data__prepared_dir=str(tmp_path / 'prepared'), **named)
+  targets = train.TrainJob(config_lib.parse(config), tmp_path / 'o').targets()
+  assert not outlook.look(targets).problems
+  assert not (tmp_path / 'prepared').exists()
+
+
+def test_a_start_that_reads_what_data_has_not_is_refused(root, tmp_path):
+  options = {'model__features': (), 'model__init': str(root / 'work')}
+  pairs = located.make_config(root, synthetic__pairs='crops', **options)
+  mixed = test_mixture.make_config(tmp_path, **options)
+  for config, key in ((pairs, 'synthetic.pairs'), (mixed, 'mixture.sets')):
+    config = config_lib.parse(config)
+    jobs.check(config)
+    with pytest.raises(errors.UserError, match=rf'config\.{key}.*location:cat'):
+      _ = train.TrainJob(config, tmp_path).run
 
 
 def test_mining_reads_features(root, tmp_path):

@@ -1,6 +1,7 @@
 """Checks of a config that several jobs share; each job adds its own."""
 
 from neg_contrast import errors
+from neg_contrast.mining import strategies
 from neg_contrast.settings import config as config_lib
 
 _SAME_MODEL = (
@@ -124,11 +125,13 @@ def check_tuning(config: config_lib.Config) -> None:
 
 def check_kind_of_training(config: config_lib.Config) -> None:
   """Refuses what belongs to a training of another kind."""
-  loss, model = config.loss, config.model
-  for key, is_set in (('loss.matryoshka', loss.matryoshka),
+  model = config.model
+  has_miner = any(strategies.STRATEGIES[name].trains_miner
+                  for name in config.negatives.strategies)
+  for key, is_set in (('loss.matryoshka', config.loss.matryoshka),
                       ('model.lora_rank', model.lora_rank),
-                      ('model.freeze', model.freeze),
-                      ('model.shared', not model.shared),
+                      ('model.freeze', model.freeze and not has_miner),
+                      ('model.shared', not (model.shared or has_miner)),
                       ('nce.log_steps', config.nce.log_steps)):
     if is_set and config.job.startswith('train_'):
       raise config.error(key, 'is for dual encoders (job=train), and this is '

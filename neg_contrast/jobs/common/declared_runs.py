@@ -7,7 +7,7 @@ from absl import logging
 
 from neg_contrast import errors
 from neg_contrast.artifacts import artifact, places
-from neg_contrast.jobs.common import settings_of_rooms
+from neg_contrast.jobs.common import feature_checks, settings_of_rooms
 from neg_contrast.models import given
 from neg_contrast.settings import config as config_lib
 from neg_contrast.training import run_artifacts
@@ -34,15 +34,19 @@ def encoder_run(
     after: the training that it goes on from; None: from `model.init`.
     name: in plans.
     drawn_from: (role, artifact) of what else negatives are drawn from.
+
+  Raises:
+    UserError: it does not go with features that its start reads.
   """
   if after is not None:
     config = dataclasses.replace(config, model=dataclasses.replace(
         config.model, init=str(after.workdir), layers=None
     ))
+  first = start(config, after)
+  feature_checks.check_start(config, first.side_features)
   return run_artifacts.EncoderRun(
-      settings_of_rooms.training(config), workdir, data,
-      start(config, after), None if gold == data else gold, pool, name,
-      drawn_from,
+      settings_of_rooms.training(config), workdir, data, first,
+      None if gold == data else gold, pool, name, drawn_from,
   )
 
 

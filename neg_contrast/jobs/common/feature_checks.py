@@ -1,6 +1,9 @@
 """Checks of `model.features`, the features beside text that a model reads."""
 
-from neg_contrast.data.side_features import feature_kinds
+from collections.abc import Sequence
+
+from neg_contrast import errors
+from neg_contrast.data.side_features import feature_kinds, side_feature
 from neg_contrast.settings import config as config_lib
 
 _WITH_FEATURES = (
@@ -35,3 +38,26 @@ def check(config: config_lib.Config) -> None:
     raise config.error('model.features', 'are of queries that people asked; '
                        'those of synthetic.pairs have none. Leave it out here, '
                        'and set it for the training after it (stage 2)')
+
+
+def check_start(
+    config: config_lib.Config, features: Sequence[side_feature.SideFeature]
+) -> None:
+  """Refuses trainings that features of a trained start can't be read in.
+
+  Args:
+    config: of the training.
+    features: that its start has.
+
+  Raises:
+    UserError: names the key.
+  """
+  names, start = ', '.join(one.text for one in features), config.model.init
+  if features and config.mixture.sets:
+    raise errors.SettingError(
+        'mixture.sets', tuple(config.mixture.sets), f'{start} reads {names}, '
+        'which is for trainings on one data set; start from another model'
+    )
+  if config.synthetic.pairs and not all(one.of_text for one in features):
+    raise config.error('synthetic.pairs', f'have queries without {names}, '
+                       f'which {start} reads; start from another model')
