@@ -52,6 +52,7 @@ def read_hybrid(workdir: pathlib.Path) -> hybrid.Tuned | None:
       tuple(made['tuned'][HYBRIDS[0]]['weights']),
       identity['settings']['hybrid_depth'], **needs['bm25']['settings'],
       model='' if 'member-1' in needs else needs['member-0'].get('model', ''),
+      corpus=needs['bm25']['needs']['texts']['corpus'],
   )
 
 

@@ -40,6 +40,7 @@ class Tuned:
     k1: of BM25, as the weights were tuned with it.
     b: likewise.
     model: fingerprint of the one that they were tuned for; empty: an ensemble.
+    corpus: fingerprint of what was searched.
   """
 
   weights: tuple[float, ...]
@@ -47,6 +48,7 @@ class Tuned:
   k1: float
   b: float
   model: str = ''
+  corpus: str = ''
 
 
 class HybridRetriever:

@@ -27,8 +27,19 @@ from neg_contrast.training import (
   run_settings,
 )
 
+FOLDER = 'sets'  # Of a workdir: what belongs to one data set.
 _TUNE = '/tune/'  # Between a set and its metric.
 _SEED_STEP = 7_919_111  # So that no two data sets draw by the same numbers.
+
+
+def folder_of(workdir: pathlib.Path, name: str) -> pathlib.Path:
+  """Of what belongs to one data set; the workdir itself, where there is one.
+
+  Args:
+    workdir: of the training.
+    name: of the set; empty: it is the only one.
+  """
+  return workdir / FOLDER / name if name else workdir
 
 
 @dataclasses.dataclass(frozen=True)

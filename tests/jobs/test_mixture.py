@@ -1,5 +1,6 @@
 """Trainings on two tiny data sets: counts, resume, metrics and refusals."""
 
+import dataclasses
 import json
 import shutil
 
@@ -7,8 +8,8 @@ import numpy as np
 import pytest
 
 from neg_contrast import errors, jobs
-from neg_contrast.artifacts import checkpoints, plan
-from neg_contrast.jobs import train
+from neg_contrast.artifacts import checkpoints, folders, plan
+from neg_contrast.jobs import search, train
 from neg_contrast.settings import config as config_lib
 from neg_contrast.training import mixture_artifacts
 from tests import corpora, tiny
@@ -248,3 +249,36 @@ def test_other_weights_are_another_run(finished):
   config = make_config(finished, weights=(1, 1))
   with pytest.raises(errors.UserError, match='mixture.sets.big.weight: 3.0 '):
     train.TrainJob(config_lib.parse(config), finished / 'work').run.is_made()
+
+
+def test_each_set_has_its_own_weights_of_a_hybrid(finished):
+  """Which a search of its corpus uses, and nothing is tuned again."""
+  work = finished / 'together'
+  shutil.copytree(finished / 'work', work)
+  config = make_config(finished, evaluation__hybrid=True)
+  tiny.run(train.TrainJob, config, work)
+  targets = train.TrainJob(config_lib.parse(config), work).targets()
+  assert 'to do' not in plan.describe(targets)
+  made = {name: folders.read_manifest(
+      work / 'sets' / name / 'weights', folders.Format('tuned weights', 2))
+      for name in ('big', 'small')}
+  assert made['big']['identity'] != made['small']['identity']
+  for name, folder in (('big', 'data'), ('small', 'second')):
+    asked = config_lib.parse(tiny.make_config(
+        finished, job='search', checkpoint=str(work), query='word1',
+        data__source=f'beir:{finished / folder}', evaluation__hybrid=True))
+    jobs.check(asked)
+    job = search.SearchJob(asked, finished / 'search')
+    folders.make_folder(finished / 'search')
+    plan.run(job.targets())
+    found = job._searched._tuned
+    assert list(found.weights) == made[name]['tuned']['hybrid']['weights']
+    assert found.corpus == made[name]['identity']['needs']['member-0']['corpus']
+  corpora.write_beir(finished / 'third', {'a': 'word1'}, {'q': 'word1'},
+                     test={'q': {'a': 1}})
+  asked = dataclasses.replace(asked, data=dataclasses.replace(
+      asked.data, source=f'beir:{finished / "third"}'))
+  job = search.SearchJob(asked, finished / 'search')
+  plan.run(job.targets())
+  with pytest.raises(errors.UserError, match='third is none of them; search'):
+    _ = job._searched

@@ -17,6 +17,7 @@ from neg_contrast.retrieval import (
 )
 from neg_contrast.retrieval import hybrid as hybrid_lib
 from neg_contrast.settings import config as config_lib
+from neg_contrast.training import mixture_run
 
 
 def hybrid(
@@ -24,8 +25,17 @@ def hybrid(
     test: judged.Judged,
     vectors: corpus_vectors.Embeddings,
     workdir: pathlib.Path,
+    weights_in: pathlib.Path,
 ) -> evaluations.Evaluation:
-  """BM25 and a single model together, by weights of the tune split."""
+  """BM25 and a single model together, by weights of the tune split.
+
+  Args:
+    config: of the training.
+    test: queries that it is evaluated on.
+    vectors: of the corpus by the model.
+    workdir: of the training.
+    weights_in: keeps the weights of this data set.
+  """
   name = 'trained'
   (evaluation,) = declared_rankings.Ensemble(
       dataclasses.replace(
@@ -34,19 +44,25 @@ def hybrid(
       ((name, vectors),), bm25_search.bm25_of(config.evaluation, test.data),
       judged.TuneJudged(test.data, config.evaluation, is_apart=True),
       dataclasses.replace(test, is_apart=True),
-      settings_of_rooms.search(config), workdir,
+      settings_of_rooms.search(config), workdir, weights_in=weights_in,
   ).evaluations(['hybrid'])
   return evaluation
 
 
-def of_checkpoint(config: config_lib.Config) -> hybrid_lib.Tuned:
-  """What the training of a checkpoint has tuned.
+def of_checkpoint(config: config_lib.Config) -> list[hybrid_lib.Tuned]:
+  """What the training of a checkpoint has tuned, on each of its data sets.
 
   Raises:
     UserError: it has tuned none.
   """
-  tuned = weight_tuning.read_hybrid(places.path(config.checkpoint))
-  if tuned is None:
+  workdir = places.path(config.checkpoint)
+  sets = sorted((workdir / mixture_run.FOLDER).glob('*'))
+  found = list(map(weight_tuning.read_hybrid, sets))
+  tuned = [one for one in found if one is not None]
+  alone = None if tuned else weight_tuning.read_hybrid(workdir)
+  if alone is not None:
+    return [alone]
+  if not tuned:
     raise config.error('evaluation.hybrid', 'the weights of BM25 and model are '
                        f'those that a training has tuned; {config.checkpoint} '
                        'has none. Train with '
@@ -76,7 +92,7 @@ def load(
   if not config.evaluation.hybrid:
     return None
   return hybrid_lib.HybridRetriever(
-      index.load(), _bm25(config, index).load(), of_checkpoint(config)
+      index.load(), _bm25(config, index).load(), _of_corpus(config, index)
   )
 
 
@@ -84,9 +100,11 @@ def _check_model(
     config: config_lib.Config, index: corpus_index.CorpusIndex
 ) -> None:
   """Refuses weights that an earlier training in the workdir has tuned."""
-  tuned, model = of_checkpoint(config), index.vectors.needs().get('model')
+  model = index.vectors.needs().get('model')
   found = None if model is None else model.contents()
-  if found is not None and tuned.model not in ('', found['model']):
+  if found is not None and any(
+      one.model not in ('', found['model']) for one in of_checkpoint(config)
+  ):
     raise config.error(
         'evaluation.hybrid', 'the weights of BM25 and model in '
         f'{config.checkpoint}/{weight_tuning.FOLDER} are of another model than '
@@ -97,6 +115,27 @@ def _check_model(
 def _bm25(
     config: config_lib.Config, index: corpus_index.CorpusIndex
 ) -> bm25_search.Bm25:
-  """As the weights were tuned with it."""
-  tuned = of_checkpoint(config)
+  """As the weights were tuned with it, which is the same for all data sets."""
+  tuned = of_checkpoint(config)[0]
   return bm25_search.Bm25(index.vectors.data, tuned.k1, tuned.b)
+
+
+def _of_corpus(
+    config: config_lib.Config, index: corpus_index.CorpusIndex
+) -> hybrid_lib.Tuned:
+  """The weights of the corpus that is searched, where there are several.
+
+  Raises:
+    UserError: none are.
+  """
+  tuned, corpus = of_checkpoint(config), index.vectors.data.contents('corpus')
+  if len(tuned) == 1:
+    return tuned[0]
+  fitting = [one for one in tuned if one.corpus == corpus['corpus']]
+  if not fitting:
+    raise config.error(
+        'evaluation.hybrid', 'has weights of each data set that '
+        f'{config.checkpoint} was trained on, and {config.data.source} is none '
+        'of them; search without'
+    )
+  return fitting[0]

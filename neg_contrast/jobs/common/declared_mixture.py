@@ -18,7 +18,6 @@ from neg_contrast.training import (
   run_artifacts,
 )
 
-_FOLDER = 'sets'  # Of a workdir: what belongs to one data set.
 _OF_DATA = tuple(
     field.name for field in dataclasses.fields(config_lib.SetConfig)
     if field.name not in ('weight', 'negatives')
@@ -82,7 +81,7 @@ def mixture_run_of(
           name, config.mixture.sets[name].weight,
           settings_of_rooms.training(own), data,
           declared_draws.pool_of_training(
-              own, workdir / _FOLDER / name, data, data
+              own, mixture_run.folder_of(workdir, name), data, data
           ),
           declared_draws.drawn_from(own, data, data),
       ))

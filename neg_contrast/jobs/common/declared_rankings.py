@@ -36,6 +36,7 @@ class Ensemble:
     search: of all vectors.
     workdir: gets weights, evaluations and the ensemble.
     is_shown_with_split: whether plans name the split of an evaluation.
+    weights_in: folder that gets the weights; None: the workdir.
   """
 
   config: config_lib.EnsembleConfig
@@ -46,6 +47,7 @@ class Ensemble:
   search: search_settings.SearchSettings
   workdir: pathlib.Path
   is_shown_with_split: bool = False
+  weights_in: pathlib.Path | None = None
 
   @property
   def names(self) -> tuple[str, ...]:
@@ -56,7 +58,8 @@ class Ensemble:
   def weights(self) -> weight_tuning.Weights:
     """Those of the members, and of hybrids."""
     return weight_tuning.Weights(
-        self.config, self._dense, self.bm25, self.tune, self.workdir
+        self.config, self._dense, self.bm25, self.tune,
+        self.weights_in or self.workdir,
     )
 
   @property

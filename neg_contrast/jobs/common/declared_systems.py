@@ -16,6 +16,7 @@ from neg_contrast.jobs.common import (
 from neg_contrast.retrieval import bm25_search, corpus_vectors
 from neg_contrast.retrieval import retriever as retriever_lib
 from neg_contrast.settings import config as config_lib
+from neg_contrast.training import mixture_run
 
 
 @dataclasses.dataclass(frozen=True)
@@ -88,7 +89,8 @@ class Systems:
     """The evaluation of a model and BM25 together on the test split."""
     with self._place():
       return declared_hybrid.hybrid(
-          self.config, self.judged(), self.vectors(model), self.workdir
+          self.config, self.judged(), self.vectors(model), self.workdir,
+          mixture_run.folder_of(self.workdir, self.name),
       )
 
   def _place(self) -> contextlib.AbstractContextManager[None]:
