@@ -9,7 +9,7 @@ import sys
 from typing import Any
 
 from neg_contrast import terminal
-from neg_contrast.artifacts import artifact
+from neg_contrast.artifacts import artifact, places
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.jobs.common import (
   checks,
@@ -18,7 +18,7 @@ from neg_contrast.jobs.common import (
   settings_of_rooms,
   shown_hits,
 )
-from neg_contrast.models import by_name
+from neg_contrast.models import by_name, loading
 from neg_contrast.retrieval import (
   by_document,
   corpus_index,
@@ -82,8 +82,11 @@ class SearchJob:
       print(self._answer(query), flush=True)
 
   def _advise(self) -> None:
-    """Says how to take the model elsewhere."""
-    place = self._config.checkpoint
+    """Says how to take the model elsewhere, if it can be."""
+    place = places.path(self._config.checkpoint)
+    spec, _, _ = loading.read_description(place)
+    if spec.side_features or not spec.score.is_dot:
+      return
     print('\nTake the model away:\n' + next_command.command(
         'export', f'--config.checkpoint={place}', f'--workdir={place}-exported'
     ), flush=True)

@@ -111,6 +111,10 @@ class ExportedAdapter(ExportedModel):
 
   def usage(self) -> str:
     """Says how to load it, for the terminal."""
-    base = adapted.base_of(self._loaded())
-    return (f"PeftModel.from_pretrained(AutoModel.from_pretrained('{base}'), "
-            f"'{self.folder}')")
+    model = self._loaded()
+    base = adapted.base_of(model)
+    return '\n'.join(
+        f"PeftModel.from_pretrained(AutoModel.from_pretrained('{base}'), "
+        f"'{place}')"
+        for place in peft_export.folders_of(model, self.folder).values()
+    )

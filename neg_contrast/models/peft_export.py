@@ -34,10 +34,8 @@ def write(model: loading.Model, folder: pathlib.Path) -> None:
   exporting.refuse_features(model)
   own = model.adapted
   assert isinstance(own, adapted.Adapted)
-  for tower, trained in own.trained.items():
-    if tower == own.adapters.frozen_tower:
-      continue
-    place = folder if tower == 'shared' else folder / tower
+  for tower, place in folders_of(model, folder).items():
+    trained = own.trained[tower]
     place.mkdir(exist_ok=True)
     config, tensors = peft_folder.of_tower(
         own.adapters, trained, model.params[tower], model.spec.transformer
@@ -50,6 +48,21 @@ def write(model: loading.Model, folder: pathlib.Path) -> None:
     })
     path.chmod(0o644)  # As files are, not 0600.
     _check(model, trained, tower, place)
+
+
+def folders_of(
+    model: loading.Model, folder: pathlib.Path
+) -> dict[str, pathlib.Path]:
+  """Tower -> where its adapters lie; of a shared one the folder itself.
+
+  Args:
+    model: with `adapted`.
+    folder: of all.
+  """
+  own = model.adapted
+  assert isinstance(own, adapted.Adapted)
+  return {tower: folder if tower == 'shared' else folder / tower
+          for tower in own.trained if tower != own.adapters.frozen_tower}
 
 
 def _check(model, trained, tower, place):

@@ -88,6 +88,7 @@ class Reader:
     read: dict[str, Any] = {}
     queries = []
     for name, value in values:
+      _refuse_others({name: value}, ('query', 'depth', 'match'))
       if name == 'query':
         queries.append(value)
       elif name in read:

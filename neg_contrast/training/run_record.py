@@ -174,7 +174,7 @@ class RunRecord:
       raise errors.UserError(
           f'{self._path}: this workdir holds a run with other settings:\n'
           + '\n'.join(f'  {line}' for line in differences)
-          + '\nGo on with those, remove it, or name another '
+          + f'\nGo on with those, remove {self._workdir}, or name another '
           + errors.flag('workdir')
       )
 

@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import re
 import shutil
 
 import jax
@@ -13,7 +14,13 @@ from neg_contrast import api, errors
 from neg_contrast.artifacts import checkpoints, folders, plan
 from neg_contrast.jobs import export as export_job
 from neg_contrast.jobs import train
-from neg_contrast.models import adapted, by_name, loading, peft_folder
+from neg_contrast.models import (
+  adapted,
+  by_name,
+  exported_model,
+  loading,
+  peft_folder,
+)
 from neg_contrast.settings import config as config_lib
 from tests import tiny
 from tests.jobs.test_train import copied_at, losses_of
@@ -268,7 +275,12 @@ def test_any_mesh_gives_the_same_losses(root, apart, tmp_path):
 
 
 def test_towers_apart_are_exported_apart(apart, tmp_path):
-  export(apart, tmp_path)
+  job = export(apart, tmp_path)
+  made, = (one for one in job.targets()
+           if isinstance(one, exported_model.ExportedAdapter))
+  named = re.findall(r"'([^']*)'\)$", made.usage(), re.MULTILINE)
+  assert sorted(named) == [
+      str(tmp_path / 'adapter' / role) for role in ('passage', 'query')]
   whole = by_name.load_workdir(apart)
   towers = loading.load_towers(str(tmp_path / 'adapter'), 0)
   assert sorted(towers) == ['passage', 'query']

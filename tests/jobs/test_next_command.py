@@ -38,11 +38,13 @@ def test_a_plan_ends_with_the_command(monkeypatch, switch):
 
 def test_a_shell_reads_it_back(capsys, tmp_path):
   config = config_lib.parse(tiny.make_config(
-      tmp_path, data__source='csv:my faq.csv?documents=hand&book'))
+      tmp_path, data__source='csv:my faq.csv?documents=hand&book',
+      data__on_invalid='skip', data__query_prefix='find: '))
   next_command.print_search(config, tmp_path / 'a run')
   line = capsys.readouterr().out.splitlines()[-1]
-  assert shlex.split(line)[-6:] == [
+  assert shlex.split(line)[-8:] == [
       '--config=configs/search.py', f'--config.checkpoint={tmp_path}/a run',
       '--config.data.source=csv:my faq.csv?documents=hand&book',
       f'--config.data.prepared_dir={tmp_path}/prepared',
+      '--config.data.on_invalid=skip', '--config.data.query_prefix=find: ',
       f'--workdir={tmp_path}/a run-search', '--config.query=a question']

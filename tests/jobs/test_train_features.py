@@ -105,7 +105,9 @@ def test_search_asks_with_features_or_without(root, capsys, tmp_path):
       root, job='search', model__features=(), checkpoint=str(root / 'work'),
       query=topic, query_features='{"location": "Oslo"}', evaluation__depth=1)
   tiny.run(search.SearchJob, config, tmp_path)
-  assert f'[{places["Oslo"]}]' in capsys.readouterr().out
+  said = capsys.readouterr().out
+  assert f'[{places["Oslo"]}]' in said
+  assert 'Take the model away' not in said  # No format has features.
   for wrong, message in (('Oslo', 'is no json'), ('["Oslo"]', 'json object')):
     config.query_features = wrong
     with pytest.raises(errors.UserError, match=message):

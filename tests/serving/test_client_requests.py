@@ -43,7 +43,9 @@ def test_json():
     ([('query', 'a'), ('depth', '9' * 5000)], 'depth: must be a whole number'),
     ([('query', 'a'), ('depth', '1'), ('depth', '2')], 'is given twice'),
     ([('query', 'a'), ('match', 'perhaps')], 'match: must be 0 or 1'),
-    ([('query', 'a'), ('top\nk', '1')], r"unknown key 'top\\nk'; known are"),
+    ([('query', 'a'), ('top\nk', '1')],
+     r"unknown key 'top\\nk'; known are query, depth, match"),
+    ([('query', 'a'), ('queries', 'b')], "unknown key 'queries'; known are q"),
 ])
 def test_query_strings_that_are_refused(values, message):
   with pytest.raises(client_requests.Refused, match=message) as error:

@@ -61,7 +61,8 @@ def test_differences_are_named_as_keys(record, tmp_path):
       '  config.seed: 3 there, 4 here',
       "  needs.data.data: 'abc' there, 'xyz' here",
   ]
-  assert last == 'Go on with those, remove it, or name another --workdir'
+  assert last == (
+      f'Go on with those, remove {tmp_path}, or name another --workdir')
 
 
 def test_keys_of_an_inner_config_are_named_as_such(record):

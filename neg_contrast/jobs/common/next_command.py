@@ -50,9 +50,10 @@ def print_search(config: config_lib.Config, workdir: pathlib.Path) -> None:
 
 
 def _data_flags(config: config_lib.DataConfig) -> list[str]:
-  """The flags that name a data set, and where it lies prepared."""
+  """The flags that name a data set, and by which it is read as it was."""
   names = ['source', *(
-      name for name in ('prepared_dir', 'document')
+      name for name in ('prepared_dir', 'document', 'on_invalid',
+                        'answer_words', 'query_prefix', 'passage_prefix')
       if getattr(config, name) != getattr(config_lib.DataConfig, name)
   )]
   return [f'--config.data.{name}={getattr(config, name)}' for name in names]
