@@ -33,7 +33,8 @@ def read_evaluations(
 ) -> list[tuple[pathlib.Path, dict[str, Any]]]:
   """Folders and manifests of the evaluations that are up to date.
 
-  Those of the data set at hand, if it changed since then, are left out.
+  Those of the data set at hand, if it changed since then, are left out; and so
+  are first features and hybrids of an earlier model than that beside them.
 
   Raises:
     UserError: one is damaged.
@@ -45,7 +46,32 @@ def read_evaluations(
                 else evaluations.read_manifest(folder))
     if manifest is not None and not _is_outdated(manifest, dataset):
       found.append((folder, manifest))
-  return found
+  models = {manifest['key']: _models(manifest['identity'])
+            for _, manifest in found}
+  return [(folder, manifest) for folder, manifest in found
+          if _is_of_one_model(manifest['key'], models)]
+
+
+def _is_of_one_model(key: str, models: Mapping[str, set[str]]) -> bool:
+  """Whether a system that is made of another's model has that still.
+
+  Args:
+    key: `<dataset>/<split>/<system>`.
+    models: fingerprints, of each key.
+  """
+  group, _, system = key.rpartition('/')
+  base = 'trained' if system == 'hybrid' else system.partition('@')[0]
+  own, others = models[key], models.get(f'{group}/{base}', set())
+  return len(own) != 1 or len(others) != 1 or own == others
+
+
+def _models(identity: Any) -> set[str]:
+  """The fingerprints of the models that something depends on."""
+  if not isinstance(identity, dict):
+    return set()
+  found = identity.get('model')
+  return ({found} if isinstance(found, str) else set()).union(
+      *map(_models, identity.values()))
 
 
 def _is_outdated(
@@ -114,6 +140,9 @@ def gather(
           workdir / f'significance-{group.replace("/", "-")}.tsv', pairs
       )
       undecided[group] = _undecided(pairs, systems)
+    else:  # Of systems that are outdated now.
+      place = workdir / f'significance-{group.replace("/", "-")}.tsv'
+      place.unlink(missing_ok=True)
   for group, of_systems in worlds.items():
     worlds_lib.write_worlds(
         workdir / f'worlds-{group.replace("/", "-")}.tsv', of_systems

@@ -1,9 +1,11 @@
 """A training at several widths, evaluated at them; what is refused."""
 
 import json
+import shutil
 
 import numpy as np
 import pytest
+import safetensors.numpy
 import sentence_transformers
 
 from neg_contrast import errors, jobs
@@ -96,6 +98,29 @@ def test_a_trained_model_is_evaluated_at_widths(trained, tmp_path):
   job = evaluate.EvaluateJob(config_lib.parse(config), tmp_path / 'seen')
   with pytest.raises(errors.UserError, match='evaluation.dims=64: the vectors'):
     plan.run(job.targets())
+
+
+def test_first_features_of_an_earlier_model_are_left_out(trained, tmp_path):
+  root, config = trained
+  shutil.copytree(root / 'model', tmp_path / 'other')
+  path = tmp_path / 'other' / 'model.safetensors'
+  tensors = safetensors.numpy.load_file(path)
+  safetensors.numpy.save_file(
+      {name: values * 2 for name, values in tensors.items()}, path)
+  config = config.copy_and_resolve_references()
+  config.job, config.model.init = 'evaluate', ''
+  config.negatives.sources, config.evaluation.bm25 = (), False
+  systems = []
+  for checkpoint, dims in (
+      (root / 'model', (4,)), (tmp_path / 'other', ()), (root / 'model', ())):
+    config.checkpoint, config.evaluation.dims = str(checkpoint), dims
+    tiny.run(evaluate.EvaluateJob, config, tmp_path / 'seen')
+    written = json.loads((tmp_path / 'seen' / 'metrics.json').read_text())
+    systems.append({key.split('/')[2] for key in written})
+    made = (tmp_path / 'seen' / 'significance-data-test.tsv').exists()
+    assert made == (len(systems[-1]) > 1)
+  assert systems == [{'initial', 'initial@4'}, {'initial'},
+                     {'initial', 'initial@4'}]
 
 
 @pytest.mark.parametrize(('overrides', 'message'), [
