@@ -56,7 +56,7 @@ def model_card(model: loading.Model, facts: Facts) -> str:
   paragraphs = [
       _front_matter(facts), f'# {_plain(facts.name)}',
       _introduction(model, facts),
-      '## Use', *_usage(model),
+      '## Use', *_usage(model, facts),
       '## Model', _layers(model),
       *_data(facts), *_training(facts), *_scores(facts),
       '## Limits', _limits(model),
@@ -88,7 +88,7 @@ def _introduction(model: loading.Model, facts: Facts) -> str:
           'train.')
 
 
-def _usage(model: loading.Model) -> list[str]:
+def _usage(model: loading.Model, facts: Facts) -> list[str]:
   """How to embed queries and passages exactly as we do."""
   text, separator = model.text, model.tokenizer.separator
   lines = ['from sentence_transformers import SentenceTransformer', '']
@@ -136,6 +136,10 @@ def _usage(model: loading.Model) -> list[str]:
                  '`prompt_name`.')
   else:
     notes.append('The prompts are empty.')
+  if any(map(_prompts_of_data, _sets(facts).values())):
+    notes.append('In their place training put before texts what stands below '
+                 'under Data: put it there yourself, and leave out '
+                 '`prompt_name`.')
   notes.append(
       'neg_contrast itself takes this folder as `--config.checkpoint` or '
       '`--config.model.init`'
@@ -175,28 +179,55 @@ def _projection(model: loading.Model) -> str:
   return '; '.join(said) or 'none'
 
 
+def _sets(facts: Facts) -> dict[str, Mapping[str, Any]]:
+  """Keys of each data set that was trained on; of a single one, by no name."""
+  config = facts.run['config'] if facts.run else {'data': {}}
+  return config.get('mixture', {}).get('sets') or {'': config['data']}
+
+
+def _prompts_of_data(values: Mapping[str, Any]) -> list[tuple[str, str]]:
+  """What a data set puts before its texts, in place of the model's prompts."""
+  return [(f'put before every {role}', _code(values[f'{role}_prefix']))
+          for role in ('query', 'passage')
+          if values.get(f'{role}_prefix') is not None]
+
+
 def _data(facts: Facts) -> list[str]:
   if not facts.run:
     return []
-  needs = facts.run['identity'].get('needs', {})
-  config = facts.run['config']['data']
-  scheme, _, place = config['source'].partition(':')
-  tune = config['tune_split'] or (
-      f'{config["tune_fraction"]:g} of the training documents'
-  )
-  rows = [
-      ('source', _code(f'{scheme}:{_public(place)}' if place else scheme)),
-      ('trained on', f'split {_code(config["train_split"])}'
-       + (f', {facts.run["examples"]:,} pairs of query and positive passage'
-          if 'examples' in facts.run else '')),
-      ('tuned on', f'split {_code(tune)}' if config['tune_split'] else tune),
-      ('tested on', f'split {_code(config["test_split"])}'),
-      *((f'fingerprint of the {what}', f'`{needs[role]["data"]}`')
-        for role, what in (('data', 'data with judgements'),
-                           ('gold', 'data that it was tuned on'))
-        if 'data' in needs.get(role, {})),
+  needs, sets = facts.run['identity'].get('needs', {}), _sets(facts)
+  pairs = (f'{facts.run["examples"]:,} pairs of query and positive passage'
+           if 'examples' in facts.run else '')
+  rows = [(f'{name}: {what}' if name else what, value)
+          for name, values in sets.items()
+          for what, value in _set_rows(values, '' if name else pairs)]
+  if pairs and '' not in sets:
+    rows.append(('together', pairs))
+  rows += [
+      (f'fingerprint of the {what}', f'`{needs[role]["data"]}`')
+      for role, what in (
+          ('data', 'data with judgements'),
+          ('gold', 'data that it was tuned on'),
+          *((f'data of {name}', f'data of {name}') for name in sets))
+      if 'data' in needs.get(role, {})
   ]
   return ['## Data', _table(('', ''), rows)]
+
+
+def _set_rows(values: Mapping[str, Any], pairs: str) -> list[tuple[str, str]]:
+  """What is said of a data set, by the keys that name it."""
+  scheme, _, place = values['source'].partition(':')
+  tune = values['tune_split'] or (
+      f'{values["tune_fraction"]:g} of the training documents'
+  )
+  return [
+      ('source', _code(f'{scheme}:{_public(place)}' if place else scheme)),
+      ('trained on', ', '.join(filter(None, (
+          f'split {_code(values["train_split"])}', pairs)))),
+      ('tuned on', f'split {_code(tune)}' if values['tune_split'] else tune),
+      ('tested on', f'split {_code(values["test_split"])}'),
+      *_prompts_of_data(values),
+  ]
 
 
 def _training(facts: Facts) -> list[str]:

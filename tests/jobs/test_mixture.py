@@ -10,6 +10,7 @@ import pytest
 from neg_contrast import errors, jobs
 from neg_contrast.artifacts import checkpoints, folders, plan
 from neg_contrast.jobs import search, train
+from neg_contrast.models import by_name, card_facts
 from neg_contrast.settings import config as config_lib
 from neg_contrast.training import mixture_artifacts
 from tests import corpora, tiny
@@ -282,3 +283,19 @@ def test_each_set_has_its_own_weights_of_a_hybrid(finished):
   plan.run(job.targets())
   with pytest.raises(errors.UserError, match='third is none of them; search'):
     _ = job._searched
+
+
+def test_the_card_tells_of_each_set(finished):
+  work = finished / 'work'
+  card = card_facts.make_card(by_name.load_workdir(work), str(work))
+  count = json.loads((work / 'run.json').read_text())['examples']
+  for line in ('| big: source | `beir:data` |',
+               '| big: tuned on | 0.3 of the training documents |',
+               '| small: source | `beir:second` |',
+               '| small: trained on | split `train` |',
+               '| small: tuned on | split `dev` |',
+               '| small: put before every query | `word1 word2` |',
+               f'| together | {count} pairs of query and positive passage |'):
+    assert line in card.splitlines(), line
+  assert 'leave out `prompt_name`' in card and 'big: put before' not in card
+  assert 'fingerprint of the data of small' in card
