@@ -187,9 +187,10 @@ def _sets(facts: Facts) -> dict[str, Mapping[str, Any]]:
 
 def _prompts_of_data(values: Mapping[str, Any]) -> list[tuple[str, str]]:
   """What a data set puts before its texts, in place of the model's prompts."""
-  return [(f'put before every {role}', _code(values[f'{role}_prefix']))
-          for role in ('query', 'passage')
-          if values.get(f'{role}_prefix') is not None]
+  prompts = {role: values.get(f'{role}_prefix')
+             for role in ('query', 'passage')}
+  return [(f'put before every {role}', _code(prompt) if prompt else 'nothing')
+          for role, prompt in prompts.items() if prompt is not None]
 
 
 def _data(facts: Facts) -> list[str]:

@@ -25,7 +25,8 @@ class ModelConfig(keys.Section):
   keys it has `hidden_dropout`, `dtype`, `remat` and `scan_unroll`.
 
   A reranker is one BERT over both texts, each cut to its own length; it has no
-  `pooling`, `projection_dim`, `normalize` and `score`.
+  `pooling`, `projection_dim`, `normalize` and `score`; `shared` and `freeze`
+  are those of the miners of its negatives.
 
   Attributes:
     init: the checkpoint that training starts from. A dual encoder: a trained

@@ -278,7 +278,7 @@ def test_a_missing_file_is_told_by_the_plan(root):
 
 @pytest.mark.parametrize(('changes', 'message'), [
     ({'judge': ''}, 'synthetic.judge=\'\': is needed for synthetic.pairs=judg'),
-    ({'queries': ''}, 'checkpoint=\'\': is needed: a trained question'),
+    ({'queries': ''}, 'checkpoint=\'\': is needed: the workdir of a trained'),
     ({'judge_below': 0.7}, 'judge_below=0.7: must be at most synthetic.judge'),
     ({'pairs': 'crops'}, 'synthetic.queries=.*: is for synthetic.pairs=judged'),
     ({'judge_above': 1.5}, 'judge_above=1.5: '),

@@ -552,8 +552,8 @@ def _searches_as_the_hybrid(root, work, run, capsys):
   shutil.copytree(root / 'work', other)
   shutil.copytree(work / 'weights', other / 'weights')
   config.checkpoint = str(other)
-  with pytest.raises(errors.UserError, match='other/weights are of another '
-                     'model than that has now; train there again'):
+  with pytest.raises(errors.UserError, match='other are of another model '
+                     'than is there now; train there again'):
     search.SearchJob(config_lib.parse(config), work.parent / 'none').targets()
   config.checkpoint = str(root / 'work')
   with pytest.raises(errors.UserError, match=r'work has none\. Train with'):

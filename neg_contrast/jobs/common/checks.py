@@ -101,8 +101,9 @@ def check_checkpoint(config: config_lib.Config) -> None:
 def check_question_writer(config: config_lib.Config) -> None:
   """Refuses to write questions without a generator."""
   if config.generator is None and not config.checkpoint:
-    raise config.error('checkpoint', 'is needed: a trained question generator, '
-                       'or a T5 folder that writes questions')
+    raise config.error('checkpoint', 'is needed: the workdir of a trained '
+                       'question generator, or a T5 folder that writes '
+                       'questions')
 
 
 def check_no_answers(config: config_lib.Config) -> None:

@@ -77,11 +77,14 @@ def searched(
   """What is searched: the index, and BM25 if the config asks for hybrids.
 
   Raises:
-    UserError: weights are of another model than is searched with.
+    UserError: weights are of another model than is searched with, or none of
+      the corpus that is searched.
   """
   if not config.evaluation.hybrid:
     return [index]
   _check_model(config, index)
+  if index.vectors.data.contents('corpus') is not None:
+    _of_corpus(config, index)  # Before anything is encoded.
   return [_bm25(config, index), index]
 
 
@@ -106,9 +109,9 @@ def _check_model(
       one.model not in ('', found['model']) for one in of_checkpoint(config)
   ):
     raise config.error(
-        'evaluation.hybrid', 'the weights of BM25 and model in '
-        f'{config.checkpoint}/{weight_tuning.FOLDER} are of another model than '
-        'that has now; train there again, which tunes them, or search without'
+        'evaluation.hybrid', 'the weights of BM25 and model that lie in '
+        f'{config.checkpoint} are of another model than is there now; train '
+        'there again, which tunes them, or search without'
     )
 
 

@@ -27,7 +27,7 @@ from neg_contrast.retrieval import mesh_search, vector_table
 from neg_contrast.settings import config as config_lib
 
 FOLDER = 'sampled'  # Of a workdir.
-FORMAT = folders.Format('sampled negatives', 2)
+FORMAT = folders.Format('sampled negatives', 3)
 _BLOCK_ROWS, _MOST_ROWS = 4096, 16_384
 
 
@@ -122,8 +122,8 @@ class Sampled(source.Source):
   def _manifest(self, step: int) -> dict[str, Any] | None:
     """Of this training's draws; None: there are none, or of another one."""
     made = folders.read_manifest(self._folder_of(step), FORMAT)
-    run = self._material.run  # Those of earlier releases name none.
-    return made if made is not None and made.get('run', run) == run else None
+    is_own = made is not None and made['run'] == self._material.run
+    return made if is_own else None
 
   def _folder_of(self, step: int) -> pathlib.Path:
     return self._folder / f'{step // self.refresh_steps:05d}'
