@@ -102,7 +102,7 @@ def write_draws(folder):
   for epoch in range(2):
     place = folder / 'sampled' / f'{epoch:05d}'
     place.parent.mkdir(parents=True, exist_ok=True)
-    with folders.writing(place, {'step': epoch, 'scale': 20.0},
+    with folders.writing(place, {'step': epoch, 'scale': 20.0, 'run': 'this'},
                          format=sampled_source.FORMAT) as scratch:
       np.save(scratch / 'rows.npy', rng.integers(
           -1, PASSAGES, (QUERIES, 3)).astype(np.int32))
@@ -116,7 +116,7 @@ def read_draws(folder):
   for name, value in {
       'settings': config_lib.NegativesConfig(sources=('sampled:3',)),
       'pairs': range(QUERIES), 'batch_size': QUERIES, 'workdir': folder,
-      'count': 3,
+      'count': 3, 'run': 'this',
       'dataset': types.SimpleNamespace(
           prepared=types.SimpleNamespace(passages=range(PASSAGES))),
   }.items():
