@@ -402,8 +402,10 @@ def test_passages_can_not_steer_the_terminal():
 
 
 def test_split_job_makes_a_corpus(root, tmp_path):
-  config = make_config(root, job='split', data__passage_words=5)
+  config = make_config(root, job='split', data__passage_words=5,
+                       data__tune_split='dev')
   output = run_job(split.SplitJob(config, tmp_path), tmp_path)
+  assert ' --config.data.tune_split=dev ' in output.splitlines()[-1]
   assert f'--config.data.source=beir:{tmp_path / "corpus"}' in output
   corpus = preparation.prepare(f'beir:{tmp_path / "corpus"}',
                                 tmp_path / 'prepared', False)

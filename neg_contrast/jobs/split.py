@@ -25,7 +25,7 @@ class SplitJob:
 
   def __init__(self, config: config_lib.Config, workdir: pathlib.Path):
     """Reads nothing yet."""
-    data = config.data
+    data = self._data = config.data
     k1, b = config.evaluation.bm25_k1, config.evaluation.bm25_b
     self._passages = passages.Passages(
         dataset_lib.data_of(data), workdir, data.passage_words,
@@ -54,6 +54,8 @@ class SplitJob:
       print(f'{made["judgements"]} judgements of passages. See what a training '
             'on them takes:\n' + next_command.command(
                 'own_data', f'--config.data.source=beir:{folder}',
+                *next_command.flags_of(
+                    self._data, 'train_split', 'tune_split', 'test_split'),
                 *self._metrics(), f'--workdir={_trained(folder.parent)}',
                 '--plan'))
     else:

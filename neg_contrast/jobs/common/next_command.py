@@ -41,7 +41,10 @@ def print_search(config: config_lib.Config, workdir: pathlib.Path) -> None:
   if config.mixture.sets:
     return
   print('Search with it:\n' + command(
-      'search', f'--config.checkpoint={workdir}', *_data_flags(config.data),
+      'search', f'--config.checkpoint={workdir}',
+      f'--config.data.source={config.data.source}',
+      *flags_of(config.data, 'prepared_dir', 'document', 'on_invalid',
+                'answer_words', 'query_prefix', 'passage_prefix'),
       f'--workdir={workdir}-search', '--config.query=a question',
   ), flush=True)
   if config.evaluation.hybrid:
@@ -49,14 +52,10 @@ def print_search(config: config_lib.Config, workdir: pathlib.Path) -> None:
           'and the model together, as hybrid above.', flush=True)
 
 
-def _data_flags(config: config_lib.DataConfig) -> list[str]:
-  """The flags that name a data set, and by which it is read as it was."""
-  names = ['source', *(
-      name for name in ('prepared_dir', 'document', 'on_invalid',
-                        'answer_words', 'query_prefix', 'passage_prefix')
-      if getattr(config, name) != getattr(config_lib.DataConfig, name)
-  )]
-  return [f'--config.data.{name}={getattr(config, name)}' for name in names]
+def flags_of(data: config_lib.DataConfig, *names: str) -> list[str]:
+  """The flags of those keys of `data` that have another value than usual."""
+  return [f'--config.data.{name}={getattr(data, name)}' for name in names
+          if getattr(data, name) != getattr(config_lib.DataConfig, name)]
 
 
 def program() -> str:
