@@ -125,7 +125,8 @@ class Batcher:
     query_tokens: input sequences of query rows.
     passage_tokens: input sequences of passage rows, whole or cut.
     passage_groups: `[passages] int32`, equal for passages of the same text.
-    mask_known_positives: whether other known positives leave the loss.
+    mask_known_positives: whether other known positives, and passages that are
+      the query itself, leave the loss.
     parents: `[halves] int32`, the passage that row `passages + h` is half of.
     draw_shared: step -> `[C] int32`, candidates of all queries; -1: none.
     shared: C.
@@ -137,6 +138,7 @@ class Batcher:
     facts: step -> what the log says of a batch beside `BatchStats`.
     augment: changes queries and positives, see `augmentation.Augmentation`.
     row_multiples: what the rows of a group are filled up to, by tower.
+    own_passages: `[queries] int32`, see `masks.Known`.
   """
 
   examples: examples_lib.Examples
@@ -162,6 +164,7 @@ class Batcher:
   facts: Callable[[int], Mapping[str, float]] = lambda step: {}
   augment: Callable[..., sequences_lib.AnySequences] = augmentation.nothing
   row_multiples: Mapping[str, int] = dataclasses.field(default_factory=dict)
+  own_passages: Int[np.ndarray, ' queries'] | None = None
 
   def example_numbers(self, step: int) -> Int[np.ndarray, ' batch']:
     """The examples of a step."""
@@ -259,7 +262,8 @@ class Batcher:
   @functools.cached_property
   def _known(self) -> masks.Known | None:
     return masks.Known(
-        self.examples.positive_groups, self.passage_groups, self.parents
+        self.examples.positive_groups, self.passage_groups, self.parents,
+        self.own_passages,
     ) if self.mask_known_positives else None
 
   def _queries(self, step, numbers):
@@ -312,14 +316,39 @@ class Batcher:
 def lengths_of(batcher: Batcher, step: int) -> tuple[np.ndarray, np.ndarray]:
   """Of queries and of passages of a step, with any passages as negatives."""
   numbers = batcher.example_numbers(step)
-  negatives = example_numbers(
-      len(batcher.passage_groups),
-      batcher.batch_size * batcher.negatives + batcher.shared, batcher.seed,
-      step,
+  negatives = _any_passages(
+      batcher, batcher.batch_size * batcher.negatives + batcher.shared, step
   )
   rows = batcher.examples.query_rows[numbers]
   return (batcher.query_tokens(rows).lengths,
           batcher._passages(numbers, negatives).lengths)
+
+
+def with_any_negatives(batcher: Batcher, has_chances: bool) -> Batcher:
+  """The same, with any passages of the corpus as negatives of any source.
+
+  For batches before there are negatives, of which the shapes count.
+
+  Args:
+    batcher: its `draw` and its teacher are not asked.
+    has_chances: whether batches say how likely each negative was drawn.
+  """
+  def draw(step, numbers, query_rows):
+    del query_rows
+    shape = len(numbers), batcher.negatives
+    rows = _any_passages(batcher, shape[0] * shape[1], step).reshape(shape)
+    return Drawn(rows.astype(np.int32), np.zeros(shape, np.int32),
+                 np.zeros(shape, np.float32) if has_chances else None)
+
+  teacher = None if batcher.teacher is None else (
+      lambda query_rows, rows: np.zeros(rows.shape, np.float32))
+  return dataclasses.replace(batcher, draw=draw, teacher=teacher)
+
+
+def _any_passages(batcher, count, step):
+  """Rows of passages, each of the corpus once before any comes again."""
+  return example_numbers(
+      len(batcher.passage_groups), count, batcher.seed, step)
 
 
 def queue_rows(batcher: Batcher, step: int) -> Int[np.ndarray, ' queue']:

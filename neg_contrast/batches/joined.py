@@ -55,6 +55,7 @@ class Joined:
             first + part.passage_groups
             for first, part in zip(self._passages, self.parts, strict=False)
         ]).astype(np.int32),
+        own_passages=self.own_passages(),
         parents=np.concatenate([
             first + part.parents
             for first, part in zip(self._passages, self.parts, strict=False)
@@ -90,6 +91,18 @@ class Joined:
         cuts,
         examples_lib.joined_weights(given),
     )
+
+  def own_passages(self) -> np.ndarray | None:
+    """Those of all; see `masks.Known`."""
+    owns = [part.own_passages for part in self.parts]
+    if all(one is None for one in owns):
+      return None
+    return np.concatenate([
+        np.full(len(part.examples.positive_groups), -1) if own is None
+        else np.where(own < 0, -1, own + first)
+        for own, part, first in zip(
+            owns, self.parts, self._passages, strict=False)
+    ]).astype(np.int32)
 
   def draw(
       self, step: int, numbers: np.ndarray, query_rows: np.ndarray

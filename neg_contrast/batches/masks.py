@@ -17,11 +17,24 @@ class Known:
     positives: groups of the known positives of all queries.
     groups: `[passages] int32`, equal for passages of the same text.
     parents: `[halves] int32`, the passage that row `passages + h` is half of.
+    own_passages: `[queries] int32`, the passage that each query is itself, see
+      `shared_ids`; -1: none. None: no query is one.
   """
 
   positives: examples_lib.Positives
   groups: Int[np.ndarray, ' passages']
   parents: Int[np.ndarray, ' halves']
+  own_passages: Int[np.ndarray, ' queries'] | None = None
+
+  def no_negatives(
+      self, query_rows: Int[np.ndarray, ' queries']
+  ) -> Int[np.ndarray, 'queries some']:
+    """Groups that are no negatives of queries; -1 pads."""
+    known = self.positives[query_rows]
+    if self.own_passages is None:
+      return known
+    own = self.own_passages[query_rows]
+    return np.column_stack([known, np.where(own < 0, -1, self.groups[own])])
 
 
 def make_masks(
@@ -35,9 +48,9 @@ def make_masks(
            Bool[np.ndarray, 'batch batch']]:
   """The masks of both directions.
 
-  Another row's passage that is a known positive of a query, or a copy of one,
-  is no candidate of it. Half a positive is a negative of its own query, and of
-  no other that the whole is a positive of.
+  Another row's passage that is a known positive of a query, the query itself,
+  or a copy of one, is no candidate of it. Half a positive is a negative of its
+  own query, and of no other that the whole is a positive of.
 
   Args:
     query_rows: `[batch] int32`.
@@ -82,13 +95,13 @@ def make_masks(
 
 
 def _known_pairs(query_rows, candidates, known):
-  """All (query, candidate) of which the latter is a positive, or half of one.
+  """All (query, candidate) of which the latter, or its whole, is no negative.
   """
   passages = len(known.groups)
   is_half = candidates >= passages
   whole = candidates.copy()
   whole[is_half] = known.parents[candidates[is_half] - passages]
-  groups = known.positives[query_rows]
+  groups = known.no_negatives(query_rows)
   is_known = groups >= 0
   places, columns = _equal_pairs(groups[is_known], known.groups[whole])
   return np.nonzero(is_known)[0][places], columns

@@ -375,7 +375,8 @@ class Data(artifact.Artifact):
     dataset = self.load()
     contents = contents_of(dataset, role)
     if role != 'corpus' and dataset.own_passages is not None:
-      return {**contents, 'drop_own_passage': True}
+      return {**contents, 'drop_own_passage': (
+          True if role == 'texts' else 'in batches too')}
     return contents
 
 

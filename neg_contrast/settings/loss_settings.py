@@ -59,7 +59,8 @@ class LossConfig(keys.Section):
       have that (Kusupati et al., 2022). The loss is the mean over these and the
       full width. Empty: the full width alone.
     mask_known_positives: another row's passage that is a known positive of a
-      query is not a negative of it; off reproduces the paper's text.
+      query, or the query itself (`data.drop_own_passage`), is not a negative of
+      it; off reproduces the paper's text.
     example_weights: how much an example, a (query, positive) pair, counts in
       the mean over the batch, in both directions. `given`: by the weight of its
       judgement, where the data has weights; `graded`: by that times the grade;

@@ -84,10 +84,16 @@ def test_slots_hold_the_right_sequences(groups, towers):
     assert stats.values['missing_negatives'] == (negatives < 0).sum()
 
 
-@pytest.mark.parametrize('mask', [True, False])
-def test_masks_equal_the_contract(mask):
+@pytest.mark.parametrize('mask, owns', [
+    (True, None), (True, [9, -1, 3, 7, -1]), (False, [9, -1, 3, 7, -1])])
+def test_masks_equal_the_contract(mask, owns):
   batcher, _, draw = make_batcher(2, mask)
-  groups, known = batcher.passage_groups, batcher.examples.positive_groups
+  if owns is not None:  # Queries that are passages; 7 has the text of 0.
+    batcher = dataclasses.replace(batcher, own_passages=np.array(owns))
+  groups = batcher.passage_groups
+  known = [{*batcher.examples.positive_groups[query]} | {
+      groups[own] for own in [(owns or [-1] * 5)[query]] if own >= 0
+  } for query in range(5)]
   for step in range(6):
     batch, _ = batcher(step)
     numbers = batcher.example_numbers(step)

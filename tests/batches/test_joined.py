@@ -51,8 +51,12 @@ def make_part(first_word, passages, queries, halves, sources, seed):
   )
 
 
-PARTS = (make_part(100, 9, 7, 3, 2, 0), make_part(200, 6, 5, 0, 1, 1),
-         make_part(300, 12, 11, 4, 2, 2))
+PARTS = (
+    dataclasses.replace(make_part(100, 9, 7, 3, 2, 0),
+                        own_passages=np.array([4, -1, 8, -1, 1, 5, -1])),
+    make_part(200, 6, 5, 0, 1, 1),
+    make_part(300, 12, 11, 4, 2, 2),
+)
 NAMES = (np.array([0, 2]), np.array([1]), np.array([2, 3]))
 
 
@@ -138,8 +142,10 @@ def test_masks_by_brute_force(is_mixed):
           passages = len(part.passage_groups)
           half = row >= passages
           whole = part.parents[row - passages] if half else row
-          known = part.passage_groups[whole] in (
-              part.examples.positive_groups[query])
+          groups = {*part.examples.positive_groups[query]}
+          if part.own_passages is not None and part.own_passages[query] >= 0:
+            groups.add(part.passage_groups[part.own_passages[query]])
+          known = part.passage_groups[whole] in groups
           is_own = half and owner is not None and own[owner] == query
           expected = not known or is_own
           hidden += not expected
