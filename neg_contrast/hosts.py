@@ -145,6 +145,14 @@ def from_first(values: Mapping[str, float]) -> dict[str, float]:
   return dict(zip(values, told.view(np.float64).tolist(), strict=True))
 
 
+def from_all(text: str) -> list[str]:
+  """The text of each process, in their order; all processes come here."""
+  if not are_several():
+    return [text]
+  rows = gather(np.frombuffer(f'{text}\0'.encode(), np.uint8))
+  return rows.tobytes().decode().split('\0')[:-1]
+
+
 def share_of(parts: int) -> range:
   """The parts of `0 .. parts - 1` that this process does; neighbours."""
   if not are_several():

@@ -41,6 +41,7 @@ from neg_contrast.jobs.common import (
   next_command,
   recipe_check,
   recipe_settings,
+  same_command,
   settings_of_rooms,
   sweeps,
 )
@@ -149,6 +150,11 @@ def main(argv: Sequence[str]) -> None:
   workdir = places.path(rooted.place(
       _WORKDIR.value or config.workdir or f'workdirs/{path.stem}', _ROOT.value
   ))
+  same_command.check(config, {
+      flag.name: flag.value for flag in (
+          _WORKDIR, _ROOT, _RUNNER, _BEAM_OPTIONS, _SWEEP, _PLAN, _CHECK,
+          _EXPECTED)
+  })
   job = jobs.make_job(config, workdir) if _SWEEP.value is None else (
       sweeps.make_job(_SWEEP.value, _source(), config, workdir)
   )

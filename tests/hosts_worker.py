@@ -28,6 +28,7 @@ from neg_contrast.artifacts import (
 )
 from neg_contrast.data import pair_files, tfds_records
 from neg_contrast.data import prepared as prepared_lib
+from neg_contrast.jobs.common import same_command
 from neg_contrast.mining import pool_files
 from neg_contrast.mining.strategies import bm25_negatives, strategy
 from neg_contrast.models import t5_config
@@ -205,6 +206,12 @@ def _use_hosts() -> None:
   assert calls == ([0, False] if index == 0 else [])
   told = hosts.from_first({'a': 0.1 + index, 'b': 1 / 3})
   assert told == {'a': 0.1, 'b': 1 / 3}
+  assert hosts.from_all(f'é {index}') == ['é 0', 'é 1']
+  same_command.check(config_lib.Config(seed=3), {'sweep': 'seed=0,1'})
+  try:
+    same_command.check(config_lib.Config(seed=index), {'sweep': 'seed=0,1'})
+  except errors.UserError as e:
+    print('differs:', e, flush=True)
   rows = np.arange(6, dtype=np.float32).reshape(2, 3)[:index] + index
   assert hosts.gather(rows).tolist() == [[1, 2, 3]]
   assert hosts.gather(np.array([index == 1])).tolist() == [False, True]

@@ -431,6 +431,8 @@ def test_processes_store_the_same_pairs(root):
 
 
 def test_what_processes_tell_each_other(together):
+  for told in together[:2]:
+    assert 'process 1 (config.seed: 0 there, 1 here)' in told
   assert "failed KeyError('as planned')" in together[0]
   assert "UserError('process 0 failed" in together[1]
   assert_searched_as_by_one(together)

@@ -153,9 +153,14 @@ def read(moment: Moment, mined: pool_lib.Pool) -> pool_lib.Pool:
 
 
 def facts(moment: Moment) -> dict[str, Any]:
-  """Cost and effect of a generation that is there, as json."""
+  """Cost and effect of a generation that is there, as json.
+
+  Raises:
+    UserError: it is not there any more.
+  """
   manifest = folders.read_manifest(moment.folder, pool_lib.FORMAT)
-  assert manifest is not None, f'{moment.folder}: not made'
+  if manifest is None:
+    raise _gone(moment, 'is not there')
   found: dict[str, Any] = manifest[FACTS]
   return found
 

@@ -33,7 +33,6 @@ from neg_contrast.retrieval import text_encoder
 from neg_contrast.settings import config as config_lib
 from neg_contrast.training import (
   chunking,
-  costs,
   encoder_tuning,
   featured_run,
   passage_table,
@@ -46,6 +45,8 @@ from neg_contrast.training import state as state_lib
 
 class DualEncoderTraining(featured_run.FeaturedTraining):
   """Trains a dual encoder on pairs, with or without hard negatives."""
+
+  _is_mixture = False
 
   def _save_description(self) -> None:
     config, params = self._config, self._params()
@@ -114,20 +115,23 @@ class DualEncoderTraining(featured_run.FeaturedTraining):
         padded_tokens=(len(lengths.queries) * text.query_length
                        + len(lengths.passages) * text.passage_length),
         features=spec.features('passage'),
-        useful_flops=_useful_flops(
-            spec, lengths, adapters.trained_part(params['encoder']),
-            config.negatives,
+        useful_flops=lengths.useful_flops(
+            spec, adapters.trained_part(params['encoder']), config.negatives
         ),
         local_layers=spec.transformer.local_share,
     )
 
-  def _chunk_groups(self, *arguments):
-    chunk_groups = super()._chunk_groups(*arguments)
-    chunks = chunking.make_chunks(self._config, chunk_groups, self._mesh)
-    if chunks is not None:
-      chunking.log_memory(
-          self._config, chunks, self.model.spec.features('passage')
+  def _chunk_groups(self, steps, make_batch):
+    config = self._config
+    if self._refresh_steps:  # What they draw from may not be made yet.
+      make_batch = batcher_lib.with_any_negatives(
+          make_batch,
+          config.loss.adjusted and sources.knows_chances(config.negatives),
       )
+    chunk_groups = super()._chunk_groups(steps, make_batch)
+    chunks = chunking.make_chunks(config, chunk_groups, self._mesh)
+    if chunks is not None:
+      chunking.log_memory(config, chunks, self.model.spec.features('passage'))
     return chunk_groups
 
   def _make_batch(self):
@@ -153,6 +157,7 @@ class DualEncoderTraining(featured_run.FeaturedTraining):
             dataset.tokenize(self.model, 'passage'), halves
         ),
         passage_groups=dataset.prepared.passage_groups,
+        own_passages=dataset.own_passages,
         parents=np.array(halves[:, 0]),
         held=functools.partial(sharding.held, mesh=self._mesh),
         teacher=self._teacher(),
@@ -210,7 +215,7 @@ class DualEncoderTraining(featured_run.FeaturedTraining):
   def _remedy(self, examples):
     return solved.remedy_of(
         self._config.negatives, self._sources, self._refresh_steps,
-        examples / self._config.data.batch_size,
+        examples / self._config.data.batch_size, self._is_mixture,
     )
 
   @functools.cached_property
@@ -383,18 +388,3 @@ def passage_tokens(
     return passages.tokens(rows, cuts)
 
   return tokens
-
-
-def _useful_flops(
-    spec: dual_encoder.EncoderSpec, lengths: outline_lib.Lengths,
-    trained_part: float, negatives: config_lib.NegativesConfig,
-) -> float:
-  """Operations of a step: forward, and gradients of what has them."""
-  return (2 + trained_part) * costs.encoder_flops(
-      spec, np.concatenate([lengths.queries, lengths.passages])
-  ) + 3 * costs.score_flops(
-      len(lengths.queries), len(lengths.passages) + negatives.queue,
-      spec.dim * spec.score.query_vectors * spec.score.passage_vectors,
-  ) + bool(negatives.momentum) * costs.encoder_flops(
-      spec, lengths.passages[:len(lengths.queries)]
-  )

@@ -14,6 +14,7 @@ from absl import logging
 
 from neg_contrast import errors
 from neg_contrast.artifacts import checkpoints as checkpoints_lib
+from neg_contrast.artifacts import folders, places
 from neg_contrast.negatives import refresh, served
 from neg_contrast.training import encoder_run, run_record
 
@@ -92,6 +93,7 @@ class Follower:
       logging.info('checkpoint %d was replaced by a newer one while it was '
                    'read', step)
       return False
+    self._remove_unfinished(step)
     before = max((other for other in made if other < step), default=0)
     moment = refresh.Moment(
         self._workdir, step, step - before, training.code
@@ -102,6 +104,15 @@ class Follower:
         f'{name} {seconds:.1f} s' for name, seconds in facts['seconds'].items()
     ))
     return True
+
+  def _remove_unfinished(self, step: int) -> None:
+    """Removes what a kill left of generations that nobody makes any more."""
+    for left in (self._workdir / refresh.FOLDER).glob('*.parts'):
+      folder = left.with_name(left.name.removesuffix('.parts'))
+      if folder.name.isdigit() and int(folder.name) < step:
+        with folders.only_one(folder, wait=False) as is_ours:
+          if is_ours:
+            places.remove(left)
 
   def _newest(self) -> tuple[int, bool]:
     """The newest checkpoint, 0 if there is none; and whether it is the last."""

@@ -120,6 +120,8 @@ class Mixture:
 class MixtureTraining(encoder_run.DualEncoderTraining):
   """Trains a dual encoder on a mixture."""
 
+  _is_mixture = True
+
   def __init__(
       self,
       config: run_settings.RunSettings,

@@ -13,8 +13,9 @@ from neg_contrast import losses
 from neg_contrast.batches import batcher
 from neg_contrast.data import examples, random_texts, sequences
 from neg_contrast.data.side_features import feature_table, side_feature
-from neg_contrast.models import text_spec
-from neg_contrast.training import run_settings
+from neg_contrast.models import dual_encoder, text_spec
+from neg_contrast.settings import config as config_lib
+from neg_contrast.training import costs, run_settings
 
 
 @dataclasses.dataclass(frozen=True)
@@ -97,6 +98,26 @@ class Lengths:
     del step
     count = len(self.passages)
     return np.arange(count - self.shared, count, dtype=np.int32)
+
+  def useful_flops(
+      self, spec: dual_encoder.EncoderSpec, trained_part: float,
+      negatives: config_lib.NegativesConfig,
+  ) -> float:
+    """Operations of a step: forward, and gradients of what has them.
+
+    Args:
+      spec: of a tower.
+      trained_part: of the operations, which have gradients.
+      negatives: the sources.
+    """
+    return (2 + trained_part) * costs.encoder_flops(
+        spec, np.concatenate([self.queries, self.passages])
+    ) + 3 * costs.score_flops(
+        len(self.queries), len(self.passages) + negatives.queue,
+        spec.dim * spec.score.query_vectors * spec.score.passage_vectors,
+    ) + bool(negatives.momentum) * costs.encoder_flops(
+        spec, self.passages[:len(self.queries)]
+    )
 
 
 def lengths_of(

@@ -1,6 +1,7 @@
 """A training run in a folder: the part that is the same for every model."""
 
 import abc
+import contextlib
 import functools
 import pathlib
 from typing import Any
@@ -15,6 +16,7 @@ from neg_contrast.artifacts import failures, folders, leases
 from neg_contrast.data import thin_data
 from neg_contrast.models import by_name
 from neg_contrast.training import (
+  chunking,
   loop,
   recipe,
   run_log,
@@ -83,11 +85,13 @@ class Training(recipe.Recipe):
 
   def train_once(self) -> None:
     """Trains, unless another program does, which is waited for then."""
-    if hosts.are_several():  # They train together, and none may wait.
-      self.train()
-      return
-    with folders.only_one(self.workdir):
-      if not self.is_trained():
+    with contextlib.ExitStack() as turn:
+
+      def is_trained() -> bool:
+        turn.enter_context(folders.only_one(self.workdir))
+        return self.is_trained()
+
+      if not hosts.on_first(is_trained):
         self.train()
 
   def train(self) -> None:
@@ -178,4 +182,6 @@ class Training(recipe.Recipe):
         {**resolved, 'model': {**resolved['model'],
                                'chunk_groups': ready.chunk_groups}},
         environment, ready.examples, ready.total_steps, self.row_lengths,
+        ready.chunk_groups if self._config.model.chunk_groups ==
+        chunking.AUTOMATIC else None,
     )

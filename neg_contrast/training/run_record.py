@@ -87,6 +87,7 @@ class RunRecord:
       examples: int,
       total_steps: int,
       row_lengths: Mapping[str, int],
+      chosen_groups: int | None = None,
   ) -> None:
     """Writes the file.
 
@@ -97,11 +98,13 @@ class RunRecord:
       examples: how many are trained on.
       total_steps: of the run.
       row_lengths: tokens of a packed row, by what is in it.
+      chosen_groups: groups encoded at once, where that was chosen by memory.
     """
     record = folders.as_json({
         'format': FORMAT, 'identity': identity, 'config': config,
         'environment': environment, 'examples': examples,
         'total_steps': total_steps, 'row_lengths': row_lengths,
+        'chosen_groups': chosen_groups,
     })
     folders.write_json(
         self._path, {**record, 'sha256': folders.sha256_json(record)}
@@ -150,13 +153,13 @@ class RunRecord:
       )))
 
   def chunk_groups(self, devices: dict[str, Any]) -> int | None:
-    """The number of groups that the run encodes at once.
+    """The number of groups encoded at once that was chosen when the run began.
 
     Args:
       devices: as they are now.
 
     Returns:
-      None where no run was begun, or on other devices.
+      None where no run was begun, on other devices, or with a given number.
 
     Raises:
       UserError: the file is damaged, or of another format.
@@ -167,7 +170,8 @@ class RunRecord:
     if any(saved['environment'].get(key) != value
            for key, value in folders.as_json(devices).items()):
       return None
-    return saved['config']['model'].get('chunk_groups', 0)
+    older = saved['config']['model'].get('chunk_groups', 0)  # Chosen or given.
+    return saved.get('chosen_groups', older)
 
   def _refuse(self, differences: list[str]) -> None:
     if differences:

@@ -39,7 +39,7 @@ _NEVER_OLD = {'corpus', 'gold', 'random', 'retrieved'}  # Drawn anew each step.
 
 def remedy_of(
     negatives: config_lib.NegativesConfig, names: Collection[str], every: int,
-    epoch_steps: float,
+    epoch_steps: float, is_mixture: bool = False,
 ) -> Remedy:
   """What to do about solved negatives of a training.
 
@@ -48,22 +48,33 @@ def remedy_of(
     names: of its sources.
     every: steps after which they are made again; 0: never.
     epoch_steps: steps that take each example once.
+    is_mixture: whether it is of several data sets, whose negatives are made
+      once.
   """
+  ageing = frozenset(names) - _NEVER_OLD
+  if is_mixture:
+    return Remedy(ageing, 0, lambda steps: (
+        'Trainings with mixture.sets make them once: name "corpus" beside them '
+        f'in {errors.key("negatives.sources")}, which is drawn anew each step'
+    ))
   steps_key = f'--{errors.key("negatives.refresh_steps")}'
   if negatives.count_of('sampled'):
     key = f'--{errors.key("negatives.refresh_epochs")}'
     return Remedy(frozenset({'hard'}), every, lambda steps: (
         f'Draw them again sooner: {key}={steps / epoch_steps:.2g}'
     ))
+  unjudged = (f', without {errors.key("negatives.judge")}'
+              if negatives.judge else '')
   if negatives.dense and not negatives.pool:
     return Remedy(frozenset(negatives.dense), every, lambda steps: (
-        f'Have the pool made again sooner: {steps_key}={steps}'
+        f'Have the pool made again sooner: {steps_key}={steps}{unjudged}'
     ))
   what = ('Leave negatives.pool out' if negatives.pool
           else 'Let "model" propose negatives too')
-  return Remedy(frozenset(names) - _NEVER_OLD, every, lambda steps: (
+  return Remedy(ageing, every, lambda steps: (
       f'{what}, and have the pool made again as training goes on: '
       f'{steps_key}={steps} (negatives.sources with model among them)'
+      f'{unjudged}'
   ))
 
 

@@ -326,6 +326,31 @@ def test_a_damaged_choice_is_told_of(late, tmp_path, damage, told):
   assert '\n' not in str(raised.value)
 
 
+def test_a_generation_that_is_missing_is_told_of(late, tmp_path):
+  work = tmp_path / 'work'
+  shutil.copytree(late / 'late' / 'pool', work / 'pool')
+  (work / refresh.FOLDER).mkdir()
+  shutil.copy(late / 'late' / refresh.FOLDER / served.FILE,
+              work / refresh.FOLDER)
+  with pytest.raises(errors.UserError, match=(
+      'refreshed/0000008: .* is not there, .* put it back')):
+    train(late, work)
+
+
+def test_what_a_killed_one_left_goes_with_the_next(late, tmp_path):
+  work = tmp_path / 'work'
+  shutil.copytree(late / 'late', work)
+  for step in (4, 9999):
+    left = work / refresh.FOLDER / f'{step:07d}.parts' / 'vectors'
+    left.parent.mkdir()
+    left.write_text('of a checkpoint')
+  with checkpoints_lib.reading(work) as checkpoints:
+    newest = checkpoints.latest_step()
+  assert follower_of(late, work).make(newest)
+  assert [path.name for path in (work / refresh.FOLDER).glob('*.parts')] == [
+      '0009999.parts']
+
+
 def test_generations_of_others_are_left_out(late):
   run = follower_of(late, late / 'late')._training.code
   assert served.steps_of(late / 'late', run) == [8]

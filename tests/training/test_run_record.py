@@ -6,6 +6,7 @@ import jax
 import pytest
 
 from neg_contrast import cpu, errors, sharding
+from neg_contrast.artifacts import folders
 from neg_contrast.settings import config as config_lib
 from neg_contrast.training import run_record
 
@@ -21,7 +22,7 @@ def record(tmp_path):
   made = run_record.RunRecord(tmp_path)
   assert not made.exists() and made.chunk_groups({}) is None
   made.write(IDENTITY, {'model': {'chunk_groups': 4}}, ENVIRONMENT, 12, 34,
-             {'shared': 320})
+             {'shared': 320}, 4)
   return made
 
 
@@ -112,10 +113,21 @@ def test_groups_are_settled_for_the_same_devices(record):
   assert record.chunk_groups({**devices, 'mesh': {'data': 2}}) is None
 
 
-def test_a_run_that_knew_no_groups_has_all_at_once(tmp_path):
+def test_given_groups_are_not_taken_for_chosen_ones(tmp_path):
   record = run_record.RunRecord(tmp_path)
-  record.write(IDENTITY, {'model': {}}, ENVIRONMENT, 1, 1, {})
-  assert record.chunk_groups({'devices': '1 x cpu'}) == 0
+  record.write(IDENTITY, {'model': {'chunk_groups': 4}}, ENVIRONMENT, 1, 1, {})
+  assert record.chunk_groups({'devices': '1 x cpu'}) is None
+
+
+@pytest.mark.parametrize(('model', 'groups'), [
+    ({}, 0), ({'chunk_groups': 4}, 4)])
+def test_older_files_do_not_say_which_they_were(record, tmp_path, model,
+                                                groups):
+  saved = {**record.read(), 'config': {'model': model}}
+  del saved['chosen_groups']
+  folders.write_json(tmp_path / run_record.FILE,
+                     {**saved, 'sha256': folders.sha256_json(saved)})
+  assert record.chunk_groups({'devices': '1 x cpu'}) == groups
 
 
 def test_devices_are_those_of_the_mesh():

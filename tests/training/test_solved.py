@@ -76,6 +76,15 @@ def test_the_remedy_fits_the_sources(settings, advice, sources):
     assert advice in remedy.advice(20)
 
 
+def test_it_names_nothing_that_is_refused():
+  judged = config_lib.NegativesConfig(('bm25:1', 'model:1'), judge='some')
+  assert solved.remedy_of(judged, ('bm25', 'model'), 0, 40.0).advice(
+      20).endswith('refresh_steps=20, without config.negatives.judge')
+  mixed = solved.remedy_of(judged, ('bm25', 'model', 'corpus'), 0, 40.0, True)
+  assert mixed.sources == {'bm25', 'model'}
+  assert 'name "corpus"' in mixed.advice(20)
+
+
 def test_a_training_says_it_and_a_resumed_one_no_more(tmp_path, monkeypatch):
   """Two kinds of step: solved ones, whatever the model is."""
   overrides = test_refresh.settings(
