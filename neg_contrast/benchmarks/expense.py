@@ -18,6 +18,7 @@ from neg_contrast.models import (
   loading,
   t5_config,
 )
+from neg_contrast.retrieval import vector_table
 from neg_contrast.stage1 import pair_folder
 from neg_contrast.training import (
   costs,
@@ -223,10 +224,10 @@ def of_embeddings(
   count, passage = found.passages.number, lengths.spread[1]
   features = (model.shape.features('passage') if isinstance(
       model.shape, dual_encoder.EncoderSpec) else 0)
-  size = 2 if dtype == 'bfloat16' else _FLOAT
+  row = vector_table.Layout(count, features, dtype).row_bytes
   return Expense(
       f'vectors of {count:,} passages by {name}', 0, count * _mean(passage),
-      count * model.flops(passage), count * features * size, is_sure,
+      count * model.flops(passage), count * row, is_sure,
   )
 
 
