@@ -93,8 +93,10 @@ class WebApp:
       if not web.query_params:
         text = show()
       else:
+        given = [(name, value) for name, value
+                 in web.query_params.multi_items() if name != 'match']
         asked = self._reader.search_from_query_string(
-            [*web.query_params.multi_items(), ('match', '1')]
+            [*given, ('match', '1')]  # The page shows it to everybody.
         )
         if len(asked.queries) > 1:
           raise client_requests.Refused(400, 'one query at a time, here')

@@ -237,6 +237,10 @@ def test_the_page(client):
   assert made.status_code == 400 and 'query 1: is blank' in made.text
   made = client.get('/?query=a&query=b')
   assert made.status_code == 400 and 'one query at a time' in made.text
+  plain = client.get('/?query=word5').text.count('<li>')
+  for match in '01':  # An address of `/search`, asked of the page.
+    made = client.get(f'/?query=word5&match={match}')
+    assert made.status_code == 200 and made.text.count('<li>') == plain
 
 
 async def ask(app, messages, path='/search', method='POST'):
