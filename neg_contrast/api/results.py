@@ -3,7 +3,7 @@
 import dataclasses
 import itertools
 import pathlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -43,13 +43,21 @@ def _value(values: Mapping[str, float], name: str, best: float,
 
 
 def read_metrics(
-    workdir: pathlib.Path, dataset: str, split: str
+    workdir: pathlib.Path, dataset: str, split: str,
+    systems: Collection[str] | None = None,
 ) -> Metrics:
-  """The metrics of a finished job on a split of a data set."""
+  """The metrics of a finished job on a split of a data set.
+
+  Args:
+    workdir: of the job.
+    dataset: name of the data set.
+    split: of it.
+    systems: those that are wanted; None: all that were evaluated there.
+  """
   found: dict[str, dict[str, float]] = {}
   for key, value in folders.read_json(workdir / summary.FILE).items():
     *group, system, metric = key.split('/')
-    if group == [dataset, split]:
+    if group == [dataset, split] and (systems is None or system in systems):
       found.setdefault(system, {})[metric] = value
   return Metrics(dict(sorted(found.items(),
                              key=lambda item: summary.place_of(item[0]))))

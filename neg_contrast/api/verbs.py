@@ -20,6 +20,7 @@ from neg_contrast.api import (
   training,
 )
 from neg_contrast.artifacts import folders, places
+from neg_contrast.evaluation import evaluations
 from neg_contrast.retrieval import finding
 from neg_contrast.settings import config as config_lib
 
@@ -156,7 +157,8 @@ def evaluate(
     **settings: config keys, such as `evaluation__metrics=('mrr@10',)`.
 
   Returns:
-    System (`bm25`, and `initial` or `trained`) -> metric -> value.
+    System (`bm25`, and `initial` or `trained`) -> metric -> value; of this
+    checkpoint alone, whatever was evaluated in the workdir before.
 
   Raises:
     UserError: as `train`, or there is no such checkpoint.
@@ -166,9 +168,14 @@ def evaluate(
       'evaluate', 'evaluate', workdir,
       (passages, queries, {'test': judgements}), settings
   )
-  commands.run_job(parsed, folder, listeners.Listener(on_progress=on_progress),
-                   verbose)
-  return results.read_metrics(folder, parsed.data.name, parsed.data.split)
+  job = commands.run_job(
+      parsed, folder, listeners.Listener(on_progress=on_progress), verbose
+  )
+  return results.read_metrics(
+      folder, parsed.data.name, parsed.data.split,
+      {one.ranking.name for one in job.targets()
+       if isinstance(one, evaluations.Evaluation)},
+  )
 
 
 def search(

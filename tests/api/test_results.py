@@ -41,6 +41,8 @@ def test_metrics_of_a_split_are_read(tmp_path):
       'objects/dev/bm25/mrr@10': 0.125, 'other/test/bm25/mrr@10': 0.0})
   assert list(results.read_metrics(tmp_path, 'objects', 'test').items()) == [
       ('bm25', {'mrr@10': 0.25}), ('trained', {'mrr@10': 0.5})]
+  assert dict(results.read_metrics(tmp_path, 'objects', 'test', {'bm25'})) == {
+      'bm25': {'mrr@10': 0.25}}
 
 
 @pytest.mark.parametrize('text', HOSTILE)

@@ -4,6 +4,7 @@ import json
 import os
 import pathlib
 import signal
+from typing import Any
 
 import jax
 import numpy as np
@@ -218,6 +219,18 @@ def test_a_checkpoint_is_evaluated(root, trained):
   ranks = 1 + (scores > own[:, None]).sum(1)
   expected = np.mean(np.where(ranks <= 10, 1 / ranks, 0))
   assert values['trained']['mrr@10'] == pytest.approx(expected, abs=1e-6)
+
+
+def test_an_evaluation_is_of_its_checkpoint_alone(root, trained):
+  """Whatever was evaluated in that workdir before."""
+  given = small_data.objects()
+  kwargs: dict[str, Any] = dict(
+      workdir=root / 'evaluated', index__chunk_tokens=64,
+      model__query_length=16, model__passage_length=24)
+  first = api.evaluate(trained, *given, **kwargs)
+  other = api.evaluate(small_data.settings(root)['model'], *given, **kwargs,
+                       evaluation__bm25=False)
+  assert list(first) == ['bm25', 'trained'] and list(other) == ['initial']
 
 
 def test_negatives_as_objects(root, trained, tmp_path):
