@@ -1,9 +1,11 @@
 """Several models that search as one, saved as a list of members and weights."""
 
+import contextlib
 import dataclasses
 import functools
+import os
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,8 +26,12 @@ from neg_contrast.settings import config as config_lib
 class Ensemble:
   """What `ensemble.json` of a workdir says.
 
+  Members that are folders of a disk are kept there by their way from the
+  workdir, too, so that they are found from any folder.
+
   Attributes:
-    members: their checkpoints, as the job was given them.
+    members: their checkpoints, as the job was given them; where that leads
+      nowhere from the current folder, where they lie.
     fingerprints: of the members' weights and settings.
     weights: of the members' scores.
   """
@@ -36,16 +42,55 @@ class Ensemble:
 
   def save(self, workdir: pathlib.Path) -> None:
     """Makes the workdir a checkpoint."""
-    folders.write_sealed(
-        workdir / kinds.ENSEMBLE.file, dataclasses.asdict(self)
-    )
+    folders.write_sealed(workdir / kinds.ENSEMBLE.file, {
+        **dataclasses.asdict(self),
+        'folders': [_way(member, workdir) for member in self.members],
+    })
+
+
+def _way(member: str, workdir: pathlib.Path) -> str | None:
+  """The way from a workdir to a folder; None: one of both is on no disk."""
+  folder = places.path(member)
+  if places.is_remote(workdir) or places.is_remote(folder) or (
+      not folder.is_dir()):
+    return None
+  return os.path.relpath(os.path.realpath(folder), os.path.realpath(workdir))
+
+
+def _found(member: str, way: str | None, path: pathlib.Path) -> str:
+  """A member's name; its place, where the name leads somewhere else from here.
+
+  Args:
+    member: as the job was given it.
+    way: see `_way`.
+    path: of `ensemble.json`.
+
+  Raises:
+    UserError: it is not where it was.
+  """
+  if way is None:
+    return member
+  folder = os.path.normpath(
+      os.path.join(os.path.realpath(path.parent), way)
+  )
+  named = places.path(member)
+  if os.path.isdir(folder):
+    is_same = named.is_dir() and os.path.samefile(named, folder)
+    return member if is_same else folder
+  if named.is_dir():
+    return member
+  raise errors.UserError(
+      f'{path}: its member {member} is not at {folder}; put it back, or run '
+      'the job that made the ensemble again, with its members where they are'
+  )
 
 
 def read(workdir: pathlib.Path) -> Ensemble:
   """What `Ensemble.save` wrote.
 
   Raises:
-    UserError: the file is missing, damaged or no ensemble.
+    UserError: the file is missing, damaged or no ensemble; or a member that
+      was a folder is gone.
   """
   path = workdir / kinds.ENSEMBLE.file
   saved = folders.read_sealed(path, path)
@@ -57,11 +102,18 @@ def read(workdir: pathlib.Path) -> Ensemble:
     config_lib.EnsembleConfig(members=made.members, weights=made.weights)
     if len(made.fingerprints) != len(made.members):
       raise ValueError('a fingerprint for each member is expected')
+    ways = list(saved.get('folders', [None] * len(made.members)))
+    if len(ways) != len(made.members) or not all(
+        isinstance(way, str | None) for way in ways):
+      raise ValueError('a folder or null for each member is expected')
   except (KeyError, TypeError, ValueError, errors.UserError) as e:
     raise errors.UserError(
         f'{path}: not a whole ensemble ({e}); run the job that made it again'
     ) from None
-  return made
+  return dataclasses.replace(made, members=tuple(
+      _found(member, way, path)
+      for member, way in zip(made.members, ways, strict=True)
+  ))
 
 
 class FusedEncoder(vectors_lib.Encoder):
@@ -185,8 +237,10 @@ def load_vectors(
         dataset, text_encoder.TextEncoder(model, settings), folder
     )
   made = read(places.path(checkpoint))
-  members = [load_member(settings, dataset, name, folder, seed)
-             for name in made.members]
+  members = []
+  for name in made.members:
+    with _naming(places.path(checkpoint)):
+      members.append(load_member(settings, dataset, name, folder, seed))
   for name, member, wanted in zip(
       made.members, members, made.fingerprints, strict=True
   ):
@@ -198,6 +252,18 @@ def load_vectors(
           f'({wanted[:12]}); run the job that made the ensemble again'
       )
   return FusedVectors(members, made.weights)
+
+
+@contextlib.contextmanager
+def _naming(workdir: pathlib.Path) -> Iterator[None]:
+  """What fails inside, with a member, says which file names the member."""
+  try:
+    yield
+  except errors.UserError as e:
+    raise errors.UserError(
+        f'{e} (a member that {workdir / kinds.ENSEMBLE.file} names; relative '
+        'places are looked up from the current folder)'
+    ) from None
 
 
 def load_member(

@@ -1,9 +1,12 @@
 """Several models as one: scores, and the file that lists them."""
 
+import pathlib
+
 import numpy as np
 import pytest
 
-from neg_contrast import scoring
+from neg_contrast import errors, scoring
+from neg_contrast.artifacts import folders
 from neg_contrast.retrieval import fused_vectors, vectors
 
 
@@ -92,6 +95,41 @@ def test_an_ensemble_reads_back(tmp_path):
   made = fused_vectors.Ensemble(('a', 'b'), ('1', '2'), (0.25, 0.75))
   made.save(tmp_path)
   assert fused_vectors.read(tmp_path) == made
+
+
+def test_members_are_found_from_any_folder(tmp_path, monkeypatch):
+  """Their names stay where they lead to the same; hub names always do."""
+  root = tmp_path / 'first'
+  for name in ('a', 'b', 'together'):
+    (root / 'workdirs' / name).mkdir(parents=True)
+  monkeypatch.chdir(root)
+  names = 'workdirs/a', str(root / 'workdirs' / 'b'), 'minilm', 'own/name'
+  made = fused_vectors.Ensemble(names, tuple('1234'), (0.25,) * 4)
+  made.save(root / 'workdirs' / 'together')
+  assert fused_vectors.read(pathlib.Path('workdirs/together')) == made
+  (tmp_path / 'workdirs' / 'a').mkdir(parents=True)  # Another model.
+  for current in (root / 'workdirs', tmp_path):
+    monkeypatch.chdir(current)
+    assert fused_vectors.read(root / 'workdirs' / 'together').members == (
+        str(root / 'workdirs' / 'a'), *names[1:])
+  root.rename(tmp_path / 'second')  # All of it moves together.
+  work = tmp_path / 'second' / 'workdirs'
+  assert fused_vectors.read(work / 'together').members == (
+      str(work / 'a'), str(work / 'b'), *names[2:])
+  (work / 'a').rmdir()
+  assert fused_vectors.read(work / 'together').members[0] == 'workdirs/a'
+  (work / 'b').rmdir()
+  with pytest.raises(errors.UserError, match=(
+      f'^{work}/together/ensemble.json: its member .*/b is not at {work}/b; '
+      'put it back, or run the job that made the ensemble again')):
+    fused_vectors.read(work / 'together')
+
+
+def test_files_of_earlier_revisions_are_read_as_they_were(tmp_path):
+  names = 'workdirs/a', 'own/name'
+  folders.write_sealed(tmp_path / 'ensemble.json', {
+      'members': names, 'fingerprints': '12', 'weights': (0.5, 0.5)})
+  assert fused_vectors.read(tmp_path).members == names
 
 
 @pytest.mark.parametrize('folder', [None, 'work'])
