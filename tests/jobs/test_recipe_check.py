@@ -160,7 +160,8 @@ def test_rows_of_a_run_are_printed_and_can_be_added(made, run, tmp_path,
   file = write(tmp_path / 'own.csv', *lines)
   assert check(dataclasses.replace(recipe, file=str(file)))
   refuse(recipe_of(made, run, file), r'own.csv: has no row of mine.py with '
-         r'these flags, but of mine.py --config.seed=3; add')
+         r'these flags, but of mine.py --config.seed=3; add .* seconds. The '
+         r'nearest differs in --config.seed$')
 
 
 @pytest.mark.parametrize('changes, flags', [
@@ -170,6 +171,9 @@ def test_rows_of_a_run_are_printed_and_can_be_added(made, run, tmp_path,
      '--config.model.pooling=cls --config.seed=3'),
     ({'data__prepared_dir': 'x', 'mesh__data': 1}, ''),
     ({'model__chunk_groups': -1}, '--config.model.remat=full'),
+    ({'index__block_rows': 7, 'index__table_rows': 7}, ''),
+    ({'data__on_invalid': 'skip', 'serve__port': 1}, ''),
+    ({}, '--config.benchmark.rounds=2'),
     ({'checkpoint': 'a/model'}, '--config.checkpoint=b/c/model'),
     ({'evaluation__runs': ('a/b.trec',)},
      '''--config.evaluation.runs="('b.trec',)"'''),

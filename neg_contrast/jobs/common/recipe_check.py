@@ -7,6 +7,8 @@ from neg_contrast import errors, hosts
 from neg_contrast.jobs.common import recipe_scores, recipe_settings
 from neg_contrast.report import expected
 
+_MOST_KEYS = 5  # That a message names.
+
 
 def check(job: Any, recipe: recipe_settings.Recipe) -> bool:
   """Prints a table of expected and found scores, and runs nothing.
@@ -73,9 +75,33 @@ def _no_row(
     return (f'{recipe.path}: its rows of {recipe.name} are of other data '
             f'({others}, and this is {", ".join(sorted(states))}); {added}')
   file = recipe.name.partition(':')[0]
+  of_file = [row for row in rows if row.config.partition(':')[0] == file]
   others = '; '.join(dict.fromkeys(
-      ' '.join((row.config, *row.flags)) for row in rows
-      if row.config.partition(':')[0] == file
+      ' '.join((row.config, *row.flags)) for row in of_file
   ))
   return (f'{recipe.path}: has no row of {recipe.name} with these flags'
-          + (f', but of {others}' if others else '') + f'; {added}')
+          + (f', but of {others}' if others else '') + f'; {added}'
+          + _nearest(recipe, of_file))
+
+
+def _nearest(
+    recipe: recipe_settings.Recipe, rows: Sequence[expected.Row]
+) -> str:
+  """In which keys the row that is most like the recipe differs from it."""
+  found = []
+  for argument, flags in dict.fromkeys(
+      (row.config.partition(':')[2], row.flags) for row in rows
+  ):
+    (theirs, their_sweep), (ours, our_sweep) = (
+        recipe_settings.settings_of(recipe.source.file, argument, flags),
+        recipe.settings,
+    )
+    found.append([
+        *(f'--config.{key}' for key in sorted({*theirs, *ours})
+          if theirs.get(key) != ours.get(key)),
+        *(['--sweep'] if their_sweep != our_sweep else []),
+    ])
+  keys = min(found, key=len, default=[])
+  more = ', ...' if len(keys) > _MOST_KEYS else ''
+  return ('. The nearest differs in ' + ', '.join(keys[:_MOST_KEYS]) + more
+          if keys else '')

@@ -16,7 +16,8 @@ from neg_contrast.settings import config as config_lib
 # They change places, speed and memory, and no score but by rounding.
 _NOT_COUNTED = ('mesh', 'checkpointing', 'workdir', 'prepared_dir', 'mined_dir',
                 'dir', 'how_to_get', 'attention', 'remat', 'chunk_groups',
-                'scan_unroll')
+                'scan_unroll', 'block_rows', 'table_rows', 'on_invalid',
+                'serve', 'benchmark')
 _SWEEP, _KEY = '--sweep', '--config.'
 _FOLDERS = re.compile('[^:]*/')  # Of a place, after its scheme.
 
