@@ -118,7 +118,7 @@ def check_metrics(
 
 def check_equal(
     path: pathlib.Path, there: Mapping[str, object],
-    known: Mapping[str, object],
+    known: Mapping[str, object], cause: str = 'it was changed by hand',
 ) -> None:
   """Refuses a file of values that were not measured.
 
@@ -126,6 +126,7 @@ def check_equal(
     path: of the file, for the message.
     there: its values; None: it lacks the key.
     known: what was measured.
+    cause: what may have happened, for the message.
 
   Raises:
     UserError: names the first key that differs.
@@ -133,7 +134,7 @@ def check_equal(
   for key, value in there.items():
     if known.get(key) != value:
       raise errors.UserError(
-          f'{path}: {key} is {value}, and {known.get(key)} was measured: it '
-          'was changed by hand. Run the same command without --check, which '
-          'writes it again'
+          f'{path}: {key} is {value}, and {known.get(key)} was measured: '
+          f'{cause}. Run the same command without --check, which writes it '
+          'again'
       )

@@ -62,8 +62,8 @@ def read(path: pathlib.Path) -> dict[str, list[float]]:
   """What `comparison.json` holds.
 
   Returns:
-    `<dataset>/<split>/<row>/<metric>` -> value of each seed; a row of a table
-    with a title has it before its name.
+    `<dataset>/<split>/<row>/<metric>` -> value of each seed, see `by_seed`; a
+    row of a table with a title has it before its name.
 
   Raises:
     UserError: it is damaged.
@@ -72,15 +72,32 @@ def read(path: pathlib.Path) -> dict[str, list[float]]:
   try:
     return {
         '/'.join(filter(None, (one['dataset'], one['title'], name, metric))):
-            values['by_seed']
+            by_seed(row['seeds'], values['by_seed'])
         for one in made['comparisons'] for name, row in one['rows'].items()
         for metric, values in row['metrics'].items()
     }
-  except (AttributeError, KeyError, TypeError):
+  except (AttributeError, KeyError, TypeError, ValueError):
     raise errors.UserError(
         f'{path}: damaged. Run the same command without --check, which writes '
         'it again'
     ) from None
+
+
+def by_seed(
+    seeds: Sequence[int | None], values: Sequence[float]
+) -> list[float]:
+  """Values in the order of their seeds, whatever order a command names them in.
+
+  Args:
+    seeds: of the runs of a row; None: it has none.
+    values: of a metric, of the same runs.
+
+  Raises:
+    ValueError: there are more of one than of the other.
+  """
+  pairs = zip(seeds, values, strict=True)
+  return [value for _, value in sorted(
+      pairs, key=lambda pair: (pair[0] is not None, pair[0] or 0, pair[1]))]
 
 
 def _draw(

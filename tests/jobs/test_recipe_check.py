@@ -357,11 +357,11 @@ def swept(tmp_path_factory):
   return root
 
 
-def check_sweep(root, file=None):
-  job = test_study.sweep(root, test_study.SWEEP, root / 'work')
+def check_sweep(root, file=None, text=test_study.SWEEP):
+  job = test_study.sweep(root, text, root / 'work')
   return recipe_check.check(job, recipe_settings.Recipe(
       test_study.source_of(root),
-      config_lib.parse(test_study.make_config(root)), test_study.SWEEP,
+      config_lib.parse(test_study.make_config(root)), text,
       root / 'work', file and str(file)))
 
 
@@ -382,6 +382,17 @@ def test_rows_of_a_sweep_are_means_over_seeds(swept, capsys):
   file = write(swept / 'own.csv', *(
       {**row, 'tolerance': row['tolerance'] or '1e-4'} for row in lines))
   assert check_sweep(swept, file)
+
+
+def test_seeds_in_another_order(swept):
+  """They are the same runs: nothing was changed."""
+  text = ('kind=evaluate model.pooling=cls seed={};'
+          'kind=evaluate model.pooling=mean seed=0')
+  for seeds in ('0,1', '1,0'):
+    with pytest.raises(errors.UserError, match='has no row of config.py'):
+      check_sweep(swept, text=text.format(seeds))
+  with pytest.raises(errors.UserError, match='hand, or written with other ro'):
+    check_sweep(swept, text=text.format('1'))
 
 
 def test_sweeps_that_were_changed(swept, tmp_path):

@@ -93,7 +93,9 @@ def _of_rows(rows_of: Any, workdir: pathlib.Path) -> list[expected.Score]:
   scores = [
       expected.Score(
           row.runs[0].dataset, '/'.join(filter(None, (title, row.name))),
-          metric, tuple(run.means[metric] for run in row.runs),
+          metric, tuple(comparison_report.by_seed(
+              [run.seed for run in row.runs],
+              [run.means[metric] for run in row.runs])),
           _data_of(row.runs[0]), row.runs[0].revision, row.runs[0].date,
       )
       for title, rows in tables.items() for row in rows
@@ -102,7 +104,7 @@ def _of_rows(rows_of: Any, workdir: pathlib.Path) -> list[expected.Score]:
   ]
   tampering.check_equal(path, comparison_report.read(path), {
       '/'.join(score.key): list(score.by_seed) for score in scores
-  })
+  }, 'it was changed by hand, or written with other rows or seeds')
   return scores
 
 
