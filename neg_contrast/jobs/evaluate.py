@@ -32,6 +32,19 @@ def check(config: config_lib.Config) -> None:
   checks.check_source(config)
   checks.check_checkpoint(config)
   config.evaluation.check_depth()
+  if config.evaluation.hybrid:
+    raise config.error(
+        'evaluation.hybrid', 'is tuned by a training, or by job=ensemble; set '
+        'it to False here, and evaluate BM25 and one model together by '
+        f'configs/ensemble.py with --{errors.key("ensemble.members")}="'
+        f'({config.checkpoint!r},)"'
+    )
+  if config.evaluation.untouched:
+    raise config.error(
+        'evaluation.untouched', 'is the model before stage 1 of a training; '
+        'set it to False here, and evaluate that model by '
+        f'--{errors.key("checkpoint")}=NAME in a workdir of its own'
+    )
 
 
 class EvaluateJob:

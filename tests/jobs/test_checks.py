@@ -55,6 +55,15 @@ def test_a_training_reads_no_checkpoint_but_for_what_needs_one():
       'train', checkpoint='x', **{'negatives.sources': ('model:2',)})))
 
 
+def test_an_evaluation_has_no_rows_of_trainings():
+  said = refused(make_config('evaluate', **{'evaluation.hybrid': True}))
+  assert said.startswith('config.evaluation.hybrid=True: ')
+  assert """--config.ensemble.members="('x',)\"""" in said
+  said = refused(make_config('evaluate', **{'evaluation.untouched': True}))
+  assert said.startswith('config.evaluation.untouched=True: ')
+  assert '--config.checkpoint=NAME' in said
+
+
 def test_stage_1_has_the_score_of_stage_2():
   config = make_config('train', **{'model.score': 'multi-4',
                                    'model.pooling': 'cls'})
