@@ -6,6 +6,7 @@ import pathlib
 
 from neg_contrast.artifacts import artifact
 from neg_contrast.evaluation import comparison, finished_runs, run_groups
+from neg_contrast.jobs.common import listed_names
 from neg_contrast.report import comparison_report
 from neg_contrast.settings import config as config_lib
 
@@ -15,6 +16,7 @@ def check(config: config_lib.Config) -> None:
   if not config.compare.workdirs:
     raise config.error('compare.workdirs', 'is needed: finished runs, such as '
                        "('workdirs/bm25-*','workdirs/random-*')")
+  listed_names.check(config, 'compare.workdirs')
 
 
 class CompareJob:

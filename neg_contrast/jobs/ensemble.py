@@ -19,6 +19,7 @@ from neg_contrast.evaluation import (
 from neg_contrast.jobs.common import (
   checks,
   declared_rankings,
+  listed_names,
   reporting,
   settings_of_rooms,
 )
@@ -31,6 +32,7 @@ def check(config: config_lib.Config) -> None:
   """Refuses a config that does not suit `job=ensemble`."""
   checks.check_source(config)
   config.evaluation.check_depth()
+  listed_names.check(config, 'ensemble.members', 'ensemble.runs')
   if not config.ensemble.members and len(config.ensemble.runs) < 2:
     raise config.error('ensemble.members', 'names trained workdirs, or folders,'
                        " such as ('workdirs/fine','workdirs/bm25'); or name two"
@@ -102,9 +104,8 @@ class EnsembleJob:
 
   def _check_names(self) -> None:
     names = collections.Counter([
-        *self._names,
         *map(runs.run_name, map(pathlib.Path, self._settings.runs)),
-        'bm25', *fused_systems.NAMES,
+        *self._names, 'bm25', *fused_systems.NAMES,
     ])
     name, count = names.most_common(1)[0]
     if count > 1:
@@ -124,19 +125,16 @@ class EnsembleJob:
     config = self._config
     return judged.Judged(
         self._data, config.data.test_split, config.evaluation,
-        is_apart=weight_tuning.reads_tune_split(config.ensemble),
-    )
+        is_apart=weight_tuning.reads_tune_split(config.ensemble))
 
   @property
   def _bm25_evaluation(self) -> list[evaluations.Evaluation]:
     """If it is wanted, or part of a hybrid."""
     config = self._config
-    if not (config.evaluation.bm25
-            or (self._is_dense and self._settings.hybrid)):
+    if not (config.evaluation.bm25 or self._is_dense and self._settings.hybrid):
       return []
     return [evaluations.Evaluation(judged.Bm25Ranking(
-        self._test, 'bm25', bm25_search.bm25_of(config.evaluation, self._data)
-    ), self._workdir)]
+        self._test, 'bm25', self.ensemble.bm25), self._workdir)]
 
   def _print_weights(self) -> None:
     for system, found in self.ensemble.weights.load().items():

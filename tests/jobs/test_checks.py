@@ -55,6 +55,25 @@ def test_a_training_reads_no_checkpoint_but_for_what_needs_one():
       'train', checkpoint='x', **{'negatives.sources': ('model:2',)})))
 
 
+@pytest.mark.parametrize('job, key', [
+    ('ensemble', 'ensemble.members'), ('ensemble', 'ensemble.runs'),
+    ('compare', 'compare.workdirs')])
+def test_several_names_in_one(job, key, tmp_path):
+  one, other = f'{tmp_path}/a', f'{tmp_path}/b-*'
+  for given, parts in (((f'{one},{other}',), (one, other)),
+                       ((f'{one}, {other}', 'c'), (one, other, 'c')),
+                       ((f'{one},',), (one,))):
+    written = ','.join(f"'{part}'" for part in parts)
+    written += ',' * (len(parts) == 1)
+    assert refused(make_config(job, **{key: given})) == (
+        f'config.{key}={given!r}: names several places as one, and there is no '
+        f'place of that name; write --config.{key}="({written})"')
+  for name in (one, f'{tmp_path}/b-1', f'{one},b'):
+    (tmp_path / name).mkdir()
+  jobs.check(config_lib.parse(make_config(job, **{key: (
+      f'{one},b', f'{one},*', other)})))
+
+
 def test_an_evaluation_has_no_rows_of_trainings():
   said = refused(make_config('evaluate', **{'evaluation.hybrid': True}))
   assert said.startswith('config.evaluation.hybrid=True: ')
