@@ -22,6 +22,7 @@ from neg_contrast.jobs.common import (
   listed_names,
   reporting,
   settings_of_rooms,
+  tuned_apart,
 )
 from neg_contrast.retrieval import bm25_search, corpus_vectors
 from neg_contrast.retrieval import retriever as retriever_lib
@@ -85,6 +86,7 @@ class EnsembleJob:
     summary.gather(self._workdir, dataset)
     if self._is_dense:
       self._print_weights()
+    tuned_apart.warn(self._config, dataset)
     reporting.write_report(self._workdir, self._config, dataset)
 
   @functools.cached_property

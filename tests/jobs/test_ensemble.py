@@ -10,8 +10,10 @@ import pytest
 
 from neg_contrast import api, errors, jobs
 from neg_contrast.artifacts import checksums, folders, plan
+from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.evaluation import trec
 from neg_contrast.jobs import ensemble, evaluate, export, search
+from neg_contrast.jobs.common import tuned_apart
 from neg_contrast.settings import config as config_lib
 from tests import tiny
 
@@ -244,6 +246,37 @@ def test_a_broken_ensemble_is_named(finished, tmp_path, text, is_sealed):
   config = make_config(finished, job='evaluate', checkpoint=str(tmp_path))
   with pytest.raises(errors.UserError, match=r'ensemble\.json'):
     tiny.run(evaluate.EvaluateJob, config, tmp_path / 'work')
+
+
+def test_tune_queries_that_members_were_trained_on(finished, caplog):
+  """They are told, with the members, both values, and the flag to set."""
+  config = make_config(finished, 'ada', 'bob', data__tune_fraction=0.42)
+  parsed = config_lib.parse(config)
+  dataset = dataset_lib.Dataset(parsed.data)
+  ours = {'train_split': 'train', 'tune_split': '', 'tune_fraction': 0.42}
+
+  def warned(fingerprint=dataset.prepared.fingerprint, **changes):
+    (finished / 'ada' / 'run.json').write_text(json.dumps({'identity': {
+        'needs': {'data': {'data': fingerprint}},
+        'settings': {'data': {**ours, **changes}}}}))
+    caplog.clear()
+    with caplog.at_level(logging.WARNING):
+      tuned_apart.warn(parsed, dataset)
+    return caplog.messages
+
+  assert not warned() and not warned(train_split='test')
+  assert not warned(tune_fraction=0.6)  # It was trained on fewer.
+  assert not warned('other data', tune_fraction=0.3)
+  assert not warned(train_split='nowhere')
+  tune = len(dataset.splits.tune.queries)
+  assert warned(tune_split='test') == [
+      f'{tune} of the {tune} queries that weights are tuned on were trained on '
+      f"by {finished / 'ada'}: their data has tune_split='test', and here it "
+      "is tune_split=''; set --config.data.tune_split='test'"]
+  [said] = warned(tune_fraction=0.3)
+  assert said.endswith('set --config.data.tune_fraction=0.3')
+  assert int(said.split()[0]) < tune
+  (finished / 'ada' / 'run.json').unlink()
 
 
 def test_given_weights_need_no_tuning(finished, tmp_path):
