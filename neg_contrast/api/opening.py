@@ -1,8 +1,10 @@
 """Models and corpora, opened for Python: encoders, texts, retrievers."""
 
 import os
+from collections.abc import Mapping
 from typing import Any
 
+from neg_contrast import errors
 from neg_contrast.api import job_folders, objects, setting_keys
 from neg_contrast.artifacts import places
 from neg_contrast.data import dataset as dataset_lib
@@ -70,11 +72,14 @@ def load_retriever(
       `train` takes them.
     folder: keeps embeddings and index for the next time, and shares them with
       jobs of that `--workdir`; default: memory keeps them.
-    **settings: as for `load_encoder`, such as `index__kind='scann'`.
+    **settings: as for `load_encoder`, such as `index__kind='scann'`. How many
+      passages come is said to `find`; `evaluation__depth` is how deep an index
+      is tuned.
 
   Raises:
     UserError: model or source are missing or broken, or a setting is wrong.
   """
+  _refuse_other_searches(settings)
   place = None if folder is None else places.path(folder)
   if not isinstance(source, str):
     root = job_folders.folder_or_temporary(place)
@@ -93,3 +98,17 @@ def load_retriever(
   return retriever_lib.Retriever(
       settings_of_rooms.search(config), dataset, vectors, kept
   )
+
+
+def _refuse_other_searches(settings: Mapping[str, Any]) -> None:
+  """Refuses what only jobs do: a retriever ranks passages by its model."""
+  for key, done in (
+      ('hybrid', 'job=search and job=serve rank by BM25 and the model '
+       'together'),
+      ('by_document', 'job=search shows each document once'),
+  ):
+    if value := settings.get(f'evaluation__{key}'):
+      raise errors.SettingError(
+          f'evaluation.{key}', value, 'a retriever ranks passages by the model '
+          f'alone; leave it out here. {done}'
+      )

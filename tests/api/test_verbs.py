@@ -233,6 +233,17 @@ def test_an_evaluation_is_of_its_checkpoint_alone(root, trained):
   assert list(first) == ['bm25', 'trained'] and list(other) == ['initial']
 
 
+@pytest.mark.parametrize('key, said', [
+    ('hybrid', 'job=search and job=serve rank by BM25 and the model together'),
+    ('by_document', 'job=search shows each document once')])
+def test_a_retriever_ranks_passages_by_its_model(key, said):
+  for ask in (api.load_retriever, lambda *args, **kwargs: api.search(
+      ['word1'], *args, **kwargs)):
+    with pytest.raises(errors.UserError, match=f'evaluation.{key}=True: a retr'
+                       f'iever ranks passages by the model alone; .*{said}'):
+      ask('minilm', 'beir:nowhere', **{f'evaluation__{key}': True})
+
+
 def test_negatives_as_objects(root, trained, tmp_path):
   queries, passages, judged = small_data.objects()
   judged['q0'] = ['p0', 'p1']
