@@ -19,11 +19,14 @@ def folder_or_temporary(
 ) -> pathlib.Path:
   """A folder of the user; else a place that goes when the process ends.
 
+  It stays the same where the program changes its current folder later.
+
   Args:
     folder: of the user; None: there is none.
     name: of the temporary place; equal names are one place.
   """
-  return places.path(folder) if folder is not None else _temporary() / name
+  return (places.path(folder).absolute() if folder is not None
+          else _temporary() / name)
 
 
 def settings_of(root: pathlib.Path) -> dict[str, Any]:

@@ -80,7 +80,7 @@ def load_retriever(
     UserError: model or source are missing or broken, or a setting is wrong.
   """
   _refuse_other_searches(settings)
-  place = None if folder is None else places.path(folder)
+  place = None if folder is None else places.path(folder).absolute()
   if not isinstance(source, str):
     root = job_folders.folder_or_temporary(place)
     source = objects.write(root / objects.FOLDER, source)

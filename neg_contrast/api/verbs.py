@@ -235,4 +235,4 @@ def _prepared(
       **setting_keys.keys_of(job_folders.settings_of(root)),
       'data.source': source, **keys,
   })
-  return source, parsed, places.path(workdir)
+  return source, parsed, places.path(workdir).absolute()

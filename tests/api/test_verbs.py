@@ -12,7 +12,8 @@ import pytest
 from huggingface_hub import constants
 
 from neg_contrast import api, errors
-from neg_contrast.artifacts import artifact
+from neg_contrast.api import job_folders, verbs
+from neg_contrast.artifacts import artifact, places
 from neg_contrast.negatives import pool as pool_lib
 from neg_contrast.retrieval import text_encoder
 from neg_contrast.training import run_log
@@ -302,6 +303,27 @@ def test_temporary_folders_are_shared_by_equal_calls(root):
   before = times(first.folder)
   assert mine().folder == first.folder and times(first.folder) == before
   assert mine(negatives__pool_size=2).folder != first.folder
+
+
+def test_a_relative_workdir_outlives_a_change_of_folder(
+    root, tmp_path, monkeypatch):
+  """As notebooks do it: what a verb returned is still found."""
+  (tmp_path / 'elsewhere').mkdir()
+  monkeypatch.chdir(tmp_path)
+  queries, passages, judged = small_data.objects()
+  mined = api.mine(queries, passages, judged, workdir='workdirs/mined',
+                   negatives__depth=12, negatives__pool_size=5)
+  source, parsed, folder = verbs._prepared(
+      'train', 'own_data', 'workdirs/faq',
+      (passages, queries, {'train': judged}), {})
+  monkeypatch.chdir(tmp_path / 'elsewhere')
+  assert mined.folder.is_absolute() and mined.folder.exists()
+  assert next(mined.rows())['source'] == 'bm25'
+  assert folder == tmp_path / 'workdirs' / 'faq'
+  assert source.startswith(f'beir:{folder}/')
+  assert parsed.data.prepared_dir == str(folder / 'prepared')
+  bucket = job_folders.folder_or_temporary('gs://bucket/faq')
+  assert bucket == places.path('gs://bucket/faq')
 
 
 def test_ids_of_queries_and_passages_are_apart(root, tmp_path):
