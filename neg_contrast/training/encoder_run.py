@@ -46,8 +46,6 @@ from neg_contrast.training import state as state_lib
 class DualEncoderTraining(featured_run.FeaturedTraining):
   """Trains a dual encoder on pairs, with or without hard negatives."""
 
-  _is_mixture = False
-
   def _save_description(self) -> None:
     config, params = self._config, self._params()
     loading.save_description(self.model, self.workdir, adapted.describe(
@@ -215,7 +213,7 @@ class DualEncoderTraining(featured_run.FeaturedTraining):
   def _remedy(self, examples):
     return solved.remedy_of(
         self._config.negatives, self._sources, self._refresh_steps,
-        examples / self._config.data.batch_size, self._is_mixture,
+        examples / self._config.data.batch_size,
     )
 
   @functools.cached_property

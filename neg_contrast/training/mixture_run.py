@@ -25,6 +25,7 @@ from neg_contrast.training import (
   recipe,
   run_log,
   run_settings,
+  solved,
 )
 
 FOLDER = 'sets'  # Of a workdir: what belongs to one data set.
@@ -120,8 +121,6 @@ class Mixture:
 class MixtureTraining(encoder_run.DualEncoderTraining):
   """Trains a dual encoder on a mixture."""
 
-  _is_mixture = True
-
   def __init__(
       self,
       config: run_settings.RunSettings,
@@ -184,6 +183,10 @@ class MixtureTraining(encoder_run.DualEncoderTraining):
     batcher = encoder_run.fitted(batcher, config, self.model)
     self.row_lengths = batcher.row_lengths
     return batcher, sum(order.sizes)
+
+  def _remedy(self, examples):
+    del examples
+    return solved.remedy_of_mixture(self._sources)
 
   @property
   def _tune_queries(self):

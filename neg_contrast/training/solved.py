@@ -39,7 +39,7 @@ _NEVER_OLD = {'corpus', 'gold', 'random', 'retrieved'}  # Drawn anew each step.
 
 def remedy_of(
     negatives: config_lib.NegativesConfig, names: Collection[str], every: int,
-    epoch_steps: float, is_mixture: bool = False,
+    epoch_steps: float,
 ) -> Remedy:
   """What to do about solved negatives of a training.
 
@@ -48,15 +48,7 @@ def remedy_of(
     names: of its sources.
     every: steps after which they are made again; 0: never.
     epoch_steps: steps that take each example once.
-    is_mixture: whether it is of several data sets, whose negatives are made
-      once.
   """
-  ageing = frozenset(names) - _NEVER_OLD
-  if is_mixture:
-    return Remedy(ageing, 0, lambda steps: (
-        'Trainings with mixture.sets make them once: name "corpus" beside them '
-        f'in {errors.key("negatives.sources")}, which is drawn anew each step'
-    ))
   steps_key = f'--{errors.key("negatives.refresh_steps")}'
   if negatives.count_of('sampled'):
     key = f'--{errors.key("negatives.refresh_epochs")}'
@@ -71,10 +63,22 @@ def remedy_of(
     ))
   what = ('Leave negatives.pool out' if negatives.pool
           else 'Let "model" propose negatives too')
-  return Remedy(ageing, every, lambda steps: (
+  return Remedy(frozenset(names) - _NEVER_OLD, every, lambda steps: (
       f'{what}, and have the pool made again as training goes on: '
       f'{steps_key}={steps} (negatives.sources with model among them)'
       f'{unjudged}'
+  ))
+
+
+def remedy_of_mixture(names: Collection[str]) -> Remedy:
+  """What to do about those of several data sets, which are made once.
+
+  Args:
+    names: of their sources.
+  """
+  return Remedy(frozenset(names) - _NEVER_OLD, 0, lambda steps: (
+      'Trainings with mixture.sets make them once: name "corpus" beside them in '
+      f'{errors.key("negatives.sources")}, which is drawn anew each step'
   ))
 
 

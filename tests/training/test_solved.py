@@ -80,7 +80,7 @@ def test_it_names_nothing_that_is_refused():
   judged = config_lib.NegativesConfig(('bm25:1', 'model:1'), judge='some')
   assert solved.remedy_of(judged, ('bm25', 'model'), 0, 40.0).advice(
       20).endswith('refresh_steps=20, without config.negatives.judge')
-  mixed = solved.remedy_of(judged, ('bm25', 'model', 'corpus'), 0, 40.0, True)
+  mixed = solved.remedy_of_mixture(('bm25', 'model', 'corpus'))
   assert mixed.sources == {'bm25', 'model'}
   assert 'name "corpus"' in mixed.advice(20)
 
