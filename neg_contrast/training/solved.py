@@ -77,8 +77,8 @@ def remedy_of_mixture(names: Collection[str]) -> Remedy:
     names: of their sources.
   """
   return Remedy(frozenset(names) - _NEVER_OLD, 0, lambda steps: (
-      'Trainings with mixture.sets make them once: name "corpus" beside them in '
-      f'{errors.key("negatives.sources")}, which is drawn anew each step'
+      'Trainings with mixture.sets make them once: name "corpus" beside them '
+      f'in {errors.key("negatives.sources")}, which is drawn anew each step'
   ))
 
 
