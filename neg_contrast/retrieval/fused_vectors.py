@@ -65,8 +65,8 @@ def _found(member: str, way: str | None, path: pathlib.Path) -> str:
     way: see `_way`.
     path: of `ensemble.json`.
 
-  Raises:
-    UserError: it is not where it was.
+  Returns:
+    Where it was, if it is gone: whoever loads it says so.
   """
   if way is None:
     return member
@@ -74,23 +74,16 @@ def _found(member: str, way: str | None, path: pathlib.Path) -> str:
       os.path.join(os.path.realpath(path.parent), way)
   )
   named = places.path(member)
-  if os.path.isdir(folder):
-    is_same = named.is_dir() and os.path.samefile(named, folder)
-    return member if is_same else folder
-  if named.is_dir():
-    return member
-  raise errors.UserError(
-      f'{path}: its member {member} is not at {folder}; put it back, or run '
-      'the job that made the ensemble again, with its members where they are'
-  )
+  is_same = named.is_dir() and (
+      not os.path.isdir(folder) or os.path.samefile(named, folder))
+  return member if is_same else folder
 
 
 def read(workdir: pathlib.Path) -> Ensemble:
   """What `Ensemble.save` wrote.
 
   Raises:
-    UserError: the file is missing, damaged or no ensemble; or a member that
-      was a folder is gone.
+    UserError: the file is missing, damaged or no ensemble.
   """
   path = workdir / kinds.ENSEMBLE.file
   saved = folders.read_sealed(path, path)
