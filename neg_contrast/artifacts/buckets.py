@@ -22,6 +22,7 @@ _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _REFUSED = (401, 403)
 # Errors of aiohttp, botocore and httpx, where nobody answers.
 _NOBODY = 'ClientConnector', 'ConnectTimeout', 'ConnectError'
+_UPLOADS = 3  # Of a file that grows meanwhile, until one is whole.
 _TRUSTED_SECONDS = 10.0
 _RANGE_BYTES = 1 << 22
 _seen: dict[str, tuple[float, 'Found']] = {}  # Objects, and when.
@@ -210,19 +211,20 @@ def put(path: pathlib.Path, address: str) -> Found:
   Raises:
     UserError: as `talking`, or there is no such bucket.
   """
-  least = path.stat().st_size
-  with talking(address):
-    try:
-      _writable(address).put_file(str(path), address)
-    except FileNotFoundError:
-      raise _no_bucket(address) from None
-    finally:
-      _seen.pop(address, None)
-  there = look(address)
-  if there is None or not least <= there.size <= path.stat().st_size:
-    raise errors.UserError(
-        f'{address}: not whole after it was written; the same command goes on')
-  return there
+  for _ in range(_UPLOADS):
+    least = path.stat().st_size
+    with talking(address):
+      try:
+        _writable(address).put_file(str(path), address)
+      except FileNotFoundError:
+        raise _no_bucket(address) from None
+      finally:
+        _seen.pop(address, None)
+    there = look(address)
+    if there is not None and least <= there.size <= path.stat().st_size:
+      return there
+  raise errors.UserError(
+      f'{address}: not whole after it was written; the same command goes on')
 
 
 def put_bytes(content: bytes, address: str, is_new: bool = False) -> bool:

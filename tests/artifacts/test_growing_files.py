@@ -17,12 +17,13 @@ def test_at_least_what_was_there_comes(
 ):
   path = tmp_path / 'events'
   path.write_bytes(b'0123456789')
+  growths = [grows]
 
   class System:
 
     def put_file(self, source, address):
       with open(source, 'ab') as f:
-        f.write(grows)
+        f.write(growths.pop() if growths else b'')
 
   monkeypatch.setattr(buckets, '_writable', lambda address: System())
   monkeypatch.setattr(buckets, 'look',
@@ -32,3 +33,19 @@ def test_at_least_what_was_there_comes(
     return
   with pytest.raises(errors.UserError, match='not whole'):
     buckets.put(path, ADDRESS)
+
+
+def test_what_came_in_part_is_put_again(tmp_path, monkeypatch):
+  path, sizes, puts = tmp_path / 'events', [7, 10], []
+  path.write_bytes(b'0123456789')
+
+  class System:
+
+    def put_file(self, source, address):
+      puts.append(address)
+
+  monkeypatch.setattr(buckets, '_writable', lambda address: System())
+  monkeypatch.setattr(buckets, 'look',
+                      lambda address: buckets.Found(False, sizes.pop(0)))
+  assert buckets.put(path, ADDRESS).size == 10
+  assert puts == [ADDRESS] * 2
