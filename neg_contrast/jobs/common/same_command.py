@@ -7,12 +7,15 @@ from neg_contrast import errors, hosts
 from neg_contrast.artifacts import folders
 from neg_contrast.settings import config as config_lib
 
+_REVISION = 'git revision'
+
 
 def check(config: config_lib.Config, flags: dict[str, Any]) -> None:
   """Refuses processes of other settings or another revision than the first.
 
   Each makes its part of a batch by its own settings: others would train
-  something that no command describes. All processes come here.
+  something that no command describes. A revision that one of both does not know
+  is none. All processes come here.
 
   Args:
     config: of this process.
@@ -28,15 +31,22 @@ def check(config: config_lib.Config, flags: dict[str, Any]) -> None:
       errors.key('').removesuffix('.'): folders.as_json(
           config_lib.to_dict(config)),
       **flags,
-      'git revision': environment['git_revision'],
+      _REVISION: environment['git_revision'],
       'versions': environment['versions'],
   }))]
   wrong = [
       f'process {number} ({line})' for number, one in enumerate(told)
-      for line in folders.differences(told[0], one)[:1]
+      for line in _differences(told[0], one)[:1]
   ]
   if wrong:
     raise errors.UserError(
         'all processes have to be started by the same command and code, and '
         f'other than process 0 ("there") are: {"; ".join(wrong)}'
     )
+
+
+def _differences(first: dict[str, Any], other: dict[str, Any]) -> list[str]:
+  """Where what two processes say differs, a line each."""
+  if not (first[_REVISION] and other[_REVISION]):
+    other = {**other, _REVISION: first[_REVISION]}
+  return folders.differences(first, other)
