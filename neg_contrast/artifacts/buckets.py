@@ -22,7 +22,7 @@ _NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 _REFUSED = (401, 403)
 # Errors of aiohttp, botocore and httpx, where nobody answers.
 _NOBODY = 'ClientConnector', 'ConnectTimeout', 'ConnectError'
-_UPLOADS = 3  # Of a file that grows meanwhile, until one is whole.
+_UPLOADS = 3  # Of a file, until one is whole.
 _TRUSTED_SECONDS = 10.0
 _RANGE_BYTES = 1 << 22
 _seen: dict[str, tuple[float, 'Found']] = {}  # Objects, and when.
@@ -206,10 +206,11 @@ def put(path: pathlib.Path, address: str) -> Found:
   """Copies a file to an object, which appears when it is whole.
 
   Of a file that another thread writes to, as TensorBoard's, it has at least
-  what the file had before.
+  what the file had before. One that came in part is put again.
 
   Raises:
-    UserError: as `talking`, or there is no such bucket.
+    UserError: as `talking`, there is no such bucket, or it came in part
+      whenever it was put.
   """
   for _ in range(_UPLOADS):
     least = path.stat().st_size

@@ -28,7 +28,8 @@ class DataConfig(keys.Section):
     test_split: judgements that are read once, at the end.
     split: judgements that `job=evaluate` evaluates on.
     drop_own_passage: whether a query never retrieves the passage with its own
-      id; None: in `beir:` sources, as BEIR does (ArguAna and Quora need it).
+      id, nor has it as a negative; None: in `beir:` sources, as BEIR does
+      (ArguAna and Quora need it).
     query_prefix: put before each query of this data set, whatever the model
       says; None: `model.query_prefix`.
     passage_prefix: the same of its passages.
