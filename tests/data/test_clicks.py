@@ -99,6 +99,24 @@ def test_a_log_as_data_to_train_on(tmp_path):
       'wer\u2028wo', 'why', 'wer wo ist']
 
 
+def test_rows_of_a_page_may_stand_anywhere(tmp_path):
+  """Where a session and a time tell which page it is, as in a log by time."""
+  rows = sorted(LOG, key=lambda one: (one.get('time', 0), one['rank']))
+  at_once = [
+      row('train times', 'e', 1, 1, session='s', time=5), *rows,
+      row('train times', 'f', 2, 0, session='s', time=5),
+  ]
+  path = write(tmp_path / 'train.jsonl', at_once)
+  found = judged(f'clicks:{path}?failed=0')['train']
+  assert found == {pair: of for pair, of in WANTED.items()
+                   if pair[0] != 'wer\u2028wo'} | {
+      ('train times', 'e'): (1, 1.0), ('train times', 'f'): (0, 1.0)}
+  twice = [row('x', 'a', 1, 1, session='s', time=5), *LOG,
+           row('x', 'b', 1, 1, session='s', time=5)]
+  with pytest.raises(errors.UserError, match='jsonl:12: rank 1 stands twice'):
+    judged(f'clicks:{write(tmp_path / "twice" / "train.jsonl", twice)}')
+
+
 def test_what_failed_counts_as_much_as_is_said(tmp_path):
   path = write(tmp_path / 'train.jsonl')
   half = judged(f'clicks:{path}?failed=0.5')['train']

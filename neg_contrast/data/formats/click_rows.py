@@ -34,8 +34,12 @@ class Row(NamedTuple):
 def pages(
     log: pathlib.Path, invalid: records.InvalidRecords
 ) -> Iterator[list[Row]]:
-  """Pages of results of a log, without the rows that can't be read."""
-  page: list[Row] = []
+  """Pages of results of a log, without the rows that can't be read.
+
+  Those of a session with times come last, in the order of their first rows.
+  """
+  timed: dict[tuple[str, str, float | None], list[Row]] = {}
+  follow: list[Row] = []  # Rows of others are a page as they follow each other.
   has_time: dict[str, bool] = {}
   rows = column_tables.rows(log, column_tables.kind_of(log) or '', invalid)
   for row in pairs.read_each(rows, _row, invalid):
@@ -45,6 +49,8 @@ def pages(
                      f'"{row.session}" have a time and this one has none, or '
                      'the other way round')
       continue
+    is_timed = bool(row.session) and row.time is not None
+    page = timed.setdefault(row.search, []) if is_timed else follow
     before = next((one for one in page if one.rank == row.rank), None)
     is_same = bool(page) and page[0].search == row.search
     if is_same and before and row.time is not None:
@@ -55,10 +61,11 @@ def pages(
       continue
     if page and (not is_same or before):
       yield page
-      page = []
+      page = follow = []
     page.append(row)
-  if page:
-    yield page
+  if follow:
+    yield follow
+  yield from timed.values()
 
 
 def _row(values: dict[str, Any], where: str) -> Row:

@@ -82,12 +82,13 @@ class Clicks:
   8601.
 
   A passage that was ever clicked for a query is a positive, whose weight is the
-  sum over its clicks; what was only shown is a known negative. Rows of equal
-  query, session and time that follow each other are one page; without a time, a
-  rank that repeats begins another one. In a session (of
-  one file), ordered by time or else by line, a search without a click has
-  failed; what is clicked at the next search with one, in other words, is a
-  positive of the failed query too. Queries without positives are left out.
+  sum over its clicks; what was only shown is a known negative. Rows of a
+  session with equal query and time are one page. Without a session or a time
+  they have to follow each other, and without a time a rank that repeats begins
+  another one. In a session (of one file), ordered by time or else by line, a
+  search without a click has failed; what is clicked at the next search with
+  one, in other words, is a positive of the failed query too. Queries without
+  positives are left out.
 
   The split is in a log's name (`clicks-train.jsonl`); in others a fifth of the
   queries, by a hash of their words, is `test`, and the rest `train`. Passages
