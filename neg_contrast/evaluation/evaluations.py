@@ -68,6 +68,13 @@ class Evaluation(artifact.Named):
             if self.is_shown_with_split else system)
 
   @property
+  def dataset(self) -> str:
+    """`<dataset>/<split>`."""
+    of = self.ranking.judged
+    assert isinstance(of.data, dataset_lib.Data)
+    return f'{dataset_lib.name_of(of.data.config)}/{of.split}'
+
+  @property
   def folder(self) -> pathlib.Path:
     """Named by data set, split and system."""
     of = self.ranking.judged

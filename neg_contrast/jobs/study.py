@@ -1,5 +1,6 @@
 """Runs many configs in one plan, and compares what they reach."""
 
+import collections
 import contextlib
 import dataclasses
 import pathlib
@@ -58,9 +59,7 @@ class StudyJob:
     self._shared: set[str] = set()  # Systems that several cells have alike.
 
   def targets(self) -> list[artifact.Artifact]:
-    """What each run makes, with the evaluations that are compared.
-
-    What several of them need is declared alike by them, and made once.
+    """What each run makes, once, with the evaluations that are compared.
 
     Raises:
       UserError: a run has none of them.
@@ -72,13 +71,13 @@ class StudyJob:
     for cell, job in zip(self._cells, self._jobs, strict=True):
       with cell.within():
         made = job.targets()
-        _check_systems(made, self._settings.systems)
+        study_checks.check_evaluated(self._settings, made)
       for one in made:
         if isinstance(one, evaluations.Evaluation):
           what = cell.group, _what(one)
           if what in seen:
             self._shared.add(one.ranking.name)
-          if one.ranking.name not in self._settings.systems or what in seen:
+          if what in seen or not study_checks.is_compared(self._settings, one):
             continue
           seen.add(what)
           self._evaluated.append((cell, one))
@@ -104,30 +103,26 @@ class StudyJob:
   def rows(self) -> dict[str, list[run_groups.Row]]:
     """What is compared, by table; `targets` came before.
 
-    What one cell has for several comes last, so that it names no row.
+    A table is of one data set. What one cell has for several comes last, so
+    that it names no row.
     """
     order = self._settings.systems.index
-    named: dict[str, list[tuple[str, finished_runs.FinishedRun]]] = {}
+    named: dict[
+        tuple[str, str], list[tuple[str, finished_runs.FinishedRun]]] = {}
     for cell, one in sorted(self._evaluated,
                             key=lambda of: (of[1].ranking.name in self._shared,
                                             order(of[1].ranking.name))):
       run = finished_runs.read(one.folder, cell.workdir, one.ranking.name)
-      named.setdefault(cell.group, []).append((cell.row, dataclasses.replace(
-          run, config=config_lib.to_dict(cell.config)
-      )))
-    return {group: run_groups.join(of) for group, of in named.items()}
-
-
-def _check_systems(
-    made: Sequence[artifact.Artifact], systems: Sequence[str]
-) -> None:
-  has = [one.ranking.name for one in made
-         if isinstance(one, evaluations.Evaluation)]
-  if not set(has) & set(systems):
-    raise errors.UserError(
-        f'{errors.key("job")}: evaluates {", ".join(has)}; '
-        f'--config.compare.systems={systems} has none of them'
-    )
+      named.setdefault((cell.group, run.dataset), []).append((
+          cell.row,
+          dataclasses.replace(run, config=config_lib.to_dict(cell.config)),
+      ))
+    count = collections.Counter(group for group, _ in named)
+    return {
+        group if count[group] == 1 else ' on '.join(filter(None, (
+            group, dataset))): run_groups.join(of)
+        for (group, dataset), of in named.items()
+    }
 
 
 def _make(cell: declared_cells.Cell) -> Any:

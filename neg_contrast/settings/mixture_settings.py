@@ -84,6 +84,12 @@ class MixtureConfig(keys.Section):
     """Checks ranges, names and weights."""
     super().__post_init__()
     sets = self.sets or {}
+    if not sets:
+      for key in ('temperature', 'batches'):
+        if getattr(self, key) != getattr(MixtureConfig, key):
+          raise self.error(key, 'is for several data sets; name them as '
+                           'mixture.sets, or leave it out')
+    self._check_folders()
     for name in sets:
       if not name.replace('-', '').replace('_', '').isalnum():
         raise self.error('sets', f'"{name}" names folders and metrics; take '
@@ -98,3 +104,13 @@ class MixtureConfig(keys.Section):
     if weighted and self.temperature != 1:
       raise self.error('temperature', 'is for sets without weights; leave it '
                        'out, or leave their weights out')
+
+  def _check_folders(self) -> None:
+    """Refuses sets whose evaluations would have one folder."""
+    taken: dict[str, str] = {}
+    for name, one in (self.sets or {}).items():
+      folder = f'{name}-{one.test_split}'
+      if one.test_split and taken.setdefault(folder, name) != name:
+        raise self.error('sets', f'"{taken[folder]}" and "{name}" would both '
+                         f'be evaluated in evaluation/{folder}-SYSTEM; give '
+                         'one of them another name')

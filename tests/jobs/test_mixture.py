@@ -9,7 +9,8 @@ import pytest
 
 from neg_contrast import errors, jobs
 from neg_contrast.artifacts import checkpoints, folders, plan
-from neg_contrast.jobs import search, train
+from neg_contrast.jobs import search, study, train
+from neg_contrast.jobs.common import declared_cells
 from neg_contrast.models import by_name, card_facts
 from neg_contrast.settings import config as config_lib
 from neg_contrast.training import mixture_artifacts
@@ -199,7 +200,7 @@ SMALL = 'config.mixture.sets.small'
     ({'sets': {'small': {'negatives': ('bm25:2', 'queue:8')}}},
      f"{SMALL}.negatives=('bm25:2', 'queue:8'): must give"),
     ({'sets': {'small': {'tune_split': 'train'}}},
-     f"{SMALL}.tune_split='train': is also data.train_split"),
+     f"{SMALL}.tune_split='train': is also {SMALL}.train_split"),
     ({'data__source': 'beir:d'}, "config.data.source='beir:d': and config.mix"),
     ({'data__query_prefix': 'query: '}, "config.data.query_prefix='query: ': "
      'and config.mixture.sets both name data; give it to sets, as '
@@ -209,11 +210,73 @@ SMALL = 'config.mixture.sets.small'
     ({'negatives__sources': ('sampled:2',)}, 'config.negatives.sources='),
     ({'negatives__refresh_steps': 2}, 'config.negatives.refresh_steps=2: is'),
     ({'synthetic__pairs': 'crops'}, "config.synthetic.pairs='crops': is for"),
+    ({'checkpoint': 'x'}, "config.checkpoint='x': is read by nothing here"),
+    ({'data__name': 'x'}, "config.data.name='x': and config.mixture.sets both "
+     'name data; leave it out: sets have names'),
     ({'job': 'evaluate', 'checkpoint': 'x'},
      "config.mixture.sets=('big', 'small'): is for job=train"),
 ])
 def test_refuses(finished, changes, message):
   assert refused(finished, **changes).startswith(message)
+
+
+def test_sets_have_evaluations_of_their_own(finished):
+  """`a` on `b-test` and `a-b` on `test` would have one folder."""
+  sets = {'a': {'source': 'beir:d', 'test_split': 'b-test'},
+          'a-b': {'source': 'beir:d'}}
+  config = make_config(finished)
+  config.mixture.sets = config_lib.named_sets(**sets)
+  with pytest.raises(errors.UserError, match='"a" and "a-b" would both be '
+                     'evaluated in evaluation/a-b-test-SYSTEM'):
+    config_lib.parse(config)
+  sets['a-b']['test_split'] = ''
+  config.mixture.sets = config_lib.named_sets(**sets)
+  config_lib.parse(config)
+
+
+@pytest.mark.parametrize('key', ['temperature', 'batches'])
+def test_what_is_for_several_sets(finished, key):
+  value = {'temperature': 2.0, 'batches': 'mixed'}[key]
+  config = tiny.make_config(finished, **{f'mixture__{key}': value})
+  with pytest.raises(errors.UserError, match=f'mixture.{key}=.*: is for sever'):
+    config_lib.parse(config)
+
+
+def test_which_sets_are_evaluated_does_not_count(finished):
+  """Not even whether the first one is."""
+  config = make_config(finished, sets={'big': {'test_split': ''}})
+  assert train.TrainJob(
+      config_lib.parse(config), finished / 'work').run.is_made()
+
+
+def test_a_sweep_has_a_table_of_each_set(finished):
+  config = config_lib.parse(make_config(finished, optim__steps=1))
+  cells = [declared_cells.Cell('', name, ('', ''), dataclasses.replace(
+      config, mixture=dataclasses.replace(config.mixture, batches=name),
+      compare=config_lib.CompareConfig(systems=('trained', 'bm25')),
+  ), finished / 'swept' / name) for name in ('one', 'mixed')]
+  job_of = lambda **of: study.StudyJob(dataclasses.replace(
+      config, compare=config_lib.CompareConfig(**of)
+  ), finished / 'swept', cells)
+  work = finished / 'swept'
+  for cell in cells:
+    folders.make_folder(cell.workdir)
+  both = job_of(systems=('trained', 'bm25'))
+  plan.run(both.targets())
+  assert {title: [row.name for row in rows]
+          for title, rows in both.rows().items()} == {
+              'big/test': ['bm25', 'one', 'mixed'],
+              'small/test': ['bm25', 'one', 'mixed']}
+  both.finish()
+  made = folders.read_json(work / 'comparison.json')['comparisons']
+  assert [one['dataset'] for one in made] == ['big/test', 'small/test']
+  alone = job_of(dataset='small/test')
+  alone.targets()
+  assert {run.dataset for rows in alone.rows().values() for row in rows
+          for run in row.runs} == {'small/test'}
+  with pytest.raises(errors.UserError, match='evaluates big/test, small/test; '
+                     '--config.compare.dataset=nope has none of them'):
+    job_of(dataset='nope').targets()
 
 
 def test_names_are_of_folders(finished):
@@ -264,6 +327,7 @@ def test_each_set_has_its_own_weights_of_a_hybrid(finished):
       work / 'sets' / name / 'weights', folders.Format('tuned weights', 2))
       for name in ('big', 'small')}
   assert made['big']['identity'] != made['small']['identity']
+  _leave_weights_of_another_model(work)
   for name, folder in (('big', 'data'), ('small', 'second')):
     asked = config_lib.parse(tiny.make_config(
         finished, job='search', checkpoint=str(work), query='word1',
@@ -286,6 +350,17 @@ def test_each_set_has_its_own_weights_of_a_hybrid(finished):
     _ = job._searched
   with refused:  # The corpus is known now.
     search.SearchJob(asked, finished / 'search').targets()
+
+
+def _leave_weights_of_another_model(work):
+  """As an earlier training on other data sets in the workdir does."""
+  for place in ('sets/a_set_of_before', '.'):
+    shutil.copytree(work / 'sets' / 'big' / 'weights', work / place / 'weights')
+    manifest = work / place / 'weights' / folders.MANIFEST
+    made = folders.read_sealed(manifest)
+    made['identity']['needs']['member-0']['model'] = 'of before'
+    made['tuned']['hybrid']['weights'] = [9, 9]
+    folders.write_sealed(manifest, made)
 
 
 def test_the_card_tells_of_each_set(finished):

@@ -50,18 +50,15 @@ def hybrid(
 
 
 def of_checkpoint(config: config_lib.Config) -> list[hybrid_lib.Tuned]:
-  """What the training of a checkpoint has tuned, on each of its data sets.
+  """What trainings in a checkpoint have tuned, on each of their data sets.
 
   Raises:
     UserError: it has tuned none.
   """
   workdir = places.path(config.checkpoint)
-  sets = sorted((workdir / mixture_run.FOLDER).glob('*'))
-  found = list(map(weight_tuning.read_hybrid, sets))
+  folders = [*sorted((workdir / mixture_run.FOLDER).glob('*')), workdir]
+  found = map(weight_tuning.read_hybrid, folders)
   tuned = [one for one in found if one is not None]
-  alone = None if tuned else weight_tuning.read_hybrid(workdir)
-  if alone is not None:
-    return [alone]
   if not tuned:
     raise config.error('evaluation.hybrid', 'the weights of BM25 and model are '
                        f'those that a training has tuned; {config.checkpoint} '
@@ -82,7 +79,6 @@ def searched(
   """
   if not config.evaluation.hybrid:
     return [index]
-  _check_model(config, index)
   if index.vectors.data.contents('corpus') is not None:
     _of_corpus(config, index)  # Before anything is encoded.
   return [_bm25(config, index), index]
@@ -99,27 +95,36 @@ def load(
   )
 
 
-def _check_model(
+def _of_model(
     config: config_lib.Config, index: corpus_index.CorpusIndex
-) -> None:
-  """Refuses weights that an earlier training in the workdir has tuned."""
-  model = index.vectors.needs().get('model')
-  found = None if model is None else model.contents()
-  if found is not None and any(
-      one.model not in ('', found['model']) for one in of_checkpoint(config)
-  ):
+) -> list[hybrid_lib.Tuned]:
+  """What was tuned for the model that is searched with.
+
+  An earlier training in the workdir may have left what is of another, on other
+  data sets, too.
+
+  Raises:
+    UserError: nothing was.
+  """
+  tuned, model = of_checkpoint(config), index.vectors.needs().get('model')
+  made = None if model is None else model.contents()
+  if made is None:
+    return tuned
+  fitting = [one for one in tuned if one.model in ('', made['model'])]
+  if not fitting:
     raise config.error(
         'evaluation.hybrid', 'the weights of BM25 and model that lie in '
         f'{config.checkpoint} are of another model than is there now; train '
         'there again, which tunes them, or search without'
     )
+  return fitting
 
 
 def _bm25(
     config: config_lib.Config, index: corpus_index.CorpusIndex
 ) -> bm25_search.Bm25:
   """As the weights were tuned with it, which is the same for all data sets."""
-  tuned = of_checkpoint(config)[0]
+  tuned = _of_model(config, index)[0]
   return bm25_search.Bm25(index.vectors.data, tuned.k1, tuned.b)
 
 
@@ -131,7 +136,8 @@ def _of_corpus(
   Raises:
     UserError: none are.
   """
-  tuned, corpus = of_checkpoint(config), index.vectors.data.contents('corpus')
+  tuned = _of_model(config, index)
+  corpus = index.vectors.data.contents('corpus')
   if len(tuned) == 1:
     return tuned[0]
   fitting = [one for one in tuned if one.corpus == corpus['corpus']]

@@ -18,10 +18,8 @@ from neg_contrast.training import (
   run_artifacts,
 )
 
-_OF_DATA = tuple(
-    field.name for field in dataclasses.fields(config_lib.SetConfig)
-    if field.name not in ('weight', 'negatives')
-)
+_OF_DATA = tuple(one.name for one in dataclasses.fields(config_lib.SetConfig)
+                 if one.name not in ('weight', 'negatives'))
 
 
 def place_of(name: str) -> str:
@@ -72,8 +70,8 @@ def mixture_run_of(
     workdir: of its checkpoints.
     after: the training that it goes on from; None: from `model.init`.
   """
-  sets = []
-  for name, own in configs_of(config).items():
+  sets, configs = [], configs_of(config)
+  for name, own in configs.items():
     with errors.within(place_of(name)):
       data = dataset_lib.data_of(own.data)
       assert config.mixture.sets is not None
@@ -85,8 +83,10 @@ def mixture_run_of(
           ),
           declared_draws.drawn_from(own, data, data),
       ))
+  first = next(iter(configs.values()))  # Whichever is evaluated.
   plain = declared_runs.encoder_run(
-      config, workdir, sets[0].data, sets[0].data, after=after
+      dataclasses.replace(config, data=first.data), workdir, sets[0].data,
+      sets[0].data, after=after,
   )
   return mixture_artifacts.MixtureRun(
       plain.config, workdir, plain.data, plain.start,
@@ -103,11 +103,12 @@ def check(config: config_lib.Config) -> None:
   Raises:
     UserError: names the key and the remedy.
   """
-  for name in _OF_DATA:
+  for name in (*_OF_DATA, 'name'):
     if getattr(config.data, name) != getattr(config_lib.DataConfig(), name):
       raise config.error(
           f'data.{name}', f'and {errors.key("mixture.sets")} both name data; '
-          f'give it to sets, as {errors.key(f"mixture.sets.NAME.{name}")}')
+          + ('leave it out: sets have names' if name == 'name' else
+             f'give it to sets, as {errors.key(f"mixture.sets.NAME.{name}")}'))
   _check_unfinished(config)
   if not any(one.test_split for one in (config.mixture.sets or {}).values()):
     raise errors.SettingError(

@@ -1,9 +1,10 @@
 """Configs that leave nothing to compare are refused before anything runs."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from neg_contrast import errors
-from neg_contrast.evaluation import metrics
+from neg_contrast.artifacts import artifact
+from neg_contrast.evaluation import evaluations, metrics
 from neg_contrast.evaluation.metrics import metric
 from neg_contrast.jobs.common import declared_cells
 from neg_contrast.settings import config as config_lib
@@ -90,6 +91,38 @@ def measured(config: config_lib.Config) -> tuple[str, ...]:
       *((f'accuracy@{evaluation.depth}',
          *metrics.names_with(metric.CANDIDATES)) if has_candidates else ()),
   )
+
+
+def is_compared(
+    settings: config_lib.CompareConfig, one: evaluations.Evaluation
+) -> bool:
+  """Whether a table has an evaluation."""
+  return (one.ranking.name in settings.systems
+          and settings.dataset in ('', one.dataset))
+
+
+def check_evaluated(
+    settings: config_lib.CompareConfig, made: Iterable[artifact.Artifact]
+) -> None:
+  """Refuses a run of which no table has anything.
+
+  Args:
+    settings: name systems, and a data set.
+    made: by the run.
+
+  Raises:
+    UserError: says what it evaluates.
+  """
+  has = [one for one in made if isinstance(one, evaluations.Evaluation)]
+  for key, wanted, there in (
+      ('systems', settings.systems, [one.ranking.name for one in has]),
+      ('dataset', (settings.dataset,), [one.dataset for one in has]),
+  ):
+    if any(wanted) and not {*wanted} & {*there}:
+      raise errors.UserError(
+          f'{errors.key("job")}: evaluates {", ".join(dict.fromkeys(there))}; '
+          f'--config.compare.{key}={getattr(settings, key)} has none of them'
+      )
 
 
 def check_cell(config: config_lib.Config) -> None:
