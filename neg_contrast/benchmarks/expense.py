@@ -123,10 +123,14 @@ def examples_of(
     run: the training.
     found: its data with judgements of people.
   """
+  of = run.config.data
   if isinstance(run.data, pair_folder.Pairs):
-    each = run.config.synthetic.per_passage
-    return peek_lib.Count(each * found.passages.number, is_exact=False)
-  return found.splits[run.config.data.train_split].positives
+    made, asked = run.data.count(), found.splits.get(of.train_split)
+    return peek_lib.Count(made, is_exact=True) if made is not None else (
+        peek_lib.Count(run.data.most(
+            found.passages.number, asked.queries.number if asked else 0
+        ), is_exact=False))
+  return found.splits[of.train_split].positives
 
 
 def of_training(

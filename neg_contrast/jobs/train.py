@@ -32,7 +32,8 @@ def check(config: config_lib.Config) -> None:
   else:
     checks.check_source(config)
   checks.check_init(config)
-  negatives_checks.check_no_checkpoint(config)
+  sets = declared_mixture.configs_of(config).values()
+  declared_judged.check_no_checkpoint(config, sets)
   checks.check_same_model(config)
   declared_judged.check(config)
   if config.loss.label_smoothing:
@@ -41,7 +42,7 @@ def check(config: config_lib.Config) -> None:
   config.evaluation.check_depth()
   if config.evaluation.hybrid and config.model.score not in (None, 'dual'):
     raise config.error('evaluation.hybrid', 'is for model.score=dual')
-  for own in declared_mixture.configs_of(config).values() or (config,):
+  for own in sets or (config,):
     negatives_checks.check_trained_with(own)
 
 

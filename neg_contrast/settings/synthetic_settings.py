@@ -108,11 +108,20 @@ class SyntheticConfig(keys.Section):
                        'out')
     self._check_teacher()
 
+  @property
+  def has_generator(self) -> bool:
+    """Whether the pairs that are trained on are of questions it writes."""
+    return self.pairs == 'generated' or (
+        self.pairs == 'judged' and not self.queries)
+
   def _check_teacher(self) -> None:
     """Refuses keys of pretexts that are not trained on."""
     if self.judge_below > self.judge_above:
       raise self.error('judge_below', 'must be at most '
                        f'synthetic.judge_above={self.judge_above:g}')
+    if self.round_trip_rank and self.pairs == 'judged' and self.queries:
+      raise self.error('round_trip_rank', 'is of generated questions, and '
+                       'synthetic.queries are given; leave it out')
     for name in ('queries', 'judge'):
       if getattr(self, name) and self.pairs != 'judged':
         raise self.error(name, 'is for synthetic.pairs=judged')

@@ -163,6 +163,13 @@ class JudgedPairs(pair_folder.Pairs):
     return {**super().settings(), 'above': self.config.judge_above,
             'below': self.config.judge_below}
 
+  def most(self, passages: int, questions: int) -> int:
+    """All that is found for a query, if it is of a file."""
+    asked = self.verdicts.pairs.queries
+    if not isinstance(asked, searched_queries.QueryFile):
+      return super().most(passages, questions)
+    return len(asked.load()) * self.config.teacher_depth
+
   @property
   def _needed(self) -> str:
     return ('a query with a passage that the judge believes to answer it, with '

@@ -9,7 +9,7 @@ from typing import Any
 from absl import logging
 
 from neg_contrast import errors
-from neg_contrast.artifacts import artifact, places
+from neg_contrast.artifacts import artifact, folders, places
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import pair_files, pair_writer, synthetic_pairs
 from neg_contrast.data import prepared as prepared_lib
@@ -72,6 +72,22 @@ class Pairs(artifact.Cached):
   def settings(self) -> dict[str, Any]:
     """Which pairs."""
     return {'pairs': self.config.pairs, 'made': _MADE}
+
+  def most(self, passages: int, questions: int) -> int:
+    """How many pairs there will be at most, as far as is known before.
+
+    Args:
+      passages: of the corpus.
+      questions: of the training split.
+    """
+    del questions
+    return self.config.per_passage * passages
+
+  def count(self) -> int | None:
+    """How many pairs there are; None: they are not made."""
+    made = folders.read_manifest(self.folder) if self.is_made() else None
+    return None if made is None else (
+        made['counts']['judgements'][synthetic_pairs.SPLIT])
 
   def prepare(self) -> None:
     """Reads all pairs, and writes their queries, in parts.

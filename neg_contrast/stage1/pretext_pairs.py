@@ -39,6 +39,11 @@ class PretextPairs(pair_folder.Pairs):
     needs = {**super().needs(), 'tokenizer': self.tokenizer}
     return needs if self.teacher is None else {**needs, 'teacher': self.teacher}
 
+  def most(self, passages: int, questions: int) -> int:
+    """A pretext may have one pair of a passage."""
+    is_single = pretexts.PRETEXTS[self.config.pairs].is_single
+    return passages if is_single else super().most(passages, questions)
+
   def settings(self) -> dict[str, Any]:
     """Which pairs, how many, of what documents."""
     return {

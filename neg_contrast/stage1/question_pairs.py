@@ -53,6 +53,11 @@ class QuestionPairs(pair_folder.Pairs):
         'depth': self.config.teacher_depth,
     }
 
+  def most(self, passages: int, questions: int) -> int:
+    """As many as are drawn for each question."""
+    del passages
+    return questions * min(self.config.per_passage, self.config.teacher_depth)
+
   @property
   def _needed(self) -> str:
     return ('questions of data.train_split with a word of the corpus. '

@@ -52,12 +52,28 @@ class QueryFile(artifact.Given):
           files.json_lines(self.path, invalid), _text, invalid
       )
     else:
-      found = (text for _, text in line_blocks.numbered_lines(self.path))
+      found = self._lines()
     texts = list(dict.fromkeys(filter(None, (' '.join(text.split())
                                              for text in found))))
     if not texts:
       raise errors.UserError(f'{self.path}: holds no query; write one a line')
     return texts
+
+  def _lines(self) -> Iterator[str]:
+    """A query each.
+
+    Raises:
+      UserError: they are rows of a table, or json.
+    """
+    remedy = 'write a query a line, or name a .jsonl file'
+    name = files.plain_name(self.path)
+    if name.endswith(('.json', '.csv', '.tsv', '.parquet')):
+      raise errors.UserError(f'{self.path}: is no list of queries; {remedy}')
+    for number, text in line_blocks.numbered_lines(self.path):
+      if '\t' in text:
+        raise errors.UserError(f'{self.path}:{number}: has a tab, as rows of a '
+                               f'table have; {remedy}')
+      yield text
 
   def _find_contents(self, role: str) -> str | None:
     del role

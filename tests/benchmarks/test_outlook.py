@@ -6,6 +6,7 @@ import re
 import shutil
 
 import huggingface_hub
+import numpy as np
 import pytest
 
 from neg_contrast import errors, jobs, listeners
@@ -14,7 +15,7 @@ from neg_contrast.benchmarks import outlook
 from neg_contrast.data.formats import hf
 from neg_contrast.models import hub
 from neg_contrast.settings import config as config_lib
-from tests import tiny
+from tests import corpora, tiny
 from tests.jobs import test_mixture
 
 
@@ -394,3 +395,33 @@ def test_a_folder_that_can_not_be_made_fails(config, tmp_path):
   [problem] = look(config, tmp_path / 'run').problems
   assert 'taken is a file). Choose another' in problem
   assert not (tmp_path / 'run').exists()
+
+
+@pytest.mark.parametrize(('kind', 'most'), [
+    ({'pairs': 'title'}, 'passages'), ({'pairs': 'crops'}, 'three of each'),
+    ({'pairs': 'spar', 'spar_given': True, 'teacher_depth': 2}, 'questions'),
+])
+def test_pairs_are_counted_as_they_are_made(tmp_path, kind, most):
+  """At most as many before, and exactly afterwards."""
+  texts = {f'd{n}': (f'word{n}', ' '.join(tiny.WORDS[n:n + 9]) + '. ')
+           for n in range(9)}
+  corpora.write_beir(
+      tmp_path / 'data', {name: (title, text * 9)
+                          for name, (title, text) in texts.items()},
+      {f'q{n}': f'word{n}' for n in range(9)},
+      train={f'q{n}': {f'd{n}': 1} for n in range(7)}, test={'q8': {'d8': 1}})
+  config = tiny.make_config(
+      tmp_path, negatives__sources=(), optim__steps=0, optim__epochs=1.0,
+      synthetic__dir=str(tmp_path / 'synthetic'),
+      **{f'synthetic__{key}': value for key, value in kind.items()})
+  job = jobs.make_job(config_lib.parse(config), tmp_path / 'run')
+  gold = job.gold.load()
+  passages = len(gold.prepared.passages)
+  asked = len(np.unique(gold.train_and_tune[0].query_rows))
+  wanted = {'passages': passages, 'three of each': 3 * passages,
+            'questions': 2 * asked}[most]
+  assert f'(about {wanted} examples)' in str(look(config, tmp_path / 'run'))
+  plan.run([job.run.data])
+  made = len(job.run.data.load().train_and_tune[0].query_rows)
+  assert made <= wanted
+  assert f'(about {made} examples)' in str(look(config, tmp_path / 'run'))

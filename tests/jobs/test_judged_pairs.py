@@ -263,6 +263,10 @@ def test_files_of_queries(tmp_path, name):
     ('q.jsonl', '[1]\n', 'q.jsonl:1: a json object was expected'),
     ('q.jsonl', '{\n', 'q.jsonl:1: not valid json'),
     ('q.txt', '\n \n', 'q.txt: holds no query'),
+    ('q.txt', 'one\n1\ttwo\n', 'q.txt:2: has a tab, as rows of a table have'),
+    ('q.tsv', '1\ttwo\n', 'q.tsv: is no list of queries; write a query a line'),
+    ('q.json', '["a"]', 'q.json: is no list of queries'),
+    ('q.csv', 'query\na\n', 'q.csv: is no list of queries'),
 ])
 def test_files_that_hold_something_else(tmp_path, name, text, message):
   (tmp_path / name).write_text(text)

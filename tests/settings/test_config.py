@@ -123,6 +123,8 @@ def test_cells_and_what_they_hold():
     ({'synthetic.round_trip_checkpoint': 'x'}, 'needs synthetic.round_trip_ra'),
     ({'synthetic.round_trip_rank': 1, 'synthetic.pairs': 'title',
       'synthetic.per_passage': 1}, 'and synthetic.pairs=title writes none'),
+    ({'synthetic.round_trip_rank': 1, 'synthetic.pairs': 'judged',
+      'synthetic.queries': 'q'}, 'and synthetic.queries are given; leave it'),
     ({'synthetic.spar_given': True}, 'is for synthetic.pairs=spar'),
     ({'synthetic.salience': 'title'}, 'is for synthetic.pairs=salient_spans'),
     ({'synthetic.salience_checkpoint': 'x'}, 'is for synthetic.salience=dual'),

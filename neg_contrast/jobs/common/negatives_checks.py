@@ -27,14 +27,6 @@ def check_mined(config: config_lib.Config) -> None:
                          'tokens')
 
 
-def check_no_checkpoint(config: config_lib.Config) -> None:
-  """Refuses a training with a model that nothing in it reads."""
-  if config.checkpoint and not (config.synthetic.pairs or config.mixture.sets
-                                or 'model' in config.negatives.strategies):
-    raise config.error('checkpoint', 'is read by nothing here; name what the '
-                       'training is to start from as model.init')
-
-
 def check_unfiltered(config: config_lib.Config) -> None:
   """Refuses a filter of what is drawn for each example, without a pool."""
   negatives = config.negatives

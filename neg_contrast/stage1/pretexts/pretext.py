@@ -102,6 +102,7 @@ class Pretext:
     settle: chooses among what is drawn, which then are only candidates; None:
       they are the pairs.
     candidates: drawn for each passage; 0: as many as pairs are wanted.
+    is_single: whether there is one pair of a passage at most.
   """
 
   name: str
@@ -110,3 +111,4 @@ class Pretext:
   needs_documents: bool = False
   settle: Settle | None = None
   candidates: int = 0
+  is_single: bool = False

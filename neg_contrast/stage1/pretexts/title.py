@@ -20,5 +20,5 @@ def _title(
 
 
 TITLE = pretext.Pretext(
-    'title', 'passages with a title and a text', _title
+    'title', 'passages with a title and a text', _title, is_single=True
 )
