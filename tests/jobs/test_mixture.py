@@ -91,6 +91,9 @@ def test_each_set_is_evaluated_by_its_name(finished):
   for name in ('big', 'small'):
     for system in ('bm25', 'initial', 'trained'):
       assert 0 <= values[f'{name}/test/{system}/accuracy@1'] <= 1
+  page = (finished / 'work' / 'report.html').read_text()
+  assert (f'big beir:{finished / "data"}, small beir:{finished / "second"}'
+          in page)
 
 
 def test_the_kept_checkpoint_is_that_of_the_best_mean(finished):
