@@ -1,6 +1,5 @@
 """Runs many configs in one plan, and compares what they reach."""
 
-import collections
 import contextlib
 import dataclasses
 import pathlib
@@ -103,26 +102,28 @@ class StudyJob:
   def rows(self) -> dict[str, list[run_groups.Row]]:
     """What is compared, by table; `targets` came before.
 
-    A table is of one data set. What one cell has for several comes last, so
-    that it names no row.
+    A cell that is evaluated on several data sets has a row in a table of each.
+    What one cell has for several others comes last, so that it names no row.
     """
     order = self._settings.systems.index
+    datasets: dict[pathlib.Path, set[str]] = {}
+    for cell, one in self._evaluated:
+      datasets.setdefault(cell.workdir, set()).add(one.dataset)
+    divided = {cell.group for cell, _ in self._evaluated
+               if len(datasets[cell.workdir]) > 1}
     named: dict[
         tuple[str, str], list[tuple[str, finished_runs.FinishedRun]]] = {}
     for cell, one in sorted(self._evaluated,
                             key=lambda of: (of[1].ranking.name in self._shared,
                                             order(of[1].ranking.name))):
       run = finished_runs.read(one.folder, cell.workdir, one.ranking.name)
-      named.setdefault((cell.group, run.dataset), []).append((
+      dataset = run.dataset if cell.group in divided else ''
+      named.setdefault((cell.group, dataset), []).append((
           cell.row,
           dataclasses.replace(run, config=config_lib.to_dict(cell.config)),
       ))
-    count = collections.Counter(group for group, _ in named)
-    return {
-        group if count[group] == 1 else ' on '.join(filter(None, (
-            group, dataset))): run_groups.join(of)
-        for (group, dataset), of in named.items()
-    }
+    return {' on '.join(filter(None, table)): run_groups.join(of)
+            for table, of in named.items()}
 
 
 def _make(cell: declared_cells.Cell) -> Any:
