@@ -25,7 +25,7 @@ from neg_contrast.retrieval import (
   searched,
 )
 from neg_contrast.settings import config as config_lib
-from tests import processes, tiny
+from tests import corpora, processes, tiny
 from tests.jobs import test_train
 
 ROOT = pathlib.Path(__file__).parents[1]
@@ -437,6 +437,25 @@ def test_split_job_makes_a_corpus(root, tmp_path):
   by_tokens = make_config(root, job='split', data__passage_tokens=5)
   run_job(split.SplitJob(by_tokens, tmp_path), tmp_path)
   assert path.stat().st_mtime_ns > written
+
+
+def test_what_passages_would_make_another_task_of_is_not_split(tmp_path):
+  """Queries that are documents (ArguAna), and worlds."""
+  corpora.write_beir(tmp_path / 'own', {'a': 'one two three', 'b': 'four'},
+                     {'a': 'one two'}, train={'a': {'b': 1}})
+  worlds = corpora.write_worlds(
+      tmp_path / 'worlds', {'air': {'a0': 'wind', 'a1': 'kite'}},
+      [('m0', 'a0', 0, 'a1')])
+  split_of = lambda source, **more: split.SplitJob(config_lib.parse(
+      tiny.make_config(tmp_path, job='split', data__source=source, **more)
+  ), tmp_path / 'passages')
+  own = f'beir:{tmp_path / "own"}'
+  for source, message in ((own, 'has queries with the ids of documents'),
+                          (worlds, 'has worlds, and a BEIR folder has no')):
+    with pytest.raises(errors.UserError, match=message):
+      run_job(split_of(source), tmp_path / 'passages')
+  assert not (tmp_path / 'passages' / 'corpus').exists()
+  run_job(split_of(own, data__drop_own_passage=False), tmp_path / 'passages')
 
 
 def evaluate_job(root, workdir, **kwargs):

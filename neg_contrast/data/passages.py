@@ -87,7 +87,12 @@ class Passages(artifact.Named):
     return {'data': self.data, 'tokenizer': self.tokenizer}
 
   def settings(self) -> dict[str, Any]:
-    """The length of a passage, and what becomes of judgements."""
+    """The length of a passage, and what becomes of judgements.
+
+    Raises:
+      UserError: passages would lose what the data's evaluation rests on.
+    """
+    self._check_kept()
     counts = self.data.load().prepared.manifest['counts']
     weighted, left_out = self._weighted(), [
         split for split, count in counts['judgements'].items()
@@ -99,6 +104,20 @@ class Passages(artifact.Named):
             **({} if self.judgements == _ALL else self._unusual_constants()),
             **({'weighted': weighted} if weighted else {}),
             **({'left_out': left_out} if left_out else {})}
+
+  def _check_kept(self) -> None:
+    """Refuses data that passages would make another task of."""
+    data = self.data.load()
+    if data.prepared.worlds:
+      raise self.data.config.error(
+          'source', 'has worlds, and a BEIR folder has no place for them: its '
+          'queries would be searched in all of them. Train on it as it is')
+    if data.own_passages is not None:
+      raise self.data.config.error(
+          'source', 'has queries with the ids of documents, which BEIR never '
+          'lets them find (ArguAna, Quora), and passages have ids of their '
+          'own. Train on it as it is; or let them be found, with '
+          f'--{errors.key("data.drop_own_passage")}=False')
 
   def _weighted(self) -> list[str]:
     """The splits that are written with weights; earlier versions had none."""
