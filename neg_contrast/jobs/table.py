@@ -22,6 +22,7 @@ from neg_contrast.jobs.common import (
   reporting,
   settings_of_rooms,
   study_checks,
+  table_checks,
 )
 from neg_contrast.report import paper_grid, tables
 from neg_contrast.retrieval import bm25_search, corpus_vectors
@@ -35,6 +36,7 @@ def check(config: config_lib.Config) -> None:
   if not config.cells:
     raise config.error('cells', 'is needed: the trainings of the grid, as in '
                        'configs/squad_table.py')
+  table_checks.check_columns(config.table)
 
 
 class TableJob:
@@ -137,6 +139,7 @@ class TableJob:
 
   def _cell(self, key: tuple[str, str]) -> train.TrainJob:
     with _within(key):
+      table_checks.check_cell(self._config, self._configs[key])
       return train.TrainJob(self._configs[key], self._cell_folder(key))
 
   def _cell_folder(self, key: tuple[str, str]) -> pathlib.Path:

@@ -292,3 +292,33 @@ def test_errors_name_the_cell(finished, tmp_path):
       table.TableJob(config_lib.parse(config), tmp_path).targets()
   )
   assert 'MISSING' in told and 'gone' in told
+
+
+@pytest.mark.parametrize(('key', 'value', 'message'), [
+    ('job', 'mine', "job='mine': is no training of a dual encoder"),
+    ('data.source', 'beir:other', "data.source='beir:other': is not that of"),
+    ('data.test_split', 'train', "data.test_split='train': is not that of the"),
+    ('data.document', 'title', "data.document='title': is not that of the ta"),
+])
+def test_rows_are_of_the_data_of_the_table(
+    finished, tmp_path, key, value, message
+):
+  config = make_table(finished)
+  config.cells.none.bm25.update_from_flattened_dict({key: value})
+  with pytest.raises(errors.UserError,
+                     match=f'config.cells.none.bm25.{message}'):
+    table.TableJob(config_lib.parse(config), tmp_path)
+
+
+@pytest.mark.parametrize(('key', 'value', 'message'), [
+    ('paper', 'absent.csv', 'absent.csv: no such file'),
+    ('datasets', ('sqad',), 'has "sqad", and the paper has nq, squad, msmarco'),
+    ('datasets', ('nq', 'squad'), 'are more than there are splits'),
+])
+def test_numbers_of_the_paper_are_looked_at_first(
+    finished, key, value, message
+):
+  config = make_table(finished)
+  config.table[key] = value
+  with pytest.raises(errors.UserError, match=message):
+    jobs.check(config_lib.parse(config))
