@@ -40,8 +40,9 @@ where ρ is the softmax over the negatives alone. p(known positives) and
 p(answer): mass on other positives of a query, and on other labels that hold its
 answer, which may be false negatives.
 
-Any model and data: --config.model.init=WORKDIR (--config.model.shared and the
-lengths as it was trained), --config.data.source, --config.data.split. Without
+Any model and data: --config.model.init=WORKDIR (--config.model.shared,
+--config.loss.scale and the lengths as it was trained; a learned scale stands in
+its log), --config.data.source, --config.data.split. Without
 training: --config.nce.points="('initial',)".
 
 Argument:

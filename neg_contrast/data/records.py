@@ -93,11 +93,12 @@ class InvalidRecords:
 
   Attributes:
     skips: whether they are counted and skipped.
+    can_skip: whether a setting decides that.
     counts: how many records were skipped, by kind.
   """
 
-  def __init__(self, skip: bool):
-    self.skips = skip
+  def __init__(self, skip: bool, can_skip: bool = True):
+    self.skips, self.can_skip = skip, can_skip
     self.counts: collections.Counter[str] = collections.Counter()
 
   def report(self, kind: str, where: str, message: str) -> None:
@@ -114,10 +115,9 @@ class InvalidRecords:
     """
     if not self.skips:
       stop = '' if message.endswith('?') else '.'
-      raise errors.UserError(
-          f'{where}: {message}{stop} Repair it, or count and skip such records '
-          f'with --{errors.key("data.on_invalid")}=skip'
-      )
+      raise errors.UserError(f'{where}: {message}{stop} Repair it' + (
+          ', or count and skip such records with '
+          f'--{errors.key("data.on_invalid")}=skip' if self.can_skip else ''))
     self.counts[kind] += 1
 
   def __str__(self) -> str:

@@ -147,6 +147,8 @@ def _check_queries(
       )
   if not ranked:
     raise errors.UserError(
-        'it ranks nothing for the queries of the split; name the split that '
-        f'it was made for with --{errors.key("data.split")}'
+        'it ranks nothing for the queries of the split; give a run of theirs, '
+        'or name the split that it was made for with '
+        f'--{errors.key("data.split")}; trainings and ensembles have '
+        'data.tune_split and data.test_split'
     )

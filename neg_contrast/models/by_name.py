@@ -355,7 +355,7 @@ def load_reranker(
     if wanted is not None and wanted != value:
       raise errors.UserError(
           f'{errors.key(f"model.{key}")}={wanted!r}: {name} was trained with '
-          f'{value!r}; leave it out'
+          f'{value!r}; leave it out, or set that'
       )
   return model
 

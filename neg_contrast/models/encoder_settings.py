@@ -155,14 +155,14 @@ def refuse_other_settings(
     if wanted is not None and (wanted or None) != (own[key] or None):
       raise errors.UserError(
           f'{errors.key(f"model.{key}")}={wanted!r}: {name} was trained '
-          f'with {own[key]!r}; leave it out'
+          f'with {own[key]!r}; leave it out, or set that'
       )
   if config.score is not None and score_by_name(
       config.score, text
   ) != spec.score:
     raise errors.UserError(
         f'{errors.key("model.score")}={config.score!r}: {name} was trained '
-        f'with {spec.score}; leave it out'
+        f'with {spec.score}; leave it out, or set that'
     )
   features = tuple(one.text for one in spec.side_features)
   if config.features and features and config.features != features:
@@ -172,7 +172,7 @@ def refuse_other_settings(
   if config.layers not in (None, layers):
     raise errors.UserError(
         f'{errors.key("model.layers")}={config.layers}: {name} has {layers}; '
-        'leave it out'
+        'leave it out, or set that'
     )
 
 

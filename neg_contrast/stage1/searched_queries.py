@@ -47,7 +47,7 @@ class QueryFile(artifact.Given):
       UserError: a line can't be read, or there is none.
     """
     if files.plain_name(self.path).endswith('.jsonl'):
-      invalid = records.InvalidRecords(skip=False)
+      invalid = records.InvalidRecords(skip=False, can_skip=False)
       found = given_pairs.read_each(
           files.json_lines(self.path, invalid), _text, invalid
       )

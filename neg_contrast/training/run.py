@@ -106,10 +106,11 @@ class Training(recipe.Recipe):
     ):
       state, progress = self._start(ready, checkpoints)
       logging.info(
-          'training: %d examples, %d steps of %d queries, rows of %s tokens, '
+          'training: %d examples, %d steps of %d queries, rows of %s, '
           '%d parameters, mesh of %s, starting after step %d', ready.examples,
           ready.total_steps, self._config.data.batch_size,
-          '/'.join(f'{length}' for length in self.row_lengths.values()),
+          '/'.join(map(str, self.row_lengths.values())) + ' tokens'
+          if self.row_lengths else 'all texts',
           sum(a.size for a in jax.tree.leaves(state.params)),
           ' x '.join(f'{size} ({axis})' for axis, size
                      in self._mesh.shape.items()), int(state.step),

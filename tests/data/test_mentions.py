@@ -163,6 +163,9 @@ def test_zeshel_candidates(tmp_path):
     write(path, lines([{'mention_id': 'n', 'tfidf_candidates': []}, row]))
     with pytest.raises(errors.UserError, match=f'val.json:2: .*{message}'):
       zeshel.read_candidates(path)
+  path.write_text('{\n')
+  with pytest.raises(errors.UserError, match='Repair it$'):  # It reads no more.
+    zeshel.read_candidates(path)
 
 
 def test_real_zeshel_records(shared_data, tmp_path):

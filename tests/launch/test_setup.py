@@ -15,6 +15,7 @@ case "$*" in
     echo "global.index-url='https://a.mirror/simple'"
     echo ":env:.find-links='/wheels /more'"
     echo "global.timeout='9'" ;;
+  *version_info*) ;;
   *) echo "NAME $*" >> asked; [ NAME = python ] || exit "$UV_ENDS" ;;
 esac
 '''
@@ -73,3 +74,15 @@ def test_pip_installs_what_uv_can_not(clone):
 def test_where_python_keeps_no_compiled_modules_all_are_compiled(clone):
   asked = install(clone, 2, PYTHONDONTWRITEBYTECODE='1')
   assert ' --compile ' in asked[1] and ' --compile ' in asked[2]
+
+
+def test_the_python_of_an_environment_that_is_there_is_looked_at(clone):
+  """And not the one that would make another."""
+  assert install(clone, 0, PYTHON='/no/such/python')
+  old = clone / '.venv/bin/python'
+  old.write_text('#!/bin/bash\necho "this is 3.10" >&2; exit 1\n')
+  (clone / 'two.txt').write_text('optax')
+  done = subprocess.run(
+      ['bash', '-c', INSTALL], cwd=clone, capture_output=True, text=True,
+      env={'PATH': '/usr/bin:/bin', 'PYTHON': sys.executable})
+  assert done.returncode == 1 and done.stderr == 'this is 3.10\n'

@@ -164,7 +164,7 @@ def read_candidates(path: pathlib.Path) -> dict[str, list[tuple[str, float]]]:
   Raises:
     UserError: the file is missing or broken; names the line and key.
   """
-  invalid = records.InvalidRecords(skip=False)
+  invalid = records.InvalidRecords(skip=False, can_skip=False)
   key = 'tfidf_candidates'
   found: dict[str, list[tuple[str, float]]] = {}
   for where, row in files.json_lines(path, invalid):

@@ -87,14 +87,14 @@ def _about(
            config.data.train_split)
   values = folders.as_json(config_lib.to_dict(config))
   values.pop('cells', None)  # Whole configs, each in the workdir of its run.
-  sets = config.mixture.sets or {'': config.data}
+  data = ', '.join(f'{name} {one.source}' for name, one in (
+      config.mixture.sets or {}).items()) or config.data.source
   return workdir_report.About(
       config.job, split, use,
       is_training=config.job in _TRAINING,
       is_tuned=config.job in _TUNED,
-      facts={'run': workdir.name, 'data': ', '.join(
-                 f'{name} {one.source}'.strip() for name, one in sets.items()),
-             'split': split, **_facts(config, model), 'seed': str(config.seed)},
+      facts={'run': workdir.name, 'data': data, 'split': split,
+             **_facts(config, model), 'seed': str(config.seed)},
       command=_command(),
       notes={
           'initial': 'after stage 1' if config.stage1 else config.model.init,
