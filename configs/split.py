@@ -12,7 +12,9 @@ the title of its document, and `metadata.document_id` names it.
 Questions and judgements of the source come along, with their weights, in
 `queries.jsonl` and `qrels/`: of a document that answers a question the passage
 that is nearest to it by BM25 does, or all of them
-(`--config.data.passage_judgements=all`).
+(`--config.data.passage_judgements=all`). Data whose queries are documents
+themselves (ArguAna, Quora), and data with worlds, are refused: passages would
+make another task of them.
 
 Passages have 100 words (`--config.data.passage_words`); the last of a document
 has what is left. With `--config.data.passage_tokens=N` and a
