@@ -293,5 +293,5 @@ def _parse(spec: str, asked: str) -> _Options:
 
 FORMAT = records.SourceFormat(
     'clicks:data/logs', Clicks, names=('clicks*.jsonl', 'clicks*.tsv'),
-    keys=('clicked',),
+    keys=('clicked',), reading=2,  # 2: pages of sessions may be in pieces.
 )
