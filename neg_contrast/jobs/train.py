@@ -18,6 +18,7 @@ from neg_contrast.jobs.common import (
   negatives_checks,
   next_command,
   reporting,
+  unread_models,
 )
 from neg_contrast.models import loading
 from neg_contrast.retrieval import corpus_vectors
@@ -32,8 +33,8 @@ def check(config: config_lib.Config) -> None:
   else:
     checks.check_source(config)
   checks.check_init(config)
-  sets = declared_mixture.configs_of(config).values()
-  declared_judged.check_no_checkpoint(config, sets)
+  sets = [*declared_mixture.configs_of(config).values()] or [config]
+  unread_models.check(config, sets)
   checks.check_same_model(config)
   declared_judged.check(config)
   if config.loss.label_smoothing:
@@ -42,7 +43,7 @@ def check(config: config_lib.Config) -> None:
   config.evaluation.check_depth()
   if config.evaluation.hybrid and config.model.score not in (None, 'dual'):
     raise config.error('evaluation.hybrid', 'is for model.score=dual')
-  for own in sets or (config,):
+  for own in sets:
     negatives_checks.check_trained_with(own)
 
 
@@ -143,8 +144,7 @@ class TrainJob:
 
   @functools.cached_property
   def _pool(self):
-    return None if self._config.mixture.sets else (
-        declared_draws.pool_of_training(
-            self._config, self._workdir, self._data, self.gold
-        )
-    )
+    if self._config.mixture.sets:
+      return None
+    return declared_draws.pool_of_training(
+        self._config, self._workdir, self._data, self.gold)

@@ -110,7 +110,7 @@ class SyntheticConfig(keys.Section):
 
   @property
   def has_generator(self) -> bool:
-    """Whether the pairs that are trained on are of questions it writes."""
+    """Whether a generator writes the questions that are trained on."""
     return self.pairs == 'generated' or (
         self.pairs == 'judged' and not self.queries)
 

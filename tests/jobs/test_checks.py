@@ -55,6 +55,19 @@ def test_a_training_reads_no_checkpoint_but_for_what_needs_one():
       'train', checkpoint='x', **{'negatives.sources': ('model:2',)})))
 
 
+@pytest.mark.parametrize('pairs', ['', 'crops', 'judged'])
+def test_pairs_that_nobody_generates_read_no_checkpoint(pairs):
+  """A generator that a preset brings along is passed over."""
+  values = {'synthetic.pairs': pairs, **({
+      'synthetic.queries': 'q', 'synthetic.judge': 'j',
+  } if pairs == 'judged' else {})}
+  assert 'is read by nothing here' in refused(
+      make_config('train', checkpoint='x', **values))
+  config = make_config('train', **values)
+  config.generator = make_config('train_generator', workdir='g')
+  jobs.check(config_lib.parse(config))
+
+
 @pytest.mark.parametrize('job, key', [
     ('ensemble', 'ensemble.members'), ('ensemble', 'ensemble.runs'),
     ('compare', 'compare.workdirs')])

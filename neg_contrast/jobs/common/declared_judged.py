@@ -1,8 +1,5 @@
 """Declares the pseudo-labels that a config asks for; see `judged_pairs.py`."""
 
-from collections.abc import Iterable
-
-from neg_contrast import errors
 from neg_contrast.artifacts import artifact, places
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.jobs.common import checks, declared_judges
@@ -22,32 +19,10 @@ def check(config: config_lib.Config) -> None:
     raise config.error('synthetic.judge', 'is needed for synthetic.pairs=judged'
                        ': a workdir of configs/judge_reranker.py, or any '
                        'cross-encoder of one label')
-  if settings.pairs in ('generated', 'judged') and not settings.queries:
+  if settings.has_generator:
     checks.check_question_writer(config)
   if settings.pairs:
     checks.check_no_answers(config)
-
-
-def check_no_checkpoint(
-    config: config_lib.Config, of_sets: Iterable[config_lib.Config] = ()
-) -> None:
-  """Refuses a training with a model that nothing in it reads.
-
-  Args:
-    config: of the training.
-    of_sets: of trainings on each of its data sets alone, if it has several.
-  """
-  if config.synthetic.has_generator:
-    return
-  if config.generator is not None:
-    raise errors.SettingError(
-        'generator', '...', 'writes questions, and synthetic.pairs='
-        f'{config.synthetic.pairs!r} has none of them; leave it out')
-  if config.checkpoint and not any(
-      'model' in one.negatives.strategies for one in (config, *of_sets)
-  ):
-    raise config.error('checkpoint', 'is read by nothing here; name what the '
-                       'training is to start from as model.init')
 
 
 def pairs(
