@@ -123,14 +123,15 @@ def examples_of(
     run: the training.
     found: its data with judgements of people.
   """
-  of = run.config.data
-  if isinstance(run.data, pair_folder.Pairs):
-    made, asked = run.data.count(), found.splits.get(of.train_split)
-    return peek_lib.Count(made, is_exact=True) if made is not None else (
-        peek_lib.Count(run.data.most(
-            found.passages.number, asked.queries.number if asked else 0
-        ), is_exact=False))
-  return found.splits[of.train_split].positives
+  train_split = run.config.data.train_split
+  if not isinstance(run.data, pair_folder.Pairs):
+    return found.splits[train_split].positives
+  made, asked = run.data.count(), found.splits.get(train_split)
+  if made is not None:
+    return peek_lib.Count(made)
+  return peek_lib.Count(run.data.most(
+      found.passages.number, asked.queries.number if asked else 0
+  ), is_exact=False)
 
 
 def of_training(

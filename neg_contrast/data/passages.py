@@ -116,7 +116,7 @@ class Passages(artifact.Named):
       raise self.data.config.error(
           'source', 'has queries with the ids of documents, which BEIR never '
           'lets them find (ArguAna, Quora), and passages have ids of their '
-          'own. Train on it as it is; or let them be found, with '
+          'own. Train on it as it is; or, where ids are equal by chance, set '
           f'--{errors.key("data.drop_own_passage")}=False')
 
   def _weighted(self) -> list[str]:

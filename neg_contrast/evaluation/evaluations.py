@@ -107,12 +107,12 @@ class Evaluation(artifact.Named):
   def write(self, scratch: pathlib.Path, manifest: dict[str, Any]) -> None:
     """Scores the ranking, and writes run and tables."""
     found, system = self.ranking.load(), self.ranking.name
-    task, of = self.task(), self.ranking.judged
+    task = self.task()
     ranked = task.run_of(found.found)
     scores = task.score(ranked, found.found)
     prepared = task.dataset.prepared
     manifest |= {
-        'key': f'{of.dataset.name}/{of.split}/{system}',
+        'key': f'{self.dataset}/{system}',
         'queries': len(task.query_rows),
         'passages': len(prepared.passages),
         'metrics': scores.mean,

@@ -9,7 +9,12 @@ from typing import Any
 from neg_contrast import errors, progress
 from neg_contrast.artifacts import artifact, folders, kept_parts
 from neg_contrast.data import pair_files, records, synthetic_pairs
-from neg_contrast.data.formats import files, given_pairs, line_blocks
+from neg_contrast.data.formats import (
+  column_tables,
+  files,
+  given_pairs,
+  line_blocks,
+)
 from neg_contrast.retrieval import bm25_search
 from neg_contrast.stage1 import pair_folder, question_shards
 
@@ -66,8 +71,8 @@ class QueryFile(artifact.Given):
       UserError: they are rows of a table, or json.
     """
     remedy = 'write a query a line, or name a .jsonl file'
-    name = files.plain_name(self.path)
-    if name.endswith(('.json', '.csv', '.tsv', '.parquet')):
+    if column_tables.kind_of(self.path) or (
+        files.plain_name(self.path).endswith('.json')):
       raise errors.UserError(f'{self.path}: is no list of queries; {remedy}')
     for number, text in line_blocks.numbered_lines(self.path):
       if '\t' in text:

@@ -105,12 +105,12 @@ class Training(recipe.Recipe):
         checkpoints_lib.writing(workdir) as checkpoints,
     ):
       state, progress = self._start(ready, checkpoints)
+      lengths = '/'.join(map(str, self.row_lengths.values()))
       logging.info(
-          'training: %d examples, %d steps of %d queries, rows of %s, '
+          'training: %d examples, %d steps of %d queries%s, '
           '%d parameters, mesh of %s, starting after step %d', ready.examples,
           ready.total_steps, self._config.data.batch_size,
-          '/'.join(map(str, self.row_lengths.values())) + ' tokens'
-          if self.row_lengths else 'all texts',
+          f', rows of {lengths} tokens' if lengths else '',
           sum(a.size for a in jax.tree.leaves(state.params)),
           ' x '.join(f'{size} ({axis})' for axis, size
                      in self._mesh.shape.items()), int(state.step),

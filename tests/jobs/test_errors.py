@@ -54,7 +54,7 @@ def run(root, *flags, workdir=None):
     (['--config.data.tune_split=train', '--config.data.test_split=train'],
      'is also data.test_split'),
     (['--config.data.tune_split=train', '--config.evaluation.eval_steps=2'],
-     'is also config.data.train_split'),
+     'is also the train_split'),
     (['--workdir=az://bucket/place'], 'those of gs:// and s3:// are read and'),
     (['--workdir=hf://datasets/a/b'],
      '--workdir=hf://datasets/a/b: hf:// is read only; name a place on a disk'),

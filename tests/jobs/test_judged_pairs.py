@@ -274,6 +274,14 @@ def test_files_that_hold_something_else(tmp_path, name, text, message):
     searched_queries.QueryFile(tmp_path / name).read()
 
 
+def test_as_many_pairs_as_are_judged_at_most(root):
+  declared = declare(parse(root))
+  asked = searched_queries.QueryFile(root / 'asked.txt').read()
+  assert declared.most(1000, 500) == len(asked) * DEPTH
+  plan.run([declared])
+  assert 0 < declared.count() < len(asked) * DEPTH
+
+
 def test_a_missing_file_is_told_by_the_plan(root):
   declared = declare(parse(root, synthetic__queries='absent.txt'))
   with pytest.raises(errors.UserError, match='absent.txt: no such file'):

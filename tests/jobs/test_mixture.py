@@ -203,7 +203,7 @@ SMALL = 'config.mixture.sets.small'
     ({'sets': {'small': {'negatives': ('bm25:2', 'queue:8')}}},
      f"{SMALL}.negatives=('bm25:2', 'queue:8'): must give"),
     ({'sets': {'small': {'tune_split': 'train'}}},
-     f"{SMALL}.tune_split='train': is also {SMALL}.train_split"),
+     f"{SMALL}.tune_split='train': is also the train_split"),
     ({'data__source': 'beir:d'}, "config.data.source='beir:d': and config.mix"),
     ({'data__query_prefix': 'query: '}, "config.data.query_prefix='query: ': "
      'and config.mixture.sets both name data; give it to sets, as '
@@ -277,8 +277,9 @@ def test_a_sweep_has_a_table_of_each_set(finished):
   alone.targets()
   assert {run.dataset for rows in alone.rows().values() for row in rows
           for run in row.runs} == {'small/test'}
-  with pytest.raises(errors.UserError, match='evaluates big/test, small/test; '
-                     '--config.compare.dataset=nope has none of them'):
+  with pytest.raises(errors.UserError, match='evaluates bm25 on big/test, .*'
+                     ' on small/test; --config.compare.systems=.* and '
+                     '--config.compare.dataset=nope name none of them'):
     job_of(dataset='nope').targets()
 
 

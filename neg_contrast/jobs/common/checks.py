@@ -119,9 +119,9 @@ def check_tuning(config: config_lib.Config) -> None:
   data = config.data
   if (config.evaluation.eval_steps and config.job.startswith('train')
       and data.tune_split == data.train_split):
-    key = errors.key('data.train_split')
-    raise config.error('data.tune_split', f'is also {key}, and training stops '
-                       'by it; name another, or leave it empty to take a part')
+    raise config.error('data.tune_split', 'is also the train_split, and '
+                       'training stops by it; name another, or leave it empty '
+                       'to take a part of the training documents')
 
 
 def check_kind_of_training(config: config_lib.Config) -> None:

@@ -53,7 +53,7 @@ def of_checkpoint(config: config_lib.Config) -> list[hybrid_lib.Tuned]:
   """What trainings in a checkpoint have tuned, on each of their data sets.
 
   Raises:
-    UserError: it has tuned none.
+    UserError: they have tuned none.
   """
   workdir = places.path(config.checkpoint)
   folders = [*sorted((workdir / mixture_run.FOLDER).glob('*')), workdir]

@@ -114,15 +114,13 @@ def check_evaluated(
     UserError: says what it evaluates.
   """
   has = [one for one in made if isinstance(one, evaluations.Evaluation)]
-  for key, wanted, there in (
-      ('systems', settings.systems, [one.ranking.name for one in has]),
-      ('dataset', (settings.dataset,), [one.dataset for one in has]),
-  ):
-    if any(wanted) and not {*wanted} & {*there}:
-      raise errors.UserError(
-          f'{errors.key("job")}: evaluates {", ".join(dict.fromkeys(there))}; '
-          f'--config.compare.{key}={getattr(settings, key)} has none of them'
-      )
+  if not any(is_compared(settings, one) for one in has):
+    asked = [f'--config.compare.{key}={value}' for key, value in (
+        ('systems', settings.systems), ('dataset', settings.dataset)) if value]
+    raise errors.UserError(
+        f'{errors.key("job")}: evaluates '
+        + ', '.join(f'{one.ranking.name} on {one.dataset}' for one in has)
+        + f'; {" and ".join(asked)} name none of them')
 
 
 def check_cell(config: config_lib.Config) -> None:
