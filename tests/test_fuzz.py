@@ -213,7 +213,7 @@ def read_model(folder):
   modules = sentence_modules.read(folder)
   sentence_modules.pooling(modules)
   sentence_modules.projections(modules, 16)
-  sentence_modules.max_length(modules, 64)
+  sentence_modules.lengths(modules, 64)
   families.is_classifier(folder)
   families.read(folder, 'encoder')
   tensor_files.names(folder)

@@ -14,9 +14,10 @@ from tokenizers import decoders, models, processors
 
 from neg_contrast import errors
 from neg_contrast.artifacts import folders, places
-from neg_contrast.data import inputs
+from neg_contrast.data import inputs, tokenizer_settings
 
 _FILE = 'tokenizer.json'
+_OTHERS = 'vocab.txt', 'vocab.json', 'spiece.model', 'sentencepiece.bpe.model'
 _SPACED = ' [SEP] '
 _PROBE = 'a text, 1 \u00e9 \u65e5 \U00013000'  # The last is in no vocabulary.
 _AFTER_PREFIXES = 'a', '1', '.', ' a', '\n', '\u00e9', '\u65e5', ''
@@ -176,10 +177,22 @@ class Tokenizer(AnyTokenizer):
     """
     if self._is_byte_level:
       return False
-    whole = prefix if prefix[-1].isspace() else f'{prefix} '
+    return self._splits_after(prefix, '' if prefix[-1].isspace() else ' ')
+
+  def may_join(self, prefix: str) -> bool:
+    """Whether a text directly after a prefix gets its ids here.
+
+    Args:
+      prefix: not empty. One that is not apart is joined with the text.
+    """
+    return not self.is_apart(prefix) or self._splits_after(prefix, '')
+
+  def _splits_after(self, prefix: str, between: str) -> bool:
     own = self.encode(prefix)
-    return all(self.encode(whole + text) == [*own, *self.encode(text)]
-               for text in _AFTER_PREFIXES)
+    return all(
+        self.encode(prefix + between + text) == [*own, *self.encode(text)]
+        for text in _AFTER_PREFIXES
+    )
 
   def token_id(self, token: str) -> int | None:
     """The id of a token; None if the vocabulary lacks it."""
@@ -272,15 +285,18 @@ def _join_punctuation(text: str) -> str:
 
 
 def load_tokenizer(folder: str) -> Tokenizer:
-  """Reads `tokenizer.json`, else `vocab.txt` or `spiece.model`.
+  """Reads `tokenizer.json`, else the first of `_OTHERS`.
 
-  The others go through transformers, see `load_seq2seq_tokenizer`.
+  The others go through transformers, see `load_seq2seq_tokenizer`, and so does
+  a `tokenizer.json` that `tokenizer_config.json` overrides.
 
   Raises:
     UserError: the folder holds none of them, or they are broken, or they are
       not an encoder's.
   """
-  return Tokenizer(_load(places.path(folder), ('vocab.txt', 'spiece.model')))
+  path = places.path(folder)
+  tokenizer_settings.check(path)
+  return Tokenizer(_load(path, _OTHERS))
 
 
 def load_seq2seq_tokenizer(folder: str) -> Seq2SeqTokenizer:
@@ -305,7 +321,12 @@ def check_files(folder: pathlib.Path) -> None:
     UserError: there are none.
   """
   if not (folder / _FILE).exists():
-    _other_files(folder, ('vocab.txt', 'spiece.model'))
+    _other_files(folder, _OTHERS)
+
+
+def has_files(folder: pathlib.Path) -> bool:
+  """Whether there are files of a tokenizer; none is read."""
+  return any((folder / name).exists() for name in (_FILE, *_OTHERS))
 
 
 def _other_files(folder: pathlib.Path, others: Sequence[str]) -> list[str]:
@@ -323,26 +344,32 @@ def _other_files(folder: pathlib.Path, others: Sequence[str]) -> list[str]:
 def _load(path: pathlib.Path, others: Sequence[str]) -> tokenizers.Tokenizer:
   """Reads `tokenizer.json`, or the first of some other files."""
   file = path / _FILE
-  if file.exists():
-    try:
-      backend = tokenizers.Tokenizer.from_file(os.fspath(file))
-    except Exception as e:  # The library raises nothing more special.
-      raise errors.UserError(f'{file}: not a tokenizer: {e}') from None
-    return _check(backend, file)
-  found = _other_files(path, others)
+  if not file.exists():
+    return _by_transformers(path, _other_files(path, others)[0])
+  try:
+    backend = tokenizers.Tokenizer.from_file(os.fspath(file))
+  except Exception as e:  # The library raises nothing more special.
+    raise errors.UserError(f'{file}: not a tokenizer: {e}') from None
+  if tokenizer_settings.are_others(path, backend):
+    return _by_transformers(path, _FILE)
+  return _check(backend, file)
+
+
+def _by_transformers(path: pathlib.Path, name: str) -> tokenizers.Tokenizer:
+  """What transformers makes of a folder, in which there is such a file."""
   import transformers  # Slow to import, rarely needed.
 
   try:
     loaded = transformers.AutoTokenizer.from_pretrained(
         str(places.local_folder(path)))
   except Exception as e:  # That of its library too, which is no special one.
-    hint = ('; for spiece.model, pip install sentencepiece'
-            if found[0] == 'spiece.model' else '')
+    hint = (f'; for {name}, pip install sentencepiece'
+            if name.endswith('.model') else '')
     raise errors.UserError(
-        f'{path}: transformers makes no tokenizer of {found[0]}: {e}. A '
+        f'{path}: transformers makes no tokenizer of {name}: {e}. A '
         f"config.json with the model's model_type must be there too{hint}"
     ) from None
-  return _check(loaded.backend_tokenizer, path / found[0])
+  return _check(loaded.backend_tokenizer, path / name)
 
 
 def _check(

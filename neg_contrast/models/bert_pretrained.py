@@ -58,6 +58,11 @@ def config_of(values: json_objects.JsonObject) -> bert.BertConfig:
         f'{values.path}: position_embedding_type "{embedding}" is not '
         'supported; "absolute" is'
     )
+  if values.integer('projection_dim', 0):  # Of DPR.
+    raise errors.UserError(
+        f'{values.path}: projection_dim={values.integer("projection_dim")} is '
+        'not supported; 0 is'
+    )
   try:
     return bert.BertConfig(
         vocab_size=values.integer('vocab_size'),

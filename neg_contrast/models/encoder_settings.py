@@ -20,7 +20,11 @@ _PAPER_PASSAGE_LENGTH = 384
 def layers_of(
     source: pretrained.Pretrained, config: config_lib.ModelConfig
 ) -> dual_encoder.EncoderSpec:
-  """The layers of a tower, with the score function `dual`."""
+  """The layers of a tower, with the score function `dual`.
+
+  Raises:
+    UserError: of a decoder the first token is asked for, which sees no other.
+  """
   own = source.projections
   own_dim = own[-1].features if own else 0
   dim = own_dim if config.projection_dim is None else config.projection_dim
@@ -32,11 +36,25 @@ def layers_of(
   }
   return dual_encoder.EncoderSpec(
       transformer=dataclasses.replace(source.transformer, **dropout),
-      pooling=config.pooling or source.pooling or 'cls',
+      pooling=_pooling(source, config),
       projections=own if dim == own_dim else new,
       normalize=_first(config.normalize, source.normalize, True),
       shared=config.shared,
   )
+
+
+def _pooling(
+    source: pretrained.Pretrained, config: config_lib.ModelConfig
+) -> str:
+  is_causal = source.transformer.causal
+  usual = 'last' if is_causal else 'cls'
+  pooling = config.pooling or source.pooling or usual
+  if is_causal and pooling == 'cls':
+    raise errors.UserError(
+        f'{errors.key("model.pooling")}="cls": the model is a decoder, whose '
+        'first token sees no other; use "last" or "mean"'
+    )
+  return pooling
 
 
 def with_score(

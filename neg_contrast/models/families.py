@@ -47,6 +47,7 @@ _EXAMPLES: dict[family.Purpose, str] = {
     'encoder': 'Name a BERT folder, such as a download of bert-base-uncased',
     'generator': 'Name a T5 folder, such as a download of google/t5-v1_1-small',
 }
+_CLASSIFIER = 'ForSequenceClassification'  # Architectures end so.
 _DEFAULT = 'bert'  # Of old folders of encoders, which have no model_type.
 
 
@@ -102,17 +103,16 @@ def _config_of(
 
 
 def is_classifier(folder: pathlib.Path) -> bool:
-  """Whether a folder holds a cross-encoder of one of the families.
+  """Whether a folder holds a cross-encoder, one that can be read or not.
 
   Raises:
     UserError: its config.json is broken.
   """
-  path = folder / 'config.json'
-  if not path.exists():
-    return False
-  values = json_objects.read(path)
-  return any(f.classifier in _architectures(values)
-             for f in FAMILIES.values() if f.classifier)
+  names = _architectures(json_objects.read_if_there(folder / 'config.json'))
+  kind = json_objects.read_if_there(
+      folder / 'config_sentence_transformers.json').values.get('model_type')
+  return kind == 'CrossEncoder' or any(
+      str(name).endswith(_CLASSIFIER) for name in names)
 
 
 def read_head(folder: pathlib.Path) -> dict[str, Any]:
@@ -122,10 +122,14 @@ def read_head(folder: pathlib.Path) -> dict[str, Any]:
     UserError: one is missing, or it has another number of labels than one.
   """
   values = json_objects.read(folder / 'config.json')
-  head = _family_of(values, 'encoder').read_head
-  if head is None:
-    raise values.error('no cross-encoders of this model_type can be read')
-  return head(values)
+  found = _family_of(values, 'encoder')
+  if found.read_head is None or found.classifier not in _architectures(values):
+    *others, last = (f.classifier for f in FAMILIES.values() if f.classifier)
+    raise errors.UserError(
+        f'{values.path}: cross-encoders of {", ".join(others)} and {last} can '
+        f'be read, and not {", ".join(map(str, _architectures(values)))}'
+    )
+  return found.read_head(values)
 
 
 def _family_of(

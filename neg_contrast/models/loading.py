@@ -94,6 +94,8 @@ def from_pretrained(
         'belongs to another model'
     )
   text = encoder_settings.text_of(sources, config, name)
+  for tower in sources.values():
+    _check_prompts(text, tower, tokenizer, name)
   spec = encoder_settings.with_score(
       encoder_settings.layers_of(source, config), text, config
   )
@@ -117,6 +119,22 @@ def from_pretrained(
           ) else 0,
       }),
   )
+
+
+def _check_prompts(
+    text: text_spec.TextSpec, source: pretrained.Pretrained,
+    tokenizer: tokenizer_lib.Tokenizer, name: str,
+) -> None:
+  """Refuses prompts that would make one token with the first word."""
+  for role in ('query', 'passage'):
+    prefix = text.prefix(role)
+    if prefix in source.joined and not tokenizer.may_join(prefix):
+      key = errors.key(f'model.{role}_prefix')
+      raise errors.UserError(
+          f'{name}: its prompt {prefix!r} ends in no white space, and '
+          'sentence-transformers joins it with the first word of a text; that '
+          f'is not supported with this tokenizer. Set --{key}={prefix + " "!r}'
+      )
 
 
 def shape_by_name(
@@ -160,7 +178,7 @@ def describe_towers(name: str) -> dict[str, pretrained.Pretrained]:
     shape = named_sizes.shape_by_name(name, 'encoder')
     return {'shared': pretrained.Pretrained(pathlib.Path(), name, shape, {})}
   if peft_start.is_one(folder):
-    return describe_towers(peft_start.base_name(folder))
+    return peft_start.describe_towers(folder, describe_towers)
   return pretrained.describe_towers(folder)
 
 
@@ -218,10 +236,11 @@ def load_towers(name: str, seed: int) -> dict[str, pretrained.Pretrained]:
 
 
 def projection_features(name: str) -> int | None:
-  """`pretrained.projection_features`; of a folder of peft, its base's."""
+  """`pretrained.projection_features`; of plain folders of peft, the base's."""
   while (model_names.has_folder(name)
-         and peft_start.is_one(model_names.locate(name))):
-    name = peft_start.base_name(model_names.locate(name))
+         and peft_start.is_one(folder := model_names.locate(name))
+         and not peft_start.has_modules(folder)):
+    name = peft_start.base_name(folder)
   return pretrained.projection_features(name)
 
 

@@ -45,7 +45,7 @@ def base_name(folder: pathlib.Path) -> str:
 def load_towers(
     folder: pathlib.Path, load_base: Callable[[str], Towers]
 ) -> Towers:
-  """The base, with the adapters merged into it.
+  """The base, with the adapters merged into it, and what else they bring.
 
   Args:
     folder: with adapters; of two towers, in `query` and `passage`, of which one
@@ -55,9 +55,39 @@ def load_towers(
   Raises:
     UserError: the base can't be read, or the adapters are of another model.
   """
+  name, towers = base_name(folder), _towers(folder, load_base)
+  return {
+      role: tower if place is None
+      else pretrained.with_modules(_merged(place, tower, name), place,
+                                   is_read=True)
+      for role, (tower, place) in towers.items()
+  }
+
+
+def describe_towers(
+    folder: pathlib.Path, describe_base: Callable[[str], Towers]
+) -> Towers:
+  """As `load_towers`, but for the weights, which are not read."""
+  return {
+      role: tower if place is None
+      else pretrained.with_modules(tower, place, is_read=False)
+      for role, (tower, place) in _towers(folder, describe_base).items()
+  }
+
+
+def has_modules(folder: pathlib.Path) -> bool:
+  """Whether the adapters bring a pooling of their own, and what follows it."""
+  return any((place / 'modules.json').exists()
+             for place in _places(folder).values())
+
+
+def _towers(
+    folder: pathlib.Path, base_of: Callable[[str], Towers]
+) -> dict[str, tuple[pretrained.Pretrained, pathlib.Path | None]]:
+  """The towers of the base, each with the place of its adapters."""
   places, name = _places(folder), base_name(folder)
   try:
-    base = load_base(name)
+    base = base_of(name)
   except errors.UserError as e:
     raise errors.UserError(
         f'{folder}: its adapters are for {name}, which can\'t be read: {e}'
@@ -68,8 +98,7 @@ def load_towers(
     raise errors.UserError(
         f'{folder}: adapters of one tower, and {name} has two'
     )
-  return {role: _merged(places[role], tower, name) if role in places else tower
-          for role, tower in base.items()}
+  return {role: (tower, places.get(role)) for role, tower in base.items()}
 
 
 def _merged(

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from neg_contrast import errors
+from neg_contrast.data import tokenizer as tokenizer_lib
 from neg_contrast.models import (
   blink_pretrained,
   exported,
@@ -32,20 +33,22 @@ class Pretrained:
   """What a folder brings. None: it does not say.
 
   Attributes:
-    folder: where it lies on this machine.
+    folder: of its transformer and tokenizer, on this machine.
     fingerprint: sha256 of weights and configs.
     transformer: shapes and constants.
     params: float32 numpy tree, layers stacked.
     pooling: a key of `pooling.POOLINGS`.
     projections: its Dense modules.
     projection_params: `{'kernel', 'bias'}` of each, by its name in a tower.
-    normalize: whether a Normalize module ends it.
+    normalize: whether a Normalize module ends it, or cosines compare.
     max_length: tokens of an input.
-    query_length: tokens of a query, in a folder that we exported.
+    query_length: tokens of a query, where they are other ones.
     passage_length: the same of a passage.
     query_prompt: put before queries.
     passage_prompt: put before passages.
     title_end: token between title and text.
+    joined: prompts of others that end in no white space, which they put
+      directly before the first word.
   """
 
   folder: pathlib.Path
@@ -64,6 +67,7 @@ class Pretrained:
   query_prompt: str | None = None
   passage_prompt: str | None = None
   title_end: str | None = None
+  joined: tuple[str, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -153,6 +157,36 @@ def projection_features(name: str) -> int | None:
     if (place / 'modules.json').exists():
       return sentence_modules.features(sentence_modules.read(place))
   return None
+
+
+def with_modules(
+    tower: Pretrained, folder: pathlib.Path, *, is_read: bool
+) -> Pretrained:
+  """A tower with what a folder of its adapters brings beside them.
+
+  Args:
+    tower: the base, with the adapters or without.
+    folder: of the adapters. One of sentence-transformers has the modules after
+      the Transformer, prompts, lengths and tokenizer; others have nothing.
+    is_read: whether weights of modules are read.
+
+  Raises:
+    UserError: a file is missing or broken, or not supported.
+  """
+  if not (folder / 'modules.json').exists():
+    return tower
+  modules = sentence_modules.read(folder)
+  hidden = tower.transformer.hidden_size
+  layers, weights = (
+      sentence_modules.projections(modules, hidden) if is_read
+      else (sentence_modules.layers(modules, hidden), {}))
+  own = _described(modules, tower.transformer, layers)
+  return dataclasses.replace(
+      own, params=tower.params, projection_params=weights,
+      fingerprint=tower.fingerprint,
+      folder=own.folder if tokenizer_lib.has_files(own.folder)
+      else tower.folder,
+  )
 
 
 def load_t5(name: str) -> PretrainedT5:
@@ -254,22 +288,26 @@ def _described(
   settings = json_objects.read_if_there(
       modules.folder / 'config_sentence_transformers.json'
   )
-  prompts, own = settings.object('prompts'), settings.object(OWN_KEY)
-  usual = prompts.text(
-      str(settings.values.get('default_prompt_name') or ''), '')
+  own = settings.object(OWN_KEY)
   least = sentence_modules.SHORTEST
+  lengths = sentence_modules.lengths(modules, shape.max_positions)
+  prompts = sentence_modules.prompts(settings)
   return Pretrained(
-      folder=modules.folder,
+      folder=modules.transformer,
       fingerprint='',
       transformer=shape,
       params={},
       pooling=sentence_modules.pooling(modules),
       projections=projections,
-      normalize=modules.is_normalized,
-      max_length=sentence_modules.max_length(modules, shape.max_positions),
-      query_length=own.integer('query_length', None, least),
-      passage_length=own.integer('passage_length', None, least),
-      query_prompt=own.text('query_prefix', prompts.text('query', usual)),
-      passage_prompt=own.text('passage_prefix', prompts.text(
-          'document', prompts.text('passage', usual))),
+      normalize=(modules.is_normalized
+                 or sentence_modules.is_cosine(settings)),
+      max_length=lengths.of_any,
+      query_length=own.integer('query_length', lengths.of_queries, least),
+      passage_length=own.integer(
+          'passage_length', lengths.of_passages, least),
+      query_prompt=own.text('query_prefix', prompts[0]),
+      passage_prompt=own.text('passage_prefix', prompts[1]),
+      joined=() if own.values else tuple(
+          prompt for prompt in prompts if prompt and not prompt[-1].isspace()
+      ),
   )

@@ -204,8 +204,23 @@ def _activation(values: json_objects.JsonObject) -> str:
   return known[name]
 
 
-def max_length(modules: Modules, positions: int) -> int:
-  """Tokens of an input.
+@dataclasses.dataclass(frozen=True)
+class Lengths:
+  """Tokens of inputs, [CLS] and [SEP] included.
+
+  Attributes:
+    of_any: of all that have no length of their own.
+    of_queries: None: they have none.
+    of_passages: likewise.
+  """
+
+  of_any: int
+  of_queries: int | None
+  of_passages: int | None
+
+
+def lengths(modules: Modules, positions: int) -> Lengths:
+  """How long inputs may be.
 
   Args:
     modules: of the folder.
@@ -222,6 +237,22 @@ def max_length(modules: Modules, positions: int) -> int:
   if own.values.get('do_lower_case') is True and not _lowers(modules):
     raise own.error('do_lower_case=true: texts are to be written small, which '
                     'the tokenizer does not do; that is not supported')
+  for key in ('processing_kwargs', 'query_expansion'):
+    if own.values.get(key):
+      raise errors.UserError(
+          f'{own.path}: {key} is not supported; set lengths by max_seq_length, '
+          'query_length and document_length'
+      )
+  return Lengths(_length_of_any(modules, own, positions), *(
+      None if length is None else min(length, positions) for length in (
+          own.integer(key, None, SHORTEST)
+          for key in ('query_length', 'document_length'))
+  ))
+
+
+def _length_of_any(
+    modules: Modules, own: json_objects.JsonObject, positions: int
+) -> int:
   key = 'max_seq_length'
   if not own.has(key):
     own = json_objects.read_if_there(
@@ -232,6 +263,46 @@ def max_length(modules: Modules, positions: int) -> int:
   if length < SHORTEST:
     raise own.error(f'{key}={length} leaves no room for a text')
   return min(length, positions)
+
+
+def is_cosine(settings: json_objects.JsonObject) -> bool:
+  """Whether a folder says that cosines compare its vectors.
+
+  Args:
+    settings: of config_sentence_transformers.json. Older ones say nothing.
+
+  Raises:
+    UserError: it says what is no score function here.
+  """
+  name = settings.text('similarity_fn_name', 'dot')
+  if name not in ('cosine', 'dot'):
+    raise errors.UserError(
+        f'{settings.path}: similarity_fn_name "{name}" is not supported; '
+        '"cosine" and "dot" are'
+    )
+  return name == 'cosine'
+
+
+def prompts(settings: json_objects.JsonObject) -> tuple[str, str]:
+  """What is put before queries, and before passages.
+
+  A prompt that is usual (`default_prompt_name`) is that of both, unless it is
+  named after one of them.
+
+  Args:
+    settings: of config_sentence_transformers.json.
+
+  Raises:
+    UserError: a prompt is no text.
+  """
+  own, found = settings.object('prompts'), []
+  usual = str(settings.values.get('default_prompt_name') or '')
+  roles = ('query',), ('document', 'passage')
+  for names, others in (roles, roles[::-1]):
+    listed = [*names, *([] if usual in others else [usual])]
+    found.append(next(
+        (own.text(name) for name in listed if own.has(name)), ''))
+  return found[0], found[1]
 
 
 def _lowers(modules: Modules) -> bool:

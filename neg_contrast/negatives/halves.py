@@ -98,7 +98,9 @@ def middle(text: str, offsets: Sequence[tuple[int, int]]) -> int | None:
   count = len(offsets)
   if count < 2:
     return None
-  begins = [i for i in range(1, count) if text[offsets[i][0] - 1].isspace()]
+  # A byte-level tokenizer may have the space before a word in its token.
+  begins = [i for i, (start, _) in enumerate(offsets) if i
+            and any(map(str.isspace, text[start - 1 : start + 1]))]
   return min(begins, key=lambda i: abs(2 * i - count), default=count // 2)
 
 

@@ -60,6 +60,7 @@ def theirs(tmp_path_factory):
     features = layer.features
   model = st.SentenceTransformer(device='cpu', modules=[
       body, modules.Pooling(16, 'mean'), *dense])
+  model.similarity_fn_name = 'dot'
   model.save(str(folder / 'st'))
   return model, folder / 'st'
 

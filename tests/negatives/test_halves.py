@@ -65,5 +65,8 @@ def test_middle_keeps_words_whole():
   text = 'aa bbbbbb c'
   offsets = [(0, 2), (3, 5), (5, 7), (7, 9), (10, 11)]
   assert halves.middle(text, offsets) == 1  # 1 and 4 begin words.
+  # A byte-level tokenizer may have the space in its token.
+  spaced = [(0, 1), (1, 2), (2, 5), (5, 6), (6, 7), (7, 8)]
+  assert halves.middle('ab cdefgh', spaced) == 2
   assert halves.middle('abcdef', [(0, 2), (2, 4), (4, 6)]) == 1
   assert halves.middle('a', [(0, 1)]) is None
