@@ -16,6 +16,7 @@ from neg_contrast.models import (
   family,
   json_objects,
   mpnet,
+  roberta_pretrained,
   tensor_files,
 )
 
@@ -137,5 +138,6 @@ def _renamed(name: str, names: dict[str, str]) -> str:
 
 MPNET = family.Family(
     'mpnet', 'MPNet', 'encoder', read, {'mpnet-base': mpnet.MPNetConfig()},
+    'MPNetForSequenceClassification', roberta_pretrained.read_head,
     to_json=to_json, to_tensors=to_tensors, shape_of=config_of,
 )

@@ -82,7 +82,7 @@ def from_pretrained(
   """A cross-encoder with the weights of a BERT, or of a cross-encoder.
 
   An encoder gets a random score layer (and no pooler). Of a
-  BertForSequenceClassification or (XLM)RobertaForSequenceClassification with
+  Bert-, (XLM)Roberta- or MPNetForSequenceClassification with
   one label, such as those of sentence-transformers and of BGE, pooler and score
   layer are taken too; scores are its logits, which order passages as their
   sigmoids do.

@@ -110,13 +110,13 @@ _BASE = bert.BertConfig(
 _XLM_BASE = dataclasses.replace(
     _BASE, vocab_size=250002, model_type='xlm-roberta'
 )
-_read_head = functools.partial(
+read_head = functools.partial(
     bert_pretrained.read_head, pooler='classifier.dense',
     score='classifier.out_proj',
 )
 ROBERTA = family.Family(
     'roberta', 'RoBERTa', 'encoder', read, {'roberta-base': _BASE},
-    'RobertaForSequenceClassification', _read_head, to_json=to_json,
+    'RobertaForSequenceClassification', read_head, to_json=to_json,
     to_tensors=to_tensors, shape_of=config_of,
 )
 XLM_ROBERTA = family.Family(
@@ -126,6 +126,6 @@ XLM_ROBERTA = family.Family(
             _XLM_BASE, hidden_size=1024, num_layers=24, num_heads=16,
             intermediate_size=4096,
         ),
-    }, 'XLMRobertaForSequenceClassification', _read_head, to_json=to_json,
+    }, 'XLMRobertaForSequenceClassification', read_head, to_json=to_json,
     to_tensors=to_tensors, shape_of=config_of,
 )

@@ -20,6 +20,8 @@ CLASSES = {
                 transformers.RobertaForSequenceClassification),
     'xlm-roberta': (transformers.XLMRobertaConfig,
                     transformers.XLMRobertaForSequenceClassification),
+    'mpnet': (transformers.MPNetConfig,
+              transformers.MPNetForSequenceClassification),
 }
 QUERIES = ['How tall is the Eiffel Tower?', '.']
 PASSAGES = ['It is 330 metres tall.', 'naïve café', '']
@@ -33,7 +35,8 @@ def write(folder, kind, labels=1):
   sizes = {**folders.BERT_LIKE, 'max_position_embeddings': 70}
   reference = model(config(num_labels=labels, **sizes)).eval()
   reference.save_pretrained(folder)
-  return reference, folders.write_tokenizer(folder, kind)
+  return reference, folders.write_tokenizer(
+      folder, 'roberta' if kind == 'mpnet' else kind)
 
 
 def model_config(query=24, passage=24):
