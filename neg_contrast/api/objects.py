@@ -7,6 +7,7 @@ errors) is that of any `beir:` source, and the same objects are the same source.
 
 import hashlib
 import json
+import math
 import pathlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
@@ -38,7 +39,8 @@ def write(
     passages: id -> passage, or passages, whose ids are their places in the list
       unless they have some. A passage is a text, (title, text), a mapping with
       `title`, `text`, `document_id`, or a `records.Passage`. Of a DataFrame
-      rows are such mappings.
+      rows are such mappings; without a column `id` its index has the ids, as
+      that of a Series.
     queries: id -> query, or queries. A query is a text, a mapping with `text`,
       `answers`, and `left` and `right` of a mention, or a `records.Query`.
     splits: name -> judgements: query id -> passage id, ids, or a mapping
@@ -148,8 +150,7 @@ def _rows(
     raise errors.UserError(
         f'{what}: a dict or a list is needed, not {type(given).__name__}'
     )
-  if hasattr(given, 'columns') and hasattr(given, 'to_dict'):  # A DataFrame.
-    given = given.to_dict('records')
+  given = _of_frame(what, given)
   rows: dict[str, Row] = {}
   for where, name, one in _named(what, given):
     if name in rows:
@@ -157,6 +158,28 @@ def _rows(
                              'are unique')
     rows[name] = parse(where, one)
   return rows
+
+
+def _of_frame(what: str, given: Any) -> Any:
+  """Rows of a DataFrame, or values of a Series, with the index as ids.
+
+  A DataFrame with a column of ids has those, and one of polars has no index.
+
+  Raises:
+    UserError: the index has one twice.
+  """
+  if hasattr(given, 'to_dicts'):
+    return given.to_dicts()
+  if not (hasattr(given, 'to_dict') and hasattr(given, 'index')):
+    return given
+  columns = getattr(given, 'columns', None)
+  rows = given if columns is None else given.to_dict('records')
+  if columns is not None and any(key in columns for key in _ID_KEYS):
+    return rows
+  if not given.index.is_unique:
+    raise errors.UserError(f'{what}: the index has an id twice; give a column '
+                           '"id", or reset_index(drop=True)')
+  return dict(zip(given.index, rows, strict=True))
 
 
 def _named(what: str, given: Any) -> Iterator[tuple[str, str, Any]]:
@@ -183,6 +206,7 @@ def _id(where: str, value: Any) -> str:
   """
   if hasattr(value, 'item'):
     value = value.item()
+  value = _whole(value)
   if isinstance(value, bool) or not isinstance(value, (str, int)):
     raise errors.UserError(f'{where}: an id is text or a whole number, not '
                            f'{type(value).__name__}')
@@ -252,7 +276,18 @@ def _known(where: str, one: Mapping[str, Any], keys: tuple[str, ...]) -> Row:
         f'{where}: has the keys {", ".join(map(str, one)) or "of nothing"}; '
         f'those of it are {", ".join(keys)}, and id'
     )
-  return {key: one[key] for key in keys if one.get(key) is not None}
+  return {key: one[key] for key in keys if not _is_missing(one.get(key))}
+
+
+def _is_missing(value: Any) -> bool:
+  """None, or NaN, which stands for it in columns of pandas."""
+  return value is None or (isinstance(value, float) and math.isnan(value))
+
+
+def _whole(value: Any) -> Any:
+  """3 for 3.0: a column of pandas with a missing value has floats."""
+  is_whole = isinstance(value, float) and value.is_integer()
+  return int(value) if is_whole else value
 
 
 def _by_query(where: str, given: Any) -> dict[str, Any]:
@@ -264,6 +299,10 @@ def _by_query(where: str, given: Any) -> dict[str, Any]:
                            f'{type(given).__name__}')
   if hasattr(given, 'itertuples'):  # A DataFrame: its columns in their order.
     given = given.itertuples(index=False, name=None)
+  elif hasattr(given, 'rows'):  # The same of polars.
+    given = given.rows()
+  elif hasattr(given, 'to_dict') and hasattr(given, 'index'):  # A Series.
+    given = given.items()
   found: dict[str, dict[Any, Any]] = {}
   for number, one in enumerate(given):
     one = one.tolist() if hasattr(one, 'tolist') else one  # Of an array.
@@ -313,6 +352,7 @@ def _judgements(
 def _grade(where: str, value: Any) -> int:
   if hasattr(value, 'item'):
     value = value.item()
+  value = _whole(value)
   grade = None if isinstance(value, bool) else files.parse_grade(str(value))
   if grade is None:
     raise errors.UserError(f'{where}: the grade {value!r:.40} is no whole '

@@ -63,8 +63,13 @@ class Training:
 
   @functools.cached_property
   def encoder(self) -> text_encoder.TextEncoder:
-    """Of queries and passages."""
-    return opening.load_encoder(self.workdir)
+    """Of queries and passages, with the prompts that the data set has."""
+    prefixes = {
+        key: self._settings[f'data__{key}']
+        for key in ('query_prefix', 'passage_prefix')
+        if self._settings.get(f'data__{key}') is not None
+    }
+    return opening.load_encoder(self.workdir).with_prefixes(prefixes)
 
   @functools.cached_property
   def retriever(self) -> retriever_lib.Retriever:

@@ -30,7 +30,7 @@ _PARTIAL, _OLD = '..partial', '..old'  # After the name; no user's file has it.
 
 
 def path(place: str | os.PathLike[str]) -> pathlib.Path:
-  """The path that a user's words name.
+  """The path that a user's words name; `~` is the home, as shells have it.
 
   Raises:
     UserError: they begin with the `scheme://` of what is not supported.
@@ -38,6 +38,8 @@ def path(place: str | os.PathLike[str]) -> pathlib.Path:
   if isinstance(place, pathlib.Path):
     return place
   text = str(place)
+  if text == '~' or text.startswith('~/'):  # No shell expands it after `=`.
+    text = os.path.expanduser(text)
   scheme = _SCHEME.match(text)
   if scheme is None:
     return pathlib.Path(text)

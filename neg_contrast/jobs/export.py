@@ -49,11 +49,13 @@ class ExportJob:
 
   def finish(self) -> None:
     """Says how to load it."""
-    weights = [] if self._ensemble is None else self._ensemble.weights
-    for number, model in enumerate(self._models):
+    made = self._ensemble
+    weights = {} if made is None else dict(
+        zip(map(_name, made.members), made.weights, strict=True))
+    for model in self._models:
       print(model.usage())
-      if weights:
-        print(f'weight of its scores: {weights[number]:g}')
+      if model.member in weights and model.folder.name == exported_model.FOLDER:
+        print(f'weight of its scores: {weights[model.member]:g}')
     for vectors in self._vectors:
       print(vectors.usage())
       if self._config.export.store:
@@ -82,9 +84,8 @@ class ExportJob:
       return _export(self._model, self._workdir)
     return [
         one for member in self._ensemble.members
-        for name in [places.path(member).resolve().name]
         for one in _export(given.Checkpoint(member, self._config.seed),
-                           self._workdir / name, name)
+                           self._workdir / _name(member), _name(member))
     ]
 
   @functools.cached_property
@@ -110,6 +111,10 @@ class ExportJob:
   def _model(self) -> given.Checkpoint:
     config = self._config
     return given.Checkpoint(config.checkpoint, config.seed, config.model)
+
+
+def _name(member: str) -> str:
+  return places.path(member).resolve().name
 
 
 def _export(

@@ -23,6 +23,15 @@ def check(config: config_lib.Config) -> None:
   """Refuses a config that does not suit `job=serve`."""
   checks.check_source(config)
   checks.check_checkpoint(config)
+  if config.evaluation.by_document:
+    raise config.evaluation.error(
+        'by_document', 'the server answers with passages; job=search shows '
+        'each document once'
+    )
+  for key in ('query', 'query_features'):
+    if getattr(config, key):
+      raise config.error(key, 'the server takes queries by requests; '
+                         'job=search takes this one')
   if config.evaluation.hybrid:
     declared_hybrid.of_checkpoint(config)
   missing = [name for name in _LIBRARIES

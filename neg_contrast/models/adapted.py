@@ -151,7 +151,9 @@ def _parse(
   adapters['targets'] = tuple(adapters['targets'])
   beside = values['from_workdir']
   if beside is not None and (workdir / beside).is_dir():
-    settings['init'] = os.path.normpath(workdir / beside)
+    base = workdir / beside  # Absolute: an export names it, for any folder.
+    settings['init'] = os.path.normpath(
+        base if places.is_remote(base) else base.absolute())
   return (lora.Adapters(**adapters), config_lib.ModelConfig(**settings),
           int(values['seed']))
 

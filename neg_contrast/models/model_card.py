@@ -121,15 +121,14 @@ def _usage(model: loading.Model, facts: Facts) -> list[str]:
       'print(query_vecs @ passage_vecs.T)',
   ]
   code = _code(f"title + '{separator}' + text")
-  takes_pairs = bool(model.tokenizer.template.between)
   notes = [
-      'A passage with a title is '
-      + ('a pair, `(title, text)`, or ' if takes_pairs else '')
-      + f'one string, {code}; one without is its text alone.'
-      + ('' if takes_pairs else ' Do not pass pairs: they would lose what '
-         'stands between both.')
+      f'A passage with a title is one string, {code}; one without is its text '
+      'alone. Do not pass pairs: '
+      + ('of long ones sentence-transformers would cut the title.'
+         if model.tokenizer.template.between
+         else 'they would lose what stands between both.')
   ]
-  prompts = [f'{_code(text.prefix(role))} before every {role}'
+  prompts = [f'{_prompt(text.prefix(role))} before every {role}'
              for role in ('query', 'passage') if text.prefix(role)]
   if prompts:
     notes.append(f'The prompts put {" and ".join(prompts)}; keep '
@@ -189,7 +188,7 @@ def _prompts_of_data(values: Mapping[str, Any]) -> list[tuple[str, str]]:
   """What a data set puts before its texts, in place of the model's prompts."""
   prompts = {role: values.get(f'{role}_prefix')
              for role in ('query', 'passage')}
-  return [(f'put before every {role}', _code(prompt) if prompt else 'nothing')
+  return [(f'put before every {role}', _prompt(prompt) if prompt else 'nothing')
           for role, prompt in prompts.items() if prompt is not None]
 
 
@@ -327,10 +326,12 @@ def _limits(model: loading.Model) -> str:
         f'{text.query_length}`, as above; shorter ones need no care.'
     )
   points += [
-      'A title too long to leave room for text is cut one token later here '
-      'than in training.',
-      f'A {_code(model.tokenizer.separator.strip())} inside a title or text '
-      'counts as a separator.',
+      *([
+          'A title too long to leave room for text is cut one token later here '
+          'than in training.',
+          f'A {_code(model.tokenizer.separator.strip())} inside a title or '
+          'text counts as a separator.',
+      ] if model.tokenizer.template.between else []),
       *(["The weights of BERT's pooler are zeros: it is no part of the model."]
         if model.spec.transformer.type_vocab_size else []),
       'Languages, domains and data that are not named above were not looked '
@@ -371,6 +372,11 @@ def _set_keys(
     # As json, since a run's list is a tuple among the defaults.
     if key not in defaults or json.dumps(value) != json.dumps(defaults[key]):
       yield key, value
+
+
+def _prompt(text: str) -> str:
+  """A prompt as Python writes it: line breaks and blanks at its end count."""
+  return _code(repr(text))
 
 
 def _code(text: str) -> str:

@@ -5,6 +5,7 @@ import pathlib
 
 import numpy as np
 import pandas
+import polars
 import pytest
 
 from neg_contrast import errors
@@ -51,6 +52,12 @@ def test_texts_come_back_as_they_were(tmp_path):
     (text for text in ('one', ('two', 'three'))),
     pandas.DataFrame({'id': [0, 1], 'title': ['', 'two'],
                       'text': ['one', 'three']}),
+    pandas.DataFrame({'title': [float('nan'), 'two'], 'text': ['one', 'three']},
+                     index=[0.0, 1.0]),
+    pandas.DataFrame({'title': ['two', ''], 'text': ['three', 'one']},
+                     index=[1, 0]).sort_index(),
+    pandas.Series(['one', ('two', 'three')], index=['0', '1']),
+    polars.DataFrame({'title': ['', 'two'], 'text': ['one', 'three']}),
 ])
 def test_passages_alike_are_one_source(tmp_path, passages):
   source = objects.write(tmp_path, passages)
@@ -68,6 +75,9 @@ def test_passages_alike_are_one_source(tmp_path, passages):
     [('a', 'x', 1), ['a', 'y', np.int64(1)], ('b', 'x')],
     np.array([('a', 'x'), ('a', 'y'), ('b', 'x')]),
     pandas.DataFrame({'q': ['a', 'a', 'b'], 'p': ['x', 'y', 'x'], 'g': 1}),
+    pandas.DataFrame({'q': ['a', 'a', 'b'], 'p': ['x', 'y', 'x'], 'g': 1.0}),
+    polars.DataFrame({'q': ['a', 'a', 'b'], 'p': ['x', 'y', 'x'], 'g': 1}),
+    pandas.Series(['x', 'y', 'x'], index=['a', 'a', 'b']),
 ])
 def test_judgements_alike_are_one_source(tmp_path, judged):
   given = ({'x': 'one', 'y': 'two'}, {'a': 'q', 'b': 'r'})
@@ -76,6 +86,16 @@ def test_judgements_alike_are_one_source(tmp_path, judged):
       tmp_path, *given, {'train': {'a': ('x', 'y'), 'b': ('x',)}})
   assert pairs(prepared(source, tmp_path), 'train') == {
       ('a', 'x', 1), ('a', 'y', 1), ('b', 'x', 1)}
+
+
+@pytest.mark.parametrize('held', [
+    pandas.Series(['three', 'one'], index=[3, 1]),
+    pandas.DataFrame({'text': ['three', 'one']}, index=[3, 1])])
+def test_what_a_filter_has_left_keeps_its_ids(tmp_path, held):
+  """An index is not the places in a table."""
+  source = objects.write(tmp_path, held)
+  assert [(p.id, p.text) for p in prepared(source, tmp_path).passages] == [
+      ('3', 'three'), ('1', 'one')]
 
 
 def test_more_of_a_record_stays(tmp_path):
@@ -136,8 +156,10 @@ PASSAGES, QUERIES = {'x': 'one', 'y': 'two'}, {'a': 'q'}
     (PASSAGES, QUERIES, {}, 'judgements of the split "train": there are none'),
     (pandas.DataFrame({'question': ['q']}), (), None,
      r'passages\[0\]: has the keys question; those of it are title, text'),
-    (pandas.DataFrame({'text': [float('nan')]}), (), None,
+    (pandas.DataFrame({'text': [7.5]}), (), None,
      r'passages\[0\]: "text" is float, not text'),
+    (pandas.Series(['one', 'two'], index=[4, 4]), (), None,
+     'passages: the index has an id twice; give a column "id"'),
     (PASSAGES, QUERIES, [('a',)], r'\[0\]: \(query id, passage id\) or'),
     (PASSAGES, QUERIES, ['ax'], r'\[0\]: \(query id, passage id\) or'),
     (PASSAGES, QUERIES, 'ax', 'a dict or a list of pairs is needed, not str'),

@@ -208,6 +208,18 @@ def test_search_in_objects(root, trained):
   assert (root / 'searched' / 'retrieval').is_dir()
 
 
+def test_prompts_of_the_data_are_those_of_its_encoder(trained):
+  other = api.Training(
+      trained.workdir, trained.source, trained.metrics,
+      dict(data__query_prefix='word1 word2 ', index__chunk_tokens=64))
+  ours, corpus = (
+      encoder.encode_queries(['word3 word4']) for encoder in (
+          other.encoder, other.retriever.vectors.encoder))
+  np.testing.assert_allclose(ours, corpus, atol=1e-6)
+  plain = trained.encoder.encode_queries(['word3 word4'])
+  assert np.abs(ours - plain).max() > 1e-3
+
+
 def test_a_checkpoint_is_evaluated(root, trained):
   queries, passages, judged = small_data.objects()
   values = api.evaluate(trained, queries, passages, judged,

@@ -91,6 +91,15 @@ def test_paths_of_a_disk_stay_what_they_are(tmp_path):
   assert places.local_folder(tmp_path) is tmp_path
 
 
+def test_the_home_of_a_user(monkeypatch, tmp_path):
+  """No shell makes it of `--workdir=~/here`; a part of a name it is not."""
+  monkeypatch.setenv('HOME', str(tmp_path))
+  assert places.path('~/here') == tmp_path / 'here'
+  assert places.path('~') == tmp_path
+  for text in ('a/~/b', 'x~', '~b'):
+    assert places.path(text) == pathlib.Path(text)
+
+
 def test_other_buckets_are_refused():
   with pytest.raises(errors.UserError, match=r'gs:// and s3:// are read and'):
     places.path('az://b/a')

@@ -141,7 +141,7 @@ def test_card_says_what_lies_in_the_workdir(root):
       'starting from the local folder `model`', '`beir:data`',
       f'{saved["examples"]} pairs', saved['identity']['needs']['data']['data'],
       '| optim.learning_rate | `0.001` |', '12 queries over 48 passages',
-      '`word7` before every query', '`--config.checkpoint`',
+      "`'word7'` before every query", '`--config.checkpoint`',
   ):
     assert part in card.text, part
   assert str(root) not in card.text  # Whose folders they were is private.

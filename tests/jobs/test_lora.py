@@ -12,8 +12,8 @@ import safetensors.numpy
 
 from neg_contrast import api, errors
 from neg_contrast.artifacts import checkpoints, folders, plan
+from neg_contrast.jobs import ensemble, train
 from neg_contrast.jobs import export as export_job
-from neg_contrast.jobs import train
 from neg_contrast.models import (
   adapted,
   by_name,
@@ -235,6 +235,36 @@ def test_an_export_is_made_once_and_damage_is_noticed(root, tmp_path):
   path.write_bytes(data)
   with pytest.raises(errors.UserError, match='damaged or changed since'):
     loading.load_towers(str(tmp_path / 'out' / 'adapter'), 0)
+
+
+def test_a_relative_checkpoint_names_its_base_for_any_folder(
+    root, tmp_path, monkeypatch
+):
+  monkeypatch.chdir(root)
+  export('work', tmp_path / 'out')
+  path = tmp_path / 'out' / 'adapter' / 'adapter_config.json'
+  config = json.loads(path.read_text())
+  assert config['base_model_name_or_path'] == str(root / 'model')
+
+
+def test_members_of_an_ensemble_have_their_weights(root, tmp_path, capsys):
+  """Of a member with LoRA there are two folders, and one weight."""
+  config = make_config(
+      root, job='ensemble', ensemble__members=(str(root / 'work'),
+                                               str(root / 'model')),
+      ensemble__weights=(0.1, 0.9), model__projection_dim=None,
+      model__lora_rank=0)
+  tiny.run(ensemble.EnsembleJob, config, tmp_path / 'ensemble')
+  capsys.readouterr()
+  job = export(tmp_path / 'ensemble', tmp_path / 'out')
+  job.finish()
+  lines = capsys.readouterr().out.splitlines()
+  weights = [number for number, line in enumerate(lines)
+             if line.startswith('weight of its scores')]
+  assert [lines[number][-3:] for number in weights] == ['0.1', '0.9']
+  above = [' '.join(lines[:number]) for number in weights]
+  assert 'out/model/model' in above[1].replace(above[0], '')
+  assert 'out/work/model' in above[0] and 'adapter' not in above[0]
 
 
 def test_a_peft_folder_is_a_start(root, tmp_path):

@@ -376,7 +376,7 @@ def test_the_card_tells_of_each_set(finished):
                '| small: source | `beir:second` |',
                '| small: trained on | split `train` |',
                '| small: tuned on | split `dev` |',
-               '| small: put before every query | `word1 word2` |',
+               "| small: put before every query | `'word1 word2'` |",
                f'| together | {count} pairs of query and positive passage |'):
     assert line in card.splitlines(), line
   assert 'leave out `prompt_name`' in card and 'big: put before' not in card

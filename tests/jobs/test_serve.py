@@ -22,6 +22,19 @@ def test_it_searches_what_search_does(tmp_path):
   assert targets[0] == targets[1]
 
 
+@pytest.mark.parametrize(('key', 'value', 'message'), [
+    ('evaluation.by_document', True, 'the server answers with passages; job='),
+    ('query', 'word1', 'the server takes queries by requests; job=search'),
+    ('query_features', '{}', 'the server takes queries by requests'),
+])
+def test_what_only_search_does(tmp_path, key, value, message):
+  config = tiny.make_config(
+      tmp_path, job='serve', checkpoint=str(tmp_path / 'model'))
+  config.update_from_flattened_dict({key: value})
+  with pytest.raises(errors.UserError, match=message):
+    jobs.check(config_lib.parse(config))
+
+
 def test_libraries_that_are_missing(tmp_path, monkeypatch):
   there = importlib.util.find_spec
   monkeypatch.setattr(importlib.util, 'find_spec', lambda name, *others: (

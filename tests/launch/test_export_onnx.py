@@ -6,7 +6,10 @@ import pathlib
 import numpy as np
 import pytest
 
+from neg_contrast.models import exporting, loading
+from neg_contrast.settings import config as config_lib
 from tests.models import test_exporting as exported
+from tests.models import test_t5_encoder
 
 LAUNCH = pathlib.Path(__file__).parents[2] / 'launch'
 for name in ('torch', 'onnx', 'onnxruntime', 'onnxscript'):
@@ -42,6 +45,16 @@ def test_vectors_are_ours(script, tmp_path):
       one.name: np.array(inputs[one.name], np.int64)
       for one in session.get_inputs()})
   np.testing.assert_allclose(vecs, expected, atol=1e-5)
+
+
+def test_an_encoder_with_biases_of_positions(script, tmp_path):
+  """A T5: its attention is not fused while it is exported."""
+  test_t5_encoder.write(tmp_path / 'model')
+  model = loading.from_pretrained(
+      str(tmp_path / 'model'), config_lib.ModelConfig(init='x'), 0)
+  (tmp_path / 'out').mkdir()
+  exporting.write_model(model, tmp_path / 'out', 'card')
+  assert script.export(tmp_path / 'out', 1e-5).exists()
 
 
 def test_a_file_that_differs_is_not_kept(script, tmp_path, monkeypatch):
