@@ -297,12 +297,13 @@ def _by_query(where: str, given: Any) -> dict[str, Any]:
   if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
     raise errors.UserError(f'{where}: a dict or a list of pairs is needed, not '
                            f'{type(given).__name__}')
+  frame: Any = given
   if hasattr(given, 'itertuples'):  # A DataFrame: its columns in their order.
-    given = given.itertuples(index=False, name=None)
+    given = frame.itertuples(index=False, name=None)
   elif hasattr(given, 'rows'):  # The same of polars.
-    given = given.rows()
+    given = frame.rows()
   elif hasattr(given, 'to_dict') and hasattr(given, 'index'):  # A Series.
-    given = given.items()
+    given = frame.items()
   found: dict[str, dict[Any, Any]] = {}
   for number, one in enumerate(given):
     one = one.tolist() if hasattr(one, 'tolist') else one  # Of an array.
