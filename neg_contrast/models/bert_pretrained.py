@@ -220,18 +220,20 @@ def read_head(
     values: json_objects.JsonObject,
     pooler: str = 'bert.pooler.dense',
     score: str = 'classifier',
+    size: str = 'hidden_size',
 ) -> dict[str, Any]:
-  """Pooler and score layer of a BertForSequenceClassification.
+  """Pooler and score layer of a BertForSequenceClassification, or the like.
 
   Args:
     values: of its config.json.
-    pooler: name of the linear layer before tanh.
+    pooler: name of the linear layer before the activation.
     score: name of the last one.
+    size: key of the features.
 
   Raises:
     UserError: one is missing, or it has another number of labels than one.
   """
-  folder, hidden = values.path.parent, values.integer('hidden_size')
+  folder, hidden = values.path.parent, values.integer(size)
   tensors = tensor_files.read_tensors(folder, CLASSIFIER)
 
   def dense(name: str, features: int) -> dict[str, np.ndarray]:

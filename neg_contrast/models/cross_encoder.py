@@ -7,7 +7,8 @@ Estimation", 2021, section 6.2 (JOINT): E_1 is the hidden state of [CLS] of
 `[CLS] x [SEP] y [SEP]`. Token types are 1 from y on, as in BERT's own training
 on pairs and in the paper's code. Before w that code, as transformers'
 BertForSequenceClassification, has BERT's pooler, a linear layer and tanh, which
-the equation has not: here it is there only where weights bring it.
+the equation has not: here it is there only where weights bring it. In other
+families it ends with another activation.
 """
 
 import dataclasses
@@ -20,7 +21,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from neg_contrast.batches import packed
-from neg_contrast.models import layers, transformer
+from neg_contrast.models import layers, projections, transformer
 from neg_contrast.models import shape as shape_lib
 
 
@@ -31,16 +32,21 @@ class CrossEncoderSpec:
   Attributes:
     transformer: shapes and constants; with one row of token types, all tokens
       have it.
-    pooler: a square linear layer and tanh on [CLS] before the score.
+    pooler: a square linear layer on [CLS] before the score.
+    activation: after it, a key of `projections.ACTIVATIONS`.
   """
 
   transformer: shape_lib.Shape
   pooler: bool = False
+  activation: str = 'tanh'
 
   def to_json(self) -> dict[str, Any]:
-    """Plain values."""
+    """Plain values; of the usual activation, none."""
+    usual = CrossEncoderSpec.activation
     return {transformer.KEY: transformer.to_json(self.transformer),
-            'pooler': self.pooler}
+            'pooler': self.pooler} | (
+                {} if self.activation == usual
+                else {'activation': self.activation})
 
   @classmethod
   def from_json(cls, values: Mapping[str, Any]) -> 'CrossEncoderSpec':
@@ -101,7 +107,9 @@ class CrossEncoder(nn.Module):
     first = hidden.reshape(-1, hidden.shape[-1])[sequences.first_index]
     first = first.astype(jnp.float32)
     if self.spec.pooler:
-      first = jnp.tanh(_dense(shape, shape.hidden_size, 'pooler')(first))
+      activation = projections.ACTIVATIONS[self.spec.activation]
+      first = activation.apply(
+          _dense(shape, shape.hidden_size, 'pooler')(first))
     first = layers.Dropout(shape.hidden_dropout, deterministic)(first)
     return _dense(shape, 1, 'score')(first)
 

@@ -5,6 +5,7 @@ DistilBertModel. Sinusoidal positions are read as weights like others, and
 training changes them, which it does not there.
 """
 
+import functools
 import re
 from typing import Any
 
@@ -138,5 +139,8 @@ DISTILBERT = family.Family(
         'distilbert': bert.BertConfig(
             num_layers=6, type_vocab_size=0, model_type='distilbert'
         ),
-    }, to_json=to_json, to_tensors=to_tensors, shape_of=config_of,
+    }, 'DistilBertForSequenceClassification', functools.partial(
+        bert_pretrained.read_head, pooler='pre_classifier', size='dim'),
+    to_json=to_json, to_tensors=to_tensors, shape_of=config_of,
+    head_activation='relu',
 )

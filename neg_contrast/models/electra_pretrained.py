@@ -4,6 +4,7 @@ Clark et al., "ELECTRA: Pre-training Text Encoders as Discriminators Rather
 Than Generators", appendix B; transformers' ElectraModel.
 """
 
+import functools
 from typing import Any
 
 from neg_contrast.models import bert, bert_pretrained, family, json_objects
@@ -46,5 +47,9 @@ def _check_width(values: json_objects.JsonObject) -> None:
 
 
 ELECTRA = family.Family(
-    'electra', 'ELECTRA', 'encoder', read, shape_of=config_of
+    'electra', 'ELECTRA', 'encoder', read, {},
+    'ElectraForSequenceClassification', functools.partial(
+        bert_pretrained.read_head, pooler='classifier.dense',
+        score='classifier.out_proj'),
+    shape_of=config_of, head_activation='gelu',
 )

@@ -121,6 +121,23 @@ def read_head(folder: pathlib.Path) -> dict[str, Any]:
   Raises:
     UserError: one is missing, or it has another number of labels than one.
   """
+  values, found = _head_of(folder)
+  assert found.read_head is not None
+  return found.read_head(values)
+
+
+def head_activation(folder: pathlib.Path) -> str:
+  """A key of `projections.ACTIVATIONS`, between these; raises as `read_head`.
+
+  No weights are read.
+  """
+  return _head_of(folder)[1].head_activation
+
+
+def _head_of(
+    folder: pathlib.Path,
+) -> tuple[json_objects.JsonObject, family.Family]:
+  """config.json and family of a cross-encoder that can be read."""
   values = json_objects.read(folder / 'config.json')
   found = _family_of(values, 'encoder')
   if found.read_head is None or found.classifier not in _architectures(values):
@@ -129,7 +146,7 @@ def read_head(folder: pathlib.Path) -> dict[str, Any]:
         f'{values.path}: cross-encoders of {", ".join(others)} and {last} can '
         f'be read, and not {", ".join(map(str, _architectures(values)))}'
     )
-  return found.read_head(values)
+  return values, found
 
 
 def _family_of(

@@ -32,6 +32,7 @@ class Family:
       the weights. Raises UserError.
     read_head: config.json of such a folder -> parameters of `pooler` and
       `score` of a `cross_encoder.CrossEncoder`.
+    head_activation: between these two, a key of `projections.ACTIVATIONS`.
   """
 
   model_type: str
@@ -45,6 +46,7 @@ class Family:
   to_tensors: Callable[[Any, Any, int], dict[str, Any]] | None = None
   key: str = ''
   shape_of: Callable[[json_objects.JsonObject], Any] | None = None
+  head_activation: str = 'tanh'
 
   @property
   def name(self) -> str:

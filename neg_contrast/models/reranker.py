@@ -25,6 +25,7 @@ from neg_contrast.models import (
   text_spec,
   transformer,
 )
+from neg_contrast.models import shape as shape_lib
 from neg_contrast.settings import config as config_lib
 
 FILE = 'reranker.json'
@@ -81,11 +82,10 @@ def from_pretrained(
 ) -> Reranker:
   """A cross-encoder with the weights of a BERT, or of a cross-encoder.
 
-  An encoder gets a random score layer (and no pooler). Of a
-  Bert-, (XLM)Roberta- or MPNetForSequenceClassification with
-  one label, such as those of sentence-transformers and of BGE, pooler and score
-  layer are taken too; scores are its logits, which order passages as their
-  sigmoids do.
+  An encoder gets a random score layer (and no pooler). Of transformers' class
+  for sequences of the families that have a `read_head`, with one label, such as
+  those of sentence-transformers and of BGE, pooler and score layer are taken
+  too; scores are its logits, which order passages as their sigmoids do.
 
   Args:
     name: folder, hub name, `minilm` or `random:SIZE`.
@@ -104,17 +104,35 @@ def from_pretrained(
   source = pretrained.first_layers(towers['shared'], config.layers, name)
   tokenizer = tokenizer_lib.load_tokenizer(str(source.folder))
   text = encoder_settings.text_of({'shared': source}, config, name)
-  has_head = is_classifier(name)
-  spec = cross_encoder.CrossEncoderSpec(source.transformer, pooler=has_head)
+  folder = None if model_names.is_random(name) else model_names.locate(name)
+  spec = spec_of(folder, source.transformer)
   params: dict[str, Any] = {transformer.KEY: source.params}
-  if has_head:
-    params |= families.read_head(source.folder)
+  if folder is not None and spec.pooler:
+    params |= families.read_head(folder)
   else:
     params['score'] = cross_encoder.init_score(spec, jax.random.key(seed))
   return _make(
       spec, text, tokenizer, jax.tree.map(np.asarray, params), name,
-      [source.fingerprint, None if has_head else seed],
+      [source.fingerprint, None if spec.pooler else seed],
   )
+
+
+def spec_of(
+    folder: pathlib.Path | None, shape: shape_lib.Shape
+) -> cross_encoder.CrossEncoderSpec:
+  """The layers over a transformer; the head is that of a cross-encoder.
+
+  Args:
+    folder: of the model; None: it has none, or none here.
+    shape: of its transformer.
+
+  Raises:
+    UserError: it is a cross-encoder that can't be read.
+  """
+  if folder is None or not families.is_classifier(folder):
+    return cross_encoder.CrossEncoderSpec(shape)
+  return cross_encoder.CrossEncoderSpec(
+      shape, pooler=True, activation=families.head_activation(folder))
 
 
 def save_description(model: Reranker, workdir: pathlib.Path) -> None:

@@ -66,10 +66,7 @@ class RerankerTraining(pooled_run.PooledTraining):
     """The step, without weights and data."""
     config, init = self._config, self._config.model.init
     found, text = loading.shape_by_name(init, config.model)
-    spec = cross_encoder.CrossEncoderSpec(
-        found.transformer,
-        pooler=model_names.has_folder(init) and reranker.is_classifier(init),
-    )
+    spec = reranker.spec_of(model_names.here(init), found.transformer)
     longest = text.query_length + text.passage_length - 1
     lengths = outline_lib.lengths_of(config, text)
     batch, stats = self._batcher(longest, **lengths.batcher_arguments(

@@ -1,4 +1,4 @@
-"""Cross-encoders with two separators in a pair, against transformers."""
+"""Cross-encoders of families with heads of their own, by transformers."""
 
 import numpy as np
 import pytest
@@ -20,6 +20,10 @@ CLASSES = {
                 transformers.RobertaForSequenceClassification),
     'xlm-roberta': (transformers.XLMRobertaConfig,
                     transformers.XLMRobertaForSequenceClassification),
+    'electra': (transformers.ElectraConfig,
+                transformers.ElectraForSequenceClassification),
+    'distilbert': (transformers.DistilBertConfig,
+                   transformers.DistilBertForSequenceClassification),
     'mpnet': (transformers.MPNetConfig,
               transformers.MPNetForSequenceClassification),
 }
@@ -32,11 +36,14 @@ def write(folder, kind, labels=1):
   folder.mkdir()
   torch.manual_seed(1)
   config, model = CLASSES[kind]
-  sizes = {**folders.BERT_LIKE, 'max_position_embeddings': 70}
+  sizes = {**folders.BERT_LIKE, 'max_position_embeddings': 70,
+           'embedding_size': 16}
+  if kind == 'distilbert':
+    sizes |= {'dim': 16, 'n_layers': 2, 'n_heads': 2, 'hidden_dim': 24}
   reference = model(config(num_labels=labels, **sizes)).eval()
   reference.save_pretrained(folder)
   return reference, folders.write_tokenizer(
-      folder, 'roberta' if kind == 'mpnet' else kind)
+      folder, {'mpnet': 'roberta', 'electra': 'distilbert'}.get(kind, kind))
 
 
 def model_config(query=24, passage=24):
@@ -51,7 +58,7 @@ def test_scores_are_those_of_transformers(tmp_path, kind):
   name = str(tmp_path / 'model')
   assert reranker.is_classifier(name)
   model = reranker.from_pretrained(name, model_config(), 0)
-  assert model.spec.pooler and model.longest == 48
+  assert model.spec.pooler and model.longest == 47 + len(model.start)
   texts = [
       tokenized.tokenize_in_memory(
           [('', text) for text in some], model.tokenizer, 24, ''
