@@ -221,6 +221,7 @@ def read_head(
     pooler: str = 'bert.pooler.dense',
     score: str = 'classifier',
     size: str = 'hidden_size',
+    has_bias: bool = True,
 ) -> dict[str, Any]:
   """Pooler and score layer of a BertForSequenceClassification, or the like.
 
@@ -229,6 +230,7 @@ def read_head(
     pooler: name of the linear layer before the activation.
     score: name of the last one.
     size: key of the features.
+    has_bias: whether the first of the two has one.
 
   Raises:
     UserError: one is missing, or it has another number of labels than one.
@@ -236,8 +238,12 @@ def read_head(
   folder, hidden = values.path.parent, values.integer(size)
   tensors = tensor_files.read_tensors(folder, CLASSIFIER)
 
-  def dense(name: str, features: int) -> dict[str, np.ndarray]:
-    shapes = {'weight': (features, hidden), 'bias': (features,)}
+  def dense(
+      name: str, features: int, has_bias: bool = True
+  ) -> dict[str, np.ndarray]:
+    shapes: dict[str, tuple[int, ...]] = {'weight': (features, hidden)}
+    if has_bias:
+      shapes['bias'] = features,
     for kind, shape in shapes.items():
       tensor = tensors.get(f'{name}.{kind}')
       if tensor is None or tensor.shape != shape:
@@ -249,9 +255,10 @@ def read_head(
     take = lambda kind: tensor_files.take(
         tensors, f'{name}.{kind}', shapes[kind], str(folder)
     )
-    return {'kernel': take('weight').T, 'bias': take('bias')}
+    return {'kernel': take('weight').T,
+            **({'bias': take('bias')} if has_bias else {})}
 
-  return {'pooler': dense(pooler, hidden), 'score': dense(score, 1)}
+  return {'pooler': dense(pooler, hidden, has_bias), 'score': dense(score, 1)}
 
 
 BERT = family.Family(

@@ -7,8 +7,8 @@ Estimation", 2021, section 6.2 (JOINT): E_1 is the hidden state of [CLS] of
 `[CLS] x [SEP] y [SEP]`. Token types are 1 from y on, as in BERT's own training
 on pairs and in the paper's code. Before w that code, as transformers'
 BertForSequenceClassification, has BERT's pooler, a linear layer and tanh, which
-the equation has not: here it is there only where weights bring it. In other
-families it ends with another activation.
+the equation has not: here it is there only where weights bring it, with what
+other families have in its place.
 """
 
 import dataclasses
@@ -21,7 +21,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from neg_contrast.batches import packed
-from neg_contrast.models import layers, projections, transformer
+from neg_contrast.models import layers, pooling, projections, transformer
 from neg_contrast.models import shape as shape_lib
 
 
@@ -32,21 +32,27 @@ class CrossEncoderSpec:
   Attributes:
     transformer: shapes and constants; with one row of token types, all tokens
       have it.
-    pooler: a square linear layer on [CLS] before the score.
+    pooler: a square linear layer before the score.
+    pooling: of the tokens of a pair, a key of `pooling.POOLINGS`.
+    bias: whether the pooler has one.
     activation: after it, a key of `projections.ACTIVATIONS`.
+    norm_eps: of a layer normalisation after that; None: there is none.
   """
 
   transformer: shape_lib.Shape
   pooler: bool = False
+  pooling: str = 'cls'
+  bias: bool = True
   activation: str = 'tanh'
+  norm_eps: float | None = None
 
   def to_json(self) -> dict[str, Any]:
-    """Plain values; of the usual activation, none."""
-    usual = CrossEncoderSpec.activation
+    """Plain values; of what is usual, none but the first two."""
     return {transformer.KEY: transformer.to_json(self.transformer),
-            'pooler': self.pooler} | (
-                {} if self.activation == usual
-                else {'activation': self.activation})
+            'pooler': self.pooler} | {
+                field.name: getattr(self, field.name)
+                for field in dataclasses.fields(self)[2:]
+                if getattr(self, field.name) != field.default}
 
   @classmethod
   def from_json(cls, values: Mapping[str, Any]) -> 'CrossEncoderSpec':
@@ -104,14 +110,17 @@ class CrossEncoder(nn.Module):
         deterministic,
         sequences.token_types if shape.type_vocab_size > 1 else None,
     )
-    first = hidden.reshape(-1, hidden.shape[-1])[sequences.first_index]
-    first = first.astype(jnp.float32)
-    if self.spec.pooler:
-      activation = projections.ACTIVATIONS[self.spec.activation]
-      first = activation.apply(
-          _dense(shape, shape.hidden_size, 'pooler')(first))
-    first = layers.Dropout(shape.hidden_dropout, deterministic)(first)
-    return _dense(shape, 1, 'score')(first)
+    spec = self.spec
+    pooled = pooling.POOLINGS[spec.pooling].pool(
+        hidden.reshape(-1, hidden.shape[-1]), sequences)
+    if spec.pooler:
+      pooled = _dense(shape, shape.hidden_size, 'pooler', spec.bias)(pooled)
+      pooled = projections.ACTIVATIONS[spec.activation].apply(pooled)
+    if spec.norm_eps is not None:
+      pooled = nn.LayerNorm(
+          spec.norm_eps, use_bias=False, name='head_norm')(pooled)
+    pooled = layers.Dropout(shape.hidden_dropout, deterministic)(pooled)
+    return _dense(shape, 1, 'score')(pooled)
 
 
 def init_params(spec: CrossEncoderSpec, key: jax.Array) -> Any:
@@ -130,8 +139,8 @@ def init_score(spec: CrossEncoderSpec, key: jax.Array) -> dict[str, Array]:
           'bias': jnp.zeros(1)}
 
 
-def _dense(shape, features, name):
+def _dense(shape, features, name, bias=True):
   return nn.Dense(
-      features, precision=jax.lax.Precision.HIGHEST,
+      features, bias, precision=jax.lax.Precision.HIGHEST,
       kernel_init=nn.initializers.normal(shape.initializer_range), name=name,
   )

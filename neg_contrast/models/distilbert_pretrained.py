@@ -142,5 +142,5 @@ DISTILBERT = family.Family(
     }, 'DistilBertForSequenceClassification', functools.partial(
         bert_pretrained.read_head, pooler='pre_classifier', size='dim'),
     to_json=to_json, to_tensors=to_tensors, shape_of=config_of,
-    head_activation='relu',
+    head=lambda _: {'activation': 'relu'},
 )

@@ -51,5 +51,5 @@ ELECTRA = family.Family(
     'ElectraForSequenceClassification', functools.partial(
         bert_pretrained.read_head, pooler='classifier.dense',
         score='classifier.out_proj'),
-    shape_of=config_of, head_activation='gelu',
+    shape_of=config_of, head=lambda _: {'activation': 'gelu'},
 )

@@ -116,7 +116,7 @@ def is_classifier(folder: pathlib.Path) -> bool:
 
 
 def read_head(folder: pathlib.Path) -> dict[str, Any]:
-  """`pooler` and `score` of a folder that `is_classifier`.
+  """Parameters over the transformer of a folder that `is_classifier`.
 
   Raises:
     UserError: one is missing, or it has another number of labels than one.
@@ -126,12 +126,10 @@ def read_head(folder: pathlib.Path) -> dict[str, Any]:
   return found.read_head(values)
 
 
-def head_activation(folder: pathlib.Path) -> str:
-  """A key of `projections.ACTIVATIONS`, between these; raises as `read_head`.
-
-  No weights are read.
-  """
-  return _head_of(folder)[1].head_activation
+def head_of(folder: pathlib.Path) -> Mapping[str, Any]:
+  """What is unusual of its spec; no weights are read. Raises as `read_head`."""
+  values, found = _head_of(folder)
+  return found.head(values)
 
 
 def _head_of(

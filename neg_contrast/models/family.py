@@ -30,9 +30,10 @@ class Family:
     key: of the table, where other models have the `model_type` too.
     shape_of: config.json of a folder -> shapes and constants, without a look at
       the weights. Raises UserError.
-    read_head: config.json of such a folder -> parameters of `pooler` and
-      `score` of a `cross_encoder.CrossEncoder`.
-    head_activation: between these two, a key of `projections.ACTIVATIONS`.
+    read_head: config.json of such a folder -> parameters of a
+      `cross_encoder.CrossEncoder` beside its transformer.
+    head: config.json of such a folder -> what is unusual of its
+      `cross_encoder.CrossEncoderSpec`. Raises UserError.
   """
 
   model_type: str
@@ -46,7 +47,7 @@ class Family:
   to_tensors: Callable[[Any, Any, int], dict[str, Any]] | None = None
   key: str = ''
   shape_of: Callable[[json_objects.JsonObject], Any] | None = None
-  head_activation: str = 'tanh'
+  head: Callable[[json_objects.JsonObject], Mapping[str, Any]] = lambda _: {}
 
   @property
   def name(self) -> str:

@@ -6,6 +6,7 @@ import numpy as np
 
 from neg_contrast import errors
 from neg_contrast.models import (
+  bert_pretrained,
   family,
   json_objects,
   modernbert,
@@ -185,7 +186,38 @@ def to_json(
   }
 
 
+def head(values: json_objects.JsonObject) -> dict[str, Any]:
+  """The head of a ModernBertForSequenceClassification.
+
+  Raises:
+    UserError: it is not supported.
+  """
+  pooling = values.text('classifier_pooling', 'cls')
+  activation = values.text('classifier_activation', 'gelu')
+  if (pooling not in ('cls', 'mean') or activation not in ('gelu', 'relu')
+      or values.flag('norm_bias', False)):
+    raise errors.UserError(
+        f'{values.path}: a cross-encoder with classifier_pooling "{pooling}", '
+        f'classifier_activation "{activation}" or norm_bias is not supported; '
+        '"cls" or "mean", "gelu" or "relu", and false are'
+    )
+  return {'pooling': pooling, 'activation': activation,
+          'bias': values.flag('classifier_bias', False),
+          'norm_eps': values.number('norm_eps', 1e-5)}
+
+
+def _read_head(values: json_objects.JsonObject) -> dict[str, Any]:
+  hidden = values.integer('hidden_size')
+  params = bert_pretrained.read_head(
+      values, 'head.dense', has_bias=values.flag('classifier_bias', False))
+  folder = values.path.parent
+  return params | {'head_norm': {'scale': tensor_files.take(
+      tensor_files.read_tensors(folder), 'head.norm.weight', (hidden,),
+      str(folder))}}
+
+
 MODERNBERT = family.Family(
     'modernbert', 'ModernBERT', 'encoder', read, modernbert.MODERNBERT_SIZES,
+    'ModernBertForSequenceClassification', _read_head, head=head,
     to_json=to_json, to_tensors=to_tensors, shape_of=config_of,
 )

@@ -132,7 +132,7 @@ def spec_of(
   if folder is None or not families.is_classifier(folder):
     return cross_encoder.CrossEncoderSpec(shape)
   return cross_encoder.CrossEncoderSpec(
-      shape, pooler=True, activation=families.head_activation(folder))
+      shape, pooler=True, **families.head_of(folder))
 
 
 def save_description(model: Reranker, workdir: pathlib.Path) -> None:

@@ -1,5 +1,7 @@
 """Cross-encoders of families with heads of their own, by transformers."""
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -24,6 +26,13 @@ CLASSES = {
                 transformers.ElectraForSequenceClassification),
     'distilbert': (transformers.DistilBertConfig,
                    transformers.DistilBertForSequenceClassification),
+    'modernbert': (transformers.ModernBertConfig,
+                   transformers.ModernBertForSequenceClassification),
+    'modernbert, mean': (
+        functools.partial(transformers.ModernBertConfig, norm_eps=1e-3,
+                          classifier_pooling='mean', classifier_bias=True,
+                          classifier_activation='relu'),
+        transformers.ModernBertForSequenceClassification),
     'mpnet': (transformers.MPNetConfig,
               transformers.MPNetForSequenceClassification),
 }
@@ -41,6 +50,11 @@ def write(folder, kind, labels=1):
   if kind == 'distilbert':
     sizes |= {'dim': 16, 'n_layers': 2, 'n_heads': 2, 'hidden_dim': 24}
   reference = model(config(num_labels=labels, **sizes)).eval()
+  with torch.no_grad():  # New ones have biases of 0 and scales of 1.
+    for parameter in reference.parameters():
+      if parameter.ndim == 1:
+        parameter += 0.1 * torch.randn_like(parameter)
+  kind = kind.partition(',')[0]
   reference.save_pretrained(folder)
   return reference, folders.write_tokenizer(
       folder, {'mpnet': 'roberta', 'electra': 'distilbert'}.get(kind, kind))

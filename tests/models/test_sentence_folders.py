@@ -215,7 +215,7 @@ def test_adapters_bring_their_modules(folder, tmp_path):
   assert load(folder).spec.pooling == 'cls'
 
 
-@pytest.mark.parametrize('kind', ['qwen3', 'modernbert', 'nomic_bert'])
+@pytest.mark.parametrize('kind', ['qwen3', 'nomic_bert'])
 def test_cross_encoders_that_cannot_be_read_are_no_dual_encoders(
     tmp_path, kind
 ):
