@@ -42,6 +42,20 @@ def write(workdir: pathlib.Path, config=None, shift=0.0, *, system='trained',
   return values
 
 
+def rewrite(place: pathlib.Path, run, values):
+  """An evaluation with other values by query."""
+  manifest = {
+      'identity': {'needs': {'data': run.state[1]}, 'settings': {}},
+      'key': f'{run.dataset}/{run.system}', 'queries': 40,
+      'passages': run.state[0], 'index': {}, 'metrics': run.means}
+  names = list(dict.fromkeys(name for of in values.values() for name in of))
+  with folders.writing(place, manifest, format=evaluations.FORMAT) as scratch:
+    per_query.write(scratch / per_query.FILE, [
+        per_query.Result(name, 'a query', 1, 'p', True, (), {
+            metric: of[name] for metric, of in values.items() if name in of})
+        for name in names], [*values])
+
+
 def config_of(seed=0, strategy='bm25', **more):
   """A config as `run.json` holds it."""
   return {'job': 'train', 'workdir': f'workdirs/{strategy}{seed}',

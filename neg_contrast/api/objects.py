@@ -5,6 +5,7 @@ that is named by what they hold. What follows (preparing, training, resuming,
 errors) is that of any `beir:` source, and the same objects are the same source.
 """
 
+import collections
 import hashlib
 import json
 import math
@@ -293,7 +294,7 @@ def _whole(value: Any) -> Any:
 def _by_query(where: str, given: Any) -> dict[str, Any]:
   """Query id -> passage ids, or passage id -> grade."""
   if isinstance(given, Mapping):
-    return {_id(where, key): value for key, value in given.items()}
+    return _by_id(where, given)
   if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
     raise errors.UserError(f'{where}: a dict or a list of pairs is needed, not '
                            f'{type(given).__name__}')
@@ -313,7 +314,27 @@ def _by_query(where: str, given: Any) -> dict[str, Any]:
           f'id, grade) is needed, not {one!r:.60}'
       )
     query, passage, grade = (*one, 1)[:3]
-    found.setdefault(_id(f'{where}[{number}]', query), {})[passage] = grade
+    judged = found.setdefault(_id(f'{where}[{number}]', query), {})
+    if _grade(where, judged.setdefault(passage, grade)) != _grade(where, grade):
+      raise errors.UserError(
+          f'{where}[{number}]: passage {passage!r:.40} of query {query!r:.40} '
+          f'was judged before, with another grade ({judged[passage]})'
+      )
+  return found
+
+
+def _by_id(where: str, given: Mapping[Any, Any]) -> dict[str, Any]:
+  """The values of ids as text.
+
+  Raises:
+    UserError: two ids are one text.
+  """
+  found = {_id(where, key): value for key, value in given.items()}
+  if len(found) < len(given):
+    (twice, _), = collections.Counter(
+        _id(where, key) for key in given).most_common(1)
+    raise errors.UserError(f'{where}: the id {twice!r} is there twice, as text '
+                           'and as number')
   return found
 
 
@@ -339,7 +360,7 @@ def _judgements(
       judged = [judged]
     if not isinstance(judged, Mapping):
       judged = dict.fromkeys(judged, 1)
-    graded = {_id(where, key): grade for key, grade in judged.items()}
+    graded = _by_id(where, judged)
     for passage, grade in sorted(graded.items()):  # Sets have no order.
       if passage not in passages:
         raise errors.UserError(f'{where}: no such passage as {passage!r:.40}; '

@@ -11,6 +11,8 @@ from collections.abc import Sequence
 
 from neg_contrast import errors
 from neg_contrast.evaluation import finished_runs, run_groups, significance
+from neg_contrast.evaluation import metrics as metrics_lib
+from neg_contrast.evaluation.metrics import metric as metric_lib
 from neg_contrast.settings import config as config_lib
 
 
@@ -81,16 +83,23 @@ class Comparison:
       metric: one of the columns.
 
     Returns:
-      Seed -> difference. A baseline that ran once is that of all seeds.
+      Seed -> difference. A row that all seeds share, such as BM25, and a
+      baseline that ran once are those of all seeds. Of runs that differ in the
+      seed of an earlier stage alone, the second is called `SEED (2)`.
     """
     base = next(one for one in self.rows if one.name == self.baseline).runs
-    found = {}
-    for run in row.runs:
-      other = base[0] if len(base) == 1 else next(
-          (one for one in base if one.seed == run.seed), None
-      )
-      if other is not None:
-        found[str(run.seed)] = run.means[metric] - other.means[metric]
+    found: dict[str, float] = {}
+    for run, other in (
+        [(row.runs[0], other) for other in base] if row.is_shared
+        else [(run, base[0] if len(base) == 1 else _partner(run, base))
+              for run in row.runs]
+    ):
+      if other is None:
+        continue
+      name = str((other if row.is_shared else run).seed)
+      again = sum(key.partition(' ')[0] == name for key in found)
+      found[f'{name} ({again + 1})' if again else name] = (
+          run.means[metric] - other.means[metric])
     return found
 
 
@@ -115,6 +124,7 @@ def compare(
     _check_same_data(run, runs[0])
   metrics = settings.metrics or tuple(dict.fromkeys(
       name for run in runs for name in run.means
+      if not _has_queries_of_its_own(name, runs)
   ))
   for run in runs:
     _check_metrics(run, metrics, runs)
@@ -133,6 +143,29 @@ def compare(
       row.name: _over_seeds(row, metrics) for row in rows
   })
   return Comparison(title, tuple(rows), metrics, baseline, tuple(pairs))
+
+
+def _has_queries_of_its_own(
+    name: str, runs: Sequence[finished_runs.FinishedRun]
+) -> bool:
+  """Whether it is of queries whose candidates hold a positive, and these
+  differ."""
+  needs = metrics_lib.parse(name).metric.needs
+  queries = [run.values.get(metrics_lib.of_queries(name), {}).keys()
+             for run in runs]
+  return metric_lib.CANDIDATES in needs and any(
+      one != queries[0] for one in queries)
+
+
+def _partner(
+    run: finished_runs.FinishedRun, base: Sequence[finished_runs.FinishedRun]
+) -> finished_runs.FinishedRun | None:
+  """The run of the baseline with the same seed; of several, with all seeds."""
+  same = [one for one in base if one.seed == run.seed]
+  if len(same) < 2:
+    return same[0] if same else None
+  seeds = lambda one: run_groups.seeds(one.config or {})
+  return next((one for one in same if seeds(one) == seeds(run)), None)
 
 
 def _over_seeds(
@@ -191,8 +224,9 @@ def _check_same_rules(
 ) -> None:
   """Refuses a metric that is of more passages, or other matches, in one run."""
   for name in metrics:
-    rule = ('answer_rule' if name.startswith('answer') else
-            '' if '@' in name else 'depth')
+    needs = metrics_lib.parse(name).metric.needs
+    rule = ('answer_rule' if metric_lib.ANSWERS in needs else
+            'depth' if metric_lib.DOCUMENTS in needs or '@' not in name else '')
     ours, theirs = run.rules.get(rule), other.rules.get(rule)
     if None not in (ours, theirs) and ours != theirs:
       raise errors.UserError(

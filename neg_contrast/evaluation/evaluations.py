@@ -111,6 +111,12 @@ class Evaluation(artifact.Named):
     ranked = task.run_of(found.found)
     scores = task.score(ranked, found.found)
     prepared = task.dataset.prepared
+    empty = len(task.query_rows) - sum(map(bool, ranked.values()))
+    if 2 * empty > len(task.query_rows):
+      logging.warning(
+          '%s: %s finds nothing for %d of %d queries%s', self.dataset, system,
+          empty, len(task.query_rows), ': it needs spaces between words'
+          if system == 'bm25' else '')
     manifest |= {
         'key': f'{self.dataset}/{system}',
         'queries': len(task.query_rows),

@@ -12,6 +12,8 @@ from neg_contrast.evaluation import evaluations, per_query, significance
 
 _RECORD = 'run.json'  # A training writes its config there.
 _DIGITS = 7  # Of a revision.
+# Beside the runs of a sweep or a study.
+_NO_RUNS = 'compiled', 'shared'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,7 +150,8 @@ def find_workdirs(patterns: Sequence[str]) -> list[pathlib.Path]:
   """
   found: dict[pathlib.Path, pathlib.Path] = {}
   for pattern in patterns:
-    paths = [path for path in places.matching(pattern) if path.is_dir()]
+    paths = [path for path in places.matching(pattern) if path.is_dir()
+             and (path.name not in _NO_RUNS or path.name in pattern)]
     if not paths:
       raise errors.SettingError(
           'compare.workdirs', pattern, 'there is no such folder; name the '

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from neg_contrast import errors
 from neg_contrast.artifacts import atomic
 from neg_contrast.data.formats import line_blocks
+from neg_contrast.evaluation import metrics as metrics_lib
 
 COLUMNS = (
     'query_id', 'query', 'first_positive_rank', 'first_passage_id',
@@ -108,7 +109,9 @@ def read(path: pathlib.Path) -> dict[str, dict[str, float]]:
 
   Returns:
     Metric -> query id -> value, in the order of the file; queries that it was
-    not measured on are left out.
+    not measured on are left out. A metric that is a mean over worlds has no
+    value of a query: its column is that of the same mean over queries, and is
+    called so (`micro_unnormalized_accuracy`).
 
   Raises:
     UserError: there is no such table, or a line is damaged: file, line, column.
@@ -155,7 +158,7 @@ def _header(fields: list[str], where: str) -> dict[str, dict[str, float]]:
     )
   if len(set(metrics)) < len(metrics):
     raise errors.UserError(f'{where}: a metric has two columns')
-  return {metric: {} for metric in metrics}
+  return {metrics_lib.of_queries(metric): {} for metric in metrics}
 
 
 def _number(text: str, where: str) -> float:

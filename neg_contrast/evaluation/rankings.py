@@ -6,6 +6,7 @@ import pathlib
 from collections.abc import Callable, Mapping
 
 import numpy as np
+from absl import logging
 
 from neg_contrast import errors
 from neg_contrast.data import dataset as dataset_lib
@@ -81,8 +82,7 @@ class Evaluation:
         metric.JUDGEMENTS: bool(self.qrels),
         metric.CANDIDATES: self.candidates is not None,
         metric.DOCUMENTS: True,
-        metric.ANSWERS: any(prepared.queries[int(row)].answers
-                            for row in self.query_rows),
+        metric.ANSWERS: self._has_answers,
     }
     for need in metrics.parse(criterion).metric.needs:
       if not known[need]:
@@ -116,8 +116,13 @@ class Evaluation:
     """
     names = self.config.metrics if names is None else names
     answered = tuple(f'answer_accuracy@{k}' for k in self.config.answer_ks)
-    scores = metrics.score(self._ranking(run, found),
-                           (*names, *answered, *self._candidate_metrics))
+    asked = *names, *answered, *self._candidate_metrics
+    scores = metrics.score(self._ranking(run, found), asked)
+    lacking = [name for name in asked if name not in scores.mean]
+    if lacking and self.qrels:
+      logging.warning(
+          '%s: left out, since what they measure is not there (answers of '
+          'queries, or candidates that are ranked anew)', ', '.join(lacking))
     if not self.qrels and not scores.mean:
       raise errors.UserError(
           f'{self.dataset.prepared.manifest["spec"]}: the split has answers '
@@ -125,6 +130,12 @@ class Evaluation:
           f'--{errors.key("evaluation.answer_ks")}=1,5,20,100'
       )
     return scores
+
+  @functools.cached_property
+  def _has_answers(self) -> bool:
+    """Whether any query of the split has some."""
+    queries = self.dataset.prepared.queries
+    return any(queries[int(row)].answers for row in self.query_rows)
 
   def write_tables(
       self,
@@ -187,7 +198,7 @@ class Evaluation:
     return metric.Ranking(
         run,
         self.qrels,
-        functools.partial(self._answers, found),
+        functools.partial(self._answers, found) if self._has_answers else None,
         None if given is None else lambda: self.run_of(given()),
         self.world_names,
         documents=functools.partial(self._documents, found),

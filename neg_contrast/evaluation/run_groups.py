@@ -6,7 +6,9 @@ rows, or else by its folder.
 
 import collections
 import dataclasses
+import os
 import pathlib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -55,7 +57,7 @@ def group(
     kinds.setdefault(kind, []).append(run)
   for of in kinds.values():
     _check_seeds(of)
-  names = _names([of[0] for of in kinds.values()])
+  names = _names([*kinds.values()])
   return join([(name, run) for name, of in zip(names, kinds.values(),
                                                strict=True) for run in of])
 
@@ -96,7 +98,7 @@ def _check_seeds(runs: Sequence[finished_runs.FinishedRun]) -> None:
   for run in runs:
     if run.config is None:  # Its row is that of its workdir.
       continue
-    other = first.setdefault((run.system, _seeds(run.config)), run)
+    other = first.setdefault((run.system, seeds(run.config)), run)
     if other is not run:
       raise errors.UserError(
           f'{run.workdir}: has the settings and the seed ({run.seed}) of '
@@ -105,10 +107,10 @@ def _check_seeds(runs: Sequence[finished_runs.FinishedRun]) -> None:
       )
 
 
-def _seeds(config: Mapping[str, Any]) -> tuple[Any, ...]:
+def seeds(config: Mapping[str, Any]) -> tuple[Any, ...]:
   """All seeds of a run: its own, and those of the trainings before it."""
   return tuple(
-      (key, _seeds(value) if isinstance(value, dict) else value)
+      (key, seeds(value) if isinstance(value, dict) else value)
       for key, value in sorted(config.items())
       if key == _SEED or isinstance(value, dict)
   )
@@ -120,8 +122,11 @@ def _is_equal(
   return run.means == other.means and run.values == other.values
 
 
-def _names(firsts: Sequence[finished_runs.FinishedRun]) -> list[str]:
-  """The name of each row, by its first run."""
+def _names(
+    rows: Sequence[Sequence[finished_runs.FinishedRun]]
+) -> list[str]:
+  """The name of each row."""
+  firsts = [runs[0] for runs in rows]
   flats = [{} if run.config is None else _flat(run.config) for run in firsts]
   keys = sorted({key for flat in flats for key in flat if any(
       key in other and other[key] != flat[key] for other in flats
@@ -129,9 +134,22 @@ def _names(firsts: Sequence[finished_runs.FinishedRun]) -> list[str]:
   names = [', '.join(f'{key}={_text(flat[key])}' for key in keys if key in flat)
            for flat in flats]
   taken = collections.Counter(names)
-  folders = [run.workdir for run in firsts]
-  return [name if name and taken[name] == 1 else _folder(run.workdir, folders)
-          for name, run in zip(names, firsts, strict=True)]
+  folders = [_of_seeds([run.workdir for run in runs]) for runs in rows]
+  return [name if name and taken[name] == 1 else _folder(folder, folders)
+          for name, folder in zip(names, folders, strict=True)]
+
+
+def _of_seeds(workdirs: Sequence[pathlib.Path]) -> pathlib.Path:
+  """What the folders of several seeds have in common: `fine`, of `fine-seed0`.
+
+  The first, where their names begin otherwise.
+  """
+  first = workdirs[0]
+  common = os.path.commonprefix([one.name for one in workdirs])
+  name = re.sub(r'[\W_]*(seed)?[\W_]*$', '', common)
+  if len({*workdirs}) < 2 or not name:
+    return first
+  return first.with_name(name)
 
 
 def _folder(workdir: pathlib.Path, all_of: Sequence[pathlib.Path]) -> str:

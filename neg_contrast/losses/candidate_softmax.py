@@ -68,8 +68,10 @@ def mean_effective_negatives(
     scores: Float[Array, 'batch candidates'],
     is_candidate: Bool[AnyArray, 'batch candidates'],
 ) -> Float[Array, '']:
-  """Mean of `effective_negatives` over the queries that have negatives."""
-  return jnp.mean(
-      effective_negatives(scores, is_candidate),
-      where=is_candidate[:, 1:].any(1),
-  )
+  """Mean of `effective_negatives` over the queries that have negatives.
+
+  0 where none has.
+  """
+  has = is_candidate[:, 1:].any(1)
+  counts = jnp.where(has, effective_negatives(scores, is_candidate), 0)
+  return counts.sum() / jnp.maximum(1, has.sum())

@@ -19,8 +19,10 @@ def kl_divergence(
 
     mean_i Σ_k softmax(t_i)_k (log softmax(t_i)_k - log softmax(s_i)_k)
 
-  Ren et al., "RocketQAv2", 2021, equation 3, over the candidates that the
-  teacher has scored. Queries with fewer than two of them are left out.
+  Ren et al., "RocketQAv2", 2021, section 3.3, as the authors' code has it (the
+  equation is printed the other way round, KL(student || teacher)), over the
+  candidates that the teacher has scored. Queries with fewer than two of them
+  are left out.
 
   Args:
     scores: `[batch, K] float32`, the student's, scaled.

@@ -115,6 +115,12 @@ def make_contrastive(
         f'set --{errors.key("loss.candidates")}=own, with '
         f'{errors.key("loss.kind")}={" or ".join(able)}'
     )
+  if settings.adjusted and settings.hardest:
+    raise errors.UserError(
+        f'{errors.key("loss.adjusted")}=True: is of all draws of a query, and '
+        f'{errors.key("loss.hardest")}={settings.hardest} drops some; set one '
+        'of the two'
+    )
   if settings.learn_scale and not kind.has_scale:
     raise errors.UserError(
         f'{errors.key("loss.learn_scale")}=True: '

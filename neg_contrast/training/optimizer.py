@@ -1,7 +1,9 @@
 """The optimizer of a config."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
@@ -9,6 +11,9 @@ from jaxtyping import Array, Float, Int
 
 from neg_contrast.settings import config as config_lib
 from neg_contrast.training import state as state_lib
+
+_LEAST_SIZE = 1e-3
+"""Of parameters, by which Adafactor scales an update."""
 
 
 class Rates(NamedTuple):
@@ -58,6 +63,31 @@ def make_schedule(kind: str, rates: Rates) -> optax.Schedule:
   return schedule
 
 
+def _of_matrices(
+    apply: Callable[[Array, Array, Array], Array]
+) -> optax.GradientTransformation:
+  """A transform by the root mean squares of update and parameters.
+
+  Layers are stacked here: the first axis of what lies under `layers` is theirs,
+  and each has sizes of its own.
+
+  Args:
+    apply: (update, its size, size of the parameters) -> update.
+  """
+
+  def of(path, update, params):
+    is_stacked = any(getattr(key, 'key', '') == 'layers' for key in path)
+    axes = tuple(range(int(is_stacked), update.ndim))
+    size = lambda x: jnp.sqrt(jnp.mean(jnp.square(x), axes, keepdims=True))
+    return apply(update, size(update), size(params))
+
+  return optax.GradientTransformation(
+      lambda _: optax.EmptyState(),
+      lambda updates, state, params: (
+          jax.tree_util.tree_map_with_path(of, updates, params), state),
+  )
+
+
 def make_optimizer(
     config: config_lib.OptimConfig, rates: Rates, frozen: str = ''
 ) -> optax.GradientTransformation:
@@ -65,8 +95,9 @@ def make_optimizer(
 
   AdamW decays kernels and embeddings only. Adafactor (Shazeer and Stern, 2018)
   is as T5's authors use it: without first moment, and with updates that are
-  scaled by the size of the parameters (the learning rate is a part of it),
-  which suits a T5, whose embeddings are of size 1 and its matrices are not.
+  clipped by their size and scaled by that of the parameters (the learning rate
+  is a part of it), each matrix of each layer by itself, which suits a T5, whose
+  embeddings are of size 1 and its matrices are not.
   The head of a cross-encoder may have a learning rate of its own, with the same
   schedule.
 
@@ -82,8 +113,10 @@ def make_optimizer(
     parts.append(optax.clip_by_global_norm(config.clip_norm))
   if config.optimizer == 'adafactor':
     parts.append(optax.scale_by_factored_rms())
-    parts.append(optax.clip_by_block_rms(1.0))
-    parts.append(optax.scale_by_param_block_rms())
+    parts.append(_of_matrices(
+        lambda update, size, _: update / jnp.maximum(1, size)))
+    parts.append(_of_matrices(
+        lambda update, _, size: update * jnp.maximum(size, _LEAST_SIZE)))
   else:
     parts.append(optax.scale_by_adam(config.b1, config.b2, config.eps))
   if config.optimizer == 'adamw' and config.weight_decay:

@@ -48,6 +48,20 @@ def test_a_criterion_needs_what_the_split_has(tmp_path):
   assert ranked.tuning_metrics()[0] == 'normalized_accuracy'
 
 
+def test_what_was_asked_and_is_not_there_is_left_out_and_told(
+    tmp_path, caplog
+):
+  """A query without answers is no query that was answered wrongly."""
+  some = evaluation(tmp_path, 'accuracy@1')
+  some = dataclasses.replace(some, config=dataclasses.replace(
+      some.config, answer_ks=(5,), metrics=('mrr@10', 'normalized_accuracy')))
+  found = hits.Hits(np.array([[1, 0]], np.int32),
+                    np.array([[2, 1]], np.float32))
+  with caplog.at_level('WARNING', 'absl'):
+    assert list(some.score(some.run_of(found), found).mean) == ['mrr@10']
+  assert 'normalized_accuracy, answer_accuracy@5: left out' in caplog.text
+
+
 def test_answers_are_looked_for_in_the_split(tmp_path):
   some = evaluation(tmp_path, 'answer_accuracy@5')
   queries = [dataclasses.replace(query, answers=('one',))

@@ -95,6 +95,90 @@ def test_a_seed_counts_once(runs, tmp_path):
   assert [len(row['seeds']) for row in made['rows'].values()] == [2]
 
 
+def test_a_mean_over_worlds_is_not_the_difference_by_query(tmp_path):
+  """Its column holds values of queries, whose mean is the `micro_` one."""
+  metrics = 'unnormalized_accuracy', 'accuracy@1'
+  for number in (0, 1):
+    values = finished.write(tmp_path / f'run{number}', finished.config_of(
+        strategy=str(number)), number, metrics=metrics)
+  read = finished_runs.read_workdir(tmp_path / 'run1', ('trained',))[0]
+  assert read.values['micro_unnormalized_accuracy'] == values[metrics[0]]
+  made = run(tmp_path / 'w', tmp_path / 'run*')
+  assert [one['metric'] for one in made['differences']] == ['accuracy@1']
+  shown = (tmp_path / 'w' / 'comparison.md').read_text()
+  assert 'unnormalized' in shown.partition('differences')[0]
+
+
+def by_seed(work, row):
+  """The differences of a row in mrr@10, as the table has them."""
+  table = (work / 'comparison.md').read_text().partition('differences')[2]
+  line = next(one for one in table.splitlines()
+              if one.startswith(f'| {row} | mrr@10 |'))
+  values = line.replace('−', '-').strip(' |').rpartition('| ')[2]
+  return [float(value) for value in values.split(', ')]
+
+
+def test_a_row_that_all_share_has_each_seed(tmp_path):
+  for seed in (0, 1):
+    name = tmp_path / f'run{seed}'
+    finished.write(name, finished.config_of(seed), seed, seed=seed)
+    finished.write(name, None, system='bm25', seed=9)
+  made = run(tmp_path / 'w', tmp_path / 'run*', systems=('trained', 'bm25'))
+  assert list(made['rows'])[0] == 'bm25'
+  of_bm25, *of_rows = (
+      finished_runs.read_workdir(tmp_path / name, (system,))[0].means['mrr@10']
+      for name, system in (('run0', 'bm25'), ('run0', 'trained'),
+                           ('run1', 'trained')))
+  assert by_seed(tmp_path / 'w', 'bm25') == pytest.approx(
+      [of_bm25 - mean for mean in of_rows], abs=1e-4)
+
+
+def test_seeds_of_an_earlier_stage_are_paired(tmp_path):
+  """Two runs with one seed, after trainings of two."""
+  shifts = {'a': (0.0, 1.0), 'b': (0.2, 1.4)}
+  for strategy, own in shifts.items():
+    for seed in (0, 1):
+      finished.write(tmp_path / f'{strategy}{seed}', finished.config_of(
+          0, strategy, stage1=finished.config_of(seed)), own[seed])
+  made = run(tmp_path / 'w', tmp_path / 'a*', tmp_path / 'b*')
+  name = [*made['rows']][1].replace('_', r'\_')
+  assert by_seed(tmp_path / 'w', name) == pytest.approx([0.2, 0.4], abs=1e-4)
+
+
+def test_documents_of_other_depths_are_refused(tmp_path):
+  for number, depth in enumerate((10, 100)):
+    finished.write(tmp_path / f'run{number}', finished.config_of(number),
+                   metrics=('document_recall@10',), rules={'depth': depth})
+  with pytest.raises(errors.UserError, match='depth=100.*with 10'):
+    run(tmp_path / 'w', tmp_path / 'run*')
+
+
+def test_what_a_sweep_keeps_beside_its_runs(runs, tmp_path):
+  """And a row of several seeds is not called by one of them."""
+  for seed in (0, 1):
+    shutil.copytree(runs[0] / f'bm25-{seed}', tmp_path / f'fine,seed={seed}')
+  (tmp_path / 'compiled').mkdir()
+  made = run(tmp_path / 'w' / 'out', tmp_path / 'fine*', tmp_path / '[c-f]*')
+  assert list(made['rows']) == ['fine']
+
+
+def test_metrics_of_candidates_where_these_differ(tmp_path):
+  for number, queries in enumerate((9, 12)):
+    finished.write(
+        tmp_path / f'run{number}', finished.config_of(strategy=str(number)),
+        metrics=('accuracy@1', 'normalized_accuracy'), queries=12)
+    place = tmp_path / f'run{number}' / 'evaluation' / 'data-test-trained'
+    if queries == 9:
+      found = finished_runs.read_workdir(tmp_path / 'run0', ('trained',))[0]
+      shutil.rmtree(place)
+      values = found.values
+      finished.rewrite(place, found, {
+          'accuracy@1': values['accuracy@1'], 'normalized_accuracy': dict(
+              list(values['micro_normalized_accuracy'].items())[:9])})
+  made = run(tmp_path / 'w', tmp_path / 'run*')
+  assert {one['metric'] for one in made['differences']} == {'accuracy@1'}
+
+
 def test_keys_that_an_older_revision_lacks_are_as_by_default(tmp_path):
   known = json.loads(json.dumps(config_lib.to_dict(config_lib.Config())))
   for seed in (0, 1):

@@ -22,6 +22,15 @@ def test_candidate_softmax_equals_explicit_loop():
   assert np.isfinite(grads).all() and (np.asarray(grads)[~there] == 0).all()
 
 
+def test_where_no_query_has_negatives_there_are_none():
+  scores = jnp.zeros((2, 3))
+  there = np.array([[True, False, False]] * 2)
+  assert candidates.mean_effective_negatives(scores, there) == 0
+  there[0, 1:] = True
+  np.testing.assert_allclose(
+      candidates.mean_effective_negatives(scores, there), 2, rtol=1e-6)
+
+
 def test_effective_negatives():
   scores = jnp.asarray([[9.0, 0, 0, 0, 0], [0, 50.0, 0, 0, 0], [1, 2, 2, 7, 7]])
   there = np.array([[1, 1, 1, 1, 1], [1, 1, 1, 1, 1], [1, 1, 1, 0, 0]], bool)

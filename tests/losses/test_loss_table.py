@@ -48,6 +48,8 @@ def test_a_config_names_its_loss():
       'bidirectional': False}, (HARD,), 'loss.kind=softmax'),
     ({'candidates': 'own'}, (HARD,), 'bidirectional=False'),
     ({'adjusted': True}, (HARD,), 'config.loss.candidates=own'),
+    ({'adjusted': True, 'candidates': 'own', 'bidirectional': False,
+      'hardest': 2}, (HARD,), 'config.loss.hardest=2 drops some; set one'),
     ({'candidates': 'own', 'bidirectional': False}, (),
      'there are none; name some in negatives.sources'),
     ({'candidates': 'own', 'bidirectional': False, 'adjusted': True}, (HARD,),

@@ -128,6 +128,14 @@ def check_criterion(name: str, has_candidates: bool = False) -> None:
     )
 
 
+def of_queries(name: str) -> str:
+  """The name of a mean over queries of what a metric measures on each."""
+  try:
+    return _MICRO + name if parse(name).is_over_worlds else name
+  except errors.UserError:
+    return name
+
+
 def less_is_better(name: str) -> bool:
   """Whether the smaller of two means is better; not so of unknown metrics."""
   try:
