@@ -10,6 +10,9 @@ from neg_contrast import errors
 from neg_contrast.models import bert, family, json_objects, tensor_files
 
 CLASSIFIER = 'BertForSequenceClassification'
+# Activations of transformers that are others by another name.
+_SAME = {'swish': 'silu', 'gelu_python': 'gelu', 'gelu_fast': 'gelu_new',
+         'gelu_accurate': 'gelu_new'}
 _PREFIXES = ('', 'bert.', 'electra.', 'roberta.',
              'question_encoder.bert_model.', 'ctx_encoder.bert_model.')
 _FIRST_KEY = 'embeddings.word_embeddings.weight'
@@ -63,6 +66,7 @@ def config_of(values: json_objects.JsonObject) -> bert.BertConfig:
         f'{values.path}: projection_dim={values.integer("projection_dim")} is '
         'not supported; 0 is'
     )
+  act = values.text('hidden_act')
   try:
     return bert.BertConfig(
         vocab_size=values.integer('vocab_size'),
@@ -72,7 +76,7 @@ def config_of(values: json_objects.JsonObject) -> bert.BertConfig:
         intermediate_size=values.integer('intermediate_size'),
         max_positions=values.integer('max_position_embeddings'),
         type_vocab_size=values.integer('type_vocab_size'),
-        hidden_act=values.text('hidden_act'),
+        hidden_act=_SAME.get(act, act),
         hidden_dropout=values.number('hidden_dropout_prob', 0.1),
         attention_dropout=values.number('attention_probs_dropout_prob', 0.1),
         layer_norm_eps=values.number('layer_norm_eps', 1e-12),

@@ -144,6 +144,15 @@ def test_a_prompt_joined_with_the_first_word_is_refused(folder):
   check_equal(folder)
 
 
+@pytest.mark.parametrize(
+    'name', ['swish', 'gelu_python', 'gelu_fast', 'gelu_accurate'])
+def test_an_activation_by_another_name(folder, name):
+  change(folder / 'config_sentence_transformers.json',
+         similarity_fn_name='dot')
+  change(folder / 'config.json', hidden_act=name)
+  check_equal(folder)
+
+
 def test_a_transformer_in_a_folder_of_its_own(folder, tmp_path):
   """As old releases save it, tokenizer and all."""
   place = tmp_path / 'old'
