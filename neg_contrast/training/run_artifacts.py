@@ -19,6 +19,7 @@ from neg_contrast.negatives import sources
 from neg_contrast.retrieval import bm25_search
 from neg_contrast.training import (
   encoder_run,
+  optimizer,
   recipe,
   run,
   run_settings,
@@ -73,8 +74,8 @@ class Run(artifact.Artifact):
     return {role: need for role, need in given.items() if need is not None}
 
   def settings(self) -> dict[str, Any]:
-    """Those that are declared to count."""
-    return self.config.counted
+    """Those that are declared to count, and how Adafactor takes sizes."""
+    return {**self.config.counted, **optimizer.rule_of(self.config.optim)}
 
   def knows_settings(self) -> bool:
     """Whether `settings` needs nothing that has to be made first."""

@@ -188,8 +188,13 @@ def test_settings_override_tokenizer_json_as_in_transformers(
 
 
 def test_texts_cut_in_front_are_refused(folder):
+  change(folder / 'tokenizer_config.json', truncation_side=None)
+  load(folder)
   change(folder / 'tokenizer_config.json', truncation_side='left')
   with pytest.raises(errors.UserError, match='truncation_side "left" is not'):
+    load(folder)
+  (folder / 'tokenizer_config.json').write_text('[]')
+  with pytest.raises(errors.UserError, match='holds no json object'):
     load(folder)
 
 

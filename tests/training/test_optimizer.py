@@ -42,6 +42,12 @@ def test_each_layer_is_clipped_and_scaled_by_itself():
                              rtol=0.05)
 
 
+def test_trainings_of_the_earlier_rule_are_others():
+  of = lambda name: optimizer.rule_of(config_lib.OptimConfig(optimizer=name))
+  assert of('adafactor') == {'sizes': 'of each layer'}
+  assert of('adam') == of('adamw') == {}
+
+
 def test_a_matrix_is_that_of_transformers():
   torch = pytest.importorskip('torch')
   transformers = pytest.importorskip('transformers')
