@@ -131,7 +131,9 @@ def test_a_file_is_written_and_read(root):
   assert path.stat().st_size == len(path.read_bytes())
   with atomic.writing(root / 'text.gz') as f:
     f.write('some text')
-  atomic.write_bytes(root / 'bytes', b'b')
+  for last in (b'\r', b'\n', b'\r\n', b''):
+    atomic.write_bytes(root / 'bytes', b'b' + last)
+    assert (root / 'bytes').read_bytes() == b'b' + last
   assert bucket.names(str(root)) == ['a.json', 'bytes', 'text.gz']
   assert [one.name for one in root.iterdir()] == ['a.json', 'bytes', 'text.gz']
   path.unlink()

@@ -128,7 +128,7 @@ def test_published_folders_are_read(tmp_path):
     ({'local_attention': 1}, 'window=0 must be at least 1'),
     ({'hidden_size': 32}, r'tok_embeddings.weight is \[400, 16\], config.json '
                           r'asks for \[400, 32\]'),
-    ({'norm_bias': None, 'model_type': 'bert'}, "'type_vocab_size' is missing"),
+    ({'norm_bias': None, 'model_type': 'bert'}, "'hidden_act' is missing"),
 ])
 def test_what_is_refused(tmp_path, changes, message):
   write(tmp_path, **changes)

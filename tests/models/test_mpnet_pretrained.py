@@ -213,7 +213,7 @@ def test_a_random_one():
 @pytest.mark.parametrize('values, problem', [
     ({'relative_attention_num_buckets': 16}, 'buckets=16, and an MPNet has 32'),
     ({'max_position_embeddings': 2}, 'embeddings=2 leaves no positions'),
-    ({'hidden_act': 'swish'}, "hidden_act='swish' is not one of gelu"),
+    ({'hidden_act': 'mish'}, "hidden_act='mish' is not one of gelu"),
 ])
 def test_what_is_refused(source, tmp_path, values, problem):
   own = json.loads((source[0] / 'config.json').read_text())
