@@ -144,9 +144,7 @@ def test_the_hardest_of_all_are_all():
 @pytest.mark.parametrize('distance', ['cosine', 'euclidean'])
 def test_equals_sentence_transformers_triplets(distance):
   torch = pytest.importorskip('torch')
-  from sentence_transformers import (  # type: ignore[attr-defined]
-    losses as theirs,
-  )
+  from sentence_transformers import losses as theirs
 
   vectors, batch = vector_batches.make(13, negatives=1, kept=1.0)
   batch.negative_sources[:] = 0

@@ -321,9 +321,7 @@ def test_dropout_of_a_group_depends_on_its_number_only():
 @pytest.mark.parametrize('pooling', ['cls', 'mean'])
 def test_sentence_transformers_folder_with_projection(tmp_path, pooling):
   st = pytest.importorskip('sentence_transformers')
-  from sentence_transformers import (  # type: ignore[attr-defined]
-    models as modules,
-  )
+  from sentence_transformers import models as modules
   tiny.write_model(tmp_path / 'bert')
   words = tiny.WORDS
   base = transformers.BertModel.from_pretrained(tmp_path / 'bert')

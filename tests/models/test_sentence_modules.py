@@ -37,9 +37,7 @@ ALL = tuple(projections.Projection(9 + i % 3, bool(i % 2), name)
 @pytest.fixture(scope='module')
 def theirs(tmp_path_factory):
   """Their model of one Dense layer an activation, and its folder."""
-  from sentence_transformers import (  # type: ignore[attr-defined]
-    models as modules,
-  )
+  from sentence_transformers import models as modules
 
   folder = tmp_path_factory.mktemp('dense')
   tiny.write_model(folder / 'bert')
