@@ -11,8 +11,8 @@ from typing import Any
 import jax
 import numpy as np
 
+from neg_contrast.data import examples, statistics
 from neg_contrast.data import peek as peek_lib
-from neg_contrast.data import statistics
 from neg_contrast.models import (
   dual_encoder,
   loading,
@@ -125,7 +125,11 @@ def examples_of(
   """
   train_split = run.config.data.train_split
   if not isinstance(run.data, pair_folder.Pairs):
-    return found.splits[train_split].positives
+    split = found.splits[train_split]
+    if run.config.loss.example_weights != examples.EQUAL:
+      return split.positives
+    return peek_lib.Count(split.positives.number + split.weightless.number,
+                          split.positives.is_exact)
   made, asked = run.data.count(), found.splits.get(train_split)
   if made is not None:
     return peek_lib.Count(made)

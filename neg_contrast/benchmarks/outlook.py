@@ -130,6 +130,9 @@ class _Look:
       self._peeks[data] = self._tried(
           data, functools.partial(self._peek, data)
       )
+    for of in self.evaluated():
+      if of.data.is_made():
+        self._tried(of.data, functools.partial(getattr, of, 'judgements'))
     for run in self._of(run_artifacts.Run):
       self._look_at_sizes(run)
     self._look_at_evaluations()

@@ -138,11 +138,12 @@ class Dataset:
     if len(shared):
       key = errors.key('data.test_split')
       by_key = f' ({key})' if split == config.test_split else ''
+      query = self.prepared.queries[int(shared[0])]
       raise errors.UserError(
-          f'{config.source}: {len(shared)} queries, such as '
-          f'"{self.prepared.queries[int(shared[0])].id}", are in the tune '
-          f'split and in the split "{split}", which is reported{by_key}. '
-          'Numbers tuned on test queries mean nothing; name other splits'
+          f'{config.source}: the tune split and the split "{split}", which is '
+          f'reported{by_key}, have {len(shared)} queries in common, such as '
+          f'"{query.id}": {query.text:.60}. Numbers tuned on test queries mean '
+          'nothing; name other splits, or take these queries out of one'
       )
     seen = np.intersect1d(train.queries, test.queries)
     if len(seen):

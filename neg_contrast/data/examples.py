@@ -191,10 +191,8 @@ def make_examples(
   Raises:
     UserError: the split holds no positive.
   """
-  trained = (judgements.grades > 0) & judgements.is_example
+  trained = are_trained(judgements, weigh)
   weights = _weights(judgements, weigh)
-  if weights is not None:
-    trained &= weights > 0
   if not trained.any():
     raise errors.UserError(
         f'{prepared.manifest["spec"]}: no judgement of the training split has '
@@ -208,6 +206,15 @@ def make_examples(
       cuts=None if cuts is None else cuts[trained],
       weights=None if weights is None else weights[trained],
   )
+
+
+def are_trained(
+    judgements: prepared_lib.Judgements, weigh: str = GIVEN
+) -> Bool[np.ndarray, ' judgements']:
+  """`[judgements] bool`: positives that become examples (`make_examples`)."""
+  weights = _weights(judgements, weigh)
+  trained = (judgements.grades > 0) & judgements.is_example
+  return trained if weights is None else trained & (weights > 0)
 
 
 def _weights(

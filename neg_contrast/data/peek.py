@@ -16,6 +16,7 @@ import numpy as np
 from neg_contrast import errors
 from neg_contrast.data import (
   dataset,
+  examples,
   inputs,
   records,
   sources,
@@ -55,10 +56,12 @@ class Split:
   Attributes:
     queries: with a judgement.
     positives: judgements that are trained on.
+    weightless: of weight 0, which `loss.example_weights=equal` trains on, too.
   """
 
   queries: Count
   positives: Count
+  weightless: Count = Count(0)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -125,8 +128,10 @@ def _of_prepared(
 
 
 def _split_of(judgements: Any) -> Split:
-  trained = (judgements.grades > 0) & judgements.is_example
-  return Split(Count(len(judgements.queries)), Count(int(trained.sum())))
+  given, equal = (int(examples.are_trained(judgements, weigh).sum())
+                  for weigh in (examples.GIVEN, examples.EQUAL))
+  return Split(
+      Count(len(judgements.queries)), Count(given), Count(equal - given))
 
 
 def _some(count: int) -> list[int]:
@@ -155,18 +160,21 @@ def _of_source(
   found: dict[str | None, Split] = {}
   for split in splits:
     names, judged = taken(
-        source.judgements(split), lambda one: (one.query_id, one.grade),
+        source.judgements(split), lambda one: (
+            one.query_id, one.grade > 0 and one.is_example, one.weight > 0),
         sample=None,
     )
-    positives = sum(grade > 0 for _, grade in names)
-    if judged.is_exact and split == config.train_split and not positives:
+    weighed = [has_weight for _, is_positive, has_weight in names
+               if is_positive]
+    if judged.is_exact and split == config.train_split and not weighed:
       raise errors.UserError(
           f'{config.source}: no judgement of the training split "{split}" has '
           'a grade above 0, so there is nothing to train on'
       )
     found[split] = Split(
-        Count(len({name for name, _ in names}), judged.is_exact),
-        Count(positives, judged.is_exact),
+        Count(len({name for name, *_ in names}), judged.is_exact),
+        Count(sum(weighed), judged.is_exact),
+        Count(len(weighed) - sum(weighed), judged.is_exact),
     )
   if needs_tuning:
     found |= _apart(config, found)
@@ -191,12 +199,14 @@ def _apart(
   if config.tune_split:
     return {None: found[config.tune_split]}
   train, part = found[config.train_split], config.tune_fraction
-  tuned = Split(*(Count(round(one.number * part), False)
-                  for one in (train.queries, train.positives)))
-  return {None: tuned, config.train_split: Split(*(
-      Count(one.number - math.floor(one.number * part), False)
-      for one in (train.queries, train.positives)
-  ))}
+  counts = train.queries, train.positives, train.weightless
+  return {
+      None: Split(*(Count(round(one.number * part), False) for one in counts)),
+      config.train_split: Split(*(
+          Count(one.number - math.floor(one.number * part), False)
+          for one in counts
+      )),
+  }
 
 
 def _taken(

@@ -27,7 +27,7 @@ class TrainerFiles(artifact.Named):
   """
 
   kind = 'files for other trainers'
-  format = 2
+  format = 3
   name = 'files'
   pool: pool_folder.PoolFolder
   formats: tuple[str, ...]

@@ -30,8 +30,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int
 
+from neg_contrast.data import examples, records
 from neg_contrast.data import prepared as prepared_lib
-from neg_contrast.data import records
 from neg_contrast.mining import strategies
 from neg_contrast.models import exporting
 from neg_contrast.negatives import pool as pool_lib
@@ -131,7 +131,7 @@ def positives_of(
   """Query row -> rows of its positives, those that are trained on first."""
   keep = np.flatnonzero(judgements.grades > 0)
   order = keep[np.lexsort((
-      judgements.passage_rows[keep], ~judgements.is_example[keep],
+      judgements.passage_rows[keep], ~examples.are_trained(judgements)[keep],
       judgements.query_rows[keep],
   ))]
   queries = judgements.query_rows[order]

@@ -209,16 +209,16 @@ class NegativesConfig(source_list.NamedSources, keys.Section):
       raise self.error('pool', 'is needed by source "pool": a pool that '
                        'job=mine made, such as workdirs/mine/pool')
     if self.count_of('retrieved') and len(self.own) > 1:
-      raise self.error('sources', '"retrieved" is all that a query has of its '
-                       'own: steps encode no passages beside it; leave the '
-                       'others out')
+      raise self.error('sources', 'steps encode no passages of a query beside '
+                       '"retrieved"; leave the others out')
 
   def _check_ranks(self) -> None:
     """Raises SettingError where depth and window of ranks disagree."""
-    if self.depth < self.pool_size:
-      raise self.error('depth', 'must be at least '
-                       f'negatives.pool_size={self.pool_size}')
-    last = self.last_rank or self.depth
+    last, most = self.last_rank or self.depth, f'negatives.depth={self.depth}'
+    if self.depth < (size := self.pool_size):
+      raise self.error('depth', f'must be at least negatives.pool_size={size}')
+    if self.first_rank > self.depth:
+      raise self.error('first_rank', f'must be at most {most}')
     if not self.first_rank <= last <= self.depth:
-      raise self.error('last_rank', f'lies between first_rank='
-                       f'{self.first_rank} and depth={self.depth}; or is 0')
+      raise self.error('last_rank', 'must lie between first_rank='
+                       f'{self.first_rank} and {most}, or be 0')

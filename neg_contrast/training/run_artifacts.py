@@ -12,7 +12,7 @@ from neg_contrast.artifacts import (
   checkpoints,
   folders,
 )
-from neg_contrast.data import feature_store
+from neg_contrast.data import examples, feature_store
 from neg_contrast.data.side_features import feature_kinds, side_feature
 from neg_contrast.models import by_name, given, loading
 from neg_contrast.negatives import sources
@@ -201,7 +201,8 @@ class EncoderRun(Run):
     if self.data.contents('texts') is not None:
       prepared = self.data.load().prepared
       pairs = self.data.load().train_and_tune[0]
-      trained = (pairs.grades > 0) & pairs.is_example
+      trained = examples.are_trained(
+          pairs, self.config.loss.example_weights)
       steps = run_settings.total_steps(self.config, int(trained.sum()))
       among = prepared.rows_of_worlds(pairs.query_rows[trained])
       count = len(prepared.passages if among is None else among)

@@ -387,6 +387,20 @@ def test_a_split_that_lacks_ends_a_plan_before_it_is_trained(config, tmp_path):
       config_lib.parse(config), tmp_path / 'run').targets()).check)
 
 
+def test_test_queries_that_tuning_sees_fail(config, tmp_path):
+  """As soon as the data is prepared; the question is told in its words."""
+  qrels = tmp_path / 'data' / 'qrels'
+  shutil.copy(qrels / 'test.tsv', qrels / 'dev.tsv')
+  config.data.tune_split = 'dev'
+  first = look(config, tmp_path / 'run')
+  assert not first.problems
+  jobs.make_job(config_lib.parse(config), tmp_path / 'run').gold.load()
+  [problem] = look(config, tmp_path / 'run').problems
+  assert re.search(r'the tune split and the split "test", which .* have 12 '
+                   r'queries in common, such as "q3-0": (\w+ ){2}\w+\. .* or '
+                   'take these queries out of one$', problem)
+
+
 def test_a_folder_that_can_not_be_made_fails(config, tmp_path):
   (tmp_path / 'taken').write_text('')
   [problem] = look(config, tmp_path / 'taken').problems

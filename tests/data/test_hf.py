@@ -72,6 +72,10 @@ def test_lists_numbered_negatives_and_nested_answers(tmp_path):
       {'anchor': 'f', 'positives': ['g']}])
   with pytest.raises(errors.UserError, match='configurations de, en; name one'):
     prepare(f'hf:{tmp_path / "x"}', tmp_path / 'out')
+  with pytest.raises(errors.UserError, match=(
+      'column "answers" holds text; .answer=answers/text takes one of them, '
+      '.answer= none')):
+    prepare(f'hf:{tmp_path / "x"}?config=en', tmp_path / 'out')
   prepared = prepare(f'hf:{tmp_path / "x"}?config=en&answer=answers/text',
                      tmp_path / 'out')
   assert known(prepared) == {'test': {

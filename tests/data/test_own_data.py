@@ -290,6 +290,43 @@ def test_documents_of_a_table(tmp_path, kind):
                              ('a', 'T', 'first'): 1}
 
 
+def test_columns_of_documents_are_named(tmp_path):
+  """`text`, `title` and `id` are theirs, whatever the questions have."""
+  documents = write(tmp_path / 'pages.csv', [
+      {'Nr': 'd1', 'Titel': 'T', 'Inhalt': 'first', 'id': 'x'},
+      {'Nr': 'd2', 'Titel': '', 'Inhalt': 'second', 'id': 'y'}], 'csv')
+  path = write(tmp_path / 'faq.csv', [
+      {'question': 'a', 'document': 'd2', 'answer': 'A', 'title': 'of a'},
+      {'question': 'b', 'document': 'd1', 'answer': '', 'title': ''}], 'csv')
+  spec = f'csv:{path}?documents={documents}'
+  prepared = prepare(spec + '&text=Inhalt&title=Titel&id=Nr', tmp_path / 'out')
+  assert known(prepared) == {('a', '', 'second'): 1, ('b', 'T', 'first'): 1}
+  assert prepared.queries[0].answers == ('A',)
+  refused(spec, r'pages.csv: no column called text .*&text=COLUMN"$',
+          tmp_path / 'out')
+  for asked in ('text=answer', 'text=Inhalt&id=Nummer'):
+    refused(f'{spec}&{asked}', f'pages.csv: no column "{asked.split("=")[-1]}";'
+            ' its columns are Nr, Titel, Inhalt, id$', tmp_path / 'out')
+  (tmp_path / 'docs').mkdir()
+  refused(f'csv:{path}?documents={tmp_path}/docs&text=answer',
+          'text= names a column of a table of documents, and .*docs is a '
+          'folder$', tmp_path / 'out')
+
+
+@pytest.mark.parametrize('kind', column_tables.KINDS)
+def test_a_passage_is_no_answer_to_look_for(tmp_path, kind):
+  rows = [{'question': 'a', 'answer': 'first'},
+          {'question': 'b', 'answer': 'second'}]
+  answers = lambda rows, asked='': [one.answers for one in prepare(
+      f'{kind}:{write(tmp_path / f"faq.{kind}", rows, kind)}{asked}',
+      tmp_path / 'out').queries]
+  assert answers(rows) == [(), ()]
+  assert answers(rows, '?answer=answer') == [('first',), ('second',)]
+  assert answers([{**row, 'answers': 'x'} for row in rows]) == [('x',), ('x',)]
+  assert answers([{**row, 'text': 'long'} for row in rows]) == [
+      ('first',), ('second',)]
+
+
 @pytest.mark.parametrize(('content', 'message'), [
     ('question,text\na,b,c\n', r'faq.csv:2: 3 fields, where .* 2 columns'),
     ('question,text\n,b\n', r'faq.csv:2: column "question" is empty'),
@@ -373,7 +410,7 @@ def test_headers_as_people_write_them(tmp_path):
   (tmp_path / 'faq.csv').write_text('Question,Answer\nwhat,words\n')
   prepared = prepare(f'csv:{tmp_path}/faq.csv?test=0', tmp_path / 'out')
   assert known(prepared) == {('what', '', 'words'): 1}
-  assert prepared.queries[0].answers == ('words',)
+  assert prepared.queries[0].answers == ()  # It is the passage.
 
 
 def test_hints_for_other_schemes(tmp_path):

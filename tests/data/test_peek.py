@@ -1,5 +1,6 @@
 """A look at data before it is prepared."""
 
+import dataclasses
 import json
 
 import numpy as np
@@ -36,6 +37,35 @@ def test_a_source_and_its_prepared_form(config, tmp_path):
   assert second.splits[None].queries.number == len(tune.queries)
   assert second.splits['train'].positives.number == (train.grades > 0).sum()
   assert sorted(second.questions) == sorted(first.questions)
+
+
+def test_positives_that_are_not_trained_on(config, tmp_path):
+  """Those of weight 0, and DPR's after the first; `equal` knows the former."""
+  path = tmp_path / 'data' / 'qrels' / 'train.tsv'
+  header, *lines = path.read_text().splitlines()
+  path.write_text('\n'.join([header + '\tweight', *(
+      f'{line}\t{number % 2}' for number, line in enumerate(lines)), '']))
+  counted = [line for line in lines if line.endswith('\t1')]
+  trained = [line for number, line in enumerate(lines)
+             if line.endswith('\t1') and number % 2]
+  assert 0 < len(trained) < len(counted)
+  config = dataclasses.replace(config, tune_split='test', test_split='train')
+  look = lambda: peek.look(config, ('train', 'test'), True).splits['train']
+  first = look()
+  assert first.positives == peek.Count(len(trained))
+  assert first.weightless == peek.Count(len(counted) - len(trained))
+  dataset.Dataset(config)
+  assert look() == first
+  passages = [{'title': '', 'text': f'text {n}', 'passage_id': str(n)}
+              for n in range(4)]
+  file = tmp_path / 'dpr-train.json'
+  file.write_text(json.dumps([{
+      'question': f'question {n}', 'answers': [], 'positive_ctxs': passages,
+      'negative_ctxs': [], 'hard_negative_ctxs': []} for n in range(5)]))
+  config = dataclasses.replace(config, source=f'dpr:{file}', tune_split='',
+                               test_split='test')
+  found = peek.look(config, ('train',), False).splits['train']
+  assert found == peek.Split(peek.Count(5), peek.Count(5))
 
 
 def test_a_large_source_is_read_for_some_seconds(config, tmp_path, monkeypatch):

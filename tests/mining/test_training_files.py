@@ -100,6 +100,16 @@ def test_queries_that_lack_something(tmp_path):
   assert len(rows['triplets']) == 4
 
 
+def test_positives_of_weight_0_come_last():
+  of = training_files.positives_of(prepared.Judgements(
+      np.array([0, 0, 0, 0, 1], np.int32), np.array([1, 2, 3, 4, 5], np.int32),
+      np.array([1, 1, 1, 0, 1], np.int32),
+      np.array([True, False, True, True, True]), np.zeros(0, np.int32),
+      np.array([0, 1, 0.5, 1, 0], np.float32)))
+  assert of(0).tolist() == [3, 1, 2]
+  assert of(1).tolist() == [5]
+
+
 @pytest.mark.parametrize('items', [[], [NOTHING]])
 def test_files_without_rows_are_json(tmp_path, items):
   _, rows = write(tmp_path, items, *config_lib.FORMATS)

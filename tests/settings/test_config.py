@@ -134,8 +134,11 @@ def test_cells_and_what_they_hold():
     ({'negatives.depth': 50}, 'must be at least negatives.pool_size=100'),
     ({'negatives.judge': 'x', 'negatives.margin_by': 'judge'},
      'negatives.judge, and set negatives.margin or negatives.relative'),
+    ({'negatives.first_rank': 300},
+     'config.negatives.first_rank=300: must be at most negatives.depth=200'),
     ({'negatives.first_rank': 9, 'negatives.last_rank': 3},
-     'config.negatives.last_rank=3: lies between first_rank=9 and depth=200'),
+     'config.negatives.last_rank=3: must lie between first_rank=9 and '
+     'negatives.depth=200, or be 0'),
     ({'negatives.sources': ('bm25:101',)},
      'config.negatives.pool_size=100: must be at least 101'),
     ({'negatives.sources': ('bm25',)}, "'bm25': must be NAME:N"),

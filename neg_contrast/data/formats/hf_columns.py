@@ -108,6 +108,12 @@ class Row:
 
   def texts(self, holds: str) -> list[str]:
     """One text or several; blank ones and null are none."""
+    value = self.of(holds)
+    if isinstance(value, dict):
+      column = self._columns[holds]
+      raise pairs.Unusable(
+          f'column "{column}" holds {" and ".join(value)}; ?{holds}={column}/'
+          f'{next(iter(value), "NAME")} takes one of them, ?{holds}= none')
     return self.texts_under(self._columns.get(holds, ''))
 
   def need_texts(self, holds: str) -> list[str]:

@@ -2,7 +2,7 @@
 
 import dataclasses
 import pathlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from typing import Any
 
 from neg_contrast import errors
@@ -22,6 +22,8 @@ USUAL: Mapping[str, tuple[str, ...]] = {
     'id': ('id', '_id', 'document', 'document_id', 'doc_id'),
 }
 """What a column holds -> names that it is known by, the option's own first."""
+OF_DOCUMENTS = ('id', 'title', 'text')
+"""What a table of documents holds."""
 OPTIONAL = ('title', 'answer', 'grade', 'weight', 'split')
 """What rows may leave out."""
 _TEST_SHARE = 0.2
@@ -74,35 +76,40 @@ def parse(spec: str, asked: str) -> Options:
 
 
 def find(
-    path: pathlib.Path, kind: str, asked: Mapping[str, str], are_needed: bool
+    path: pathlib.Path, kind: str, asked: Mapping[str, str],
+    wanted: Container[str] = USUAL,
 ) -> dict[str, str]:
   """What columns of a table hold -> their names there.
 
-  Usual names of the first line go before those that only later ones have.
+  Usual names of the first line go before those that only later ones have. The
+  column of the passages holds no answers, unless it is asked for.
 
   Args:
     path: the table.
     kind: of it, see `column_tables.KINDS`.
     asked: what it holds -> the name that the user gives; empty: none.
-    are_needed: whether those that are asked for must be there.
+    wanted: what it holds, as far as it is read.
 
   Raises:
-    UserError: one is not.
+    UserError: it has no column that is asked for.
   """
   first = column_tables.columns(path, kind)
   names = column_tables.columns(path, kind, _LINES)
-  columns = {}
+  columns: dict[str, str] = {}
   for holds, known in USUAL.items():
+    if holds not in wanted:
+      continue
     name = asked.get(holds)
+    taken = (columns.get('text'),) if holds == 'answer' else ()
     if name in names:
       columns[holds] = name
-    elif name and are_needed and holds != 'id':
+    elif name:
       raise errors.UserError(
           f'{path}: no column "{name}"; its columns are {", ".join(names)}'
       )
-    elif name != '' and (
-        found := column_tables.called(known, first)
-        or column_tables.called(known, names)):
+    elif name != '' and (found := [
+        one for some in (first, names)
+        for one in column_tables.called(known, some) if one not in taken]):
       columns[holds] = found[0]
   return columns
 
@@ -125,7 +132,8 @@ def check_late(
   for holds in optional:
     if holds in columns or holds in asked:
       continue
-    late = next((key for key in row if key.lower() in USUAL[holds]), None)
+    late = next((key for key in row if key.lower() in USUAL[holds]
+                 and key not in columns.values()), None)
     if late is not None:
       raise pairs.Unusable(
           f'key "{late}" is in none of the first {_LINES:,} lines, by which '

@@ -48,15 +48,23 @@ class OwnData:
     self._spec, self._kind, self._invalid = spec, kind, invalid
     self._table = places.path(table)
     self._options = own_columns.parse(spec, asked)
+    documents = places.path(self._options.documents)
+    is_folder = bool(self._options.documents) and documents.is_dir()
+    self._of_questions = set(own_columns.USUAL)
+    if self._options.documents:
+      self._of_questions -= set(own_columns.OF_DOCUMENTS)
+    for holds in own_columns.OF_DOCUMENTS:
+      if is_folder and self._options.columns.get(holds):
+        raise errors.UserError(f'{spec}: {holds}= names a column of a table '
+                               f'of documents, and {documents} is a folder')
     self._columns = own_columns.find(
-        self._table, kind, self._options.columns, True)
+        self._table, kind, self._options.columns, self._of_questions)
     self._need('question')
+    self._need('document' if self._options.documents else 'text')
     self._documents: text.Text | None = None
     self._listed: tuple[pathlib.Path, str] | None = None
-    documents = places.path(self._options.documents)
     own: tuple[pathlib.Path, ...] = ()
-    self._need('document' if self._options.documents else 'text')
-    if self._options.documents and documents.is_dir():
+    if is_folder:
       self._documents = text.Text(str(documents), invalid)
       own = self._documents.files
     elif self._options.documents:
@@ -158,7 +166,8 @@ class OwnData:
     _weight(row, self._columns)
     name = files.content_id(question)
     self._split_of(name, row)
-    own_columns.check_late(row, self._columns, self._options.columns)
+    own_columns.check_late(row, self._columns, self._options.columns, [
+        one for one in own_columns.OPTIONAL if one in self._of_questions])
     return records.Query(name, question, tuple(column_tables.texts_of(
         own_columns.given(row, self._columns, 'answer'), 'answer')), where)
 
@@ -189,7 +198,7 @@ class OwnData:
   def _of_documents(self) -> dict[str, str]:
     """What columns of a table of documents hold -> their names there."""
     return {} if self._listed is None else own_columns.find(
-        *self._listed, self._options.columns, False)
+        *self._listed, self._options.columns, own_columns.OF_DOCUMENTS)
 
   def _need(self, holds: str) -> None:
     if holds not in self._columns:
@@ -300,7 +309,8 @@ def _format(kind: str, place: str) -> records.SourceFormat:
   )
   return records.SourceFormat(  # Documents may be a folder of text files.
       f'{kind}:{place}', opened, has_features=True,
-      reading=text.READING + 1,  # 1: keys of later lines, empty cells.
+      # 1: keys of later lines, empty cells. 2: answers are no passages.
+      reading=text.READING + 2,
   )
 
 

@@ -7,13 +7,16 @@ What `job=mine` and `job=audit` list; trainings draw for each example instead.
 import numpy as np
 from absl import logging
 
+from neg_contrast.data import examples
 from neg_contrast.mining import context
 from neg_contrast.mining import mining_task as task_lib
 from neg_contrast.mining.strategies import strategy
 from neg_contrast.negatives import document_neighbours, halves
 from neg_contrast.retrieval import bm25_search
 
-_MADE = 2  # 1 listed no half of a query that had other candidates.
+# 1 listed no half of a query that had other candidates, 2 neighbours of
+# positives of weight 0, too.
+_MADE = 3
 
 
 class Context(strategy.Strategy):
@@ -77,5 +80,5 @@ class Context(strategy.Strategy):
 def _trained(task: task_lib.OpenTask) -> tuple[np.ndarray, np.ndarray]:
   """Rows of the queries, ascending, and of the positives trained on."""
   judgements = task.judgements
-  trained = (judgements.grades > 0) & judgements.is_example
+  trained = examples.are_trained(judgements)
   return judgements.query_rows[trained], judgements.passage_rows[trained]

@@ -1,13 +1,18 @@
 """The table of strategies, and what follows from a line in it."""
 
+import types
+
+import numpy as np
 import pytest
 
 from neg_contrast import errors
 from neg_contrast.artifacts import artifact, plan
 from neg_contrast.data import dataset as dataset_lib
+from neg_contrast.data import prepared
 from neg_contrast.jobs import mine
 from neg_contrast.jobs.common import declared_pools
 from neg_contrast.mining import candidates, strategies
+from neg_contrast.mining.strategies import context_negatives
 from neg_contrast.negatives import pool as pool_lib
 from neg_contrast.settings import config as config_lib
 from tests import tiny
@@ -114,3 +119,14 @@ def test_what_reads_the_same_is_the_same(tmp_path):
   assert alone['bm25'] == ours['bm25']
   other = folders_of(evaluation__bm25_k1=0.5, loss__scale=3.0)
   assert other['bm25'] != ours['bm25'] and other['coarse'] != ours['coarse']
+
+
+def test_context_is_of_positives_that_are_trained_on():
+  """One of weight 0 is known alone, and so is a later one of DPR."""
+  judgements = prepared.Judgements(
+      np.array([0, 0, 1, 1], np.int32), np.array([4, 7, 2, 3], np.int32),
+      np.array([1, 1, 0, 2], np.int32), np.array([False, True, True, True]),
+      np.zeros(0, np.int32), np.array([1, 0, 1, 0.5], np.float32))
+  queries, passages = context_negatives._trained(
+      types.SimpleNamespace(judgements=judgements))
+  assert (queries.tolist(), passages.tolist()) == ([1], [3])
