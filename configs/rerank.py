@@ -11,7 +11,8 @@ workdir of job=train_reranker, a cross-encoder of transformers with one label (a
 folder or hub name), or a dual encoder with any score function, as in appendix B
 of Zhang and Stratos, "Understanding Hard Negatives in Noise Contrastive
 Estimation": its numbers are table B of `zhang_stratos.csv`.
-`--config.evaluation.depth` is how many are ranked anew.
+`--config.evaluation.depth` is how many are ranked anew, as many as the deepest
+of `--config.evaluation.metrics` needs.
 """
 
 from neg_contrast.settings import config as config_lib

@@ -293,6 +293,38 @@ def test_a_checkpoint_keeps_the_settings_it_was_trained_with(root, tmp_path):
     api.load_encoder(str(tmp_path), model__passage_length=10)
 
 
+def test_prompts_of_a_data_set_stand_for_the_models(root):
+  load = lambda **own: api.load_encoder(
+      str(root / 'model'), **settings(root), **own)
+  plain, ours, theirs = load(), load(model__query_prefix='word5 '), load(
+      data__query_prefix='word5 ', model__query_prefix='word6 ')
+  vecs = [one.encode_queries(['word1 word2'])
+          for one in (plain, ours, theirs)]
+  np.testing.assert_array_equal(vecs[1], vecs[2])
+  assert np.abs(vecs[0] - vecs[1]).max() > 1e-3
+  np.testing.assert_array_equal(
+      load(data__passage_prefix='word5 ').encode_passages(['word1']),
+      plain.encode_passages(['word5 word1']))
+
+
+def test_a_prompt_that_leaves_no_room_for_texts_is_refused(root):
+  """All texts had one vector."""
+  prompt = ' '.join(['word5'] * 14)  # 16 tokens with [CLS] and [SEP].
+  encoder = api.load_encoder(
+      str(root / 'model'), **settings(root), model__query_prefix=prompt)
+  with pytest.raises(errors.UserError, match=(
+      'has 14 tokens, which leaves none of 16 for a text; make it shorter')):
+    encoder.encode_queries(['word1'])
+  longer = api.load_encoder(str(root / 'model'), **{
+      **settings(root), 'model__query_length': 17}, model__query_prefix=prompt)
+  vecs = longer.encode_queries(['word1', 'word2'])
+  assert np.abs(vecs[0] - vecs[1]).max() > 1e-4
+  config = make_config(root, job='search',
+                       model__passage_prefix=f'{prompt} {prompt}')
+  with pytest.raises(errors.UserError, match='which leaves none of 24'):
+    run_job(search.SearchJob(config, root / 'no_room'), root / 'no_room')
+
+
 def test_answers_alone_are_nothing_to_tune_by(tmp_path):
   positive = {'title': '', 'text': 'word1', 'passage_id': '1'}
   (tmp_path / 'd').mkdir()

@@ -18,9 +18,12 @@ from jaxtyping import Float
 
 from neg_contrast import errors
 from neg_contrast.api import opening, results
+from neg_contrast.artifacts import folders
 from neg_contrast.retrieval import text_encoder
 
 _MAIN = 'main_score'
+# What vectors depend on beside the model.
+_MORE = ('model__dtype', 'data__query_prefix', 'data__passage_prefix')
 
 
 class MtebEncoder:
@@ -46,7 +49,8 @@ class MtebEncoder:
 
     Args:
       model_name: as for `load_encoder`.
-      revision: by which mteb tells results apart; None: of the weights.
+      revision: by which mteb tells results apart; None: of the weights, and
+        of settings that change vectors.
       device: ignored, for mteb's sake; all devices compute.
       **settings: config keys, as for `load_encoder`.
 
@@ -58,7 +62,10 @@ class MtebEncoder:
         model_name, **settings
     )
     self._name = _name(model_name)
-    self._revision = revision or self.encoder.model.fingerprint
+    model = self.encoder.model.fingerprint
+    others = {key: settings[key] for key in _MORE if key in settings}
+    self._revision = revision or (folders.sha256_json(
+        {'model': model, **others}) if others else model)
 
   def encode(
       self,
@@ -91,8 +98,8 @@ class MtebEncoder:
 
   def similarity(
       self, embeddings1: Any, embeddings2: Any
-  ) -> Float[np.ndarray, 'queries passages']:
-    """`[n, m] float32` scores of the model.
+  ) -> Any:
+    """`[n, m] float32` scores of the model, a tensor, as mteb has them.
 
     Args:
       embeddings1: `[n, features]` or `[features]`, of queries: an array, or one
@@ -102,15 +109,14 @@ class MtebEncoder:
     query_vecs, passage_vecs = map(np.atleast_2d, _arrays(
         embeddings1, embeddings2
     ))
-    return np.array(self.encoder.score(
+    return _tensor(self.encoder.score(
         jnp.asarray(query_vecs), jnp.asarray(passage_vecs)
     ))
 
-  def similarity_pairwise(
-      self, embeddings1: Any, embeddings2: Any
-  ) -> Float[np.ndarray, ' pairs']:
+  def similarity_pairwise(self, embeddings1: Any, embeddings2: Any) -> Any:
     """`[n] float32` scores of vector n and vector n; else as `similarity`."""
-    return self.encoder.score_pairs(*_arrays(embeddings1, embeddings2))
+    return _tensor(
+        self.encoder.score_pairs(*_arrays(embeddings1, embeddings2)))
 
   @property
   def mteb_model_meta(self) -> Any:
@@ -225,6 +231,12 @@ def _passages(batch: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield from zip(batch['title'], batch['body'], strict=True)
   else:
     yield from (('', text) for text in batch['text'])
+
+
+def _tensor(values: Any) -> Any:
+  import torch  # mteb needs it.
+
+  return torch.from_numpy(np.array(values))
 
 
 def _arrays(*embeddings: Any) -> list[np.ndarray]:

@@ -5,15 +5,16 @@ that is named by what they hold. What follows (preparing, training, resuming,
 errors) is that of any `beir:` source, and the same objects are the same source.
 """
 
-import collections
 import hashlib
 import json
 import math
+import numbers
 import pathlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from neg_contrast import errors
+from neg_contrast.api import judged_objects
 from neg_contrast.artifacts import folders
 from neg_contrast.data import records
 from neg_contrast.data.formats import files, qrels
@@ -46,7 +47,9 @@ def write(
       `answers`, and `left` and `right` of a mention, or a `records.Query`.
     splits: name -> judgements: query id -> passage id, ids, or a mapping
       passage id -> grade; or (query id, passage id) or (query id, passage id,
-      grade) each.
+      grade) each, with ids for one; or a table of these: columns are known by
+      their names, such as `query-id`, `corpus-id` and `score`, or by their
+      order if none is.
 
   Returns:
     `beir:FOLDER`.
@@ -92,7 +95,7 @@ def held(given: Any) -> Any:
 
 
 def set_apart(
-    queries: Any, judgements: Any, share: float
+    queries: Any, judgements: Any, share: Any
 ) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
   """Judgements of some queries apart, by a hash of the words of each.
 
@@ -111,12 +114,12 @@ def set_apart(
     UserError: an object is not understood, fewer than two queries are judged,
       or the share is none.
   """
-  if not 0 <= share < 1:
-    raise errors.UserError(f'test={share}: a share of the queries, from 0 to '
-                           'below 1, or judgements')
+  if not isinstance(share, numbers.Real) or not 0 <= float(share) < 1:
+    raise errors.UserError(f'test={share!r:.40}: is a share of the queries, '
+                           'from 0 to below 1; `train` takes judgements, too')
   texts = {name: row.get('text', '') for name, row in
            _rows('queries', queries, _query).items()}
-  by_query = _by_query('judgements', judgements)
+  by_query = judged_objects.by_query('judgements', judgements)
   if len(by_query) < 2:
     raise errors.UserError(
         f'judgements: {len(by_query)} queries have some; two are the fewest of '
@@ -127,7 +130,7 @@ def set_apart(
       for name in by_query
   }
   order = sorted(by_query, key=places.__getitem__)
-  count = sum(place < share for place in places.values())
+  count = sum(place < float(share) for place in places.values())
   apart = set(order[: min(max(count, 1), len(order) - 1)])
   return ({name: judged for name, judged in by_query.items()
            if name not in apart},
@@ -188,7 +191,7 @@ def _named(what: str, given: Any) -> Iterator[tuple[str, str, Any]]:
   if isinstance(given, Mapping):
     for key, one in given.items():
       where = f'{what}[{key!r:.40}]'
-      yield where, _id(where, key), one
+      yield where, judged_objects.id_of(where, key), one
     return
   for number, one in enumerate(given):
     where, name = f'{what}[{number}]', str(number)
@@ -196,28 +199,7 @@ def _named(what: str, given: Any) -> Iterator[tuple[str, str, Any]]:
       name = next((one[key] for key in _ID_KEYS if key in one), name)
     elif isinstance(one, (records.Passage, records.Query)):
       name = one.id
-    yield where, _id(where, name), one
-
-
-def _id(where: str, value: Any) -> str:
-  """An id as text; of numpy and pandas the numbers too.
-
-  Raises:
-    UserError: it is neither text nor a whole number, or no file can hold it.
-  """
-  if hasattr(value, 'item'):
-    value = value.item()
-  value = _whole(value)
-  if isinstance(value, bool) or not isinstance(value, (str, int)):
-    raise errors.UserError(f'{where}: an id is text or a whole number, not '
-                           f'{type(value).__name__}')
-  name = str(value)
-  if not name.strip() or not name.isprintable() or name != name.strip():
-    raise errors.UserError(
-        f'{where}: the id {name!r:.60} is empty, begins or ends with a space, '
-        'or holds a tab, a line break or another character that is not printed'
-    )
-  return name
+    yield where, judged_objects.id_of(where, name), one
 
 
 def _passage(where: str, one: Any) -> Row:
@@ -256,13 +238,24 @@ def _query(where: str, one: Any) -> Row:
         f'{type(one).__name__}'
     )
   row = _known(where, one, _QUERY_KEYS)
-  answers = row.get('answers', [])
-  answers = [answers] if isinstance(answers, str) else list(answers)
+  answers = _answers(where, row.get('answers', ()))
   for value in (row.get('text'), *answers):
     if not isinstance(value, str):
       raise errors.UserError(f'{where}: "text" and "answers" are text, not '
                              f'{type(value).__name__}')
   return {**row, **({'answers': answers} if answers else {})}
+
+
+def _answers(where: str, given: Any) -> list[Any]:
+  """One or several; SQuAD's, which have places beside `text`, too."""
+  if isinstance(given, Mapping):
+    given = given.get('text')
+  if isinstance(given, str):
+    return [given]
+  if not isinstance(given, Iterable) or isinstance(given, Mapping):
+    raise errors.UserError(f'{where}: "answers" is a text, texts, or a dict '
+                           'with "text", which holds these')
+  return list(given)
 
 
 def _known(where: str, one: Mapping[str, Any], keys: tuple[str, ...]) -> Row:
@@ -285,59 +278,6 @@ def _is_missing(value: Any) -> bool:
   return value is None or (isinstance(value, float) and math.isnan(value))
 
 
-def _whole(value: Any) -> Any:
-  """3 for 3.0: a column of pandas with a missing value has floats."""
-  is_whole = isinstance(value, float) and value.is_integer()
-  return int(value) if is_whole else value
-
-
-def _by_query(where: str, given: Any) -> dict[str, Any]:
-  """Query id -> passage ids, or passage id -> grade."""
-  if isinstance(given, Mapping):
-    return _by_id(where, given)
-  if isinstance(given, (str, bytes)) or not isinstance(given, Iterable):
-    raise errors.UserError(f'{where}: a dict or a list of pairs is needed, not '
-                           f'{type(given).__name__}')
-  frame: Any = given
-  if hasattr(given, 'itertuples'):  # A DataFrame: its columns in their order.
-    given = frame.itertuples(index=False, name=None)
-  elif hasattr(given, 'rows'):  # The same of polars.
-    given = frame.rows()
-  elif hasattr(given, 'to_dict') and hasattr(given, 'index'):  # A Series.
-    given = frame.items()
-  found: dict[str, dict[Any, Any]] = {}
-  for number, one in enumerate(given):
-    one = one.tolist() if hasattr(one, 'tolist') else one  # Of an array.
-    if not isinstance(one, (tuple, list)) or len(one) not in (2, 3):
-      raise errors.UserError(
-          f'{where}[{number}]: (query id, passage id) or (query id, passage '
-          f'id, grade) is needed, not {one!r:.60}'
-      )
-    query, passage, grade = (*one, 1)[:3]
-    judged = found.setdefault(_id(f'{where}[{number}]', query), {})
-    if _grade(where, judged.setdefault(passage, grade)) != _grade(where, grade):
-      raise errors.UserError(
-          f'{where}[{number}]: passage {passage!r:.40} of query {query!r:.40} '
-          f'was judged before, with another grade ({judged[passage]})'
-      )
-  return found
-
-
-def _by_id(where: str, given: Mapping[Any, Any]) -> dict[str, Any]:
-  """The values of ids as text.
-
-  Raises:
-    UserError: two ids are one text.
-  """
-  found = {_id(where, key): value for key, value in given.items()}
-  if len(found) < len(given):
-    (twice, _), = collections.Counter(
-        _id(where, key) for key in given).most_common(1)
-    raise errors.UserError(f'{where}: the id {twice!r} is there twice, as text '
-                           'and as number')
-  return found
-
-
 def _judgements(
     split: str, given: Any, queries: Mapping[str, Row],
     passages: Mapping[str, Row],
@@ -349,7 +289,7 @@ def _judgements(
   """
   lines = []
   what = f'judgements of the split "{split}"'
-  for query, judged in _by_query(what, given).items():
+  for query, judged in judged_objects.by_query(what, given).items():
     where = f'judgements[{query!r:.40}]'
     if query not in queries:
       raise errors.UserError(
@@ -360,26 +300,16 @@ def _judgements(
       judged = [judged]
     if not isinstance(judged, Mapping):
       judged = dict.fromkeys(judged, 1)
-    graded = _by_id(where, judged)
+    graded = judged_objects.by_id(where, judged)
     for passage, grade in sorted(graded.items()):  # Sets have no order.
       if passage not in passages:
         raise errors.UserError(f'{where}: no such passage as {passage!r:.40}; '
                                f'passages are {_some(passages) or "not given"}')
-      lines.append(qrels.line(query, passage, _grade(where, grade)))
+      lines.append(qrels.line(
+          query, passage, judged_objects.grade_of(where, grade)))
   if not lines:
     raise errors.UserError(f'{what}: there are none')
   return lines
-
-
-def _grade(where: str, value: Any) -> int:
-  if hasattr(value, 'item'):
-    value = value.item()
-  value = _whole(value)
-  grade = None if isinstance(value, bool) else files.parse_grade(str(value))
-  if grade is None:
-    raise errors.UserError(f'{where}: the grade {value!r:.40} is no whole '
-                           'number; 0 is a known negative')
-  return grade
 
 
 def _some(named: Mapping[str, Row]) -> str:

@@ -26,7 +26,8 @@ def load_encoder(
     checkpoint: a trained workdir, a BERT-family or sentence-transformers folder
       or hub name, or `minilm`.
     **settings: config keys with `__` for `.`, as in
-      `model__dtype='bfloat16'`.
+      `model__dtype='bfloat16'`; `data__query_prefix` and `data__passage_prefix`
+      are the prompts that a data set has in the place of the model's.
 
   Raises:
     UserError: there is no such model, or a key or its value is wrong.
@@ -37,7 +38,10 @@ def load_encoder(
   model = model_lib.load_checkpoint(
       config.checkpoint, config.model, config.seed
   )
-  return text_encoder.TextEncoder(model, settings_of_rooms.encoding(config))
+  prefixes = {key: value for key in ('query_prefix', 'passage_prefix')
+              if (value := getattr(config.data, key)) is not None}
+  return text_encoder.TextEncoder(
+      model, settings_of_rooms.encoding(config)).with_prefixes(prefixes)
 
 
 def load_corpus(source: str, **settings: Any) -> prepared.Prepared:

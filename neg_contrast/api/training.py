@@ -64,12 +64,9 @@ class Training:
   @functools.cached_property
   def encoder(self) -> text_encoder.TextEncoder:
     """Of queries and passages, with the prompts that the data set has."""
-    prefixes = {
-        key: self._settings[f'data__{key}']
-        for key in ('query_prefix', 'passage_prefix')
-        if self._settings.get(f'data__{key}') is not None
-    }
-    return opening.load_encoder(self.workdir).with_prefixes(prefixes)
+    prefixes = ('data__query_prefix', 'data__passage_prefix')
+    return opening.load_encoder(self.workdir, **{
+        key: self._settings[key] for key in prefixes if key in self._settings})
 
   @functools.cached_property
   def retriever(self) -> retriever_lib.Retriever:

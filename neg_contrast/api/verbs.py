@@ -4,6 +4,7 @@ A verb writes its objects as a source (`objects.py`), and runs the job that the
 command line runs on it: what is made is not made again.
 """
 
+import numbers
 import os
 import pathlib
 from collections.abc import Sequence
@@ -65,7 +66,7 @@ def train(
     UserError: an object is not understood, or a setting is wrong.
   """
   queries = objects.held(queries)
-  if isinstance(test, (int, float)):
+  if isinstance(test, numbers.Real):
     judgements, test = objects.set_apart(queries, judgements, test)
   splits = {'train': judgements, 'test': test}
   if model is not None:

@@ -237,12 +237,12 @@ def tokenize(
     is_for_part: as `token_store.make_token_store`'s.
 
   Raises:
-    UserError: the tokenizer lacks the title's end; or the queries are mentions,
-      and it lacks a marker, joins the prefix with what follows, or the length
-      leaves no room.
+    UserError: the tokenizer lacks the title's end; the prefix leaves no room
+      for texts; or the queries are mentions, and it lacks a marker, joins the
+      prefix with what follows, or the length leaves no room.
   """
   joined, template = _joined(tokenizer, prefix), tokenizer.template
-  prefix_ids = _prefix_ids(tokenizer, prefix, joined)
+  prefix_ids = _prefix_ids(tokenizer, prefix, joined, max_length)
   marker_ids = None
   if role == 'query' and prepared.has_mentions:
     marker_ids = _marker_ids(tokenizer, markers)
@@ -266,11 +266,22 @@ def tokenize(
 
 
 def _prefix_ids(
-    tokenizer: tokenizer_lib.Tokenizer, prefix: str, joined: _Joined
+    tokenizer: tokenizer_lib.Tokenizer, prefix: str, joined: _Joined,
+    max_length: int,
 ) -> tuple[int, ...]:
-  """Those that are put before tokens of a store."""
+  """Those that are put before tokens of a store.
+
+  Raises:
+    UserError: no text would be left beside them.
+  """
   is_apart = prefix and not joined.prefix
-  return tuple(tokenizer.encode(prefix)) if is_apart else ()
+  ids = tuple(tokenizer.encode(prefix)) if is_apart else ()
+  if ids and len(ids) + tokenizer.template.around >= max_length:
+    raise errors.UserError(
+        f'the prefix {prefix!r:.60} has {len(ids)} tokens, which leaves none '
+        f'of {max_length} for a text; make it shorter, or raise the length '
+        f'({errors.key("model.query_length")}, passage_length)')
+  return ids
 
 
 def _marker_ids(
@@ -315,6 +326,7 @@ def tokenize_in_memory(
   """Tokenizes a few (title, text) pairs; other arguments as `tokenize`.
 
   Raises:
+    UserError: the prefix leaves no room for texts.
     ValueError: one holds half of a surrogate pair, as json can.
   """
   for text in itertools.chain.from_iterable(texts):
@@ -334,5 +346,6 @@ def tokenize_in_memory(
   return TokenizedTexts(
       token_store.TokenStore(encode(titles), encode(bodies)),
       _with_title_end(tokenizer, title_end), max_length,
-      _prefix_ids(tokenizer, prefix, joined), is_joined=bool(joined.prefix),
+      _prefix_ids(tokenizer, prefix, joined, max_length),
+      is_joined=bool(joined.prefix),
   )

@@ -205,8 +205,8 @@ def _fitted(
   except ValueError as e:
     raise errors.UserError(
         f'{model.name}: its scores of tune candidates can\'t be calibrated: '
-        f'{e}; train it longer, give it more candidates '
-        f'(--{errors.key("evaluation.depth")}), or more tune queries'
+        f'{e}; in another --workdir train it longer, with more candidates '
+        f'(--{errors.key("evaluation.depth")}) or more tune queries'
     ) from None
   return {
       **dataclasses.asdict(fitted),

@@ -43,7 +43,7 @@ class PairModel(given.Checkpoint):
     """What is wrong with it, as far as a look at its place tells."""
     if (places.path(self.checkpoint) / reranker.FILE).exists():
       return None
-    return super().lacks()
+    return by_name.missing(self.checkpoint, is_start=True)
 
   def read(self) -> reranker.Reranker | loading.Model:
     """Model and weights."""

@@ -169,17 +169,12 @@ def is_reranker(checkpoint: str) -> bool:
   return kind is kinds.RERANKER
 
 
-def missing(checkpoint: str) -> str | None:
-  """What is wrong with a dual encoder, as far as a look at its place tells."""
+def missing(checkpoint: str, is_start: bool = False) -> str | None:
+  """What is wrong with a dual encoder (or start), as far as a look tells."""
   if is_ensemble(checkpoint):
     return f'{checkpoint}: {_IS_ENSEMBLE}'
-  return _missing(checkpoint, kinds.ENCODER)
-
-
-def missing_trained(checkpoint: str) -> str | None:
-  """As `missing`, of one that is used as it is, and no start of a training."""
-  lack = missing(checkpoint)
-  if lack is None and hub_name(checkpoint) is None:
+  lack = _missing(checkpoint, kinds.ENCODER)
+  if lack is None and not is_start and hub_name(checkpoint) is None:
     try:
       _refuse_classifier(checkpoint)
     except errors.UserError as e:
@@ -258,7 +253,8 @@ def describe(
 
 
 def load_checkpoint(
-    name: str, config: config_lib.ModelConfig, seed: int
+    name: str, config: config_lib.ModelConfig, seed: int,
+    is_start: bool = False,
 ) -> loading.Model:
   """A dual encoder by name: a workdir of ours, or a folder or name of others.
 
@@ -269,11 +265,14 @@ def load_checkpoint(
     name: of the checkpoint.
     config: settings of the model.
     seed: of random weights.
+    is_start: it is to be trained: a cross-encoder gives its transformer.
 
   Raises:
-    UserError: there is no such model, or it was trained with other settings
-      than are asked for.
+    UserError: there is no such model, it is a cross-encoder, or it was trained
+      with other settings than are asked for.
   """
+  if not is_start:
+    _refuse_classifier(name)
   if is_ensemble(name):
     raise errors.UserError(f'{name}: {_IS_ENSEMBLE}')
   if not is_workdir(name):
@@ -287,10 +286,10 @@ def load_start(config: config_lib.ModelConfig, seed: int) -> loading.Model:
   """The dual encoder that `model.init` names, to be trained.
 
   Raises:
-    UserError: as `load_checkpoint`; or it shares its tower and the config does
-      not, or the other way round.
+    UserError: as `load_checkpoint`, but for cross-encoders; or it shares its
+      tower and the config does not, or the other way round.
   """
-  model = load_checkpoint(config.init, config, seed)
+  model = load_checkpoint(config.init, config, seed, is_start=True)
   if model.spec.shared != config.shared:
     raise errors.UserError(
         f'{errors.key("model.shared")}={config.shared}: {config.init} was '

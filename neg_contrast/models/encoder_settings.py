@@ -13,8 +13,8 @@ from neg_contrast.models import projections as projections_lib
 from neg_contrast.settings import config as config_lib
 
 # What a plain BERT gets (Lu et al., section 5.3, "size 64 and 384").
-_PAPER_QUERY_LENGTH = 64
-_PAPER_PASSAGE_LENGTH = 384
+PAPER_QUERY_LENGTH = 64
+PAPER_PASSAGE_LENGTH = 384
 
 
 def layers_of(
@@ -118,11 +118,11 @@ def text_of(
   text = text_spec.TextSpec(
       query_length=_first(
           config.query_length, query.query_length, query.max_length,
-          min(_PAPER_QUERY_LENGTH, query.transformer.max_positions),
+          min(PAPER_QUERY_LENGTH, query.transformer.max_positions),
       ),
       passage_length=_first(
           config.passage_length, passage.passage_length, passage.max_length,
-          min(_PAPER_PASSAGE_LENGTH, passage.transformer.max_positions),
+          min(PAPER_PASSAGE_LENGTH, passage.transformer.max_positions),
       ),
       query_prefix=_first(config.query_prefix, query.query_prompt, ''),
       passage_prefix=_first(config.passage_prefix, passage.passage_prompt, ''),

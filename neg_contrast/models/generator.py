@@ -85,6 +85,9 @@ class Generator:
 
     Returns:
       Views: ids of titles and texts are read when they are taken out.
+
+    Raises:
+      UserError: the prefix leaves no room for them.
     """
     head = sequences.repeated(self._prefix_ids, len(texts))
     pieces = [head, titles, texts]
@@ -103,7 +106,14 @@ class Generator:
 
   @functools.cached_property
   def _prefix_ids(self) -> list[int]:
-    return self.tokenizer.encode_batch([self.text.prefix])[0]
+    ids = self.tokenizer.encode_batch([self.text.prefix])[0]
+    if len(ids) + 1 >= self.text.passage_length:
+      raise errors.UserError(
+          f'{self.name}: the prefix {self.text.prefix!r:.60} has {len(ids)} '
+          f'tokens, which leaves none of {self.text.passage_length} for a '
+          'passage; make it shorter, or raise '
+          f'{errors.key("model.passage_length")}')
+    return ids
 
 
 def from_pretrained(

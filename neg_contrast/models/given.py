@@ -46,8 +46,6 @@ class Checkpoint(artifact.Given):
 
   def lacks(self) -> str | None:
     """What is wrong with it, as far as a look at its place tells."""
-    if self.config is None:
-      return by_name.missing_trained(self.checkpoint)
     return by_name.missing(self.checkpoint)
 
   def fetch(self) -> None:
@@ -88,7 +86,8 @@ class Start(Checkpoint):
 
   def lacks(self) -> str | None:
     """What is wrong with it, if nothing makes it."""
-    return super().lacks() if self.after is None else None
+    return (by_name.missing(self.checkpoint, is_start=True)
+            if self.after is None else None)
 
   def fetch(self) -> None:
     """Downloads it, if nothing makes it."""
@@ -183,7 +182,7 @@ class Tokenizer(artifact.Given):
 
   def lacks(self) -> str | None:
     """What is wrong with the model, as far as a look at its place tells."""
-    return by_name.missing(self.model)
+    return by_name.missing(self.model, is_start=True)
 
   def fetch(self) -> None:
     """Downloads what lies on the hub."""

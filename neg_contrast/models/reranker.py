@@ -103,9 +103,10 @@ def from_pretrained(
     )
   source = pretrained.first_layers(towers['shared'], config.layers, name)
   tokenizer = tokenizer_lib.load_tokenizer(str(source.folder))
-  text = encoder_settings.text_of({'shared': source}, config, name)
   folder = None if model_names.is_random(name) else model_names.locate(name)
   spec = spec_of(folder, source.transformer)
+  source = _within_pairs(source, config.query_length, spec.pooler, tokenizer)
+  text = encoder_settings.text_of({'shared': source}, config, name)
   params: dict[str, Any] = {transformer.KEY: source.params}
   if folder is not None and spec.pooler:
     params |= families.read_head(folder)
@@ -115,6 +116,25 @@ def from_pretrained(
       spec, text, tokenizer, jax.tree.map(np.asarray, params), name,
       [source.fingerprint, None if spec.pooler else seed],
   )
+
+
+def _within_pairs(
+    source: pretrained.Pretrained, query_length: int | None,
+    is_of_pairs: bool, tokenizer: tokenizer_lib.Tokenizer,
+) -> pretrained.Pretrained:
+  """A transformer with a length for each text of a pair.
+
+  The length that a cross-encoder names is that of a pair; an encoder's is that
+  of a text, and two such may be more than it has positions.
+  """
+  named, longest = source.max_length, source.transformer.max_positions
+  more = len(tokenizer.template.second_start) - 1
+  if named is None or not is_of_pairs and 2 * named + more <= longest:
+    return source
+  both = (min(named, longest) if is_of_pairs else longest) - more
+  query = query_length or min(encoder_settings.PAPER_QUERY_LENGTH, both // 2)
+  return dataclasses.replace(
+      source, query_length=query, passage_length=max(both - query, 1))
 
 
 def spec_of(

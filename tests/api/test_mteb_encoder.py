@@ -87,6 +87,9 @@ def test_protocol(encoder: api.MtebEncoder):
   meta = encoder.mteb_model_meta
   assert meta.name == 'neg_contrast/model' and meta.embed_dim == 16
   assert meta.revision == encoder.encoder.model.fingerprint
+  other = api.MtebEncoder(encoder.encoder.model.name, **{
+      **SETTINGS, 'model__dtype': 'bfloat16'}).mteb_model_meta
+  assert other.revision != meta.revision  # Its results are others.
   assert meta.similarity_fn_name.value == 'dot' and meta.max_tokens == 24
   assert api.MtebEncoder(encoder.encoder.model.name, 'v1',
                          device='cpu').mteb_model_meta.revision == 'v1'
@@ -118,6 +121,10 @@ def test_similarity_is_the_score(encoder):
   left, right = (rng.normal(size=(n, 16)).astype(np.float32) for n in (5, 3))
   np.testing.assert_allclose(encoder.similarity(left, torch.tensor(right)),
                              left @ right.T, atol=1e-5)
+  one = encoder.similarity(left[0], right[0])
+  assert float(one) == pytest.approx(left[0] @ right[0], abs=1e-5)
+  assert all(map(torch.is_tensor, (
+      one, encoder.similarity_pairwise(left[:3], right))))
   np.testing.assert_allclose(encoder.similarity(left[0], right),
                              left[:1] @ right.T, atol=1e-5)
   np.testing.assert_allclose(encoder.similarity_pairwise(left[:3], right),

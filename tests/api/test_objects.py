@@ -78,6 +78,13 @@ def test_passages_alike_are_one_source(tmp_path, passages):
     pandas.DataFrame({'q': ['a', 'a', 'b'], 'p': ['x', 'y', 'x'], 'g': 1.0}),
     polars.DataFrame({'q': ['a', 'a', 'b'], 'p': ['x', 'y', 'x'], 'g': 1}),
     pandas.Series(['x', 'y', 'x'], index=['a', 'a', 'b']),
+    pandas.Series([['x', 'y'], 'x'], index=['a', 'b']),
+    [('a', ['x', 'y']), ('b', ('x',), 1)],
+    pandas.DataFrame({'corpus-id': ['x', 'y', 'x'], 'score': 1,
+                      'Query-ID': ['a', 'a', 'b'], 'more': 7}),
+    polars.DataFrame({'passage': ['x', 'y', 'x'], 'query': ['a', 'a', 'b']}),
+    [{'doc_id': 'x', 'query_id': 'a'}, {'query_id': 'a', 'doc_id': 'y'},
+     {'query_id': 'b', 'doc_id': 'x', 'relevance': 1}],
 ])
 def test_judgements_alike_are_one_source(tmp_path, judged):
   given = ({'x': 'one', 'y': 'two'}, {'a': 'q', 'b': 'r'})
@@ -108,6 +115,10 @@ def test_more_of_a_record_stays(tmp_path):
   assert corpus.passages[0].document_id == 'd'
   assert [q.answers for q in corpus.queries] == [('one',), ('two', 'three')]
   assert pairs(corpus, 'train') == {('a', 'x', 0), ('b', 'x', 3)}
+  as_squad = objects.write(tmp_path, ['one'], [
+      {'text': 'q', 'answers': {'text': ['one', 'two'], 'answer_start': [0, 9]}}
+  ], {'train': [(0, 0)]})
+  assert prepared(as_squad, tmp_path).queries[0].answers == ('one', 'two')
   mention = objects.write(tmp_path, ['one'], [
       {'id': 'm', 'text': 'it', 'left': 'before', 'right': 'after'}],
       {'train': [('m', 0)]})
@@ -169,6 +180,15 @@ PASSAGES, QUERIES = {'x': 'one', 'y': 'two'}, {'a': 'q'}
     (PASSAGES, QUERIES, ['ax'], r'\[0\]: \(query id, passage id\) or'),
     (PASSAGES, QUERIES, 'ax', 'a dict or a list of pairs is needed, not str'),
     (PASSAGES, (), {'a': 'x'}, 'no such query; queries are not given'),
+    (PASSAGES, QUERIES, [('a', {'x': 1})], r'\[0\]: an id is text or a whole'),
+    (PASSAGES, QUERIES, [{'q': 'a', 'p': 'x'}],
+     r'\[0\]: has q, p; name the query "query-id", the passage "corpus-id"'),
+    (PASSAGES, QUERIES, pandas.DataFrame({'x': ['a'], 'query': ['x']}),
+     'has x, query; name the query'),
+    (PASSAGES, [{'text': 'q', 'answers': 3}], None,
+     r'queries\[0\]: "answers" is a text, texts, or a dict with "text"'),
+    (PASSAGES, [{'text': 'q', 'answers': {'starts': [3]}}], None,
+     r'queries\[0\]: "answers" is a text, texts, or a dict with "text"'),
 ])
 def test_what_is_not_understood(tmp_path, passages, queries, judged, message):
   splits = None if judged is None else {'train': judged}
@@ -212,3 +232,7 @@ def test_one_at_least_is_set_apart():
   for share in (-0.1, 1, 20, float('nan')):
     with pytest.raises(errors.UserError, match='a share of the queries'):
       objects.set_apart(queries, {0: 'x', 1: 'y'}, share)
+  with pytest.raises(errors.UserError, match='`train` takes judgements, too'):
+    objects.set_apart(queries, {0: 'x', 1: 'y'}, {'a': 'x'})
+  assert objects.set_apart(
+      queries, [(0, 'x'), (1, 'y')], np.float32(0.5))[1]

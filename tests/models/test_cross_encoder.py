@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 from safetensors.numpy import save_file
 
-from neg_contrast import errors
+from neg_contrast import errors, jobs
+from neg_contrast.artifacts import plan
 from neg_contrast.batches import packed, packing, text_pairs
 from neg_contrast.data import sequences as sequences_lib
 from neg_contrast.models import (
   bert,
+  by_name,
   cross_encoder,
   dual_encoder,
   given,
@@ -201,3 +203,41 @@ def test_a_bert_gets_a_score_layer_by_seed(tmp_path):
   spec = cross_encoder.CrossEncoderSpec.from_json(one.spec.to_json())
   assert spec == one.spec
   assert packed.PackedSequences(1, 1, 1, 1).token_types is None
+
+
+@pytest.mark.parametrize('job', ['search', 'evaluate', 'export', 'serve'])
+def test_a_cross_encoder_is_no_retriever_of_a_job(tmp_path, job):
+  """Its first layers had numbers of their own; a start of a training may be."""
+  write_classifier(tmp_path / 'ce')
+  tiny.write_beir(tmp_path / 'data')
+  config = config_lib.parse(tiny.make_config(
+      tmp_path, job=job, checkpoint=str(tmp_path / 'ce'),
+      negatives__sources=()))
+  targets = jobs.make_job(config, tmp_path / 'work').targets()
+  assert 'is a cross-encoder, whose first layers' in plan.describe(targets)
+  with pytest.raises(errors.UserError, match='whose first layers are no dual'):
+    by_name.load_checkpoint(str(tmp_path / 'ce'), config.model, 0)
+  start = given.Start(str(tmp_path / 'ce'), 0, dataclasses.replace(
+      config.model, init=str(tmp_path / 'ce')))
+  assert start.lacks() is None and start.load().spec.shared
+
+
+@pytest.mark.parametrize(('named', 'asked', 'wanted'), [
+    (40, {}, (20, 21)), (24, {}, (12, 13)), (40, {'query_length': 8}, (8, 33)),
+    (24, {'passage_length': 20}, (12, 20)),
+])
+def test_the_length_of_a_cross_encoder_is_that_of_a_pair(
+    tmp_path, named, asked, wanted
+):
+  """As sentence-transformers saves it; such a folder was refused."""
+  write_classifier(tmp_path)
+  (tmp_path / 'sentence_bert_config.json').write_text(
+      json.dumps({'max_seq_length': named}))
+  (tmp_path / 'modules.json').write_text(json.dumps([{
+      'idx': 0, 'name': '0', 'path': '',
+      'type': 'sentence_transformers.models.Transformer'}]))
+  found = reranker.from_pretrained(
+      str(tmp_path), config_lib.ModelConfig(**asked), 0)
+  assert (found.text.query_length, found.text.passage_length) == wanted
+  if not asked:
+    assert found.longest == named

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from neg_contrast import errors
 from neg_contrast.data import sequences, tokenizer
 from neg_contrast.models import generator, t5_config
 
@@ -38,3 +39,14 @@ def test_sources(length, with_answer):
     want.append([*ids[: length - 1], 1])
   assert [list(ids) for ids in sources] == want
   assert sources.lengths.tolist() == list(map(len, want))
+
+
+def test_a_prefix_that_leaves_no_room_is_refused():
+  """All passages were the same source."""
+  made = generator.Generator(
+      t5_config.T5Config(eos_id=1), generator.TextSpec(6, 8, 'ask: ', False),
+      Letters(), {}, 'test', 'test')
+  with pytest.raises(errors.UserError, match=(
+      'test: the prefix \'ask: \' has 5 tokens, which leaves none of 6 for a')):
+    made.sources(sequences.listed([np.array([7], np.int32)]),
+                 sequences.listed([np.array([8], np.int32)]))

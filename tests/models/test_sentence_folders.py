@@ -236,7 +236,7 @@ def test_cross_encoders_that_cannot_be_read_are_no_dual_encoders(
   test_family_parity.write(tmp_path, kind)
   change(tmp_path / 'config.json', architectures=['XForSequenceClassification'])
   assert by_name.is_reranker(str(tmp_path))
-  assert 'is a cross-encoder' in by_name.missing_trained(str(tmp_path))
+  assert 'is a cross-encoder' in by_name.missing(str(tmp_path))
   with pytest.raises(errors.UserError, match='can be read, and not XFor'):
     families.read_head(tmp_path)
 
