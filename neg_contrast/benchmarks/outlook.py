@@ -240,6 +240,7 @@ class _Look:
         tune.queries.number if tune else None,
         run.config.evaluation.may_stop_early,
         run.config.optim.warmup_steps,
+        is_tune_known=tune is None or tune.queries.is_exact,
     ))
     if seen is not None and seen.tokenizer is not None:
       lengths = plan_costs.lengths_of(found, seen)

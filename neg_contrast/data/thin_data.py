@@ -22,6 +22,7 @@ class Sizes:
     tune_queries: that it is tuned and stopped by; None: it is not.
     is_stopped: whether it may stop early by them.
     warmup_steps: of the learning rate.
+    is_tune_known: whether the tune queries were counted.
   """
 
   examples: int
@@ -30,6 +31,7 @@ class Sizes:
   tune_queries: int | None = None
   is_stopped: bool = False
   warmup_steps: int = 0
+  is_tune_known: bool = True
 
 
 def of_training(sizes: Sizes) -> list[str]:
@@ -61,7 +63,8 @@ def of_training(sizes: Sizes) -> list[str]:
   few = sizes.tune_queries
   if few is not None and few < FEW_TUNE:
     found.append(
-        f'the tune split has {questions(few)}: the checkpoint is chosen by '
+        f'the tune split has {"" if sizes.is_tune_known else "about "}'
+        f'{questions(few)}: the checkpoint is chosen by '
         f'steps of {100 / max(1, few):.0f} % in accuracy, which is chance. '
         'Raise data.tune_fraction, name a larger data.tune_split, or bring '
         'more questions'

@@ -5,6 +5,9 @@ from collections.abc import Mapping
 import numpy as np
 from jaxtyping import Float
 
+LEAST_QUERIES = 30
+"""With fewer the bootstrap's interval is too narrow (at 10 values of mean 0.85,
+the one of 95% holds the truth 80 times in a hundred)."""
 _BLOCK_DRAWS = 4_000_000  # Numbers drawn at once: 32 MB of int64.
 _COST = 10  # Of drawing a count, compared to that of drawing a query.
 _SLACK = 1e-12  # Sums this near, as a part of all magnitudes, are equal.

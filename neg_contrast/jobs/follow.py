@@ -16,6 +16,10 @@ def check(config: config_lib.Config) -> None:
   if not config.checkpoint:
     raise config.error('checkpoint', 'is needed: the workdir of the training '
                        'that is followed')
+  if places.is_remote(places.path(config.checkpoint)):
+    raise config.error('checkpoint', 'lies in a bucket, where one program '
+                       'works at a time; follow a training on a disk, or begin '
+                       'it with negatives.refresh=synchronous')
 
 
 class FollowJob:

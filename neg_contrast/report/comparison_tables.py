@@ -11,7 +11,7 @@ import io
 from collections.abc import Callable, Sequence
 
 from neg_contrast.evaluation import comparison as comparison_lib
-from neg_contrast.evaluation import significance
+from neg_contrast.evaluation import confidence, significance
 from neg_contrast.report import figures, tables
 
 ALPHA = 0.05
@@ -77,7 +77,9 @@ def _differences(made: comparison_lib.Comparison) -> Grid:
       'Paired by query, means over the seeds. Interval: bootstrap over '
       'queries; p: paired randomisation test, and after Holm over '
       f'{_family(made)} of a metric. Both cover the choice of queries, not '
-      'that of seeds: see the differences by seed.',
+      'that of seeds: see the differences by seed.' + (
+          f' Of fewer than {confidence.LEAST_QUERIES} queries intervals are '
+          'too narrow.' if made.queries < confidence.LEAST_QUERIES else ''),
   )
 
 

@@ -10,9 +10,6 @@ import numpy as np
 from neg_contrast.evaluation import confidence, per_query, summary
 from neg_contrast.report import contents, figures
 
-# With fewer values the bootstrap's interval is too narrow (at 10 values of mean
-# 0.85, the one of 95% holds the truth 80 times in a hundred).
-_LEAST_QUERIES = 30
 NOTES = {
     'bm25': 'words, no model', 'untouched': 'the model before any training',
     'initial': 'where training began', 'trained': 'after training',
@@ -113,7 +110,7 @@ def summarize(
 
 
 def _estimate(mean: float, by_query: Mapping[str, float]) -> figures.Estimate:
-  if len(by_query) < _LEAST_QUERIES:
+  if len(by_query) < confidence.LEAST_QUERIES:
     return figures.Estimate(mean)
   values = np.array(list(by_query.values()), np.float64)
   return figures.Estimate(mean, *confidence.interval(values))

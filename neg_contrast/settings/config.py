@@ -193,8 +193,12 @@ def set_key(
   Raises:
     UserError: there is no such key, or it holds another type.
   """
+  form = ''
   try:
-    before = functools.reduce(lambda at, name: at[name], key.split('.'), config)
+    *sections, last = key.split('.')
+    section = functools.reduce(lambda at, name: at[name], sections, config)
+    before, kind = section[last], section.get_type(last)
+    form = _FORMS.get(kind, 'keys of it, one by one')
     if isinstance(value, str) and isinstance(before, tuple):
       value = (value,)
     config.update_from_flattened_dict({key: value})
@@ -202,7 +206,7 @@ def set_key(
           ValueError) as e:
     known = flat(config)
     why = (f'no such key{unknown_keys.hint(key, known)}' if key not in known
-           else f'write {_FORMS.get(type(before), type(before).__name__)}')
+           else f'write {form}')
     raise errors.SettingError(key, value, why) from e
 
 

@@ -108,10 +108,12 @@ class Mixture:
     ])
     for draws, one in zip(cycle, self.sets, strict=True):
       if not draws:
+        more = ('its weight' if one.weight is not None
+                else 'mixture.temperature')
         raise errors.UserError(
             f'{errors.key(f"mixture.sets.{one.name}")}: is less than 1 of '
             f'{mixture_order.MOST_DRAWS:,} draws, so it would never be trained '
-            'on; raise its weight or mixture.temperature, or leave it out'
+            f'on; raise {more}, or leave it out'
         )
     return mixture_order.MixtureOrder(
         sizes, tuple(map(int, cycle)), batch_size, seed, self.is_mixed

@@ -54,6 +54,18 @@ def test_parts_are_splits(library):
   assert known(prepared, 'test') == {('third?', 'x'): 1}
 
 
+def test_a_set_with_judgements_of_its_own_has_its_parts(library):
+  """As mr-tydi, whose languages have those of all parts together."""
+  (library / 'all.tsv').write_text('q1\tfirst\nq2\tsecond\nq3\tthird?\n')
+  (library / 'all.qrels').write_text('q1 0 d1 1\nq3 0 d3 1\n')
+  ir_datasets.registry._registered['ours'] = ir_datasets.create_dataset(
+      docs_tsv=str(library / 'docs.tsv'), queries_tsv=str(library / 'all.tsv'),
+      qrels_trec=str(library / 'all.qrels'))
+  prepared = preparation.prepare('ir_datasets:ours', library / 'out', False)
+  assert prepared.splits == ('train', 'test')
+  assert known(prepared, 'test') == {('third?', 'x'): 1}
+
+
 def test_a_part_alone(library):
   prepared = preparation.prepare('ir_datasets:ours/test', library / 'out',
                                  False)

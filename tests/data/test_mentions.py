@@ -250,6 +250,14 @@ def test_kilt_questions_have_answers(tmp_path):
       {'answer': 'there'}, {'answer': 'here'}]}
   found = read(make_kilt(tmp_path, [row]))
   assert found.queries == [records.Query('q', 'where?', ('here', 'there'))]
+  # As tables write rows that have no mention, and mentions without context.
+  meta = {'left_context': '', 'mention': '', 'right_context': ''}
+  assert read(make_kilt(tmp_path / 'table', [{**row, 'meta': meta}])
+              ).queries == found.queries
+  bare = {**row, 'meta': {'left_context': None, 'mention': 'it',
+                          'right_context': None}}
+  [query] = read(make_kilt(tmp_path / 'bare', [bare])).queries
+  assert (query.text, query.context) == ('it', ('', ''))
 
 
 @pytest.mark.parametrize('row, message', [

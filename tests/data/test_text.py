@@ -31,6 +31,23 @@ def test_every_file_is_a_document(tmp_path):
   assert len(corpus.passages) == 2
 
 
+@pytest.mark.parametrize(('page', 'title', 'text'), [
+    ('<head><title>User\n guide</title></head><body><svg><title>Home</title>'
+     '</svg>words<svg><title>Search</title></svg>', 'User guide', 'words'),
+    ('<svg><title>Logo</title></svg><p>words', 'a', 'words'),
+    ('<title></title><svg/><title>Second</title>words<title>Third</title>',
+     'Second', 'words'),
+])
+def test_the_title_of_a_page_is_none_of_its_drawings(
+    tmp_path, page, title, text
+):
+  (tmp_path / 'd').mkdir()
+  (tmp_path / 'd' / 'a.html').write_text(page)
+  [found] = preparation.prepare(
+      f'text:{tmp_path / "d"}', tmp_path / 'out', False).passages
+  assert (found.title, found.text.strip()) == (title, text)
+
+
 def test_what_was_read_otherwise_is_prepared_anew(tmp_path, monkeypatch):
   write(tmp_path / 'd')
   spec, out = f'text:{tmp_path / "d"}', tmp_path / 'out'

@@ -48,6 +48,12 @@ def test_a_config_that_suits_its_job(job):
   jobs.check(config_lib.parse(make_config(job)))
 
 
+def test_a_training_in_a_bucket_is_not_followed():
+  """Both would have to have its lease."""
+  assert 'lies in a bucket, where one program works at a time' in refused(
+      make_config('follow', checkpoint='gs://bucket/run'))
+
+
 def test_a_training_reads_no_checkpoint_but_for_what_needs_one():
   assert 'name what the training is to start from as model.init' in refused(
       make_config('train', checkpoint='workdirs/earlier'))

@@ -218,6 +218,15 @@ def test_every_table_has_its_rows_and_its_baseline(swept, tmp_path):
   assert (tmp_path / 'differences-2.pdf').exists()
 
 
+def test_digits_are_a_text_where_the_key_takes_one(tmp_path):
+  config = tiny.make_config(tmp_path)
+  assert config.model.passage_prefix is None
+  found = sweeps.value_of(config, 'model.passage_prefix', '1')
+  config_lib.set_key(config, 'model.passage_prefix', found)
+  assert config.model.passage_prefix == '1'
+  assert sweeps.value_of(config, 'optim.steps', '1') == 1
+
+
 @pytest.mark.parametrize('text, message', [
     ('', '--sweep: is empty'),
     ('negatives', "'negatives' is no KEY=VALUE,VALUE"),
@@ -234,6 +243,11 @@ def test_every_table_has_its_rows_and_its_baseline(swept, tmp_path):
     ('optim.step=3', '--sweep: optim.step=3: .*did you mean optim.steps'),
     ('optim.steps=3,-1', '--sweep: optim.steps=-1: config.optim.steps=-1: lies '
      'between 0'),
+    ('model.query_prefix=:) seed=0,1', r"brackets in 'model.query_prefix=:\) "
+     "seed=0,1' don't match"),
+    ("negatives.sources=('bm25:1' seed=0,1", "brackets in .* don't match"),
+    ('negatives.miner_seed=1.5', 'negatives.miner_seed=1.5: .*write a whole '
+     'number'),
     ('optim.steps=many', '--sweep: optim.steps=many: .*write a whole number'),
     ("negatives.sources=('best:1','bm25:1')",
      r"negatives.sources=\('best:1','bm25:1'\): config.negatives."),

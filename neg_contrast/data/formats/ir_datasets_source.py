@@ -94,18 +94,20 @@ class IrDatasets:
   @functools.cached_property
   def _parts(self) -> dict[str, Any]:
     """Split -> the data set with its queries and judgements."""
-    if self._set.has_qrels():
+    own_parts = [part for part in _PARTS if self._is_judged(part)]
+    if self._set.has_qrels() and not own_parts:
       last = self._name.rpartition('/')[2]
       return {files.split_of(pathlib.Path(last)): self._set}
     start = f'{self._name}/'
     listed = [one.removeprefix(start) for one in _library().registry
               if one.startswith(start)]
-    found = {}
-    for part in dict.fromkeys((*_PARTS, *listed)):
-      one = _load(start + part)
-      if one is not None and one.has_qrels() and one.has_queries():
-        found[part.replace('/', '-')] = one
-    return found
+    return {part.replace('/', '-'): _load(start + part)
+            for part in dict.fromkeys((*_PARTS, *listed))
+            if self._is_judged(part)}
+
+  def _is_judged(self, part: str) -> bool:
+    one = _load(f'{self._name}/{part}')
+    return one is not None and one.has_qrels() and one.has_queries()
 
   @property
   def splits(self) -> tuple[str, ...]:
@@ -215,5 +217,7 @@ def fetch(name: str) -> None:
 
 FORMAT = records.SourceFormat(
     'ir_datasets:beir/scifact', IrDatasets, is_here=is_here, fetch=fetch,
-    reading=2,  # Titles of documents without text stand once.
+    # 2: titles of documents without text stand once. 3: sets with judgements of
+    # their own have their parts.
+    reading=3,
 )

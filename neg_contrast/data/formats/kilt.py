@@ -76,9 +76,10 @@ class Kilt(pairs.Pairs):
 def _mention(row: dict[str, Any]) -> tuple[str, tuple[str, str] | None]:
   """The query's own words, and the context of a mention."""
   meta = row.get('meta') or {}
-  if isinstance(meta, dict) and 'mention' in meta:
-    return pairs.get_text(meta, 'mention'), pairs.context_of(*(
-        pairs.get_text(meta, key) for key in ('left_context', 'right_context')
+  if isinstance(meta, dict) and meta.get('mention'):
+    there = {key: '' if one is None else one for key, one in meta.items()}
+    return pairs.get_text(there, 'mention'), pairs.context_of(*(
+        pairs.get_text(there, key) for key in ('left_context', 'right_context')
     ))
   text = pairs.get_text(row, 'input')
   left, start, rest = text.partition(_START)
@@ -94,4 +95,5 @@ FORMAT = records.SourceFormat(
     'kilt:data/kilt', Kilt,
     names=('kilt_knowledgesource.json', '*-kilt.jsonl'),
     keys=('wikipedia_title',), is_folder=True,
+    reading=2,  # 1: an empty mention was one.
 )

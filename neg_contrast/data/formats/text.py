@@ -14,7 +14,9 @@ from neg_contrast.data.formats import markdown_text
 _HTML = ('.html', '.htm')
 _MARKDOWN = '.md'
 SUFFIXES = ('.txt', _MARKDOWN, *_HTML)
-READING = 3  # 2: Markdown without its marks; 3: titles of the first level.
+# 2: Markdown without its marks; 3: titles of the first level; 4: of a page, not
+# those of its drawings.
+READING = 4
 _UNSEEN = ('script', 'style', 'template', 'noscript')
 _INLINE = ('a', 'abbr', 'b', 'bdi', 'bdo', 'cite', 'code', 'data', 'dfn', 'em',
            'font', 'i', 'kbd', 'mark', 'q', 's', 'samp', 'small', 'span',
@@ -100,10 +102,12 @@ class _Page(html.parser.HTMLParser):
     self._pieces: list[str] = []
     self._titles: list[str] = []
     self._open: list[str] = []  # Of those whose text is not seen, or a title.
+    self._drawings = 0  # Open ones, which have titles of their own.
+    self._is_titled = False
 
   @property
   def title(self) -> str:
-    """In one line; empty: it has none."""
+    """The first, in one line; empty: it has none."""
     return ' '.join(''.join(self._titles).split())
 
   @property
@@ -116,6 +120,7 @@ class _Page(html.parser.HTMLParser):
   def handle_starttag(self, tag, attrs):
     """Begins a line, unless the element is a part of one."""
     del attrs
+    self._drawings += tag == 'svg'
     if tag in _UNSEEN or tag == 'title':
       self._open.append(tag)
     elif tag not in _INLINE:
@@ -123,9 +128,11 @@ class _Page(html.parser.HTMLParser):
 
   def handle_endtag(self, tag):
     """Ends the line."""
+    self._drawings = max(self._drawings - (tag == 'svg'), 0)
     if tag in self._open:
       while self._open.pop() != tag:
         pass
+      self._is_titled |= tag == 'title' and bool(self.title)
     elif tag not in _INLINE:
       self._pieces.append('\n')
 
@@ -133,7 +140,8 @@ class _Page(html.parser.HTMLParser):
     """Keeps what is seen; its own line breaks are spaces."""
     if not self._open:
       self._pieces.append(' '.join(data.split('\n')))
-    elif self._open[-1] == 'title' and not self._titles[8:]:
+    elif self._open[-1] == 'title' and not (
+        self._drawings or self._is_titled or self._titles[8:]):
       self._titles.append(data)
 
 

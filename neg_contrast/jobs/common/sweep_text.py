@@ -19,9 +19,10 @@ def choices(text: str) -> Iterator[dict[str, str]]:
     text: of the sweep.
 
   Raises:
-    UserError: it is empty, or an axis or a value is empty or stands there
-      twice.
+    UserError: it is empty, brackets do not match, or an axis or a value is
+      empty or stands there twice.
   """
+  _check_brackets(text)
   products = _split(text, ';')
   if not products:
     raise errors.UserError('--sweep: is empty; write it as in '
@@ -55,6 +56,17 @@ def _axes(product: str) -> dict[str, list[str]]:
         raise errors.UserError(f'--sweep: {key}={value}: stands there twice')
     axes[key] = values
   return axes
+
+
+def _check_brackets(text: str) -> None:
+  """Refuses brackets without their other half, between which all is a value."""
+  depth = 0
+  for place, letter in enumerate(text):
+    depth += (letter in '([') - (letter in ')]')
+    if depth < 0 or depth and place + 1 == len(text):
+      raise errors.UserError(
+          f'--sweep: brackets in {text!r:.80} don\'t match; a value that holds '
+          'one alone can be a row of a config\'s `cells`')
 
 
 def _split(text: str, mark: str, keep_empty: bool = False) -> list[str]:

@@ -4,7 +4,9 @@ Axes are arguments of the config file, or keys of the config.
 """
 
 import ast
+import contextlib
 import dataclasses
+import functools
 import pathlib
 import runpy
 from collections.abc import Iterable, Mapping
@@ -138,12 +140,11 @@ def _config(
 
 def value_of(config: ml_collections.ConfigDict, key: str, text: str) -> Any:
   """A text as a value of a key; that of a text key is a text."""
-  place: Any = config
-  for name in key.split('.'):
-    place = place.get(name) if isinstance(
-        place, ml_collections.ConfigDict) else None
-  if isinstance(place, str):
-    return text
+  *sections, last = key.split('.')
+  with contextlib.suppress(AttributeError, KeyError, TypeError):
+    section = functools.reduce(lambda at, name: at[name], sections, config)
+    if section.get_type(last) is str:
+      return text
   try:
     return ast.literal_eval(text)
   except (SyntaxError, ValueError):
