@@ -185,7 +185,7 @@ def test_host_wait_is_the_time_without_input(root, tmp_path, monkeypatch):
     return made
 
   task._ready = dataclasses.replace(task._ready, step=slow_step)
-  assert task.round()[task_lib.HOST_WAIT] < 0.2
+  assert task.round()[task_lib.HOST_WAIT] < 0.4 < waited
   task.close()
 
 
