@@ -123,9 +123,7 @@ def _config(
                              '--workdir')
   given += [f'{key}={value}' for key, value in chosen.items()
             if not is_key[key]]
-  config = runpy.run_path(source.file)['get_config'](
-      ','.join(given) or None
-  )
+  config = runpy.run_path(source.file)['get_config'](','.join(given) or None)
   for key, value in source.overrides.items():
     config_lib.set_key(config, key, value)
   for key, value in chosen.items():
