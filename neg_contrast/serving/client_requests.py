@@ -199,6 +199,8 @@ def _refuse_others(values: dict[str, Any], known: tuple[str, ...]) -> None:
 def _passage(value: Any) -> tuple[str, str]:
   if isinstance(value, dict):
     _refuse_others(value, ('title', 'text'))
+    if not value:
+      raise Refused(400, 'passage: has neither "title" nor "text"')
     title, text = value.get('title', ''), value.get('text', '')
     _check_text('title', title)
   else:

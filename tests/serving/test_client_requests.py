@@ -76,6 +76,7 @@ def test_json_that_is_refused(body, message):
     (b'{}', 'one of "queries" and "passages" is needed'),
     (b'{"query": "a", "passages": ["b"]}', 'one of "queries" and "passages"'),
     (b'{"passages": [{"text": 1}]}', 'passage: must be a text'),
+    (b'{"passages": ["a", {}]}', 'passage: has neither "title" nor "text"'),
     (b'{"passages": [{"title": null}]}', 'title: must be a text'),
     (b'{"passages": [{"body": ""}]}', "unknown key 'body'"),
     (b'{"query": "a", "depth": 2}', "unknown key 'depth'"),
