@@ -212,6 +212,7 @@ class _Look:
     if not isinstance(run, run_artifacts.CachedRun):
       self._tried(run, functools.partial(_check_record, run))
     self._tried(run, functools.partial(_check_mesh, run.config))
+    self._tried(run, functools.partial(_check_followed, run))
     seen = self._glances.get(cast(given.Checkpoint, run.start))
     if seen is not None and isinstance(seen.shape, dual_encoder.EncoderSpec):
       self._tried(run, functools.partial(_check_shape, run.config, seen.shape))
@@ -298,6 +299,20 @@ def _check_record(run: run_artifacts.Run) -> None:
   """
   if run.knows_settings():
     run_record.RunRecord(run.workdir).check_settings(run.settings())
+
+
+def _check_followed(run: run_artifacts.Run) -> None:
+  """Refuses to wait for a follower where only one program may work.
+
+  Raises:
+    UserError: names the key.
+  """
+  negatives = run.config.negatives
+  if negatives.is_asynchronous and places.is_remote(run.workdir):
+    raise negatives.error(
+        'refresh', f'{run.workdir} lies in a bucket, where one program works '
+        'at a time, and this needs a second one; take a --workdir on a disk, '
+        'or synchronous')
 
 
 def _check_mesh(config: run_settings.RunSettings) -> None:

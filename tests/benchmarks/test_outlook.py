@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from neg_contrast import errors, jobs, listeners
-from neg_contrast.artifacts import plan
+from neg_contrast.artifacts import places, plan
 from neg_contrast.benchmarks import outlook
 from neg_contrast.data.formats import hf
 from neg_contrast.models import hub
 from neg_contrast.settings import config as config_lib
-from tests import corpora, tiny
+from tests import bucket, corpora, tiny
 from tests.jobs import test_mixture
 
 
@@ -399,6 +399,18 @@ def test_test_queries_that_tuning_sees_fail(config, tmp_path):
   assert re.search(r'the tune split and the split "test", which .* have 12 '
                    r'queries in common, such as "q3-0": (\w+ ){2}\w+\. .* or '
                    'take these queries out of one$', problem)
+
+
+def test_a_training_in_a_bucket_waits_for_no_follower(config, tmp_path):
+  config.negatives.sources = ('model:2',)
+  config.negatives.refresh_steps, config.checkpoint = 2, config.model.init
+  for how, count in (('asynchronous', 1), ('synchronous', 0)):
+    config.negatives.refresh = how
+    with bucket.running(tmp_path / 'cache'):
+      seen = look(config, places.path(f'{bucket.BUCKET}/run'))
+    told = [one for one in seen.problems if 'this needs a second one' in one]
+    assert len(told) == count, seen.problems
+    assert not look(config, tmp_path / 'run').problems
 
 
 def test_a_folder_that_can_not_be_made_fails(config, tmp_path):
