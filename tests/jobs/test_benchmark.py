@@ -181,11 +181,11 @@ def test_host_wait_is_the_time_without_input(root, tmp_path, monkeypatch):
 
   def slow_step(state, batch):
     made = jax.block_until_ready(step(state, batch))
-    time.sleep(1.0)
+    time.sleep(2.0)
     return made
 
   task._ready = dataclasses.replace(task._ready, step=slow_step)
-  assert task.round()[task_lib.HOST_WAIT] < 0.4 < waited
+  assert task.round()[task_lib.HOST_WAIT] < 0.2
   task.close()
 
 
