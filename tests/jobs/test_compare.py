@@ -362,3 +362,15 @@ def test_other_mistakes(tmp_path):
   (tmp_path / 'a' / 'run.json').write_text('{"config": 3}')
   with pytest.raises(errors.UserError, match='run.json: damaged'):
     run(tmp_path / 'work', tmp_path / 'a', dataset='data/dev')
+
+
+@pytest.mark.parametrize(('queries', 'is_told'), [(29, True), (30, False)])
+def test_intervals_of_few_queries_are_told_to_be_narrow(
+    tmp_path, queries, is_told
+):
+  for n in range(2):
+    finished.write(tmp_path / f'run{n}', shift=n, queries=queries, seed=n)
+  run(tmp_path / 'work', tmp_path / 'run0', tmp_path / 'run1')
+  for ending in ('md', 'tex', 'html'):
+    text = (tmp_path / 'work' / f'comparison.{ending}').read_text()
+    assert ('Of fewer than 30 queries intervals are too' in text) == is_told
