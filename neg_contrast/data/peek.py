@@ -159,12 +159,12 @@ def _of_source(
                        lambda one: one.text)
   found: dict[str | None, Split] = {}
   for split in splits:
-    names, judged = taken(
+    rows, judged = taken(
         source.judgements(split), lambda one: (
             one.query_id, one.grade > 0 and one.is_example, one.weight > 0),
         sample=None,
     )
-    weighed = [has_weight for _, is_positive, has_weight in names
+    weighed = [has_weight for _, is_positive, has_weight in rows
                if is_positive]
     if judged.is_exact and split == config.train_split and not weighed:
       raise errors.UserError(
@@ -172,7 +172,7 @@ def _of_source(
           'a grade above 0, so there is nothing to train on'
       )
     found[split] = Split(
-        Count(len({name for name, *_ in names}), judged.is_exact),
+        Count(len({name for name, *_ in rows}), judged.is_exact),
         Count(sum(weighed), judged.is_exact),
         Count(len(weighed) - sum(weighed), judged.is_exact),
     )

@@ -94,20 +94,19 @@ class IrDatasets:
   @functools.cached_property
   def _parts(self) -> dict[str, Any]:
     """Split -> the data set with its queries and judgements."""
-    own_parts = [part for part in _PARTS if self._is_judged(part)]
-    if self._set.has_qrels() and not own_parts:
-      last = self._name.rpartition('/')[2]
-      return {files.split_of(pathlib.Path(last)): self._set}
-    start = f'{self._name}/'
-    listed = [one.removeprefix(start) for one in _library().registry
-              if one.startswith(start)]
-    return {part.replace('/', '-'): _load(start + part)
-            for part in dict.fromkeys((*_PARTS, *listed))
-            if self._is_judged(part)}
-
-  def _is_judged(self, part: str) -> bool:
-    one = _load(f'{self._name}/{part}')
-    return one is not None and one.has_qrels() and one.has_queries()
+    start, has_own = f'{self._name}/', self._set.has_qrels()
+    listed = [] if has_own else [
+        one.removeprefix(start) for one in _library().registry
+        if one.startswith(start)]
+    found = {}
+    for part in dict.fromkeys((*_PARTS, *listed)):
+      one = _load(start + part)
+      if one is not None and one.has_qrels() and one.has_queries():
+        found[part.replace('/', '-')] = one
+    if found or not has_own:
+      return found
+    last = self._name.rpartition('/')[2]
+    return {files.split_of(pathlib.Path(last)): self._set}
 
   @property
   def splits(self) -> tuple[str, ...]:
