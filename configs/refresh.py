@@ -12,7 +12,8 @@ by each, as soon as it has done so by the one before, and filters what it finds:
         --config.checkpoint=workdirs/squad_stage2
 
 It ends when the training does. Start it in the same folder, in any order; on
-another machine, where that is the same folder of a shared disk.
+another machine, where that is the same folder of a shared disk. A training in a
+bucket, where one program works at a time, is refused.
 `--config.mesh.*` is its own. At each of its refresh
 points the training takes the newest pool that is whole.
 
