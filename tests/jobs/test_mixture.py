@@ -13,7 +13,7 @@ from neg_contrast.jobs import search, study, train
 from neg_contrast.jobs.common import declared_cells
 from neg_contrast.models import by_name, card_facts
 from neg_contrast.settings import config as config_lib
-from neg_contrast.training import mixture_artifacts
+from neg_contrast.training import mixture_artifacts, mixture_run
 from tests import corpora, tiny
 from tests.batches import test_batcher
 from tests.jobs import test_train
@@ -381,3 +381,15 @@ def test_the_card_tells_of_each_set(finished):
     assert line in card.splitlines(), line
   assert 'leave out `prompt_name`' in card and 'big: put before' not in card
   assert 'fingerprint of the data of small' in card
+
+
+@pytest.mark.parametrize(('weights', 'said'), [
+    ((1.0, 1e-7), 'raise its weight, or leave it out'),
+    ((None, None), 'raise mixture.temperature, or leave it out'),
+])
+def test_a_set_that_is_never_drawn_from(weights, said):
+  sets = tuple(mixture_run.TrainedSet(name, weight, None, None)
+               for name, weight in zip(('big', 'tiny'), weights, strict=True))
+  with pytest.raises(errors.UserError, match=(
+      f'config.mixture.sets.tiny: is less than 1 of 65,536 draws, .*{said}')):
+    mixture_run.Mixture(sets).order((10**7, 1), 8, 0)
