@@ -46,7 +46,12 @@ from neg_contrast.jobs.common import (
   sweeps,
 )
 from neg_contrast.settings import config as config_lib
-from neg_contrast.settings import config_files, rooted, unknown_keys
+from neg_contrast.settings import (
+  config_files,
+  rooted,
+  unknown_keys,
+  unread_keys,
+)
 
 _PACKAGE = str(pathlib.Path(__file__).parent)
 _CONFIG = config_flags.DEFINE_config_file(
@@ -155,9 +160,11 @@ def main(argv: Sequence[str]) -> None:
           _WORKDIR, _ROOT, _RUNNER, _BEAM_OPTIONS, _SWEEP, _PLAN, _CHECK,
           _EXPECTED)
   })
-  job = jobs.make_job(config, workdir) if _SWEEP.value is None else (
-      sweeps.make_job(_SWEEP.value, _source(), config, workdir)
-  )
+  if _SWEEP.value is None:
+    job = jobs.make_job(config, workdir)
+    unread_keys.warn(config, _source().overrides)
+  else:
+    job = sweeps.make_job(_SWEEP.value, _source(), config, workdir)
   if _CHECK.value:
     sys.exit(0 if hosts.on_first(functools.partial(
         recipe_check.check, job, recipe_settings.Recipe(

@@ -17,7 +17,7 @@ from neg_contrast.api import bars, setting_keys
 from neg_contrast.artifacts import leases, places, plan
 from neg_contrast.jobs.common import sweeps
 from neg_contrast.settings import config as config_lib
-from neg_contrast.settings import config_files
+from neg_contrast.settings import config_files, unread_keys
 from neg_contrast.training import loop
 
 
@@ -56,6 +56,8 @@ def run(
   keys = setting_keys.keys_of(settings)
   asked = '' if workdir is None else os.fspath(workdir)
   config = setting_keys.from_file(str(path), arg or None, keys, asked)
+  if sweep is None:
+    unread_keys.warn(config, keys)
   folder = places.path(workdir or config.workdir or f'workdirs/{path.stem}')
   job = jobs.make_job(config, folder) if sweep is None else sweeps.make_job(
       sweep, sweeps.Source(str(path), arg, keys, workdir=asked), config, folder

@@ -24,6 +24,7 @@ from neg_contrast.artifacts import folders, places
 from neg_contrast.evaluation import evaluations
 from neg_contrast.retrieval import finding
 from neg_contrast.settings import config as config_lib
+from neg_contrast.settings import unread_keys
 
 
 def train(
@@ -236,4 +237,5 @@ def _prepared(
       **setting_keys.keys_of(job_folders.settings_of(root)),
       'data.source': source, **keys,
   })
+  unread_keys.warn(parsed, keys)
   return source, parsed, places.path(workdir).absolute()

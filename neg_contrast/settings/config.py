@@ -111,9 +111,15 @@ class Config(keys.Section):
   stage1: 'Config | None' = keys.key(None, counts=False)
   generator: 'Config | None' = keys.key(None, counts=False)
   checkpoint: str = keys.key('', counts=False)
-  candidates: str = keys.key('', counts=False)
-  query: str = keys.key('', keys.readable(), counts=False)
-  query_features: str = keys.key('', counts=False)
+  candidates: str = keys.key(
+      '', counts=False, read=keys.jobs('rerank', 'train_reranker')
+  )
+  query: str = keys.key(
+      '', keys.readable(), counts=False, read=keys.jobs('search')
+  )
+  query_features: str = keys.key(
+      '', counts=False, read=keys.jobs('search')
+  )
   seed: int = keys.key(0, keys.from_to(0, 2**32 - 1))
   data: DataConfig = keys.section(DataConfig)
   mixture: MixtureConfig = keys.section(MixtureConfig, counts=keys.Where(
@@ -131,13 +137,21 @@ class Config(keys.Section):
   evaluation: EvaluationConfig = keys.section(EvaluationConfig)
   index: IndexConfig = keys.section(IndexConfig, counts=False)
   ensemble: EnsembleConfig = keys.section(EnsembleConfig, counts=False)
-  table: TableConfig = keys.section(TableConfig, counts=False)
-  benchmark: BenchmarkConfig = keys.section(BenchmarkConfig, counts=False)
+  table: TableConfig = keys.section(
+      TableConfig, counts=False, read=keys.jobs('table')
+  )
+  benchmark: BenchmarkConfig = keys.section(
+      BenchmarkConfig, counts=False, read=keys.jobs('benchmark')
+  )
   nce: NceConfig = keys.section(NceConfig, counts=False)
   compare: CompareConfig = keys.section(CompareConfig, counts=False)
   study: StudyConfig = keys.section(StudyConfig, counts=False)
-  serve: ServeConfig = keys.section(ServeConfig, counts=False)
-  export: ExportConfig = keys.section(ExportConfig, counts=False)
+  serve: ServeConfig = keys.section(
+      ServeConfig, counts=False, read=keys.jobs('serve')
+  )
+  export: ExportConfig = keys.section(
+      ExportConfig, counts=False, read=keys.jobs('export')
+  )
   cells: 'dict[str, dict[str, Config]] | None' = keys.key(None, counts=False)
 
 

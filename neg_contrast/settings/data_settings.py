@@ -4,6 +4,8 @@ import dataclasses
 
 from neg_contrast.settings import keys
 
+_IF_SPLIT = keys.jobs('split')
+
 
 @dataclasses.dataclass(frozen=True)
 class DataConfig(keys.Section):
@@ -26,7 +28,7 @@ class DataConfig(keys.Section):
       `tune_fraction` of the documents of the training split.
     tune_fraction: part of the training documents that is set apart for tuning.
     test_split: judgements that are read once, at the end.
-    split: judgements that `job=evaluate` evaluates on.
+    split: judgements that `job=evaluate`, `rerank` and `nce_bias` evaluate on.
     drop_own_passage: whether a query never retrieves the passage with its own
       id, nor has it as a negative; None: in `beir:` sources, as BEIR does
       (ArguAna and Quora need it).
@@ -75,7 +77,9 @@ class DataConfig(keys.Section):
   tune_split: str = keys.key('')
   tune_fraction: float = keys.key(0.1, keys.between(0, 1))
   test_split: str = keys.key('test', counts=False)
-  split: str = keys.key('test', counts=False)
+  split: str = keys.key(
+      'test', counts=False, read=keys.jobs('evaluate', 'rerank', 'nce_bias')
+  )
   drop_own_passage: bool | None = keys.key(None, counts=False)
   query_prefix: str | None = keys.key(
       None, keys.readable(), counts=keys.Changed())
@@ -99,10 +103,15 @@ class DataConfig(keys.Section):
   row_length: int = keys.key(0, keys.at_least(0))
   expected_query_tokens: int = keys.key(12, keys.at_least(3), counts=False)
   expected_passage_tokens: int = keys.key(140, keys.at_least(3), counts=False)
-  passage_words: int = keys.key(100, keys.at_least(1), counts=False)
-  passage_tokens: int = keys.key(0, keys.at_least(0), counts=False)
+  passage_words: int = keys.key(
+      100, keys.at_least(1), counts=False, read=_IF_SPLIT
+  )
+  passage_tokens: int = keys.key(
+      0, keys.at_least(0), counts=False, read=_IF_SPLIT
+  )
   passage_judgements: str = keys.key(
-      'nearest', keys.one_of('nearest', 'all', 'document'), counts=False
+      'nearest', keys.one_of('nearest', 'all', 'document'), counts=False,
+      read=_IF_SPLIT,
   )
 
   def __post_init__(self):

@@ -47,7 +47,9 @@ class EvaluationConfig(keys.Section):
 
   eval_steps: int = keys.key(0, keys.at_least(0))
   criterion: str = keys.key('accuracy@1', counts=keys.Changed())
-  patience: int = keys.key(0, keys.at_least(0))
+  patience: int = keys.key(0, keys.at_least(0), read=keys.Where(
+      '`eval_steps` is above 0', lambda evaluation: evaluation.eval_steps
+  ))
   stop_corpus_passages: int = keys.key(100_000, keys.at_least(0))
   metrics: tuple[str, ...] = keys.key((
       'accuracy@1', 'accuracy@5', 'accuracy@20', 'accuracy@100', 'mrr@10',

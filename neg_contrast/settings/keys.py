@@ -178,6 +178,17 @@ class Where:
 
 
 @dataclasses.dataclass(frozen=True)
+class OfJobs(Where):
+  """A condition on the config that the key lies in; see `jobs`."""
+
+
+def jobs(*names: str) -> OfJobs:
+  """The condition that `job` is one of these."""
+  return OfJobs(f'`job` is {" or ".join(names)}',
+                lambda config: config.job in names)
+
+
+@dataclasses.dataclass(frozen=True)
 class Changed:
   """The condition that a key has another value than its default.
 
@@ -195,16 +206,19 @@ class Key:
     each: range of every item, where the value is a tuple; None: any.
     counts: whether the parameters of a trained model depend on it, so that it
       is a part of the model's identity.
+    read: where anything reads it; None: everywhere, or its rule is another's.
   """
 
   allowed: Range | OneOf | None = None
   each: Range | OneOf | None = None
   counts: bool | Where | Changed = True
+  read: Where | None = None
 
 
 def key(
     default: Any, allowed: Range | OneOf | None = None, *,
     each: Range | OneOf | None = None, counts: bool | Where | Changed = True,
+    read: Where | None = None,
 ) -> Any:
   """Declares a key; arguments as the attributes of `Key`.
 
@@ -213,19 +227,22 @@ def key(
   checkpoint, or of the pool.
   """
   return dataclasses.field(
-      default=default, metadata={_METADATA: Key(allowed, each, counts)}
+      default=default, metadata={_METADATA: Key(allowed, each, counts, read)}
   )
 
 
-def section(cls: type, *, counts: bool | Where = True) -> Any:
+def section(
+    cls: type, *, counts: bool | Where = True, read: Where | None = None
+) -> Any:
   """Declares a key that holds a section.
 
   Args:
     cls: of the section.
     counts: whether any key of the section may count.
+    read: as of `Key`, of all its keys.
   """
   return dataclasses.field(
-      default_factory=cls, metadata={_METADATA: Key(counts=counts)}
+      default_factory=cls, metadata={_METADATA: Key(counts=counts, read=read)}
   )
 
 

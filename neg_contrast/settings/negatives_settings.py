@@ -8,14 +8,26 @@ FORMATS = ('dpr', 'tevatron', 'flag_embedding', 'triplets')
 """Files that a pool can be written as."""
 
 
-
-def _if_named(name: str) -> keys.Where:
+def _if_named(*names: str) -> keys.Where:
   return keys.Where(
-      f'`sources` name `{name}`', lambda section: name in section.names
+      f'`sources` name {" or ".join(f"`{name}`" for name in names)}',
+      lambda section: any(name in section.names for name in names),
   )
 
 
 _IF_SAMPLED = _if_named('sampled')
+_IF_TRAINED = _if_named('coarse', 'fine')
+_IF_JUDGED = keys.Where('there is a `judge`', lambda section: section.judge)
+
+
+def _of(where, default, allowed=None, counts=False):
+  """A key that is read there alone."""
+  return keys.key(default, allowed, counts=counts, read=where)
+
+
+def _drawn(default, allowed=None):
+  """A key of `sampled`, which counts with it."""
+  return _of(_IF_SAMPLED, default, allowed, counts=_IF_SAMPLED)
 
 
 _SYNCHRONOUS, _ASYNCHRONOUS = 'synchronous', 'asynchronous'
@@ -113,26 +125,22 @@ class NegativesConfig(source_list.NamedSources, keys.Section):
       100, keys.at_least(1), counts=_if_named('context')
   )
   depth: int = keys.key(200, keys.from_to(1, 10**6), counts=False)
-  hard_percent: float = keys.key(
-      100.0, keys.from_to(0, 100), counts=_IF_SAMPLED
-  )
-  greedy: bool = keys.key(False, counts=_IF_SAMPLED)
-  refresh_epochs: float = keys.key(1.0, keys.above(0), counts=_IF_SAMPLED)
+  hard_percent: float = _drawn(100.0, keys.from_to(0, 100))
+  greedy: bool = _drawn(False)
+  refresh_epochs: float = _drawn(1.0, keys.above(0))
   refresh_steps: int = keys.key(0, keys.at_least(0), counts=keys.Changed())
   refresh: str = keys.key(
       _SYNCHRONOUS, keys.one_of(_SYNCHRONOUS, _ASYNCHRONOUS),
       counts=keys.Changed(),
   )
   checkpoint: str = keys.key('', counts=False)
-  runs: tuple[str, ...] = keys.key((), counts=False)
-  coarse_dim: int = keys.key(25, keys.at_least(1), counts=False)
-  fine_dim: int = keys.key(512, keys.at_least(1), counts=False)
-  miner_init: str = keys.key('', counts=False)
-  miner_steps: int = keys.key(0, keys.at_least(0), counts=False)
-  miner_seed: int | None = keys.key(
-      None, keys.from_to(0, 2**32 - 1), counts=False
-  )
-  miner_epochs: float = keys.key(0.0, keys.at_least(0), counts=False)
+  runs: tuple[str, ...] = _of(_if_named('run'), ())
+  coarse_dim: int = _of(_if_named('coarse'), 25, keys.at_least(1))
+  fine_dim: int = _of(_if_named('fine'), 512, keys.at_least(1))
+  miner_init: str = _of(_IF_TRAINED, '')
+  miner_steps: int = _of(_IF_TRAINED, 0, keys.at_least(0))
+  miner_seed: int | None = _of(_IF_TRAINED, None, keys.from_to(0, 2**32 - 1))
+  miner_epochs: float = _of(_IF_TRAINED, 0.0, keys.at_least(0))
   first_rank: int = keys.key(1, keys.at_least(1), counts=False)
   last_rank: int = keys.key(0, keys.at_least(0), counts=False)
   margin: float | None = keys.key(None, counts=False)
@@ -145,8 +153,8 @@ class NegativesConfig(source_list.NamedSources, keys.Section):
   )
   drop_duplicates: bool = keys.key(True, counts=False)
   judge: str = keys.key('', counts=False)
-  judge_below: float = keys.key(0.1, keys.above_at_most(0, 1), counts=False)
-  judge_above: float = keys.key(0.9, keys.above_at_most(0, 1), counts=False)
+  judge_below: float = _of(_IF_JUDGED, 0.1, keys.above_at_most(0, 1))
+  judge_above: float = _of(_IF_JUDGED, 0.9, keys.above_at_most(0, 1))
   judge_relabel: bool = keys.key(False, counts=False)
   pool: str = keys.key('', counts=False)
   mined_dir: str = keys.key('workdirs/mined', counts=False)
@@ -154,7 +162,7 @@ class NegativesConfig(source_list.NamedSources, keys.Section):
       0.0, keys.at_least_below(0, 1), counts=keys.Changed()
   )
   formats: tuple[str, ...] = keys.key(
-      (), each=keys.one_of(*FORMATS), counts=False
+      (), each=keys.one_of(*FORMATS), counts=False, read=keys.jobs('mine')
   )
 
   @property

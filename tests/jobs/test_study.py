@@ -227,6 +227,13 @@ def test_digits_are_a_text_where_the_key_takes_one(tmp_path):
   assert sweeps.value_of(config, 'optim.steps', '1') == 1
 
 
+def test_a_sweep_over_what_nothing_reads_is_told_of(swept, tmp_path, caplog):
+  sweep(swept, 'negatives.judge_below=0.1,0.2', tmp_path)
+  assert [line for line in caplog.messages if 'judge_below' in line] == [
+      'config.negatives.judge_below: changes nothing here; it is read if there '
+      'is a `judge`'] * 2
+
+
 @pytest.mark.parametrize('text, message', [
     ('', '--sweep: is empty'),
     ('negatives', "'negatives' is no KEY=VALUE,VALUE"),

@@ -18,7 +18,7 @@ from neg_contrast import errors, jobs
 from neg_contrast.jobs import study
 from neg_contrast.jobs.common import declared_cells, study_checks, sweep_text
 from neg_contrast.settings import config as config_lib
-from neg_contrast.settings import rooted
+from neg_contrast.settings import rooted, unread_keys
 
 _INNER = ('stage1', 'generator', 'cells')  # They hold configs, not values.
 _SEED = 'seed'
@@ -133,6 +133,7 @@ def _config(
   with errors.within('', name):
     jobs.check(parsed)
     study_checks.check_cell(parsed)
+  unread_keys.warn(parsed, filter(is_key.get, chosen))
   return parsed
 
 
