@@ -15,7 +15,7 @@ _FEW = 200  # Queries.
 _MOST = 0.9  # Of the positives: their answers are words of the passage.
 _MANY = 0.01  # Of the queries, to be told of.
 _FIRST = 20  # Ranks that two kinds of evidence are compared on.
-_SURE = 0.8  # Of the candidates that a judge believes most.
+_SURE, _FAIR = 0.8, 0.3  # Of the candidates that a judge believes most.
 _VAGUE = 0.02  # Of random passages above the positive; 0.003 on SQuAD.
 
 
@@ -166,8 +166,7 @@ def _sureness(judging, facts) -> str:
             'candidates that it believes most, at least '
             f'{facts["labelled"]:.0%} are known positives, which is taken for '
             'the part of the positives that is known. Sure: '
-            f'{"good" if facts["labelled"] >= _SURE else "fair"}, and rather '
-            f'too many are called false than too few.{few}')
+            f'{_of_labelled(facts["labelled"])}{few}')
   if judging.kind == 'answers':
     if facts['twin_queries_with_answers'] >= audit.LEAST_QUERIES:
       return (f'Rests on answers; other passages that answer hold them in '
@@ -185,6 +184,16 @@ def _sureness(judging, facts) -> str:
           'not cover its mistakes. Sure: '
           f'{"weak" if judging.trust >= 0.5 else "very weak"}. A better '
           f'--config.checkpoint tells more.{few}')
+
+
+def _of_labelled(labelled) -> str:
+  """How sure the verdicts of a cross-encoder make."""
+  if labelled < _FAIR:
+    return ('weak: so few are known where most positives are not judged, or '
+            'where it can\'t tell them from others in this data, which '
+            'configs/rerank.py measures.')
+  return (f'{"good" if labelled >= _SURE else "fair"}, and rather too many are '
+          'called false than too few.')
 
 
 def _part(value, digits) -> str:

@@ -1,10 +1,12 @@
 """What to say of a key that there is not."""
 
+import dataclasses
 import difflib
 import re
 from collections.abc import Iterable, Sequence
 
 from neg_contrast import errors
+from neg_contrast.settings import mixture_settings
 
 _SOURCES = (
     "what negatives are drawn from is negatives.sources now, such as "
@@ -14,6 +16,8 @@ _GONE = {f'negatives.{name}': _SOURCES for name in (
     'strategy', 'per_query', 'members', 'quotas', 'shared_corpus', 'queue'
 )}
 _FLAG = re.compile(r'--?config\.([^=]+)(?:=.*)?', re.DOTALL)
+_SETS = 'mixture.sets.'
+_ALIKE = re.compile(r'\'([^\']*)\'\nDid you mean "([^"]*)" instead of .*')
 _UNKNOWN = re.compile(r"Unknown command line flag '([^']*)'")
 _NO_VALUE = tuple((re.compile(rf'(flag .*): {said}', re.DOTALL), remedy)
                   for said, remedy in (
@@ -65,11 +69,25 @@ def check_flags(arguments: Sequence[str], known: Sequence[str]) -> None:
       continue
     inner = _inner(match[1])
     key = match[1][len(inner):]
-    if key and key not in known and key not in sections:
+    if key.startswith(_SETS):
+      _check_set(inner, key)
+    elif key and key not in known and key not in sections:
       raise errors.UserError(
           f'config.{match[1]}: no such key'
           + hint(match[1], (inner + name for name in known))
       )
+
+
+def _check_set(inner: str, key: str) -> None:
+  """Refuses a key that no data set has; one of a set that is not there stays.
+  """
+  name, _, last = key.removeprefix(_SETS).partition('.')
+  fields = [field.name for field in dataclasses.fields(
+      mixture_settings.SetConfig)]
+  if last and last not in fields:
+    close = _nearest(last, fields)
+    raise errors.UserError(f'config.{inner}{key}: no such key' + (
+        f'; did you mean {_SETS}{name}.{close[0]}?' if close else ''))
 
 
 def say_plainly(message: str, known: Sequence[str]) -> str:
@@ -90,6 +108,8 @@ def say_plainly(message: str, known: Sequence[str]) -> str:
     return f'{match[1]}: ' + (
         f'it holds keys, such as --config.{inner}{inside}=VALUE' if inside else
         'it is a config, which the config file sets')
+  if match := _ALIKE.fullmatch(message):
+    return f'config: no such key: {match[1]}; did you mean {match[2]}?'
   if match := _LACKED.fullmatch(message):
     return f'config.{match[1]}: {_lack(match[2])}'
   match = _UNKNOWN.fullmatch(message)
@@ -103,7 +123,7 @@ def say_plainly(message: str, known: Sequence[str]) -> str:
 
 def _lack(name: str) -> str:
   """Says that a config holds none of this name, and the remedy."""
-  argument = '' if name.startswith('cells') else (
+  argument = '' if name.startswith('cells') or name == 'sets' else (
       f', or an argument of its file, where it takes one: FILE:{name}=NAME')
   return f'this config has no {name}; choose one that has{argument}'
 

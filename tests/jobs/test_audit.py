@@ -268,3 +268,19 @@ def test_what_is_not_known_is_no_number():
       found, false_negatives.Judging('judge', trust=0.7), facts))
   assert 'nan' not in said and 'and none of the twins' in said
   assert 'an answer in none (chance none), the rest in 25.0% (12.5%)' in said
+
+
+@pytest.mark.parametrize('labelled, sure', [
+    (0.02, 'weak'), (0.29, 'weak'), (0.3, 'fair'), (0.79, 'fair'),
+    (0.8, 'good')])
+def test_a_judge_that_knows_no_positive_is_weak(labelled, sure):
+  facts = {
+      'queries': 500, 'answer_in_positive': None, 'answer_in_twins': None,
+      'labelled': labelled, 'cross_encoder': 'workdirs/judge',
+      'accuracy': {'model': {'@1': 0.7}}, 'judge_against_answers': {},
+      'verdicts_against_answers': {}, 'random_above': 0.0,
+      'queries_with_twins': 0.0, 'copied_passages': 0.0}
+  found = recommendation.Recommendation((), 1, 0, None, (), {}, {}, {})
+  said = ' '.join(audit_verdict.sentences_of(
+      found, false_negatives.Judging('verdicts'), facts))
+  assert f'Sure: {sure}' in said

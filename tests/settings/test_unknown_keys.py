@@ -18,6 +18,8 @@ _KNOWN = config.flat(config.base_config())
     ('--config.stage1.optim.lr=3', 'mean stage1.optim.learning_rate'),
     ('--config.data.bs=3', 'mean data.batch_size'),
     ('-config.seeds', 'config.seeds: .*mean seed'),
+    ('--config.mixture.sets.numpy.sorce=x', 'config.mixture.sets.numpy.sorce: '
+     r'no such key; did you mean mixture.sets.numpy.source\?'),
 ])
 def test_a_flag_of_no_key(flag, said):
   with pytest.raises(errors.UserError, match=said):
@@ -38,6 +40,7 @@ def test_flags_of_keys_are_left_alone():
       'main', '--config=configs/x.py', '--config.optim.steps=3',
       '--config.stage1.seed=4', '--config.cells.a.b.optim.steps=1', '--plan',
       '--config.optim', 'negatives.strategy',
+      '--config.mixture.sets.numpy.weight=2',
   ], _KNOWN)
 
 
@@ -56,6 +59,8 @@ def test_a_json_of_before_says_so():
 @pytest.mark.parametrize(('message', 'said'), [
     ("flag --config.a.b=yes: ('Non-boolean argument to boolean flag', 'yes')",
      'flag --config.a.b=yes: write True or False'),
+    ('\'nunpy\'\nDid you mean "numpy" instead of "nunpy"?',
+     'config: no such key: nunpy; did you mean numpy?'),
     ("flag --config.a=x: invalid literal for int() with base 10: 'x'",
      'flag --config.a=x: write a whole number'),
     ("flag --config.a=x: could not convert string to float: 'x'",
