@@ -39,7 +39,8 @@ def start(
     process: number of this one.
 
   Raises:
-    UserError: they are incomplete, or don't fit together.
+    UserError: they are incomplete, or don't fit together; or JAX has computed
+      something.
   """
   if processes == 1 or jax.distributed.is_initialized():
     return
@@ -60,6 +61,14 @@ def start(
     raise errors.UserError(
         f'{e}\nGive all of --coordinator=HOST:PORT (of process 0), '
         '--processes=N and --process=I, from 0 to N-1; or --processes=1'
+    ) from None
+  except RuntimeError as e:
+    if 'must be called before' not in str(e):
+      raise
+    raise errors.UserError(
+        'JAX has computed something before the processes found each other, such '
+        'as an array of the config file; write it with numpy or math there, or '
+        'give --processes=1 where there is no other'
     ) from None
   if jax.process_count() == 1:  # Else JAX would keep SIGTERM for itself.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

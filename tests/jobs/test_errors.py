@@ -153,6 +153,21 @@ def test_a_python_without_the_packages(root):
   assert result.stderr.count('\n') == 1
 
 
+def test_a_config_file_that_computes_with_jax(tmp_path):
+  path = tmp_path / 'mine.py'
+  path.write_text(
+      'import jax.numpy as jnp\n'
+      'from neg_contrast.settings import config\n\n'
+      'def get_config():\n'
+      '  made = config.base_config()\n'
+      '  made.optim.learning_rate = float(jnp.sqrt(1e-8))\n'
+      '  return made\n')
+  result = processes.run(processes.command(f'--config={path}', '--plan'))
+  assert result.returncode == 2 and 'Traceback' not in result.stderr
+  assert 'error: JAX has computed something' in result.stderr
+  assert 'numpy or math' in result.stderr
+
+
 @pytest.mark.parametrize('flags', [[], ['--config.seed=1']])
 @pytest.mark.parametrize('returned', ['dict(seed=1)', 'None'])
 def test_a_config_file_that_returns_none(tmp_path, returned, flags):
