@@ -69,12 +69,20 @@ class EvaluationConfig(keys.Section):
       evaluation.depth != 100 and evaluation.eval_steps
       and '@' not in evaluation.criterion
   ))
-  by_document: bool = keys.key(False, counts=False)
-  runs: tuple[str, ...] = keys.key((), counts=False)
+  by_document: bool = keys.key(
+      False, counts=False, read=keys.jobs('search', 'serve')
+  )
+  runs: tuple[str, ...] = keys.key(
+      (), counts=False, read=keys.jobs('evaluate')
+  )
   dpr_results: bool = keys.key(False, counts=False)
   bm25: bool = keys.key(True, counts=False)
-  hybrid: bool = keys.key(False, counts=False)
-  untouched: bool = keys.key(False, counts=False)
+  hybrid: bool = keys.key(
+      False, counts=False, read=keys.jobs('train', 'search', 'serve')
+  )
+  untouched: bool = keys.key(
+      False, counts=False, read=keys.jobs('train')
+  )
   dims: tuple[int, ...] = keys.key(
       (), each=keys.at_least(1), counts=False
   )

@@ -23,6 +23,8 @@ def _config(**changes):
     ('negatives.judge_below', {'negatives.judge': 'workdirs/judge'}),
     ('negatives.formats', {'job': 'mine'}),
     ('evaluation.patience', {'evaluation.eval_steps': 5}),
+    ('evaluation.by_document', {'job': 'search'}),
+    ('evaluation.runs', {'job': 'evaluate'}),
     ('candidates', {'job': 'rerank'}),
     ('query', {'job': 'search'}),
     ('data.split', {'job': 'evaluate'}),
