@@ -66,9 +66,9 @@ def start(
     if 'must be called before' not in str(e):
       raise
     raise errors.UserError(
-        'JAX has computed something before the processes found each other, such '
-        'as an array of the config file; write it with numpy or math there, or '
-        'give --processes=1 where there is no other'
+        'JAX has computed something before the processes found each other, '
+        'such as an array of the config file; write it with numpy or math '
+        'there, or give --processes=1 where there is no other'
     ) from None
   if jax.process_count() == 1:  # Else JAX would keep SIGTERM for itself.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -29,11 +29,23 @@ CODE = '```sh\n# no heading\n~~~\n```\n'
     ('## Part\nwords', '', 'Part\nwords'),
     ('#hashtag\n####### seven', '', '#hashtag\n####### seven'),
     ('#\nwords', '', '\nwords'),
+    ('A title\n=======\nwords\n', 'A title', 'A title\nwords\n'),
+    ('words\n\n Two\n lines  \n =\t', 'Two lines', 'words\n\n Two\n lines  '),
+    ('First\n==\nSecond\n==', 'First', 'First\nSecond'),
+    ('Part\n----\n# Whole', 'Whole', 'Part\n----\nWhole'),
+    ('# One\n===\n', 'One', 'One\n===\n'),
+    ('- item\nlazy\n===\n\n===\na = b', '', '- item\nlazy\n===\n\n===\na = b'),
+    ('> quoted\n===', '', '> quoted\n==='),
+    ('words\n---\n===', '', 'words\n---\n==='),
+    ('words\n- item\n===', '', 'words\n- item\n==='),
+    ('    code\n===', '', '    code\n==='),
+    ('```\nx\n===\n```\n===', '', 'x\n===\n==='),
 ])
 def test_title_and_text(text, title, left):
   assert markdown_text.read(text) == (title, left)
 
 
-def test_long_lines_take_no_time():
-  text = '# ' + ' #' * 200_000 + 'x'
-  assert markdown_text.read(text)[1].endswith('x')
+@pytest.mark.parametrize('start', ['# ' + ' #' * 200_000, 'a\n' + '=' * 200_000,
+                                   '- - -' + ' ' * 200_000, '*' * 200_000])
+def test_long_lines_take_no_time(start):
+  assert markdown_text.read(f'{start}x')[1].endswith('x')

@@ -11,14 +11,20 @@ _FRONT_MATTER = re.compile(
 _HEADING = re.compile(
     r' {0,3}(?P<marks>#{1,6})(?:[ \t]+(?P<text>.*?))?(?:[ \t]+#+)?[ \t]*'
 )
+_UNDERLINE = re.compile(r' {0,3}=+[ \t]*')
+_BLOCK = re.compile(  # A quote or a list, whose lines are in no paragraph.
+    r' {0,3}(?:>|(?:[-+*]|\d{1,9}[.)])(?:[ \t]|$)).*'
+)
+_RULE = re.compile(r' {0,3}(?:-+[ \t]*|([-_*])[ \t]*(?:\1[ \t]*){2,})')
+_CODE = re.compile(r' {4}| {0,3}\t')
 _FENCE = re.compile(r' {0,3}(?P<mark>`{3,}|~{3,})(?P<after>.*)')
 
 
 def read(text: str) -> tuple[str, str]:
   """A document's title and text.
 
-  Front matter (YAML between lines of ---) is left out, headings lose their #,
-  and code its fences; all else stays.
+  Front matter (YAML between lines of ---) is left out, headings lose their #
+  or their line of =, and code its fences; all else stays.
 
   Args:
     text: of the file; lines end with a line feed.
@@ -32,8 +38,10 @@ def read(text: str) -> tuple[str, str]:
     title = _title_of(matter['fields'])
     text = text[matter.end() :]
   kept, fence = [], ''
+  paragraph: list[str] | None = []  # Its lines so far; None: it is none.
   for line in text.split('\n'):
     if found := _FENCE.fullmatch(line):
+      paragraph = []
       if not fence:
         fence = found['mark']
         continue
@@ -41,9 +49,18 @@ def read(text: str) -> tuple[str, str]:
         fence = ''
         continue
     elif not fence and (heading := _HEADING.fullmatch(line)):
-      line = heading['text'] or ''
+      line, paragraph = heading['text'] or '', []
       if heading['marks'] == '#':
         title = title or line
+    elif not fence and paragraph and _UNDERLINE.fullmatch(line):
+      title, paragraph = title or ' '.join(paragraph), []
+      continue
+    elif fence or not line.strip() or _RULE.fullmatch(line):
+      paragraph = []
+    elif _BLOCK.fullmatch(line):
+      paragraph = None
+    elif paragraph is not None and (paragraph or not _CODE.match(line)):
+      paragraph.append(line.strip())
     kept.append(line)
   return title, '\n'.join(kept)
 

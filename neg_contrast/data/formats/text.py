@@ -15,8 +15,8 @@ _HTML = ('.html', '.htm')
 _MARKDOWN = '.md'
 SUFFIXES = ('.txt', _MARKDOWN, *_HTML)
 # 2: Markdown without its marks; 3: titles of the first level; 4: of a page, not
-# those of its drawings.
-READING = 4
+# those of its drawings; 5: titles of Markdown that are underlined.
+READING = 5
 _UNSEEN = ('script', 'style', 'template', 'noscript')
 _INLINE = ('a', 'abbr', 'b', 'bdi', 'bdo', 'cite', 'code', 'data', 'dfn', 'em',
            'font', 'i', 'kbd', 'mark', 'q', 's', 'samp', 'small', 'span',
