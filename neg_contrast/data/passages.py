@@ -56,7 +56,7 @@ class Passages(artifact.Named):
   """
 
   kind = 'passages'
-  format = 2  # 2: ids have %20 where their documents' have a space.
+  format = 3  # 3: the nearest by words of any script.
   name = 'passages'
   data: dataset_lib.Data
   workdir: pathlib.Path

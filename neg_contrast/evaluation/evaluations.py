@@ -114,9 +114,8 @@ class Evaluation(artifact.Named):
     empty = len(task.query_rows) - sum(map(bool, ranked.values()))
     if 2 * empty > len(task.query_rows):
       logging.warning(
-          '%s: %s finds nothing for %d of %d queries%s', self.dataset, system,
-          empty, len(task.query_rows), ': it needs spaces between words'
-          if system == 'bm25' else '')
+          '%s: %s finds nothing for %d of %d queries', self.dataset, system,
+          empty, len(task.query_rows))
     manifest |= {
         'key': f'{self.dataset}/{system}',
         'queries': len(task.query_rows),

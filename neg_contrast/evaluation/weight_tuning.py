@@ -71,7 +71,7 @@ class Weights(artifact.Named):
   """
 
   kind = 'tuned weights'
-  format = 2
+  format = 3  # 3: BM25 has words of any script.
   name = 'weights'
   has_roles = True
   is_divided = True

@@ -28,7 +28,9 @@ from neg_contrast.retrieval import bm25_helpers, bm25_postings, bm25_terms
 FORMAT = folders.Format('postings of BM25', 1)
 SHARD_ROWS = bm25_postings.MOST_PASSAGES
 _RANKINGS = 1  # Raised when searches find something else.
-_TERMS = 'english'  # What `TermReader` makes of texts.
+TERMS = 'english-2'
+"""What `TermReader` makes of texts; 2: words of any script."""
+
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,7 +74,7 @@ class Shard:
 def folder_of(prepared: prepared_lib.Prepared) -> pathlib.Path:
   """Where the postings of a corpus lie."""
   return prepared.corpus_folder.parent / 'bm25' / (
-      f'{_TERMS}-{_corpus(prepared)[:12]}'
+      f'{TERMS}-{_corpus(prepared)[:12]}'
   )
 
 
@@ -87,7 +89,7 @@ def rankings_of(
   """
   code = folders.sha256_json({
       **search, 'format': _RANKINGS, 'postings': FORMAT.number,
-      'terms': _TERMS, 'corpus': _corpus(prepared),
+      'terms': TERMS, 'corpus': _corpus(prepared),
       'queries': prepared.manifest['queries_fingerprint'],
   })
   return prepared.corpus_folder.parent / 'bm25_rankings' / code[:12]
@@ -306,7 +308,7 @@ def _begin(prepared: prepared_lib.Prepared, shard_rows: int) -> int:
       begun = _read_shard_rows(prepared, name)
       if begun is not None:
         return begun
-    manifest = {'corpus': _corpus(prepared), 'terms': _TERMS,
+    manifest = {'corpus': _corpus(prepared), 'terms': TERMS,
                 'shard_rows': shard_rows}
     with folders.writing(folder, manifest, folders.UNFINISHED, FORMAT):
       pass

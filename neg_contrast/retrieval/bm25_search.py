@@ -157,6 +157,7 @@ class Bm25(artifact.Artifact):
   """
 
   kind = 'bm25'
+  format = 2  # 2: words of any script.
   name = 'bm25 index'
   is_large = True
   is_divided = True

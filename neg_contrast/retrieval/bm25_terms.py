@@ -10,6 +10,8 @@ import numpy as np
 import xxhash
 from jaxtyping import Int32, UInt64
 
+from neg_contrast.retrieval import bm25_words
+
 # Words whose stems are remembered, 0.4 kB each. A text of 100 words on a new
 # reader costs about 100 stems, 0.1 ms.
 _MOST_WORDS = 500_000
@@ -38,10 +40,10 @@ class Terms:
 class TermReader:
   """Splits texts into terms.
 
-  A term is a lower-cased word of two or more characters that is no English
-  stop word, under the Snowball stemmer, as XXH3 with 64 bits of its UTF-8
-  bytes. So shards need no common vocabulary. Wikipedia's 21 million passages
-  have about 10 million stems: the chance that any two of them share a hash is
+  A term is a lower-cased word (`bm25_words.split`) that is no English stop
+  word, under the Snowball stemmer, as XXH3 with 64 bits of its UTF-8 bytes. So
+  shards need no common vocabulary. Wikipedia's 21 million passages have about
+  10 million stems: the chance that any two of them share a hash is
   (10^7)^2 / 2^65 = 3 in a million.
   """
 
@@ -54,7 +56,8 @@ class TermReader:
 
     logging.getLogger('bm25s').setLevel(logging.WARNING)  # it sets DEBUG
     self._tokenizer = tokenization.Tokenizer(
-        stopwords='english', stemmer=Stemmer.Stemmer('english')
+        splitter=bm25_words.split, stopwords='english',
+        stemmer=Stemmer.Stemmer('english'),
     )
     self._hashes = array.array('Q')  # By the tokenizer's number of a stem.
 

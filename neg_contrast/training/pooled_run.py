@@ -163,8 +163,7 @@ class PooledTraining(run.Training):
       raise errors.UserError(
           'the pool holds no hard negative of the sources that are named for '
           'any query of the training split; loosen the filters of '
-          f'{errors.key("negatives")}, or choose other sources (bm25 finds '
-          'nothing in texts without spaces between words)'
+          f'{errors.key("negatives")}, or choose other sources'
       )
     few = int((sizes < count).sum())
     if few:

@@ -70,6 +70,7 @@ class StopRows(artifact.Cached):
     queries = self._judgements.queries.astype(np.int32)
     return {
         **self.bm25.settings(), 'postings': bm25_folder.FORMAT.number,
+        'terms': bm25_folder.TERMS,
         'passages': self.passages, 'seed': self.seed,
         'tune_queries': hashlib.sha256(queries.tobytes()).hexdigest(),
     }
