@@ -24,7 +24,7 @@ GROUND = ('errors', 'hosts', 'workers', 'beams', 'sharding', 'scoring',
 DOORS = ('main', '__main__', 'api')
 PRESETS = ('presets', 'table_preset', 'study_preset', 'beir_preset')
 """For configs/ alone."""
-PURE_LIBRARIES = {'jax', 'flax', 'optax', 'numpy', 'jaxtyping'}
+PURE_LIBRARIES = {'jax', 'flax', 'optax', 'numpy', 'jaxtyping', 'regex'}
 MOST_LINES, MOST_CLASS_LINES = 400, 200
 MOST_JOB_LINES = {'ensemble': 400, 'table': 400}
 MOST_LAMBDAS = 30

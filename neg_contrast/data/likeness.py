@@ -1,16 +1,15 @@
 """How alike two passages are: near-copies of a positive are no negatives. Pure.
 """
 
-import re
+from neg_contrast.data import scripts
 
-_WORD = re.compile(r'\w+')
 NEAR = 0.8
 """From this likeness on a passage counts as a near-copy."""
 
 
 def words(text: str) -> frozenset[str]:
   """The distinct words of a text, case folded."""
-  return frozenset(_WORD.findall(text.casefold()))
+  return frozenset(scripts.words(text.casefold()))
 
 
 def likeness(ours: frozenset[str], theirs: frozenset[str]) -> float:

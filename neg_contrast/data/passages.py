@@ -56,7 +56,7 @@ class Passages(artifact.Named):
   """
 
   kind = 'passages'
-  format = 3  # 3: the nearest by words of any script.
+  format = 3  # 3: words, and the nearest passage, of any script.
   name = 'passages'
   data: dataset_lib.Data
   workdir: pathlib.Path

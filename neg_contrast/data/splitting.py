@@ -4,16 +4,16 @@ The corpus of Lu et al. (section 5.1) and of Karpukhin et al. 2020 (section 4.1)
 is made of passages of 100 words that do not overlap.
 """
 
-import re
 from collections.abc import Sequence
 
-_WORD = re.compile(r'\S+')
+from neg_contrast.data import scripts
 
 
 def by_words(text: str, words: int) -> list[tuple[int, int]]:
   """Passages of `words` words; the last one has what is left.
 
-  Words are what stands between white space.
+  Words are what stands between white space, and letters of scripts that are
+  written without any, with the punctuation after them.
 
   Args:
     text: of a document.
@@ -22,7 +22,7 @@ def by_words(text: str, words: int) -> list[tuple[int, int]]:
   Returns:
     (start, end) in characters; none for a blank text.
   """
-  spans = [match.span() for match in _WORD.finditer(text)]
+  spans = [match.span() for match in scripts.pieces(text)]
   return [
       (spans[first][0], spans[min(first + words, len(spans)) - 1][1])
       for first in range(0, len(spans), words)
@@ -48,7 +48,7 @@ def by_tokens(
   passages: list[tuple[int, int]] = []
   begin, end, count = -1, -1, 0
   token = 0
-  for match in _WORD.finditer(text):
+  for match in scripts.pieces(text):
     inside = []
     while token < len(offsets) and offsets[token][0] < match.end():
       inside.append(offsets[token])

@@ -25,7 +25,7 @@ class PoolAudit(artifact.Json):
   """
 
   kind = 'an audit of negatives'
-  format = 4  # 1 had no checksum, 2 no verdicts, 3 others by them.
+  format = 5  # 3 had other verdicts, 4 other words of some scripts.
   name = 'audit'
   pool: audited_pool.AuditedPool
   scale: float

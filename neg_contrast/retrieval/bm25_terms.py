@@ -2,6 +2,7 @@
 
 import array
 import dataclasses
+import functools
 import itertools
 import logging
 from collections.abc import Iterable
@@ -10,7 +11,7 @@ import numpy as np
 import xxhash
 from jaxtyping import Int32, UInt64
 
-from neg_contrast.retrieval import bm25_words
+from neg_contrast.data import scripts
 
 # Words whose stems are remembered, 0.4 kB each. A text of 100 words on a new
 # reader costs about 100 stems, 0.1 ms.
@@ -40,11 +41,11 @@ class Terms:
 class TermReader:
   """Splits texts into terms.
 
-  A term is a lower-cased word (`bm25_words.split`) that is no English stop
-  word, under the Snowball stemmer, as XXH3 with 64 bits of its UTF-8 bytes. So
-  shards need no common vocabulary. Wikipedia's 21 million passages have about
-  10 million stems: the chance that any two of them share a hash is
-  (10^7)^2 / 2^65 = 3 in a million.
+  A term is a lower-cased word of two or more characters (`scripts.words`) that
+  is no English stop word, under the Snowball stemmer, as XXH3 with 64 bits of
+  its UTF-8 bytes. So shards need no common vocabulary. Wikipedia's 21 million
+  passages have about 10 million stems: the chance that any two of them share a
+  hash is (10^7)^2 / 2^65 = 3 in a million.
   """
 
   def __init__(self):
@@ -56,7 +57,7 @@ class TermReader:
 
     logging.getLogger('bm25s').setLevel(logging.WARNING)  # it sets DEBUG
     self._tokenizer = tokenization.Tokenizer(
-        splitter=bm25_words.split, stopwords='english',
+        splitter=functools.partial(scripts.words, least=2), stopwords='english',
         stemmer=Stemmer.Stemmer('english'),
     )
     self._hashes = array.array('Q')  # By the tokenizer's number of a stem.

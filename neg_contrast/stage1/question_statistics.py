@@ -1,15 +1,15 @@
 """How synthetic questions differ from those people asked. Pure.
 
-Words are runs of letters, digits and underscores, case folded, as in
-`data/likeness.py`.
+Words are case folded, as in `data/likeness.py`.
 """
 
 import collections
 import dataclasses
-import re
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import TypeVar
+
+from neg_contrast.data import scripts
 
 QUESTION_WORDS = frozenset((
     'who', 'whom', 'whose', 'what', 'which', 'when', 'where', 'why', 'how',
@@ -20,7 +20,6 @@ QUESTION_WORDS = frozenset((
 TOP_FIRST_WORDS = 10
 
 Key = TypeVar('Key')
-_WORD = re.compile(r'\w+')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -145,4 +144,4 @@ def copied_run(words: Sequence[str], text: Sequence[str]) -> int:
 
 
 def _words(text: str) -> list[str]:
-  return _WORD.findall(text.casefold())
+  return scripts.words(text.casefold())

@@ -21,6 +21,26 @@ def test_hundred_words_and_a_rest():
   assert splitting.by_words(' \n', 100) == []
 
 
+def test_letters_of_scripts_without_spaces_are_words():
+  text = '机器学习。 GPU和iphone用 ok、ไทย'
+  assert pieces(text, splitting.by_words(text, 1)) == [
+      '机', '器', '学', '习。', 'GPU', '和', 'iphone', '用', 'ok、',
+      'ไ', 'ท', 'ย']
+  assert pieces(text, splitting.by_words(text, 5)) == [
+      '机器学习。 GPU', '和iphone用 ok、ไ', 'ทย']
+  assert pieces('पानी की', splitting.by_words('पानी की', 1)) == ['पानी', 'की']
+  text = 'a 机器学习机器'
+  one_each = [(i, i + 1) for i in range(len(text)) if text[i] != ' ']
+  assert pieces(text, splitting.by_tokens(text, one_each, 4)) == [
+      'a 机器学', '习机器']
+
+
+@hypothesis.given(st.text('a 字 \u0e31ก。b', max_size=40), st.integers(1, 4))
+def test_no_letter_of_any_script_is_lost(text, words):
+  found = pieces(text, splitting.by_words(text, words))
+  assert ''.join(''.join(found).split()) == ''.join(text.split())
+
+
 @hypothesis.given(TEXTS, st.integers(1, 5))
 def test_words_are_kept_in_order(text, words):
   found = pieces(text, splitting.by_words(text, words))

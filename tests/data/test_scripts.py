@@ -7,7 +7,8 @@ import unicodedata
 import numpy as np
 import pytest
 
-from neg_contrast.retrieval import bm25_terms, bm25_words, nearest_text
+from neg_contrast.data import scripts
+from neg_contrast.retrieval import bm25_terms, nearest_text
 
 
 @pytest.mark.parametrize(('text', 'found'), [
@@ -29,32 +30,32 @@ from neg_contrast.retrieval import bm25_terms, bm25_words, nearest_text
     ('half \ud800a pair', ['half', 'pair']),
 ])
 def test_words_of_a_text(text, found):
-  assert bm25_words.split(text) == found
+  assert scripts.words(text, least=2) == found
 
 
 def test_plain_texts_have_the_words_of_a_regular_expression():
   rng = np.random.default_rng(0)
   pieces = ['a', 'bc', 'é', 'ß', 'я', 'слово', '한국', '4', '_', ' ', '.', '-',
-            'ـ'.strip('ـ'), '\u3000', '½', '№', '\n']
+            '\u3000', '½', '№', '\n']
   for _ in range(2000):
     text = ''.join(rng.choice(pieces, rng.integers(1, 12)))
-    assert bm25_words.split(text) == re.findall(r'(?u)\b\w\w+\b', text)
+    assert scripts.words(text) == re.findall(r'\w+', text)
+    assert scripts.words(text, 2) == re.findall(r'(?u)\b\w\w+\b', text)
 
 
 def test_texts_that_are_taken_for_plain_have_no_marks():
   for point in range(sys.maxunicode + 1):
     one = chr(point)
-    if bm25_words._PLAIN.fullmatch(one):
+    if scripts._is_plain(one):
       assert unicodedata.category(one) not in ('Mn', 'Mc'), hex(point)
-      assert not bm25_words._OPTIONAL.fullmatch(one), hex(point)
-      if one.isalpha():
-        assert bm25_words.split(f'{one}{one}{one}') == [one * 3], hex(point)
+      assert not scripts._OPTIONAL.fullmatch(one), hex(point)
+      assert not scripts._LETTER.fullmatch(one), hex(point)
 
 
 @pytest.mark.parametrize('text', [
     '字' * 200_000, 'ก\u0e31' * 100_000, '\u0e31' * 200_000, 'न' * 200_000])
 def test_long_texts_take_no_time(text):
-  assert len(bm25_words.split(text)) < 200_000
+  assert len(scripts.words(text)) < 200_000
 
 
 def test_bm25_finds_words_of_any_script():
