@@ -11,7 +11,7 @@ import numpy as np
 from neg_contrast import html_parts
 from neg_contrast.artifacts import folders
 from neg_contrast.data import records
-from neg_contrast.evaluation import summary
+from neg_contrast.evaluation import metrics, summary
 from neg_contrast.mining import pool_folder
 from neg_contrast.negatives import pool as pool_lib
 
@@ -23,8 +23,9 @@ class Metrics(dict[str, dict[str, float]]):
 
   def _repr_html_(self) -> str:
     names = list(dict.fromkeys(itertools.chain.from_iterable(self.values())))
-    best = {name: max(values[name] for values in self.values()
-                      if name in values) for name in names}
+    best = {name: metrics.best(name, (
+        values[name] for values in self.values() if name in values
+    )) for name in names}
     rows = [
         [html_parts.text(system), *(_value(values, name, best[name], len(self))
                                     for name in names)]

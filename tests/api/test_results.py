@@ -8,17 +8,25 @@ from neg_contrast import api
 from neg_contrast.api import results
 from neg_contrast.artifacts import folders
 from neg_contrast.data import records
+from neg_contrast.evaluation import metrics
 from neg_contrast.retrieval import finding
 from tests import test_html_parts
 
 HOSTILE = test_html_parts.HOSTILE
 
 
+def test_the_best_of_what_is_better_small_is_bold(monkeypatch):
+  monkeypatch.setattr(metrics, 'less_is_better', lambda name: name == 'rank')
+  page = results.Metrics({'a': {'rank': 2.0}, 'b': {'rank': 3.0}})
+  assert '<b>2.0000</b>' in page._repr_html_()
+  assert '<b>3.0000</b>' not in page._repr_html_()
+
+
 def test_metrics_are_a_table():
-  metrics = results.Metrics({
+  shown = results.Metrics({
       'bm25': {'mrr@10': 0.5, 'accuracy@1': 0.25},
       'trained': {'mrr@10': 0.75, 'answer_accuracy@1': 1.0}})
-  page = metrics._repr_html_()
+  page = shown._repr_html_()
   read = test_html_parts.check(page)
   assert read.cells == [
       'system', 'mrr@10', 'accuracy@1', 'answer_accuracy@1',
