@@ -15,7 +15,7 @@ def warn(config: config_lib.Config, given: Iterable[str]) -> None:
   """Warns of each that changes nothing.
 
   A key at the top of a study or a table is left alone: the rows that do not set
-  it have it from there.
+  it have it from there. So are negatives of a mixture.
 
   Args:
     config: checked.
@@ -46,6 +46,8 @@ def _unread(
     config = section
     if config.cells is not None and first != 'cells':
       return None
+    if config.mixture.sets and first == 'negatives':
+      return None  # Each set may name its own.
   fields = {field.name: field for field in dataclasses.fields(section)}
   read = keys.declared(fields[first]).read
   if read is not None and not read.holds(

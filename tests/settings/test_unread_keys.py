@@ -55,6 +55,15 @@ def test_keys_of_configs_within(caplog):
   ]
 
 
+def test_sets_of_a_mixture_may_read_it(caplog):
+  config = _config()
+  config.mixture.sets = config_lib.named_sets(
+      a={'source': 'beir:a', 'negatives': ('sampled:1',)},
+      b={'source': 'beir:b'})
+  unread_keys.warn(config_lib.parse(config), ['negatives.greedy', 'query'])
+  assert [line.split(':')[0] for line in caplog.messages] == ['config.query']
+
+
 def test_the_command_says_it(tmp_path):
   done = processes.run(processes.command(
       '--config=configs/quickstart.py', '--config.negatives.greedy=True',
