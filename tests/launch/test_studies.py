@@ -7,8 +7,6 @@ import os
 import pathlib
 import runpy
 import shutil
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -22,18 +20,24 @@ from neg_contrast.mining import label_share
 from neg_contrast.negatives import pool as pool_lib
 from neg_contrast.negatives import verdicts
 from neg_contrast.settings import config as config_lib
-from tests import tiny
+from tests import processes, tiny
 
 STUDIES = pathlib.Path(__file__).parents[2] / 'launch' / 'studies'
 
 
+def start_script(name, *arguments):
+  """It has the package's modules already, as `processes` says."""
+  script = STUDIES / f'{name}.py'
+  return processes.run(processes.Process(
+      'import runpy, sys\n'
+      f'sys.path[0] = {str(STUDIES)!r}\n'
+      f'runpy.run_path({str(script)!r}, run_name="__main__")',
+      arguments,
+      env={**os.environ, 'XLA_FLAGS': processes.with_devices(1)}))
+
+
 def run_script(name, *arguments):
-  result = subprocess.run(
-      [sys.executable, STUDIES / f'{name}.py', *map(str, arguments)],
-      env={**os.environ, 'PYTHONPATH': str(STUDIES.parents[1]),
-           'XLA_FLAGS': ''},
-      capture_output=True, text=True, check=False,
-  )
+  result = start_script(name, *arguments)
   assert result.returncode == 0, result.stderr
   return result.stdout
 
@@ -380,8 +384,6 @@ def test_what_stands_first(tmp_path):
                 'positive in the split'),
       ('test', 'right: has no evaluation/*-test-trained/run.trec'),
       ('tune', 'no split "tune"; it has test, train')):
-    result = subprocess.run(
-        [sys.executable, STUDIES / 'first_passages.py', data, split,
-         tmp_path / 'right'], capture_output=True, text=True, check=False)
+    result = start_script('first_passages', data, split, tmp_path / 'right')
     assert result.returncode == 2 and reason in result.stderr
     assert len(result.stderr.splitlines()) == 1
