@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from typing import Any
 
 if __name__ == '__main__':
-  gc.disable()  # All of it stays; to look for garbage takes a sixth of the time.
+  gc.disable()  # What is imported stays; to look for garbage takes a second.
   if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
     # While modules are read, Ctrl-C ends it without a word: nothing is begun.
     signal.signal(signal.SIGINT, signal.SIG_DFL)
