@@ -99,7 +99,7 @@ def far(disk, small, tmp_path_factory):
 
   def go_on_without_helper():
     assert (caches / 'died').exists()
-    beam_runs.without_helper(patch)
+    beam_runs.without_helper(patch, have_own_caches=True)
     beams.choose('direct', beam_runs.ONE_PROCESS)  # A new one each time.
 
   def trouble(method, path):
