@@ -15,12 +15,15 @@ ROOT = pathlib.Path(__file__).parents[2]
 NOTEBOOK = json.loads((ROOT / 'launch' / 'colab.ipynb').read_text('utf-8'))
 CELLS = [cell for cell in NOTEBOOK['cells'] if cell['cell_type'] == 'code']
 
-# Instead of the cell of parameters: one layer, two steps a stage.
+# Instead of the cell of parameters: one package of the library, one layer, two
+# steps a stage.
 SMALL = '''
-root, DATA, SHOWN = pathlib.Path('workdirs'), 'python_docs', 40
+root, SHOWN = pathlib.Path('workdirs'), 40
+DATA = f'python_docs:{pathlib.Path(subprocess.__file__).with_name("email")}'
 CONFIG, WORKDIR = 'quickstart', root / 'small'
 CHANGES = dict(
-    data__batch_size=8, data__prepared_dir='workdirs/prepared',
+    data__source=DATA, data__batch_size=8,
+    data__prepared_dir='workdirs/prepared',
     evaluation__eval_steps=0, evaluation__hybrid=False,
     evaluation__untouched=False,
     model__layers=1, model__passage_length=32, optim__steps=2,
