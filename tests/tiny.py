@@ -103,17 +103,25 @@ def hf_names(params, config: bert.BertConfig) -> dict[str, np.ndarray]:
   return {k: np.ascontiguousarray(v, np.float32) for k, v in out.items()}
 
 
+@functools.cache
+def _init(config: bert.BertConfig, seed: int):
+  """Random weights; hundreds of tests have the same."""
+  import jax
+
+  init = functools.partial(
+      dual_encoder.init_params, dual_encoder.EncoderSpec(config)
+  )
+  params = jax.jit(init)(jax.random.key(seed))['shared']['bert']
+  return jax.tree.map(np.asarray, params)
+
+
 def write_model(folder: pathlib.Path, seed=0, words=WORDS, **kwargs):
   """A BERT folder with random weights."""
   import jax
 
   write_tokenizer(folder, words)
   config = bert_config(**kwargs)
-  init = functools.partial(
-      dual_encoder.init_params, dual_encoder.EncoderSpec(config)
-  )
-  params = jax.jit(init)(jax.random.key(seed))['shared']['bert']
-  params = jax.tree.map(np.asarray, params)
+  params = jax.tree.map(np.asarray, _init(config, seed))  # A tree of its own.
   save_file(hf_names(params, config), str(folder / 'model.safetensors'),
             metadata={'format': 'pt'})
   (folder / 'config.json').write_text(json.dumps({
