@@ -7,6 +7,7 @@ import os
 import pathlib
 import runpy
 import shutil
+import sys
 
 import numpy as np
 import pytest
