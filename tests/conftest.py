@@ -97,6 +97,27 @@ def environment_is_as_it_was():
   assert of_devices() == before
 
 
+@pytest.fixture(autouse=True, scope='session')
+def kept_programs():
+  """How JAX keeps programs for the session."""
+  import jax
+
+  return {name: getattr(jax.config, name) for name in (
+      'jax_compilation_cache_dir', 'jax_enable_compilation_cache',
+      'jax_persistent_cache_min_compile_time_secs')}
+
+
+@pytest.fixture(autouse=True)
+def programs_are_kept_as_before(kept_programs):
+  """A job that keeps programs elsewhere, or none, does so for itself alone."""
+  import jax
+
+  yield
+  for name, value in kept_programs.items():
+    if getattr(jax.config, name) != value:
+      jax.config.update(name, value)
+
+
 @pytest.fixture(autouse=True)
 def logging_is_as_it_was():
   """What a test does to the log's handlers ends with it."""
