@@ -27,6 +27,7 @@ Arguments, as in `squad_table.py:size=small`:
 Every cell is a config: `--config.cells.none.fine.optim.steps=...`. What all
 share is set at the top (`--config.optim.steps=...`), what a group shares in
 stage 1 in its first cell: `--config.cells.generated.random.stage1.optim.steps`.
+Both groups share a generator: `...random.stage1.generator.optim.steps`.
 """
 
 from neg_contrast import table_preset

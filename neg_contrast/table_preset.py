@@ -49,11 +49,15 @@ def make_table(
   if size == 'small':
     _set_table_small(config)
   cells = _cells(make, 'generated' if size == 'small' else stage1, strategies)
+  generator = next(iter(cells['generated'].values())).stage1.generator
   for group, of_group in cells.items():
     first = next(iter(of_group.values()))
     if size == 'small' and first.stage1 is not None:
       _set_stage1_short(first.stage1, f'{config.workdir}/stage1-{group}',
                         f'{config.workdir}/generator')
+    if first.stage1 is not None and first.stage1.generator is not generator:
+      presets.follow(first.stage1.generator, generator,
+                     tuple(presets.leaves(generator)))
     for cell in of_group.values():
       presets.follow_unchanged(cell, config, plain)
       if cell is not first and first.stage1 is not None:

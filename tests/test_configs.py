@@ -279,6 +279,18 @@ def test_paper_values(name):
   assert config.model.projection_dim == 768
 
 
+@pytest.mark.parametrize('name', ['nq', 'msmarco', 'squad'])
+@pytest.mark.parametrize('size', ['small', 'full'])
+def test_groups_of_a_table_share_a_generator(name, size):
+  config = load(ROOT / 'configs' / f'{name}_table.py', f'size={size}')
+  first = config.cells.generated.random
+  first.stage1.generator.optim.steps = 7
+  found = [cell.stage1.generator for cells in config.cells.values()
+           for cell in cells.values() if cell.stage1 is not None]
+  assert {one.optim.steps for one in found} == {7}
+  assert len({one.workdir for one in found}) == 1
+
+
 def test_the_papers_squad_columns(tmp_path, monkeypatch):
   """DPR's SQuAD questions against Wikipedia, from the stage 1 of NQ."""
   path = ROOT / 'configs' / 'squad_stage2.py'

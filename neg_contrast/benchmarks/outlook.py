@@ -6,11 +6,12 @@ hub is asked for some seconds.
 
 import dataclasses
 import functools
+import pathlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, cast
 
 from neg_contrast import errors, sharding
-from neg_contrast.artifacts import artifact, failures, places, plan
+from neg_contrast.artifacts import artifact, failures, folders, places, plan
 from neg_contrast.benchmarks import expense, made_up, plan_costs
 from neg_contrast.data import dataset as dataset_lib
 from neg_contrast.data import peek as peek_lib
@@ -123,6 +124,7 @@ class _Look:
       self._look_at_model(one)
     for run in self._of(run_artifacts.Run):
       self._look_at_workdir(run)
+    self._look_at_shared_workdirs()
     for data in self._data():
       if not sources.is_here(data.config.source):
         self._look_at_download(data.config.source)
@@ -217,6 +219,14 @@ class _Look:
     if seen is not None and isinstance(seen.shape, dual_encoder.EncoderSpec):
       self._tried(run, functools.partial(_check_shape, run.config, seen.shape))
 
+  def _look_at_shared_workdirs(self) -> None:
+    """Whether trainings of different settings have one workdir."""
+    firsts: dict[pathlib.Path, run_artifacts.Run] = {}
+    for run in self._of(run_artifacts.Run):
+      if not isinstance(run, run_artifacts.CachedRun) and run.knows_settings():
+        first = firsts.setdefault(run.workdir, run)
+        self._tried(run, functools.partial(_check_alike, first, run))
+
   def _look_at_first_features(self, one: corpus_vectors.FirstFeatures) -> None:
     """Whether vectors have so many."""
     model: Any = one.vectors.model
@@ -299,6 +309,25 @@ def _check_record(run: run_artifacts.Run) -> None:
   """
   if run.knows_settings():
     run_record.RunRecord(run.workdir).check_settings(run.settings())
+
+
+def _check_alike(first: run_artifacts.Run, run: run_artifacts.Run) -> None:
+  """Refuses a training whose workdir an earlier one of the plan will fill.
+
+  Raises:
+    UserError: names what differs.
+  """
+  differing = run_record.differences(*(
+      folders.as_json({'kind': one.kind, 'settings': one.settings()})
+      for one in (first, run)
+  ))
+  if differing:
+    raise errors.UserError(
+        f'{run.workdir}: is the workdir of two trainings whose settings '
+        f'differ, "{first.title}" (there) and "{run.title}" (here):\n'
+        + '\n'.join(f'  {line}' for line in differing)
+        + f'\nMake them alike, or name another {errors.flag("workdir")}'
+    )
 
 
 def _check_followed(run: run_artifacts.Run) -> None:

@@ -126,7 +126,7 @@ class RunRecord:
         format.
     """
     saved = self.read()
-    self._refuse(_differences(saved['identity'], folders.as_json(identity)))
+    self._refuse(differences(saved['identity'], folders.as_json(identity)))
     for key, value in folders.as_json(environment).items():
       began = saved['environment'].get(key)
       if (began or value) and began != value:  # None is as good as empty.
@@ -148,7 +148,7 @@ class RunRecord:
     """
     if self.exists():
       saved = self.read()
-      self._refuse(_differences(saved['identity'], folders.as_json(
+      self._refuse(differences(saved['identity'], folders.as_json(
           {**saved['identity'], 'settings': settings}
       )))
 
@@ -232,7 +232,7 @@ def devices(mesh: Mesh) -> dict[str, Any]:
   }
 
 
-def _differences(saved: dict[str, Any], now: dict[str, Any]) -> list[str]:
+def differences(saved: dict[str, Any], now: dict[str, Any]) -> list[str]:
   """Where two identities differ, a line each; settings as keys of the config.
   """
   there, here = ({key: value for key, value in one.items()

@@ -278,6 +278,20 @@ def test_no_split_of_the_table_is_tuned_on(finished, tmp_path):
   assert not list(tmp_path.rglob('checkpoints'))  # Nothing was trained.
 
 
+def test_trainings_of_one_workdir_are_alike(tmp_path):
+  config = make_table(tmp_path)
+  config.cells.generated.bm25.stage1.optim.steps = 2
+  targets = table.TableJob(config_lib.parse(config), tmp_path).targets()
+  with pytest.raises(errors.UserError, match=(
+      r'(?s)stage1: is the workdir of two trainings .*"generated-random: stage '
+      r'1: training" \(there\) and "generated-bm25: stage 1: training" \(here\)'
+      r'.*config\.cells\.generated\.bm25\.stage1\.optim\.steps: 3 there, 2 here'
+      r'.*another --config\.cells\.generated\.bm25\.stage1\.workdir')):
+    outlook.refuse(targets)
+  config.cells.generated.bm25.stage1.workdir += '-of-bm25'
+  outlook.refuse(table.TableJob(config_lib.parse(config), tmp_path).targets())
+
+
 def test_errors_name_the_cell(finished, tmp_path):
   config = make_table(finished)
   config.cells.none.bm25.optim.steps = -1
