@@ -62,13 +62,20 @@ def listed(texts: Any) -> list[Any]:
   """Texts as a list.
 
   Raises:
-    TypeError: they are a single text or (title, text), a dict, or a set.
+    TypeError: they are a single text or (title, text), a dict, a set or a
+      table.
   """
   if isinstance(texts, Mapping):
     raise TypeError('a list of texts is expected, not a dict: '
                     'list(texts.values())')
-  # (title, text) is one passage.
-  if isinstance(texts, (str, bytes, tuple, Set)) or not isinstance(
+  if hasattr(texts, 'columns'):  # It gives their names, and not its rows.
+    raise TypeError(
+        f'a list of texts is expected, not {type(texts).__name__}: a column of '
+        'it, or list(zip(table["title"], table["text"])) for passages')
+  if isinstance(texts, tuple):
+    raise TypeError('a list of texts is expected, not a tuple: list(texts), or '
+                    '[texts] where it is the (title, text) of one passage')
+  if isinstance(texts, (str, bytes, Set)) or not isinstance(
       texts, Iterable):
     raise TypeError(f'a list of texts is expected, such as [{texts!r:.40}], '
                     f'not {type(texts).__name__}')

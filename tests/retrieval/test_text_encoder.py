@@ -4,6 +4,8 @@ import dataclasses
 
 import jax
 import numpy as np
+import pandas
+import polars
 import pytest
 
 from neg_contrast.data import records, tokenized
@@ -114,7 +116,10 @@ def test_what_is_no_text_is_refused(encoder, one):
     ({'q1': 'word1'}, r'not a dict: list\(texts\.values'),
     ({'word1', 'word2'}, 'a list of texts is expected'),
     (None, r'is expected, such as \[None\], not NoneType'),
-    (('a', 'b'), r"such as \[\('a', 'b'\)\], not tuple"),
+    (('a', 'b'), r'not a tuple: list\(texts\), or \[texts\] where it is the'),
+    (pandas.DataFrame({'title': ['word1'], 'text': ['word2']}),
+     r'not DataFrame: a column of it, or list\(zip\(table\["title"\], table\['),
+    (polars.DataFrame({'text': ['word1']}), 'not DataFrame: a column of it'),
 ])
 def test_what_is_no_list_is_refused(encoder, texts, said):
   for encode in (encoder.encode_queries, encoder.encode_passages):
