@@ -216,6 +216,9 @@ def _passage(where: str, one: Any) -> Row:
     )
   known = _known(where, one, _PASSAGE_KEYS)
   row = {key: known.get(key, '') for key in _PASSAGE_KEYS}
+  if not isinstance(row['document_id'], str):
+    row['document_id'] = judged_objects.id_of(
+        f'{where}["document_id"]', row['document_id'])
   for key in _PASSAGE_KEYS:
     if not isinstance(row[key], str):
       raise errors.UserError(f'{where}: "{key}" is '

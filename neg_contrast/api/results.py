@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from neg_contrast import html_parts
+from neg_contrast import errors, html_parts
+from neg_contrast.api import judged_objects
 from neg_contrast.artifacts import folders
 from neg_contrast.data import records
 from neg_contrast.evaluation import metrics, summary
@@ -131,6 +132,10 @@ class Negatives(Mapping[str, tuple[Negative, ...]]):
   def _read(
       self, query_id: str
   ) -> Iterator[tuple[Negative, records.Passage]]:
+    try:
+      query_id = judged_objects.id_of('negatives', query_id)  # 3 is '3'.
+    except errors.UserError:
+      raise KeyError(query_id) from None
     line, pool = self._lines[query_id], self._pool
     for place in np.flatnonzero(pool.rows[line] >= 0).tolist():
       passage = self._texts(int(pool.rows[line, place]))

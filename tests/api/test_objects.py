@@ -105,6 +105,18 @@ def test_what_a_filter_has_left_keeps_its_ids(tmp_path, held):
       ('3', 'three'), ('1', 'one')]
 
 
+@pytest.mark.parametrize('name', [3, 3.0, np.int64(3), '3'])
+def test_numbers_name_documents_as_they_name_passages(tmp_path, name):
+  source = objects.write(tmp_path, pandas.DataFrame(
+      {'text': ['one', 'two'], 'document_id': [name, None]}))
+  assert [p.document_id for p in prepared(source, tmp_path).passages] == [
+      '3', '']
+  with pytest.raises(errors.UserError, match=(
+      r'passages\[0\]\["document_id"\]: an id is text or a whole number, not '
+      'float')):
+    objects.write(tmp_path, [{'text': 'one', 'document_id': 3.5}])
+
+
 def test_more_of_a_record_stays(tmp_path):
   source = objects.write(
       tmp_path, [{'id': 'x', 'text': 'one', 'document_id': 'd'}],

@@ -279,8 +279,20 @@ def test_negatives_as_objects(root, trained, tmp_path):
   # It is the pool on disk.
   pool = pool_lib.read(mined.folder)
   assert len(rows) == int(pool.is_negative().sum())
-  with pytest.raises(KeyError):
-    _ = mined['nobody']
+  for unknown in ('nobody', 3, 0.5, None, ''):
+    assert unknown not in mined
+    with pytest.raises(KeyError):
+      _ = mined[unknown]
+
+
+def test_places_in_a_list_are_ids_of_negatives(tmp_path):
+  queries, passages, _ = small_data.objects()
+  mined = api.mine(list(queries.values()), list(passages.values()),
+                   [(0, 0), (1, 1)], workdir=tmp_path, negatives__depth=12,
+                   negatives__pool_size=5)
+  assert mined[np.int64(1)] == mined[1] == mined['1']
+  assert mined[1][0].query_id == '1' and 1 in mined
+  assert mined.candidates(1) == mined.candidates('1')
 
 
 def test_a_model_mines(trained):
