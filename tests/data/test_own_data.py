@@ -4,6 +4,7 @@ import csv
 import gzip
 import json
 
+import pandas
 import pyarrow
 import pytest
 from absl import logging
@@ -83,6 +84,25 @@ def test_rows_with_their_texts(tmp_path, kind, gz):
   assert len(prepared.passages) == 3  # One stands in two rows.
   assert {query.text: query.answers for query in prepared.queries} == {
       'wer, wo?': ('zwei', 'eine'), 'why\tso': (), 'how': ()}
+
+
+
+@pytest.mark.parametrize('kind', ['csv', 'tsv'])
+def test_columns_without_a_name_are_not_read(tmp_path, kind):
+  """pandas writes its index as one; spreadsheets end lines in commas."""
+  path, mark = tmp_path / f'faq.{kind}', ',' if kind == 'csv' else '\t'
+  pandas.DataFrame(ROWS).to_csv(path, sep=mark)
+  assert path.read_text().startswith(f'{mark}question{mark}')
+  plain = write(tmp_path / f'plain.{kind}', ROWS, kind)
+  read, wanted = (known(prepare(f'{kind}:{one}', tmp_path / one.stem))
+                  for one in (path, plain))
+  assert read == wanted and len(read) == 4
+  path.write_text(f'question{mark}text{mark}{mark} \nq{mark}p{mark}{mark}x\n')
+  assert known(prepare(f'{kind}:{path}', tmp_path / 'more')) == {
+      ('q', '', 'p'): 1}
+  path.write_text(f'{mark}{mark}\nq{mark}p{mark}x\n')
+  refused(f'{kind}:{path}', r":1: the first line names the columns, each once; "
+          r"it has \['', '', ''\]", tmp_path / 'none')
 
 
 def test_all_kinds_give_the_same_data(tmp_path):
@@ -333,7 +353,8 @@ def test_a_passage_is_no_answer_to_look_for(tmp_path, kind):
     ('question,text,grade\na,b,high\n', r'faq.csv:2: .*"grade" holds'),
     ('question,text\na,"b\n', r'faq.csv:2: .*quote not closed'),
     ('question,question\na,b\n', r'faq.csv:1: the first line names .* once'),
-    ('question,\na,b\n', r'faq.csv:1: the first line names'),
+    (',\na,b\n', r'faq.csv:1: the first line names'),
+    ('question,\na,b\n', r'no column called text .*; its columns are quest'),
     ('Frage,text\na,b\n', r'no column called question or query; its columns '
      r'are Frage, text\. .*\?question=COLUMN'),
     ('question,wort\na,b\n', r'\?text=COLUMN"; or name the documents'),

@@ -46,11 +46,16 @@ class _Separated:
   other: str = ''
 
   def columns(self, path: pathlib.Path, lines: int = 1) -> list[str]:
-    """The fields of the first line."""
+    """The fields of the first line, without those that are empty."""
     del lines  # One names all.
+    return [name for name in self._names(path) if name]
+
+  def _names(self, path: pathlib.Path) -> list[str]:
+    """Those of all columns; '' is not read, such as the index of pandas."""
     where, header = self._header(path, self._delimiter_of(path))
     names = [name.strip() for name in header]
-    if not all(names) or len(set(names)) < len(names):
+    named = [name for name in names if name]
+    if (names and not named) or len(set(named)) < len(named):
       raise errors.UserError(
           f'{where}: the first line names the columns, each once; it has '
           f'{names}'
@@ -59,11 +64,12 @@ class _Separated:
 
   def rows(self, path: pathlib.Path, invalid: records.InvalidRecords) -> Rows:
     """Those with as many fields as there are columns."""
-    names = self.columns(path)
+    names = self._names(path)
     found = files.quoted_rows(path, invalid, self._delimiter_of(path))
     for where, fields in itertools.islice(found, 1, None):
       if len(fields) == len(names):
-        yield where, dict(zip(names, fields, strict=True))
+        yield where, {name: field for name, field in zip(
+            names, fields, strict=True) if name}
       else:
         invalid.report('broken_record', where, f'{len(fields)} fields, where '
                        f'the first line names {len(names)} columns')
