@@ -41,7 +41,8 @@ class GivenPool(pool_folder.PoolFolder):
     try:
       pool_lib.read(self.folder)
     except errors.UserError as e:
-      return f'{errors.key("negatives.pool")}: {e}'
+      said = str(e).replace('the same command makes', 'job=mine makes')
+      return f'{errors.key("negatives.pool")}: {said}'
     return None
 
   def is_made(self) -> bool:

@@ -279,6 +279,13 @@ def test_files_of_a_given_pool(root, tmp_path):
   options['negatives__pool'] = str(tmp_path / 'nowhere')
   now = states(root, tmp_path / 'third', 'bm25', **options)
   assert (now['pool'], now['files']) == (None, False)
+  shutil.copytree(tmp_path / 'first' / 'pool', tmp_path / 'cut')
+  with open(tmp_path / 'cut' / 'rows.npy', 'r+b') as f:
+    f.truncate(100)
+  options['negatives__pool'] = str(tmp_path / 'cut')
+  with pytest.raises(errors.UserError, match=(
+      'negatives.pool: .*rows.npy: damaged.*cut; job=mine makes it again')):
+    run(root, tmp_path / 'third', 'bm25', **options)
 
 
 def test_what_is_not_ours_stays(root, tmp_path):
