@@ -1,6 +1,7 @@
 """What a run is, in its workdir; and the refusal of what another run left."""
 
 import pathlib
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -25,6 +26,8 @@ gives what miners have found, too.
 """
 _KEYS = {'identity', 'config', 'environment', 'examples', 'total_steps',
          'row_lengths'}
+_OF_POOL = re.compile(r'^needs\.pool\.settings\.(?=(?:pool_size|sources|'
+                      r'first_rank|last_rank|\w*margin|drop_\w+)\b)')
 _CHOSEN = ('train_split', 'tune_split', 'tune_fraction')
 """Keys of `data` that choose its training pairs."""
 
@@ -233,7 +236,8 @@ def devices(mesh: Mesh) -> dict[str, Any]:
 
 
 def differences(saved: dict[str, Any], now: dict[str, Any]) -> list[str]:
-  """Where two identities differ, a line each; settings as keys of the config.
+  """Where two identities differ, a line each; settings as keys of the config,
+  those of a pool included.
   """
   there, here = ({key: value for key, value in one.items()
                   if key != 'settings'} for one in (saved, now))
@@ -241,4 +245,7 @@ def differences(saved: dict[str, Any], now: dict[str, Any]) -> list[str]:
       saved.get('settings'), now.get('settings'),
       errors.key('').removesuffix('.'),
       folders.as_json(config_lib.base_config().to_dict()),
-  ) + folders.differences(there, here)
+  ) + [
+      _OF_POOL.sub(errors.key('negatives.'), line)
+      for line in folders.differences(there, here)
+  ]

@@ -66,6 +66,19 @@ def test_differences_are_named_as_keys(record, tmp_path):
       f'Go on with those, remove {tmp_path}, or name another --workdir')
 
 
+def test_differences_of_a_pool_are_named_as_keys(tmp_path):
+  of = lambda size: {**IDENTITY, 'needs': {'pool': {'settings': {
+      'pool_size': size, 'sources': ['bm25'], 'margin': None,
+      'answer_rule': 'string' if size == 4 else 'regex'}}}}
+  assert run_record.differences(of(4), of(3)) == [
+      "needs.pool.settings.answer_rule: 'string' there, 'regex' here",
+      'config.negatives.pool_size: 4 there, 3 here',
+  ]
+  with errors.within('cells.a.b'):
+    assert run_record.differences(of(4), of(3))[1].startswith(
+        'config.cells.a.b.negatives.pool_size: 4')
+
+
 def test_keys_of_an_inner_config_are_named_as_such(record):
   with errors.within('stage1'), pytest.raises(errors.UserError) as refused:
     record.check(with_settings(seed=4), ENVIRONMENT)
