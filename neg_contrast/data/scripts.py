@@ -25,21 +25,28 @@ _PLAIN = re.compile(
 _NO_SPACE = re.compile(r'\S+')
 # Points of Hebrew, vowels and the stretch of Arabic, which most texts leave
 # out; the joiner of Indic scripts; the dot that a lower-cased I keeps.
+# Joiners stand between a virama and a letter of the same word.
 _OPTIONAL = re.compile(
     '[\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7\u0610-\u061a\u0640'
     '\u064b-\u065f\u0670\u06d6-\u06dc\u06df-\u06e8\u06ea-\u06ed\u200d]'
     '|(?<=i)\u0307'
+    '|(?<=[\u094d\u09cd\u0a4d\u0acd\u0b4d\u0bcd\u0c4d\u0ccd\u0d4d\u0dca])\u200c'
 )
 _JOINED = (  # The last two lengthen vowels of Kana.
     r'[[\p{Han}\p{Hiragana}\p{Katakana}\p{Thai}\p{Lao}\p{Khmer}\p{Myanmar}'
     r'\u30fc\uff70]&&[\p{L}\p{Nl}]]'
 )
 _LETTER = regex.compile(rf'(?V1){_JOINED}\p{{M}}*+')
+# Of marks those of letters: selectors of variants, as in emoji, are none.
 _RUN_OR_WORD = regex.compile(
     rf'(?V1)(?:{_JOINED}\p{{M}}*+)++'
-    rf'|(?P<word>[\w--{_JOINED}][\w\p{{M}}--{_JOINED}]*+)'
+    rf'|(?P<word>[[\p{{L}}\p{{N}}_]--{_JOINED}]'
+    rf'[[\p{{L}}\p{{N}}_\p{{Mn}}\p{{Mc}}]--{_JOINED}--[\ufe00-\ufe0f]]*+)'
 )
-_PIECE = regex.compile(rf'(?V1){_JOINED}[^\w\s]*+|[\S--{_JOINED}]++')
+_PIECE = regex.compile(
+    rf'(?V1)[\p{{Ps}}\p{{Pi}}]*+{_JOINED}[^\w\s\p{{Ps}}\p{{Pi}}]*+'
+    rf'|[\S--{_JOINED}]++'
+)
 
 
 def words(text: str, least: int = 1) -> list[str]:
@@ -66,7 +73,8 @@ def words(text: str, least: int = 1) -> list[str]:
 def pieces(text: str) -> Iterable[re.Match[str]]:
   """What a text can be cut between: words, and letters without spaces.
 
-  Punctuation belongs to what is in front of it.
+  Punctuation belongs to what is in front of it, what opens a bracket or a quote
+  to what follows.
   """
   return (_NO_SPACE if _is_plain(text) else _PIECE).finditer(text)
 
@@ -77,4 +85,6 @@ def _word_of(least: int) -> re.Pattern[str]:
 
 
 def _is_plain(text: str) -> bool:
-  return text.isascii() or _PLAIN.fullmatch(text) is not None
+  return text.isascii() or (
+      _PLAIN.fullmatch(text) is not None
+      and unicodedata.is_normalized('NFC', text))

@@ -71,7 +71,7 @@ class Weights(artifact.Named):
   """
 
   kind = 'tuned weights'
-  format = 3  # 3: BM25 has words of any script.
+  format = 2
   name = 'weights'
   has_roles = True
   is_divided = True

@@ -68,7 +68,7 @@ def listed(texts: Any) -> list[Any]:
   if isinstance(texts, Mapping):
     raise TypeError('a list of texts is expected, not a dict: '
                     'list(texts.values())')
-  if hasattr(texts, 'columns'):  # It gives their names, and not its rows.
+  if hasattr(type(texts), 'columns'):  # It gives their names, and not its rows.
     raise TypeError(
         f'a list of texts is expected, not {type(texts).__name__}: a column of '
         'it, or list(zip(table["title"], table["text"])) for passages')

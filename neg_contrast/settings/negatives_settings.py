@@ -114,8 +114,9 @@ class NegativesConfig(source_list.NamedSources, keys.Section):
     momentum: decay of an average of the passage tower that encodes the
       positives again, for the queue, such as 0.999 (MoCo, He et al., 2020); 0:
       it takes their vectors as they are.
-    formats: other libraries' files that `job=mine` writes the pool as: `dpr`,
-      `tevatron`, `flag_embedding`, `triplets` (sentence-transformers).
+    formats: other libraries' files that `job=mine` and `job=judge` write the
+      pool as: `dpr`, `tevatron`, `flag_embedding`, `triplets`
+      (sentence-transformers).
   """
 
   section = 'negatives'
@@ -162,7 +163,8 @@ class NegativesConfig(source_list.NamedSources, keys.Section):
       0.0, keys.at_least_below(0, 1), counts=keys.Changed()
   )
   formats: tuple[str, ...] = keys.key(
-      (), each=keys.one_of(*FORMATS), counts=False, read=keys.jobs('mine')
+      (), each=keys.one_of(*FORMATS), counts=False,
+      read=keys.jobs('mine', 'judge'),
   )
 
   @property

@@ -39,6 +39,8 @@ CODE = '```sh\n# no heading\n~~~\n```\n'
     ('words\n---\n===', '', 'words\n---\n==='),
     ('words\n- item\n===', '', 'words\n- item\n==='),
     ('    code\n===', '', '    code\n==='),
+    ('<!-- c\n====\n-->\n# T', 'T', '<!-- c\n====\n-->\nT'),
+    ('<div>\nx\n===\n</div>\n\n# T', 'T', '<div>\nx\n===\n</div>\n\nT'),
     ('```\nx\n===\n```\n===', '', 'x\n===\n==='),
 ])
 def test_title_and_text(text, title, left):

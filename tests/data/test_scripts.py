@@ -28,6 +28,12 @@ from neg_contrast.retrieval import bm25_terms, nearest_text
     ('cafe\u0301s', ['cafés']),
     ('İstanbul'.lower(), ['istanbul']),
     ('half \ud800a pair', ['half', 'pair']),
+    ('✔️done 1️⃣first', ['done', 'first']),  # Selectors of variants.
+    ('h₂o 5 m² 机', ['h₂o', 'm²', '机']),
+    ('می\u200cخواهم', ['می', 'خواهم']),  # With a joiner between words,
+    ('می\u200cخواهم معمولاً', ['می', 'خواهم', 'معمولا']),
+    ('ক্\u200cক', ['ক্ক']),  # or within one.
+    (unicodedata.normalize('NFD', '한국어'), ['한국어']),
 ])
 def test_words_of_a_text(text, found):
   assert scripts.words(text, least=2) == found
@@ -50,6 +56,22 @@ def test_texts_that_are_taken_for_plain_have_no_marks():
       assert unicodedata.category(one) not in ('Mn', 'Mc'), hex(point)
       assert not scripts._OPTIONAL.fullmatch(one), hex(point)
       assert not scripts._LETTER.fullmatch(one), hex(point)
+
+
+def test_other_scripts_in_a_text_change_no_word_of_it():
+  """For every character, but some that this Python does not know."""
+  others = []
+  for point in range(sys.maxunicode + 1):
+    one = chr(point)
+    if scripts._is_plain(one):
+      text = f'ab{one}cd {one}ef {one}'
+      for least in (1, 2):
+        found = scripts.words(text, least)
+        if scripts.words(f'{text} 机', least) != [*found, '机']:
+          others.append(point)
+  assert len(set(others)) < 10 and all(
+      unicodedata.category(chr(point)) == 'Cn' or point == 0x208F
+      for point in others), [*map(hex, others)]
 
 
 @pytest.mark.parametrize('text', [

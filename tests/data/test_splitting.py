@@ -28,6 +28,8 @@ def test_letters_of_scripts_without_spaces_are_words():
       'ไ', 'ท', 'ย']
   assert pieces(text, splitting.by_words(text, 5)) == [
       '机器学习。 GPU', '和iphone用 ok、ไ', 'ทย']
+  assert pieces('「机」(器)', splitting.by_words('「机」(器)', 1)) == [
+      '「机」', '(器)']
   assert pieces('पानी की', splitting.by_words('पानी की', 1)) == ['पानी', 'की']
   text = 'a 机器学习机器'
   one_each = [(i, i + 1) for i in range(len(text)) if text[i] != ' ']

@@ -328,7 +328,7 @@ def test_each_set_has_its_own_weights_of_a_hybrid(finished):
   targets = train.TrainJob(config_lib.parse(config), work).targets()
   assert 'to do' not in plan.describe(targets)
   made = {name: folders.read_manifest(
-      work / 'sets' / name / 'weights', folders.Format('tuned weights', 3))
+      work / 'sets' / name / 'weights', folders.Format('tuned weights', 2))
       for name in ('big', 'small')}
   assert made['big']['identity'] != made['small']['identity']
   _leave_weights_of_another_model(work)

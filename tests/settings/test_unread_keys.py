@@ -22,6 +22,7 @@ def _config(**changes):
     ('negatives.miner_steps', {'negatives.sources': 'fine:1'}),
     ('negatives.judge_below', {'negatives.judge': 'workdirs/judge'}),
     ('negatives.formats', {'job': 'mine'}),
+    ('negatives.formats', {'job': 'judge'}),
     ('evaluation.patience', {'evaluation.eval_steps': 5}),
     ('evaluation.by_document', {'job': 'search'}),
     ('evaluation.runs', {'job': 'evaluate'}),

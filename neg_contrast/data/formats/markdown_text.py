@@ -12,8 +12,8 @@ _HEADING = re.compile(
     r' {0,3}(?P<marks>#{1,6})(?:[ \t]+(?P<text>.*?))?(?:[ \t]+#+)?[ \t]*'
 )
 _UNDERLINE = re.compile(r' {0,3}=+[ \t]*')
-_BLOCK = re.compile(  # A quote or a list, whose lines are in no paragraph.
-    r' {0,3}(?:>|(?:[-+*]|\d{1,9}[.)])(?:[ \t]|$)).*'
+_BLOCK = re.compile(  # HTML, a quote or a list: no line is in a paragraph.
+    r' {0,3}(?:>|<[A-Za-z/!?]|(?:[-+*]|\d{1,9}[.)])(?:[ \t]|$)).*'
 )
 _RULE = re.compile(r' {0,3}(?:-+[ \t]*|([-_*])[ \t]*(?:\1[ \t]*){2,})')
 _CODE = re.compile(r' {4}| {0,3}\t')
