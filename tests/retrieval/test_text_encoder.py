@@ -129,6 +129,11 @@ def test_what_is_no_list_is_refused(encoder, texts, said):
     vectors.listed(texts)
 
 
+def test_a_series_with_a_label_that_tables_have_is_no_table():
+  texts = pandas.Series({'columns': 'word1', 'rows': 'word2'})
+  assert vectors.listed(texts) == ['word1', 'word2']
+
+
 def test_half_of_a_surrogate_pair(encoder):
   for encode in (encoder.encode_queries, encoder.encode_passages):
     with pytest.raises(ValueError, match='ud800x. is no valid Unicode'):
