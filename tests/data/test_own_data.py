@@ -86,7 +86,6 @@ def test_rows_with_their_texts(tmp_path, kind, gz):
       'wer, wo?': ('zwei', 'eine'), 'why\tso': (), 'how': ()}
 
 
-
 @pytest.mark.parametrize('kind', ['csv', 'tsv'])
 def test_columns_without_a_name_are_not_read(tmp_path, kind):
   """pandas writes its index as one; spreadsheets end lines in commas."""

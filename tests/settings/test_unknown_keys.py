@@ -4,6 +4,7 @@ import pytest
 
 from neg_contrast import errors
 from neg_contrast.settings import config, unknown_keys
+from tests import processes
 
 _KNOWN = config.flat(config.base_config())
 
@@ -85,3 +86,11 @@ def test_a_json_of_before_says_so():
 ])
 def test_what_absl_says_of_flags_is_plain(message, said):
   assert unknown_keys.say_plainly(message, ['data.source', 'seed']) == said
+
+
+def test_a_set_that_is_misspelt_is_told_by_the_command(tmp_path):
+  done = processes.run(processes.command(
+      '--config=configs/mixture.py', '--config.mixture.sets.nunpy.source=x',
+      f'--workdir={tmp_path}', '--plan'))
+  assert done.returncode == 2
+  assert 'error: config: no such key: nunpy; did you mean numpy?' in done.stderr
