@@ -9,7 +9,7 @@ set gives its examples in shuffled passes, each example once a pass.
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import grain
 import numpy as np
@@ -69,6 +69,8 @@ class MixtureOrder:
     batch_size: examples of a step.
     seed: of the order.
     is_mixed: whether a batch mixes data sets; else each is of one.
+    orders: of each data set, step -> the examples that a training on it alone
+      takes; None, or none at all: they are shuffled.
   """
 
   sizes: tuple[int, ...]
@@ -76,6 +78,7 @@ class MixtureOrder:
   batch_size: int
   seed: int
   is_mixed: bool
+  orders: tuple[Callable[[int], np.ndarray] | None, ...] = ()
 
   def __call__(self, step: int) -> Int[np.ndarray, ' batch']:
     """`[batch] int64`: numbers of the examples of a step, from 0."""
@@ -103,7 +106,7 @@ class MixtureOrder:
     first = np.cumsum((0, *self.sizes))
     orders = self._orders
     return np.array([
-        first[one] + orders[one][int(place)]
+        first[one] + orders[one](int(place))
         for one, place in zip(sets, places, strict=True)
     ], np.int64)
 
@@ -138,10 +141,18 @@ class MixtureOrder:
     return rng.permutation(np.repeat(np.arange(len(self.cycle)), self.cycle))
 
   @functools.cached_property
-  def _orders(self) -> list[grain.MapDataset]:
-    """An endless order of the examples of each data set."""
+  def _orders(self) -> list[Callable[[int], int]]:
+    """An endless order of the examples of each data set: by place."""
+    given = self.orders or (None,) * len(self.sizes)
     return [
         grain.MapDataset.range(size).seed(
-            self.seed + number).shuffle().repeat()
-        for number, size in enumerate(self.sizes)
+            self.seed + number).shuffle().repeat().__getitem__
+        if order is None else functools.partial(self._at, order)
+        for number, (size, order) in enumerate(
+            zip(self.sizes, given, strict=True)
+        )
     ]
+
+  def _at(self, order: Callable[[int], np.ndarray], place: int) -> int:
+    step, inside = divmod(place, self.batch_size)
+    return int(order(step)[inside])

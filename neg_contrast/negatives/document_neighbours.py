@@ -135,7 +135,10 @@ class Neighbours:
 
 
 def check_documents(
-    documents: Int[np.ndarray, ' positives'], source: str, key: str
+    documents: Int[np.ndarray, ' positives'],
+    source: str,
+    key: str,
+    instead: str = 'Choose "coarse"',
 ) -> int:
   """Refuses data whose documents are not known.
 
@@ -143,6 +146,7 @@ def check_documents(
     documents: `[positives] int32`, document of each positive; -1: unknown.
     source: of the data, for the message.
     key: that asks for neighbours, for the message.
+    instead: what to do, for the message.
 
   Returns:
     How many are unknown.
@@ -154,7 +158,7 @@ def check_documents(
   if unknown == len(documents):
     raise errors.UserError(
         f'{key}: it is not known which passages of {source} belong to one '
-        'document. Choose "coarse"; or, if passages of one document have one '
+        f'document. {instead}; or, if passages of one document have one '
         f'title, set --{errors.key("data.document")}=title'
     )
   return unknown

@@ -15,8 +15,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from jaxtyping import Int
 
+from neg_contrast.batches import batcher
 from neg_contrast.data import answers as answers_lib
 from neg_contrast.data import prepared as prepared_lib
+from neg_contrast.data import tokenized
 from neg_contrast.data import tokenizer as tokenizer_lib
 
 Score = Callable[[str, Sequence[str]], Sequence[float]]
@@ -109,3 +111,26 @@ def text_of(
 ) -> str:
   """The part of a text that a token span covers."""
   return text[offsets[span[0]][0] : offsets[span[1] - 1][1]]
+
+
+def passage_tokens(
+    passages: tokenized.TokenizedTexts, halves: np.ndarray
+) -> batcher.CutTokens:
+  """Token ids by row and cut.
+
+  Args:
+    passages: of the corpus.
+    halves: `[halves, 3] int32`, what rows beyond the corpus are: parent row,
+      first and end token.
+  """
+  count = len(passages.store)
+
+  def tokens(rows, cuts):
+    is_half = rows >= count
+    if is_half.any():
+      parts = halves[rows[is_half] - count]
+      rows, cuts = rows.copy(), cuts.copy()
+      rows[is_half], cuts[is_half, :2] = parts[:, 0], parts[:, 1:]
+    return passages.tokens(rows, cuts)
+
+  return tokens

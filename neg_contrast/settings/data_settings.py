@@ -44,6 +44,9 @@ class DataConfig(keys.Section):
     augmented: which texts of a pair these are for: `query`, `passage` (the
       positive) or `both`. Negatives stay as they are.
     batch_size: examples (query, positive) in a batch, over all devices.
+    same_document: examples of one document that come together, as far as it has
+      so many: passages of one document are negatives of each other then, and
+      nothing more is encoded; 1: all are shuffled.
     groups: groups that a batch is packed into; a multiple of the devices on the
       data axis. Another number gives other dropout masks.
     row_length: tokens of a packed row in training, at least the longest
@@ -99,6 +102,9 @@ class DataConfig(keys.Section):
       'both', keys.one_of('both', 'query', 'passage'), counts=keys.Changed()
   )
   batch_size: int = keys.key(64, keys.from_to(2, 2**20))
+  same_document: int = keys.key(
+      1, keys.at_least(1), counts=keys.Changed(), read=keys.jobs('train')
+  )
   groups: int = keys.key(1, keys.at_least(1))
   row_length: int = keys.key(0, keys.at_least(0))
   expected_query_tokens: int = keys.key(12, keys.at_least(3), counts=False)

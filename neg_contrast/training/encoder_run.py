@@ -11,12 +11,12 @@ from jax.sharding import Mesh
 
 from neg_contrast import errors, losses, sharding
 from neg_contrast.batches import batcher as batcher_lib
-from neg_contrast.batches import query_batches
+from neg_contrast.batches import document_order, query_batches
 from neg_contrast.batches import row_length as row_length_lib
 from neg_contrast.bias import labels
 from neg_contrast.bias import meter as meter_lib
 from neg_contrast.data import dataset as dataset_lib
-from neg_contrast.data import examples, synthetic_pairs, tokenized
+from neg_contrast.data import examples, synthetic_pairs
 from neg_contrast.losses import dual_encoder_loss, loss_table
 from neg_contrast.models import (
   adapted,
@@ -26,7 +26,8 @@ from neg_contrast.models import (
   text_spec,
 )
 from neg_contrast.models import by_name as model_lib
-from neg_contrast.negatives import sampling, sources
+from neg_contrast.negatives import document_neighbours, sampling, sources
+from neg_contrast.negatives import halves as halves_lib
 from neg_contrast.retrieval import embedder as embedder_lib
 from neg_contrast.retrieval import retriever as retriever_lib
 from neg_contrast.retrieval import text_encoder
@@ -151,15 +152,15 @@ class DualEncoderTraining(featured_run.FeaturedTraining):
         draw=self._source.draw,
         draw_shared=self._draw_shared(pairs),
         query_tokens=dataset.tokenize(self.model, 'query').tokens,
-        passage_tokens=passage_tokens(
+        passage_tokens=halves_lib.passage_tokens(
             dataset.tokenize(self.model, 'passage'), halves
         ),
         passage_groups=dataset.prepared.passage_groups,
         own_passages=dataset.own_passages,
         parents=np.array(halves[:, 0]),
         held=functools.partial(sharding.held, mesh=self._mesh),
-        teacher=self._teacher(),
-        augment=self._augment,
+        teacher=self._teacher(), augment=self._augment,
+        order=_document_order(self._config, dataset, pairs),
     )
 
   def _table(self) -> dict[str, Any]:
@@ -243,6 +244,26 @@ class DualEncoderTraining(featured_run.FeaturedTraining):
     if not self._config.nce.log_steps:
       return super()._meter()
     return _bias_measure(self._config, self._dataset.gold, self.model)
+
+
+def _document_order(
+    config: run_settings.RunSettings,
+    dataset: dataset_lib.Dataset,
+    pairs: examples.Examples,
+) -> document_order.DocumentOrder | None:
+  """The order of examples by `data.same_document`; None: all are shuffled."""
+  data = config.data
+  if data.same_document == 1:
+    return None
+  documents = dataset.documents[pairs.positive_rows]
+  document_neighbours.check_documents(
+      documents, dataset.prepared.manifest['spec'],
+      f'{errors.key("data.same_document")}={data.same_document}',
+      'Leave it out',
+  )
+  return document_order.DocumentOrder(
+      documents, data.same_document, data.batch_size, config.seed
+  )
 
 
 def _bias_measure(
@@ -363,26 +384,3 @@ def longest(
   """Tokens a sequence may have, by tower."""
   lengths = {'query': text.query_length, 'passage': text.passage_length}
   return {'shared': max(lengths.values())} if config.model.shared else lengths
-
-
-def passage_tokens(
-    passages: tokenized.TokenizedTexts, halves: np.ndarray
-) -> batcher_lib.CutTokens:
-  """Token ids by row and cut.
-
-  Args:
-    passages: of the corpus.
-    halves: `[halves, 3] int32`, what rows beyond the corpus are: parent row,
-      first and end token.
-  """
-  count = len(passages.store)
-
-  def tokens(rows, cuts):
-    is_half = rows >= count
-    if is_half.any():
-      parts = halves[rows[is_half] - count]
-      rows, cuts = rows.copy(), cuts.copy()
-      rows[is_half], cuts[is_half, :2] = parts[:, 0], parts[:, 1:]
-    return passages.tokens(rows, cuts)
-
-  return tokens

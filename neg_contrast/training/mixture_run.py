@@ -8,6 +8,7 @@ loop, step and loss are those of any training.
 import dataclasses
 import functools
 import pathlib
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -88,7 +89,11 @@ class Mixture:
   is_mixed: bool = False
 
   def order(
-      self, sizes: tuple[int, ...], batch_size: int, seed: int
+      self,
+      sizes: tuple[int, ...],
+      batch_size: int,
+      seed: int,
+      orders: tuple[Callable[[int], np.ndarray] | None, ...] = (),
   ) -> mixture_order.MixtureOrder:
     """The order of examples.
 
@@ -96,6 +101,7 @@ class Mixture:
       sizes: examples of each data set.
       batch_size: examples of a step.
       seed: of the run.
+      orders: of each data set, see `MixtureOrder`.
 
     Raises:
       UserError: a data set would never be drawn from.
@@ -116,7 +122,7 @@ class Mixture:
             f'on; raise {more}, or leave it out'
         )
     return mixture_order.MixtureOrder(
-        sizes, tuple(map(int, cycle)), batch_size, seed, self.is_mixed
+        sizes, tuple(map(int, cycle)), batch_size, seed, self.is_mixed, orders
     )
 
 
@@ -167,7 +173,7 @@ class MixtureTraining(encoder_run.DualEncoderTraining):
         parts.append(training.make_unfitted())
     order = self._mixture.order(
         tuple(len(part.examples) for part in parts), config.data.batch_size,
-        config.seed,
+        config.seed, tuple(part.order for part in parts),
     )
     logging.info('mixture, batches of %s: %s',
                  'several sets' if order.is_mixed else 'one set', ', '.join(

@@ -27,14 +27,9 @@ from neg_contrast.models import (
   projections,
   reranker,
 )
+from neg_contrast.negatives import halves
 from neg_contrast.retrieval import hits, pair_scorer
-from neg_contrast.training import (
-  chunking,
-  costs,
-  encoder_run,
-  pooled_run,
-  run_settings,
-)
+from neg_contrast.training import chunking, costs, pooled_run, run_settings
 from neg_contrast.training import outline as outline_lib
 
 
@@ -107,7 +102,7 @@ class RerankerTraining(pooled_run.PooledTraining):
         teacher=self._teacher(),
         augment=self._augment,
         query_tokens=queries.tokens,
-        passage_tokens=encoder_run.passage_tokens(
+        passage_tokens=halves.passage_tokens(
             passages, source.halves
         ),
         start=self.model.start,

@@ -9,8 +9,8 @@ import pytest
 from neg_contrast.batches import batcher as batcher_lib
 from neg_contrast.data import examples, token_store, tokenized
 from neg_contrast.data import tokenizer as tokenizer_lib
+from neg_contrast.negatives import halves as halves_lib
 from neg_contrast.negatives import pool as pool_lib
-from neg_contrast.training import encoder_run
 from tests import tiny
 
 PASSAGES, QUERIES, DEPTH, BATCH = 60, 40, 12, 16
@@ -81,7 +81,7 @@ def make_batcher(folder, seed, towers=False, cuts=False, halves=False,
           negatives, seed, step, numbers, range(len(quotas)), quotas
       ),
       query_tokens=queries.tokens,
-      passage_tokens=encoder_run.passage_tokens(passages, parts),
+      passage_tokens=halves_lib.passage_tokens(passages, parts),
       passage_groups=passage_groups,
       parents=parts[:, 0],
       mask_known_positives=mask,

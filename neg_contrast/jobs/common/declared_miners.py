@@ -20,6 +20,9 @@ def of(
       seed=(config.seed if settings.miner_seed is None
             else settings.miner_seed),
       stage1=None,
+      data=dataclasses.replace(
+          config.data, same_document=config_lib.DataConfig.same_document
+      ),
       synthetic=config_lib.SyntheticConfig(),
       negatives=config_lib.NegativesConfig(),
       nce=config_lib.NceConfig(),
