@@ -6,7 +6,8 @@
 
 A warm start is trained on in-batch negatives, and from it every strategy goes
 on. The miners of `coarse` and `fine` start where the warm start did, and are
-trained once for all seeds.
+trained once for all seeds. `same_document` takes examples in pairs of one
+document, and has no other negatives than the batch.
 
 Arguments, as in `study_negatives.py:size=whole`:
   size: `small`, the first two layers of all-MiniLM-L6-v2, 100 steps of 16 and
@@ -42,6 +43,7 @@ def get_config(arg=None):
       'warm_start': set_warm_start,
       **{name: functools.partial(presets.set_negatives, strategy=name)
          for name in _STRATEGIES},
+      'same_document': _set_same_document,
       **{f'{name}_refreshed': functools.partial(_set_refreshed, strategy=name)
          for name in refreshed},
   }
@@ -49,6 +51,11 @@ def get_config(arg=None):
       study_preset.make_study(config, {'strategies': rows}, seeds=(0, 1)),
       'warm_start',
   )
+
+
+def _set_same_document(config):
+  presets.set_negatives(config, 'random')
+  config.data.same_document = 2
 
 
 def _set_refreshed(config, strategy):
