@@ -7,7 +7,8 @@
 A warm start is trained on in-batch negatives, and from it every strategy goes
 on. The miners of `coarse` and `fine` start where the warm start did, and are
 trained once for all seeds. `same_document` takes examples in pairs of one
-document, and has no other negatives than the batch.
+document, `same_topic` a batch from one cluster of queries (TAS); both have no
+other negatives than the batch.
 
 Arguments, as in `study_negatives.py:size=whole`:
   size: `small`, the first two layers of all-MiniLM-L6-v2, 100 steps of 16 and
@@ -29,6 +30,7 @@ from neg_contrast import presets, study_preset
 from neg_contrast.settings import config as config_lib
 
 _STRATEGIES = ('random', 'coarse', 'fine', 'bm25', 'context', 'mixed')
+_TOGETHER = {'document': 'document:2', 'topic': 'topic:64'}
 _REFRESHED, _REFRESH_STEPS = ('fine', 'mixed'), 40
 
 
@@ -43,7 +45,8 @@ def get_config(arg=None):
       'warm_start': set_warm_start,
       **{name: functools.partial(presets.set_negatives, strategy=name)
          for name in _STRATEGIES},
-      'same_document': _set_same_document,
+      **{f'same_{name}': functools.partial(_set_together, together=value)
+         for name, value in _TOGETHER.items()},
       **{f'{name}_refreshed': functools.partial(_set_refreshed, strategy=name)
          for name in refreshed},
   }
@@ -53,9 +56,9 @@ def get_config(arg=None):
   )
 
 
-def _set_same_document(config):
+def _set_together(config, together):
   presets.set_negatives(config, 'random')
-  config.data.same_document = 2
+  config.data.together = together
 
 
 def _set_refreshed(config, strategy):

@@ -232,9 +232,10 @@ def test_a_whole_study_has_an_epoch_and_refreshed_rows():
         cells[name], negatives=again.negatives)
     assert cells[name].negatives == dataclasses.replace(
         again.negatives, refresh_steps=0)
-  assert cells['same_document'] == dataclasses.replace(
-      cells['random'], data=dataclasses.replace(
-          cells['random'].data, same_document=2))
+  for name, together in ('document', 'document:2'), ('topic', 'topic:64'):
+    assert cells[f'same_{name}'] == dataclasses.replace(
+        cells['random'], data=dataclasses.replace(
+            cells['random'].data, together=together))
 
 
 def test_an_adaptation_has_gold_pairs_of_another_domain_alone():

@@ -2,9 +2,12 @@
 
 import dataclasses
 
-from neg_contrast.settings import keys
+from neg_contrast.settings import keys, source_list
 
 _IF_SPLIT = keys.jobs('split')
+_IF_TOPICS = keys.Where('`together` is topic:N', lambda section: (
+    section.together.startswith('topic:')))
+_GROUPS = keys.Table('negatives.together', 'GROUPS')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,9 +47,12 @@ class DataConfig(keys.Section):
     augmented: which texts of a pair these are for: `query`, `passage` (the
       positive) or `both`. Negatives stay as they are.
     batch_size: examples (query, positive) in a batch, over all devices.
-    same_document: examples of one document that come together, as far as it has
-      so many: passages of one document are negatives of each other then, and
-      nothing more is encoded; 1: all are shuffled.
+    together: examples that come together, and so are negatives of each other
+      for which nothing more is encoded: `document:N`, N of one document;
+      `topic:N`, N whose queries are of one cluster (TAS); empty: all are
+      shuffled.
+    topics: clusters of the training queries, by the vectors of what training
+      starts from; 0: one for 200 queries, of at most 2,000.
     groups: groups that a batch is packed into; a multiple of the devices on the
       data axis. Another number gives other dropout masks.
     row_length: tokens of a packed row in training, at least the longest
@@ -102,8 +108,11 @@ class DataConfig(keys.Section):
       'both', keys.one_of('both', 'query', 'passage'), counts=keys.Changed()
   )
   batch_size: int = keys.key(64, keys.from_to(2, 2**20))
-  same_document: int = keys.key(
-      1, keys.at_least(1), counts=keys.Changed(), read=keys.jobs('train')
+  together: str = keys.key('', keys.matching(
+      r'(\w+:[1-9][0-9]*)?', 'NAME:N, such as document:2, or empty'
+  ), counts=keys.Changed(), read=keys.jobs('train'))
+  topics: int = keys.key(
+      0, keys.at_least_or(2, 0), counts=False, read=_IF_TOPICS
   )
   groups: int = keys.key(1, keys.at_least(1))
   row_length: int = keys.key(0, keys.at_least(0))
@@ -128,6 +137,9 @@ class DataConfig(keys.Section):
                        f'data.word_replacement={self.word_replacement:g} and '
                        f'data.word_masking={self.word_masking:g}; a word has '
                        'one fate')
+    if self.group is not None and self.group.names[0] not in _GROUPS.names:
+      raise self.error('together', 'must be NAME:N, with one of '
+                       f'{", ".join(_GROUPS.names)}')
     if self.augmented != 'both' and not self.is_augmented:
       raise self.error('augmented', 'is for data.word_deletion, '
                        'word_replacement or word_masking; set one')
@@ -138,6 +150,11 @@ class DataConfig(keys.Section):
       raise self.error('tune_split', 'is also data.test_split; tuning must not '
                        'see the test queries. Name another, or leave it empty '
                        'to take a part of the training documents')
+
+  @property
+  def group(self) -> source_list.Entry | None:
+    """What `together` says; None: nothing."""
+    return source_list.parse(self.together) if self.together else None
 
   @property
   def is_augmented(self) -> bool:

@@ -11,7 +11,7 @@ from jax.sharding import Mesh
 
 from neg_contrast import errors, losses, sharding
 from neg_contrast.batches import batcher as batcher_lib
-from neg_contrast.batches import document_order, query_batches
+from neg_contrast.batches import query_batches
 from neg_contrast.batches import row_length as row_length_lib
 from neg_contrast.bias import labels
 from neg_contrast.bias import meter as meter_lib
@@ -26,8 +26,8 @@ from neg_contrast.models import (
   text_spec,
 )
 from neg_contrast.models import by_name as model_lib
-from neg_contrast.negatives import document_neighbours, sampling, sources
 from neg_contrast.negatives import halves as halves_lib
+from neg_contrast.negatives import sampling, sources
 from neg_contrast.retrieval import embedder as embedder_lib
 from neg_contrast.retrieval import retriever as retriever_lib
 from neg_contrast.retrieval import text_encoder
@@ -160,7 +160,7 @@ class DualEncoderTraining(featured_run.FeaturedTraining):
         parents=np.array(halves[:, 0]),
         held=functools.partial(sharding.held, mesh=self._mesh),
         teacher=self._teacher(), augment=self._augment,
-        order=_document_order(self._config, dataset, pairs),
+        order=self._order(pairs),
     )
 
   def _table(self) -> dict[str, Any]:
@@ -244,26 +244,6 @@ class DualEncoderTraining(featured_run.FeaturedTraining):
     if not self._config.nce.log_steps:
       return super()._meter()
     return _bias_measure(self._config, self._dataset.gold, self.model)
-
-
-def _document_order(
-    config: run_settings.RunSettings,
-    dataset: dataset_lib.Dataset,
-    pairs: examples.Examples,
-) -> document_order.DocumentOrder | None:
-  """The order of examples by `data.same_document`; None: all are shuffled."""
-  data = config.data
-  if data.same_document == 1:
-    return None
-  documents = dataset.documents[pairs.positive_rows]
-  document_neighbours.check_documents(
-      documents, dataset.prepared.manifest['spec'],
-      f'{errors.key("data.same_document")}={data.same_document}',
-      'Leave it out',
-  )
-  return document_order.DocumentOrder(
-      documents, data.same_document, data.batch_size, config.seed
-  )
 
 
 def _bias_measure(

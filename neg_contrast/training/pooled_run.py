@@ -13,7 +13,7 @@ from neg_contrast.artifacts import folders
 from neg_contrast.batches import augmentation, batcher, word_table
 from neg_contrast.data import examples
 from neg_contrast.negatives import pool as pool_lib
-from neg_contrast.negatives import refresh, sources
+from neg_contrast.negatives import refresh, sources, together
 from neg_contrast.retrieval import embedder as embedder_lib
 from neg_contrast.retrieval import retriever as retriever_lib
 from neg_contrast.settings import source_list
@@ -87,10 +87,23 @@ class PooledTraining(run.Training):
     return sources.make(sources.Material(
         config.negatives, config.loss, config.seed, config.data.batch_size,
         self._dataset, pairs, self._pool,
-        {role: need.load() for role, need in self._given.drawn_from.items()},
+        self._made,
         sharding.make_common_mesh(config.mesh), self._embed, self.workdir,
         self.remake, self.code,
     ))
+
+  def _order(
+      self, pairs: examples.Examples
+  ) -> Callable[[int], np.ndarray] | None:
+    """Step -> the examples of a batch; None: all are shuffled."""
+    return together.order_of(
+        self._config.data, self._dataset, pairs, self._made, self._config.seed
+    )
+
+  @functools.cached_property
+  def _made(self) -> dict[str, Any]:
+    """What batches are drawn from beside data and pool, by role."""
+    return {role: need.load() for role, need in self._given.drawn_from.items()}
 
   @property
   def code(self) -> str:

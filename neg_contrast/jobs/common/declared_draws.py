@@ -3,11 +3,11 @@
 import dataclasses
 import pathlib
 
-from neg_contrast.artifacts import artifact
+from neg_contrast.artifacts import artifact, places
 from neg_contrast.data import dataset as dataset_lib
-from neg_contrast.jobs.common import declared_pools
+from neg_contrast.jobs.common import declared_pools, settings_of_rooms
 from neg_contrast.mining import pool_folder
-from neg_contrast.negatives import sources
+from neg_contrast.negatives import sources, together
 from neg_contrast.retrieval import bm25_search
 from neg_contrast.settings import config as config_lib
 from neg_contrast.settings import source_list
@@ -57,4 +57,20 @@ def drawn_from(
       data, task.split, task.mined_dir, task.document, task.answer_rule,
       task.tokenizer, bm25_search.Bm25(task.data, task.k1, task.b),
       'negatives.sources',
+  )).items())
+
+
+def together_from(
+    config: config_lib.Config, data: artifact.Artifact, start: artifact.Artifact
+) -> tuple[tuple[str, artifact.Artifact], ...]:
+  """(role, artifact) of what `data.together` is made from beside the data.
+
+  Args:
+    config: of the training.
+    data: that is trained on.
+    start: what training starts from.
+  """
+  return tuple(together.needs_of(together.Asked(
+      data, start, settings_of_rooms.encoding(config),
+      places.path(config.negatives.mined_dir), config.data,
   )).items())

@@ -21,7 +21,7 @@ def of(
             else settings.miner_seed),
       stage1=None,
       data=dataclasses.replace(
-          config.data, same_document=config_lib.DataConfig.same_document
+          config.data, together='', topics=0
       ),
       synthetic=config_lib.SyntheticConfig(),
       negatives=config_lib.NegativesConfig(),

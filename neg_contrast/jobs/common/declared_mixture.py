@@ -12,11 +12,7 @@ from neg_contrast.jobs.common import (
   settings_of_rooms,
 )
 from neg_contrast.settings import config as config_lib
-from neg_contrast.training import (
-  mixture_artifacts,
-  mixture_run,
-  run_artifacts,
-)
+from neg_contrast.training import mixture_artifacts, mixture_run, run_artifacts
 
 _OF_DATA = tuple(one.name for one in dataclasses.fields(config_lib.SetConfig)
                  if one.name not in ('weight', 'negatives'))
@@ -88,6 +84,10 @@ def mixture_run_of(
       dataclasses.replace(config, data=first.data), workdir, sets[0].data,
       sets[0].data, after=after,
   )
+  sets = [dataclasses.replace(one, drawn_from=(
+      *one.drawn_from,
+      *declared_draws.together_from(own, one.data, plain.start),
+  )) for one, own in zip(sets, configs.values(), strict=True)]
   return mixture_artifacts.MixtureRun(
       plain.config, workdir, plain.data, plain.start,
       mixture=mixture_run.Mixture(

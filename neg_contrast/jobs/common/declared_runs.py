@@ -7,7 +7,11 @@ from absl import logging
 
 from neg_contrast import errors
 from neg_contrast.artifacts import artifact, places
-from neg_contrast.jobs.common import feature_checks, settings_of_rooms
+from neg_contrast.jobs.common import (
+  declared_draws,
+  feature_checks,
+  settings_of_rooms,
+)
 from neg_contrast.models import given
 from neg_contrast.settings import config as config_lib
 from neg_contrast.training import run_artifacts
@@ -46,7 +50,8 @@ def encoder_run(
   feature_checks.check_start(config, first.side_features)
   return run_artifacts.EncoderRun(
       settings_of_rooms.training(config), workdir, data, first,
-      None if gold == data else gold, pool, name, drawn_from,
+      None if gold == data else gold, pool, name,
+      (*drawn_from, *declared_draws.together_from(config, data, first)),
   )
 
 

@@ -1,10 +1,9 @@
-"""Examples of one document together in a batch, as negatives of each other.
+"""Examples of one group together in a batch, as negatives of each other.
 
-Hard negatives that nothing is encoded for: where the other passages of a
-positive's document are its rivals, a shuffled batch hardly ever holds them, and
-`context` encodes them once more. Topic-aware sampling (Hofstätter et al., 2021,
-"Efficiently Teaching an Effective Dense Retriever with Balanced Topic Aware
-Sampling", section 3.1) with documents in the place of clusters of queries.
+Hard negatives that nothing is encoded for. In topic-aware sampling (TAS,
+Hofstätter et al., 2021, "Efficiently Teaching an Effective Dense Retriever with
+Balanced Topic Aware Sampling", section 3.1) groups are clusters of queries, and
+a batch is of one of them.
 """
 
 import functools
@@ -15,17 +14,17 @@ from jaxtyping import Int
 _SALT = 0x646F63  # Orders of examples don't use the seed of other draws.
 
 
-class DocumentOrder:
+class GroupedOrder:
   """An endless order of examples; each comes once before any comes again.
 
-  In every pass the examples of a document are shuffled and cut into parts of
-  about the same size, which then come in a random order. A pass takes 16 bytes
-  an example, and is a function of (seed, its number) alone.
+  In every pass the examples of a group are shuffled and cut into parts of about
+  the same size, which then come in a random order. A pass takes 16 bytes an
+  example, and is a function of (seed, its number) alone.
   """
 
   def __init__(
       self,
-      documents: Int[np.ndarray, ' examples'],
+      groups: Int[np.ndarray, ' examples'],
       together: int,
       batch_size: int,
       seed: int,
@@ -33,15 +32,14 @@ class DocumentOrder:
     """Shuffles nothing yet.
 
     Args:
-      documents: `[examples] int`, of each positive; -1: unknown, which makes it
-        a document of its own.
+      groups: `[examples] int`; -1: unknown, which makes it a group of its own.
       together: examples that a part has at most, at least 1.
       batch_size: examples of a step.
       seed: of the order.
     """
-    count = len(documents)
-    self._documents = np.where(
-        documents >= 0, documents, -1 - np.arange(count, dtype=np.int64)
+    count = len(groups)
+    self._groups = np.where(
+        groups >= 0, groups, -1 - np.arange(count, dtype=np.int64)
     )
     self._together, self._batch_size, self._seed = together, batch_size, seed
     self._pass = functools.lru_cache(2)(self._shuffled)
@@ -49,7 +47,7 @@ class DocumentOrder:
   def __call__(self, step: int) -> Int[np.ndarray, ' batch']:
     """`[batch] int64`, the examples of a step."""
     places = step * self._batch_size + np.arange(self._batch_size)
-    numbers, inside = np.divmod(places, len(self._documents))
+    numbers, inside = np.divmod(places, len(self._groups))
     return np.concatenate([
         self._pass(int(number))[inside[numbers == number]]
         for number in np.unique(numbers)
@@ -58,10 +56,10 @@ class DocumentOrder:
   def _shuffled(self, number: int) -> Int[np.ndarray, ' examples']:
     """`[examples] int64`, the order of a pass."""
     rng = np.random.default_rng((self._seed, _SALT, number))
-    order = rng.permutation(len(self._documents))
-    order = order[np.argsort(self._documents[order], kind='stable')]
+    order = rng.permutation(len(self._groups))
+    order = order[np.argsort(self._groups[order], kind='stable')]
     _, firsts, sizes = np.unique(
-        self._documents[order], return_index=True, return_counts=True
+        self._groups[order], return_index=True, return_counts=True
     )
     places = np.arange(len(order)) - np.repeat(firsts, sizes)
     parts = -(-sizes // self._together)

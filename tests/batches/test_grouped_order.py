@@ -1,11 +1,11 @@
-"""Examples of one document stand together, and each comes once a pass."""
+"""Examples of one group stand together, and each comes once a pass."""
 
 import itertools
 
 import numpy as np
 import pytest
 
-from neg_contrast.batches import document_order, mixture_order
+from neg_contrast.batches import grouped_order, mixture_order
 
 SIZES = (1, 2, 3, 8, 9, 17, 40)
 
@@ -14,7 +14,7 @@ def make_order(documents=None, together=8, batch=6, seed=3):
   if documents is None:
     documents = np.random.default_rng(0).permutation(
         np.repeat(np.arange(len(SIZES)), SIZES))
-  return document_order.DocumentOrder(documents, together, batch, seed), (
+  return grouped_order.GroupedOrder(documents, together, batch, seed), (
       documents)
 
 
