@@ -45,7 +45,8 @@ def test_a_batch_has_those_of_few_documents(
 
 def test_they_are_negatives_of_each_other(root, tmp_path):
   run, batcher, numbers = batches_of(
-      tiny.make_config(root, data__together='document:4', negatives__sources=()),
+      tiny.make_config(
+          root, data__together='document:4', negatives__sources=()),
       tmp_path / 'work')
   documents = run.data.load().documents[batcher.examples.positive_rows]
   rivals = []
@@ -96,7 +97,8 @@ def test_data_without_documents_are_refused(root, tmp_path):
   said = str(raised.value)
   assert said.startswith(
       "config.data.together='document:4': it is not known which passages of ")
-  assert 'Choose "topic:N", or leave it out; or, if' in said and 'data.document=title' in said
+  assert 'Choose "topic:N", or leave it out; or, if' in said
+  assert 'data.document=title' in said
 
 
 def test_models_of_before_stay_the_same_models(root, tmp_path):
@@ -184,7 +186,8 @@ def test_a_mixture_clusters_each_of_its_sets(root, tmp_path):
 @pytest.mark.parametrize('value, said', [
     ('topics:4', "data.together='topics:4': must be NAME:N, with one of "
      'document, topic'),
-    ('document', "data.together='document': must be NAME:N, such as document:2"),
+    ('document', "data.together='document': must be NAME:N, such as "
+     'document:2'),
     ('document:0', "data.together='document:0': must be NAME:N"),
 ])
 def test_other_values_are_refused(value, said):

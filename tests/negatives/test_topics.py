@@ -48,7 +48,7 @@ def test_few_vectors(vectors, count, most):
   vecs = np.random.default_rng(3).standard_normal(
       (vectors, 4)).astype(np.float32)
   found = topics.cluster(vecs, count)
-  assert 0 <= found.min() and len(np.unique(found)) == most
+  assert found.min() >= 0 and len(np.unique(found)) == most
 
 
 def test_equal_vectors_are_of_one_topic():
