@@ -55,6 +55,17 @@ LONG = ('tests/test_beam_bucket.py', 'tests/test_hosts.py',
         'tests/launch/test_accelerator.py::test_the_dry_run')
 
 
+_OF_A_WORKER = 6 * 2**30  # Bytes that one has come to hold at the end.
+
+
+def pytest_xdist_auto_num_workers():
+  """Half as many again as cores: some wait for processes and clocks."""
+  memory = os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES')
+  cores = len(os.sched_getaffinity(0)) if hasattr(
+      os, 'sched_getaffinity') else os.cpu_count() or 1
+  return max(1, min(cores * 3 // 2, memory // _OF_A_WORKER))
+
+
 def pytest_collection_modifyitems(items):
   """The longest first."""
   items.sort(key=lambda item: not item.nodeid.startswith(LONG))

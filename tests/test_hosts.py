@@ -146,8 +146,9 @@ def mining_of(root, name):
 
 
 def mixture_of(root, name):
-  """Settings of a training on two sets, whose pools go into a folder."""
+  """Settings of a training on two sets; pools and topics go into a folder."""
   return {'negatives__mined_dir': str(root / 'mixed' / name),
+          'data__together': 'topic:2', 'data__topics': 3,
           'evaluation__bm25': False, 'optim__steps': 6,
           'evaluation__eval_steps': 3}
 
@@ -293,6 +294,7 @@ def test_two_processes_train_on_a_mixture_as_one(root, together):
   assert drawn == [0, 0, 0, 8, 8, 8]
   pools = files_of(root / 'mixed' / 'both')
   assert pools and pools == files_of(root / 'mixed' / 'alone')
+  assert sum(path.name == 'topics.npy' for path in pools) == 2
 
 
 def test_fsdp_has_the_same_losses_and_less_memory(
