@@ -235,9 +235,12 @@ def _training(facts: Facts) -> list[str]:
     return []
   config = facts.run['config']
   named = config['negatives'].get('sources', ())
+  together = config['data'].get('together')
   sentences = [
       _loss(config['loss']),
       'Negatives: the passages of the other rows of a batch' + (
+          f' (together in it: {_code(together)})' if together else ''
+      ) + (
           f', and at each step {_plain(source_list.label(_public(named)))}.'
           if named else '.'
       ),

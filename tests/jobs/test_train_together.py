@@ -8,7 +8,8 @@ import pytest
 from neg_contrast import errors
 from neg_contrast.artifacts import plan
 from neg_contrast.jobs import train
-from neg_contrast.jobs.common import declared_miners
+from neg_contrast.jobs.common import declared_miners, reporting
+from neg_contrast.models import by_name, card_facts
 from neg_contrast.settings import config as config_lib
 from tests import tiny
 from tests.jobs import test_mixture, test_train_shared
@@ -83,6 +84,8 @@ def test_any_mesh_trains_on_the_same(root, tmp_path):
   assert losses[0].keys() == losses[1].keys() == {1, 2, 3}
   np.testing.assert_allclose(
       list(losses[0].values()), list(losses[1].values()), rtol=1e-5)
+  card = card_facts.make_card(by_name.load_workdir(work), str(work))
+  assert 'rows of a batch (together in it: `document:4`)' in card
 
 
 def test_data_without_documents_are_refused(root, tmp_path):
@@ -202,3 +205,12 @@ def tiny_config(**keys):
   config.update_from_flattened_dict(
       {name.replace('__', '.'): value for name, value in keys.items()})
   return config
+
+
+def test_a_report_says_it():
+  facts = lambda **keys: reporting._trained(
+      config_lib.parse(tiny_config(**keys)))['negatives']
+  assert facts() == 'other rows of the batch'
+  assert facts(
+      data__together='topic:8', negatives__sources=('corpus:2',)
+  ) == 'other rows of the batch (topic:8) and corpus (2)'

@@ -142,8 +142,8 @@ def _trained(config: config_lib.Config) -> dict[str, str]:
   return {
       'start': config.model.init,
       'negatives': 'other rows of the batch' + (
-          f' and {negatives.label}' if negatives.sources else ''
-      ),
+          f' ({config.data.together})' if config.data.together else ''
+      ) + (f' and {negatives.label}' if negatives.sources else ''),
       'batch': f'{config.data.batch_size} queries',
       'learning rate':
           f'{config.optim.learning_rate:g}, {config.optim.schedule}',
