@@ -83,17 +83,18 @@ def bucket_problem(place: str, is_written: bool = False) -> str | None:
           'read; mount this one or copy it, and name that folder')
 
 
-def key(name: str) -> str:
+def key(name: str, is_of_set: bool = True) -> str:
   """A key as messages and flags name it, such as `config.stage1.data.source`.
 
   Args:
     name: section and key, such as `data.source`; of one of several data sets
       that is `config.mixture.sets.NAME.source`.
+    is_of_set: whether each of several data sets has such a key of `data`.
   """
   places = [place.partition(_NOTE)[0] for place in _PLACE.get()]
   if places and places[-1].startswith(_SETS):
     section, _, rest = name.rpartition('.')
-    if section == 'data':
+    if section == 'data' and is_of_set:
       name = rest
     elif section:  # All sets have that in common.
       del places[-1]

@@ -58,12 +58,16 @@ LONG = ('tests/test_beam_bucket.py', 'tests/test_hosts.py',
 _OF_A_WORKER = 6 * 2**30  # Bytes that one has come to hold at the end.
 
 
+@pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers():
   """Half as many again as cores: some wait for processes and clocks."""
+  given = os.environ.get('PYTEST_XDIST_AUTO_NUM_WORKERS')
+  if given:
+    return int(given)
   memory = os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES')
   cores = len(os.sched_getaffinity(0)) if hasattr(
       os, 'sched_getaffinity') else os.cpu_count() or 1
-  return max(1, min(cores * 3 // 2, memory // _OF_A_WORKER))
+  return max(1, min(cores * 3 // 2, memory * 3 // 4 // _OF_A_WORKER))
 
 
 def pytest_collection_modifyitems(items):

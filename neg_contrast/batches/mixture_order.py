@@ -147,7 +147,8 @@ class MixtureOrder:
     return [
         grain.MapDataset.range(size).seed(
             self.seed + number).shuffle().repeat().__getitem__
-        if order is None else functools.partial(self._at, order)
+        if order is None
+        else functools.partial(self._at, functools.lru_cache(2)(order))
         for number, (size, order) in enumerate(
             zip(self.sizes, given, strict=True)
         )

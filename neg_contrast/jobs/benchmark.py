@@ -41,6 +41,7 @@ class BenchmarkJob:
   def __init__(self, config: config_lib.Config, workdir: pathlib.Path):
     """Reads nothing yet."""
     self._workdir, self._is_made_up = workdir, not config.data.source
+    config = dataclasses.replace(config, data=config.data.shuffled())
     if self._is_made_up:
       config = dataclasses.replace(config, data=dataclasses.replace(
           config.data, source=f'beir:{workdir / _CORPUS}',

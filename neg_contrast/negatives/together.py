@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+from absl import logging
 from jaxtyping import Int
 
 from neg_contrast import errors
@@ -20,8 +21,6 @@ from neg_contrast.negatives import document_neighbours
 from neg_contrast.negatives import topics as topics_lib
 from neg_contrast.retrieval import encoding
 from neg_contrast.settings import config as config_lib
-
-_KEY = 'data.together'
 
 
 @dataclasses.dataclass(frozen=True)
@@ -64,10 +63,13 @@ def _by_document(dataset, pairs, made, key):
   """Refuses data whose documents are not known."""
   del made
   documents = dataset.documents[pairs.positive_rows]
-  document_neighbours.check_documents(
+  unknown = document_neighbours.check_documents(
       documents, dataset.prepared.manifest['spec'], key,
       'Choose "topic:N", or leave it out',
   )
+  if unknown:
+    logging.warning('%s: %d of %d positives belong to no document, and come '
+                    'with any others', key, unknown, len(documents))
   return documents
 
 
@@ -79,7 +81,7 @@ def _by_topic(dataset, pairs, made, key):
 def _needs_topics(asked):
   return {_TOPICS: topics_lib.Topics(
       asked.data, asked.model, asked.encoding, asked.mined_dir,
-      asked.settings.topics, errors.key(_KEY),
+      asked.settings.topics, _key(),
   )}
 
 
@@ -90,6 +92,10 @@ GROUPS = {
     'topic': Group(_by_topic, _needs_topics),
 }
 """Name in `data.together` -> what makes groups."""
+
+
+def _key():
+  return errors.key('data.together', is_of_set=False)
 
 
 def needs_of(asked: Asked) -> dict[str, artifact.Artifact]:
@@ -121,8 +127,9 @@ def order_of(
   if entry is None:
     return None
   groups: Int[np.ndarray, ' examples'] = GROUPS[entry.names[0]].groups(
-      dataset, pairs, made, f'{errors.key(_KEY)}={settings.together!r}'
+      dataset, pairs, made, f'{_key()}={settings.together!r}'
   )
   return grouped_order.GroupedOrder(
-      groups, entry.count, settings.batch_size, seed
+      groups, dataset.prepared.passage_groups[pairs.positive_rows],
+      entry.count, settings.batch_size, seed,
   )

@@ -13,24 +13,27 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from neg_contrast import errors
-from neg_contrast.artifacts import arrays, artifact
+from neg_contrast.artifacts import arrays, artifact, kept_parts
 from neg_contrast.data import dataset as dataset_lib
+from neg_contrast.data import feature_store
 from neg_contrast.models import loading
 from neg_contrast.retrieval import embedder, encoding, text_encoder
 
-_FILE = 'topics.npy'
+_TOPICS, _CENTRES = 'topics', 'centres'
 _OF_ONE = 200  # Queries of a topic, where nothing else is said.
 _MOST = 2000  # Topics, where nothing else is said.
 _SAMPLED = 256  # Queries of a topic that its centre is made from, about.
 _ROUNDS = 25
 _SCORES_AT_ONCE = 2**24
+_QUERIES_AT_ONCE = 2**16
 
 
 @dataclasses.dataclass(frozen=True)
 class Topics(artifact.Cached):
   """The topic of each query; loads as `[queries] int32`, -1: not trained on.
 
-  They serve all trainings on these queries that start from this model.
+  They serve all trainings on these queries that start from this model. Vectors
+  are held of a sample, and then of 65,536 queries at once, by each process.
 
   Attributes:
     data: that is trained on; loads as a `Dataset`.
@@ -43,6 +46,7 @@ class Topics(artifact.Cached):
 
   kind = 'topics of training queries'
   name = 'topics'
+  is_divided = True
   data: artifact.Artifact
   model: artifact.Artifact
   encoding: encoding.EncodingSettings
@@ -71,27 +75,57 @@ class Topics(artifact.Cached):
 
   def settings(self) -> dict[str, Any]:
     """How many, of which queries, and what computes vectors."""
+    model = self._model
     return {
         'topics': self.count,
         'queries': hashlib.sha256(self._queries.tobytes()).hexdigest(),
-        'computed': embedder.computed(self.encoding, self._model),
+        'computed': embedder.computed(self.encoding, model),
+        **feature_store.contents_of(
+            self._dataset.prepared, model.side_features
+        ),
     }
 
-  def write(self, scratch: pathlib.Path, manifest: dict[str, Any]) -> None:
-    """Encodes the queries and clusters them."""
-    rows = self._queries
-    vecs = embedder.Embedder(
+  def prepare(self) -> None:
+    """Encodes a sample for the centres, and then all queries, in parts."""
+    rows, blocks = self._queries, self._blocks()
+    vecs_of = embedder.Embedder(
         self._dataset, text_encoder.TextEncoder(self._model, self.encoding)
-    ).query_vecs(rows)
+    ).query_vecs
     count = self.count or min(_MOST, max(2, len(rows) // _OF_ONE))
+
+    def make_centres(_, scratch, manifest):
+      del manifest
+      sample, rng = sample_of(len(rows), count)
+      np.save(scratch / f'{_CENTRES}.npy',
+              centres_of(vecs_of(rows[sample]), count, rng))
+
+    def assign(part, scratch, manifest):
+      del manifest
+      np.save(scratch / f'{_TOPICS}.npy',
+              nearest(vecs_of(rows[blocks[part]]), centres))
+
+    first = self.parts(_CENTRES, 1)
+    first.make(make_centres)
+    centres = np.array(first.array(0, _CENTRES, (None, None), np.float32))
+    self.parts(_TOPICS, len(blocks)).make(assign)
+
+  def write(self, scratch: pathlib.Path, manifest: dict[str, Any]) -> None:
+    """Joins the parts."""
+    rows, blocks = self._queries, self._blocks()
+    parts = self.parts(_TOPICS, len(blocks))
     topics = np.full(len(self._dataset.prepared.queries), -1, np.int32)
-    topics[rows] = cluster(vecs, count)
+    for part, some in enumerate(blocks):
+      topics[rows[some]] = parts.array(part, _TOPICS, (None,), np.int32)
     manifest['sizes'] = np.bincount(topics[rows]).tolist()
-    np.save(scratch / _FILE, topics)
+    np.save(scratch / f'{_TOPICS}.npy', topics)
 
   def read(self) -> np.ndarray:
     """The topics."""
-    return arrays.load_array(self.folder / _FILE, (None,), np.int32)
+    return arrays.load_array(self.folder / f'{_TOPICS}.npy', (None,), np.int32)
+
+  def _blocks(self) -> list[slice]:
+    """The queries of each part."""
+    return kept_parts.divide(len(self._queries), _QUERIES_AT_ONCE)
 
   @property
   def _dataset(self) -> dataset_lib.Dataset:
@@ -119,40 +153,57 @@ class Topics(artifact.Cached):
     return np.unique(trained.query_rows[trained.grades > 0]).astype(np.int32)
 
 
-def cluster(
-    vecs: Float[np.ndarray, 'vectors features'], count: int
-) -> Int[np.ndarray, ' vectors']:
-  """`[vectors] int32`, the cluster of each, by k-means (Lloyd).
-
-  Centres are made from a sample of at most 256 vectors for each. Of 63 million
-  vectors of 768 features and 2,000 topics a round takes 1.6e12 operations for
-  that sample, and the last one 1.9e14 for all.
+def sample_of(
+    vectors: int, count: int
+) -> tuple[Int[np.ndarray, ' sample'], np.random.Generator]:
+  """`[sample] int64`, ascending: what centres are made from; and what drew it.
 
   Args:
-    vecs: `[vectors, features] float32`.
-    count: clusters; as many as vectors, if there are fewer of these.
+    vectors: how many there are.
+    count: clusters; of each, at most 256 are drawn.
   """
   rng = np.random.default_rng(0)
-  count = min(count, len(vecs))
-  sampled = min(len(vecs), _SAMPLED * count)
-  sample = vecs[np.sort(rng.choice(len(vecs), sampled, replace=False))]
-  centres = sample[rng.choice(sampled, count, replace=False)]
+  size = min(vectors, _SAMPLED * min(count, vectors))
+  return np.sort(rng.choice(vectors, size, replace=False)), rng
+
+
+def centres_of(
+    sample: Float[np.ndarray, 'vectors features'],
+    count: int,
+    rng: np.random.Generator,
+) -> Float[np.ndarray, 'clusters features']:
+  """`[clusters, features] float32`, by k-means (Lloyd, at most 25 rounds).
+
+  A round with 2,000 clusters of 256 vectors of 768 features takes 1.6e12
+  operations; to find the nearest of these centres for 63 million vectors takes
+  1.9e14.
+
+  Args:
+    sample: `[vectors, features] float32`.
+    count: clusters; as many as vectors, if there are fewer of these.
+    rng: draws the first centres.
+  """
+  count = min(count, len(sample))
+  centres = sample[rng.choice(len(sample), count, replace=False)]
   before = None
   for _ in range(_ROUNDS):
-    nearest = _nearest(sample, centres)
-    if before is not None and (nearest == before).all():
+    of = nearest(sample, centres)
+    if before is not None and (of == before).all():
       break
-    sizes = np.bincount(nearest, minlength=count)
+    sizes = np.bincount(of, minlength=count)
     sums = np.zeros_like(centres)
-    np.add.at(sums, nearest, sample)
+    np.add.at(sums, of, sample)
     centres = np.where(
         sizes[:, None] > 0, sums / np.maximum(sizes, 1)[:, None], centres
-    )
-    before = nearest
-  return _nearest(vecs, centres)
+    ).astype(np.float32)
+    before = of
+  return centres
 
 
-def _nearest(vecs, centres):
+def nearest(
+    vecs: Float[np.ndarray, 'vectors features'],
+    centres: Float[np.ndarray, 'clusters features'],
+) -> Int[np.ndarray, ' vectors']:
   """`[vectors] int32`, the nearest centre of each; of equal ones the first."""
   half_squares = (centres * centres).sum(axis=1) / 2
   step = max(1, _SCORES_AT_ONCE // len(centres))

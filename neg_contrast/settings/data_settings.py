@@ -156,6 +156,10 @@ class DataConfig(keys.Section):
     """What `together` says; None: nothing."""
     return source_list.parse(self.together) if self.together else None
 
+  def shuffled(self) -> 'DataConfig':
+    """The same, with batches of any examples."""
+    return dataclasses.replace(self, together='', topics=0)
+
   @property
   def is_augmented(self) -> bool:
     """Whether words of training pairs are changed."""

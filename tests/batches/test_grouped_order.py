@@ -14,8 +14,8 @@ def make_order(documents=None, together=8, batch=6, seed=3):
   if documents is None:
     documents = np.random.default_rng(0).permutation(
         np.repeat(np.arange(len(SIZES)), SIZES))
-  return grouped_order.GroupedOrder(documents, together, batch, seed), (
-      documents)
+  return grouped_order.GroupedOrder(
+      documents, np.arange(len(documents)), together, batch, seed), documents
 
 
 def taken(order, steps):
@@ -57,6 +57,23 @@ def test_parts_are_of_about_one_size():
     seen |= {len(list(some)) for name, some in itertools.groupby(
         documents[order(0)]) if name == 0}
   assert seen == {4, 5, 9}
+
+
+def test_those_of_one_positive_go_to_different_parts():
+  """Of three passages with four questions each, in parts of three."""
+  groups = np.repeat(np.arange(5), 12)
+  alike = np.repeat(np.arange(15), 4)
+  for seed in range(5):
+    order = grouped_order.GroupedOrder(groups, alike, 3, 60, seed)(0)
+    parts = alike[order].reshape(-1, 3)
+    assert all(len(set(part)) == 3 for part in parts.tolist())
+    assert len({tuple(part) for part in parts.tolist()}) > 5  # In any order.
+
+
+def test_more_of_one_positive_than_parts_still_come_once():
+  groups, alike = np.zeros(13, int), np.array([4] * 11 + [5, 6])
+  order = grouped_order.GroupedOrder(groups, alike, 4, 13, 0)
+  assert sorted(order(0)) == sorted(order(1)) == list(range(13))
 
 
 def test_without_documents_each_is_its_own():

@@ -1,13 +1,14 @@
 """Trainings whose batches take examples together (`data.together`)."""
 
 import itertools
+import re
 
 import numpy as np
 import pytest
 
 from neg_contrast import errors
 from neg_contrast.artifacts import plan
-from neg_contrast.jobs import train
+from neg_contrast.jobs import benchmark, train
 from neg_contrast.jobs.common import declared_miners, reporting
 from neg_contrast.models import by_name, card_facts
 from neg_contrast.settings import config as config_lib
@@ -102,13 +103,21 @@ def test_data_without_documents_are_refused(root, tmp_path):
       "config.data.together='document:4': it is not known which passages of ")
   assert 'Choose "topic:N", or leave it out; or, if' in said
   assert 'data.document=title' in said
+  config = test_mixture.make_config(
+      root, data__together='document:4', negatives__sources=())
+  config.mixture.sets.big.source = f'beir:{root / "flat"}'
+  with pytest.raises(errors.UserError) as raised:
+    batches_of(config, tmp_path / 'mixture')
+  said = str(raised.value)  # Sets have that key in common.
+  assert said.startswith("config.data.together='document:4': it is not known")
 
 
 def test_models_of_before_stay_the_same_models(root, tmp_path):
-  identity = lambda **keys: train.TrainJob(
-      config_lib.parse(tiny.make_config(root, **keys)), tmp_path).run.identity
-  assert identity() == identity(data__together='')
-  assert identity() != identity(data__together='document:2')
+  """What is not set is no part of what a training is told by."""
+  counted = lambda **keys: train.TrainJob(config_lib.parse(
+      tiny.make_config(root, **keys)), tmp_path).run.config.counted['data']
+  assert {'together', 'topics'}.isdisjoint(counted())
+  assert counted(data__together='document:2')['together'] == 'document:2'
 
 
 def test_miners_have_shuffled_batches(root, tmp_path):
@@ -214,3 +223,36 @@ def test_a_report_says_it():
   assert facts(
       data__together='topic:8', negatives__sources=('corpus:2',)
   ) == 'other rows of the batch (topic:8) and corpus (2)'
+
+
+def test_positives_without_a_document_are_told_of(root, tmp_path, caplog):
+  folder = root / 'partly'
+  tiny.write_beir(folder)
+  lines = (folder / 'corpus.jsonl').read_text().splitlines()
+  (folder / 'corpus.jsonl').write_text('\n'.join(
+      line.replace('document_id', 'other') if number % 2 else line
+      for number, line in enumerate(lines)) + '\n')
+  with caplog.at_level('WARNING', 'absl'):
+    batches_of(tiny.make_config(
+        root, data__source=f'beir:{folder}', data__together='document:4',
+    ), tmp_path / 'work')
+  assert any(re.match(
+      r"config\.data\.together='document:4': \d+ of \d+ positives belong to "
+      'no document', record.message) for record in caplog.records)
+
+
+def test_where_no_row_of_the_batch_is_a_negative_it_is_refused(root):
+  config = tiny.make_config(root, data__together='document:4',
+                            negatives__sources=('corpus:2',))
+  train.check(config_lib.parse(config))
+  config.loss.candidates, config.loss.bidirectional = 'own', False
+  with pytest.raises(errors.UserError, match='data.together=.*own alone'):
+    train.check(config_lib.parse(config))
+
+
+@pytest.mark.parametrize('together', ['document:4', 'topic:4'])
+def test_a_benchmark_takes_any_examples(root, tmp_path, together):
+  config = tiny.make_config(root, job='benchmark')
+  config.data.together = together
+  job = benchmark.BenchmarkJob(config_lib.parse(config), tmp_path)
+  assert job._measurement.run.data.together == ''

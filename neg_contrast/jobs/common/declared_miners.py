@@ -20,9 +20,7 @@ def of(
       seed=(config.seed if settings.miner_seed is None
             else settings.miner_seed),
       stage1=None,
-      data=dataclasses.replace(
-          config.data, together='', topics=0
-      ),
+      data=config.data.shuffled(),
       synthetic=config_lib.SyntheticConfig(),
       negatives=config_lib.NegativesConfig(),
       nce=config_lib.NceConfig(),

@@ -61,7 +61,8 @@ def check_judged(config: config_lib.Config) -> None:
 
 
 def check_shared(config: config_lib.Config) -> None:
-  """Refuses shared candidates that can't be, or that no loss looks at."""
+  """Refuses what all queries of a batch share where it can't, or counts not.
+  """
   negatives = config.negatives
   for entry in negatives.shared:
     sources.SHARED[entry.names[0]].check(negatives, config.data.batch_size)
@@ -71,6 +72,12 @@ def check_shared(config: config_lib.Config) -> None:
           f'candidates, and loss.candidates={config.loss.candidates!r} '
           "compares a query with its own alone; choose 'batch'"
       )
+  if config.data.together and not loss_table.make(config.loss).shares:
+    raise config.error(
+        'data.together', 'makes the examples of a batch negatives of each '
+        f'other, and loss.candidates={config.loss.candidates!r} compares a '
+        "query with its own alone; choose 'batch', or leave it out"
+    )
 
 
 def check_frozen(config: config_lib.Config) -> None:
