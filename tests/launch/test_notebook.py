@@ -20,7 +20,7 @@ CELLS = [cell for cell in NOTEBOOK['cells'] if cell['cell_type'] == 'code']
 SMALL = '''
 root, SHOWN = pathlib.Path('workdirs'), 40
 DATA = f'python_docs:{pathlib.Path(subprocess.__file__).with_name("email")}'
-CONFIG, WORKDIR = 'quickstart', root / 'small'
+CONFIG, WORKDIR = 'quickstart:stage1=inverse_cloze', root / 'small'
 CHANGES = dict(
     data__source=DATA, data__batch_size=8,
     data__prepared_dir='workdirs/prepared',
