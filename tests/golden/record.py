@@ -68,6 +68,7 @@ ARGUMENTS = {
     'nq_generator': _SIZES, 'nq_stage2': (*_TRAIN_STAGE2, 'stage1=nq'),
     'nq_stage1': (*_SIZES, *(f'stage1={kind}' for kind in _STAGE1)),
     'nq_table': _SIZES,
+    'quickstart': ('', 'stage1=inverse_cloze', 'stage1=bogus'),
     'squad_generator': _SIZES, 'squad_stage1': _SIZES,
     'squad_stage2': (
         *_TRAIN_STAGE2, 'stage1=nq', 'corpus=wikipedia', 'corpus=bogus',
