@@ -171,7 +171,7 @@ def test_topics_are_made_once_for_a_model_and_queries(root, by_topic, tmp_path):
       root, **{'data__together': 'topic:4', 'data__topics': 6, **keys},
       negatives__mined_dir=str(root / 'mined'))), tmp_path).run.drawn_from)[
           'topics']
-  assert again(seed=3).is_made() and again(seed=3).folder == made.folder
+  assert again(seed=3).is_made() and again(seed=3).identity == made.identity
   assert not again(data__topics=5).is_made()
   other = root / 'other'
   tiny.write_model(other, seed=9)
