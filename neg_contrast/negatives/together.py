@@ -22,6 +22,7 @@ from neg_contrast.negatives import topics as topics_lib
 from neg_contrast.retrieval import encoding
 from neg_contrast.settings import config as config_lib
 
+_TOPICS = 'topics'
 
 @dataclasses.dataclass(frozen=True)
 class Asked:
@@ -47,8 +48,8 @@ class Group:
   """A kind of groups.
 
   Attributes:
-    groups: (data, examples, what `needs` loads as) -> `[examples] int`, the
-      group of each; -1: unknown.
+    groups: (data, examples, what `needs` loads as, the key and its value for
+      messages) -> `[examples] int`, the group of each; -1: unknown.
     needs: what it is made from beside the data, by role.
   """
 
@@ -84,8 +85,6 @@ def _needs_topics(asked):
       asked.settings.topics, _key(),
   )}
 
-
-_TOPICS = 'topics'
 
 GROUPS = {
     'document': Group(_by_document),

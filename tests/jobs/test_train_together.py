@@ -11,6 +11,8 @@ from neg_contrast.artifacts import plan
 from neg_contrast.jobs import benchmark, train
 from neg_contrast.jobs.common import declared_miners, reporting
 from neg_contrast.models import by_name, card_facts
+from neg_contrast.negatives import topics
+from neg_contrast.retrieval import embedder
 from neg_contrast.settings import config as config_lib
 from tests import tiny
 from tests.jobs import test_mixture, test_train_shared
@@ -179,6 +181,35 @@ def test_topics_are_made_once_for_a_model_and_queries(root, by_topic, tmp_path):
   plain = tiny.make_config(root, data__together='document:2')
   job = train.TrainJob(config_lib.parse(plain), tmp_path)
   assert 'topics' not in dict(job.run.drawn_from)
+
+
+def test_an_interruption_loses_one_part_of_topics(root, tmp_path, monkeypatch):
+  monkeypatch.setattr(topics, '_QUERIES_AT_ONCE', 8)
+  asked, whole = [], embedder.Embedder.query_vecs
+
+  def query_vecs(self, rows):
+    asked.append(len(rows))
+    if len(asked) == 3:
+      raise KeyboardInterrupt
+    return whole(self, rows)
+
+  made = lambda name: dict(train.TrainJob(config_lib.parse(tiny.make_config(
+      root, data__together='topic:4', data__topics=5,
+      negatives__mined_dir=str(tmp_path / name))), tmp_path).run.drawn_from)[
+          'topics']
+  monkeypatch.setattr(embedder.Embedder, 'query_vecs', query_vecs)
+  with pytest.raises(KeyboardInterrupt):
+    plan.run([made('cut')])
+  assert asked[1:] == [8, 8] and asked[0] > 16  # A sample, and two parts.
+  asked[:] = [0] * 3
+  plan.run([made('cut')])
+  again, count = asked[3:], int((made('cut').load() >= 0).sum())
+  assert sum(again) == count - 8 and max(again) == 8
+  monkeypatch.setattr(topics, '_QUERIES_AT_ONCE', 1000)
+  plan.run([made('whole')])
+  assert asked[-2:] == [count, count]
+  np.testing.assert_array_equal(made('cut').load(), made('whole').load())
+  assert not list((tmp_path / 'cut').rglob('*.parts'))
 
 
 def test_a_mixture_clusters_each_of_its_sets(root, tmp_path):
