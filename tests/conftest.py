@@ -55,7 +55,7 @@ LONG = ('tests/test_beam_bucket.py', 'tests/test_hosts.py',
         'tests/launch/test_accelerator.py::test_the_dry_run')
 
 
-_OF_A_WORKER = 6 * 2**30  # Bytes that one has come to hold at the end.
+_OF_A_WORKER = 6 * 2**30  # Bytes that one of three comes to hold, about.
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -67,7 +67,7 @@ def pytest_xdist_auto_num_workers():
   memory = os.sysconf('SC_PAGE_SIZE') * os.sysconf('SC_PHYS_PAGES')
   cores = len(os.sched_getaffinity(0)) if hasattr(
       os, 'sched_getaffinity') else os.cpu_count() or 1
-  return max(1, min(cores * 3 // 2, memory * 3 // 4 // _OF_A_WORKER))
+  return max(1, min(cores * 3 // 2, memory // _OF_A_WORKER))
 
 
 def pytest_collection_modifyitems(items):
