@@ -51,7 +51,7 @@ class GroupedOrder:
     self._pass = functools.lru_cache(2)(self._shuffled)
 
   def __call__(self, step: int) -> Int[np.ndarray, ' batch']:
-    """`[batch] int64`, the examples of a step."""
+    """`[batch] int`, the examples of a step."""
     places = step * self._batch_size + np.arange(self._batch_size)
     numbers, inside = np.divmod(places, len(self._groups))
     return np.concatenate([
