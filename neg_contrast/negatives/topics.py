@@ -25,6 +25,7 @@ _OF_ONE = 200  # Queries of a topic, where nothing else is said.
 _MOST = 2000  # Topics, where nothing else is said.
 _SAMPLED = 256  # Queries of a topic that its centre is made from, about.
 _ROUNDS = 25
+_SCORES_AT_ONCE = 2**30  # SciPy holds all of them: 4 GiB.
 _QUERIES_AT_ONCE = 2**16
 
 
@@ -160,10 +161,12 @@ def sample_of(
 
   Args:
     vectors: how many there are.
-    count: clusters; of each, at most 256 are drawn.
+    count: clusters; of each, at most 256 are drawn, and above 2,000 fewer, so
+      that their scores fit into memory.
   """
   rng = np.random.default_rng(0)
-  size = min(vectors, _SAMPLED * min(count, vectors))
+  count = min(count, vectors)
+  size = max(count, min(vectors, _SAMPLED * count, _SCORES_AT_ONCE // count))
   return np.sort(rng.choice(vectors, size, replace=False)), rng
 
 
@@ -196,7 +199,11 @@ def nearest(
     vecs: Float[np.ndarray, 'vectors features'],
     centres: Float[np.ndarray, 'clusters features'],
 ) -> Int[np.ndarray, ' vectors']:
-  """`[vectors] int32`, the nearest centre of each; of equal ones the first."""
+  """`[vectors] int32`, the nearest centre of each."""
   from scipy.cluster import vq
 
-  return vq.vq(vecs, centres)[0].astype(np.int32)
+  step = max(1, _SCORES_AT_ONCE // len(centres))
+  return np.concatenate([
+      vq.vq(vecs[first : first + step], centres)[0]
+      for first in range(0, len(vecs), step)
+  ]).astype(np.int32)

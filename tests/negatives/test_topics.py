@@ -61,6 +61,18 @@ def test_equal_vectors_are_of_one_topic():
   assert len(np.unique(cluster(vecs, 3))) == 1
 
 
+def test_scores_at_once_are_bounded(monkeypatch):
+  vecs, of = make_clusters(np.random.default_rng(5), each=200)
+  whole = cluster(vecs, 20)
+  monkeypatch.setattr(topics, '_SCORES_AT_ONCE', 20 * len(vecs))
+  np.testing.assert_array_equal(cluster(vecs, 20), whole)
+  monkeypatch.setattr(topics, '_SCORES_AT_ONCE', 20 * 300)
+  assert len(topics.sample_of(len(vecs), 20)[0]) == 300
+  assert purity(cluster(vecs, 20), of) > 0.97
+  monkeypatch.setattr(topics, '_SCORES_AT_ONCE', 7)
+  assert len(topics.sample_of(len(vecs), 20)[0]) == 20
+
+
 def test_centres_of_a_sample_serve_all(monkeypatch):
   vecs, of = make_clusters(np.random.default_rng(4), each=200)
   monkeypatch.setattr(topics, '_SAMPLED', 9)
